@@ -1,0 +1,1 @@
+"""What stores the knowledge base."""

@@ -1,0 +1,142 @@
+"""The contract of an engine: versioned tables, branches with a working set each, and nothing that was written is lost.
+
+`tests/integration/test_engine_contract.py` runs against every engine. Methods raise `errors.Engine` families only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from vmrag_link.models import (
+    At,
+    Collection,
+    Difference,
+    Document,
+    DocumentHeader,
+    KbBranch,
+    Record,
+    RevisionInfo,
+)
+
+SCHEMA_VERSION = 1
+KEEP_BRANCH = "vmrag_keep"
+ROOT_BRANCH = "vmrag_root"
+RESERVED_PREFIX = "vmrag"
+
+
+class Write(Record, frozen=True):
+    """Rows to store in one transaction. `put_*` inserts or replaces a whole row; removing a collection removes its documents."""
+
+    put_collections: Sequence[Collection] = ()
+    remove_collections: Sequence[str] = ()
+    put_documents: Iterable[Document] = ()
+    remove_documents: Sequence[tuple[str, str]] = ()
+
+
+class Engine(Protocol):
+    """One knowledge base, open. Safe for several processes; one instance belongs to one thread at a time."""
+
+    @property
+    def name(self) -> str:
+        """`doltlite` or `dolt`."""
+
+    @property
+    def folder(self) -> Path:
+        """The directory that holds the knowledge base."""
+
+    def close(self) -> None: ...
+
+    # -- writing is serialised: one write lock per knowledge base, re-entrant within an instance --------------------
+
+    def writing(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
+        """Hold the write lock. Raises `Busy` naming the holder when `timeout` seconds (default: the engine's) pass.
+
+        Every mutating method takes it by itself; hold it around several that belong together.
+        """
+
+    # -- revisions ---------------------------------------------------------------------------------------------------
+
+    def has_revision(self, revision: str) -> bool:
+        """Whether this full hash names a revision that is here. Any text may be asked; it is never read as a branch name."""
+
+    def info(self, revision: str) -> RevisionInfo:
+        """Raises `RevisionMissing`."""
+
+    def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
+        """The revision and its ancestors, newest first, children before parents; the engine's own initial commits included."""
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Whether `descendant` contains `ancestor` (a revision contains itself). Raises `RevisionMissing`."""
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        """The best common ancestor; None for unrelated histories. Raises `RevisionMissing`."""
+
+    # -- branches ----------------------------------------------------------------------------------------------------
+
+    def branches(self) -> list[KbBranch]:
+        """All branches, the reserved ones (`vmrag…`) included, sorted by name."""
+
+    def branch(self, name: str) -> KbBranch | None: ...
+
+    def legal_branch_name(self, name: str) -> bool:
+        """Whether this engine can carry a branch of that name (says nothing about whether it is free)."""
+
+    def create_branch(self, name: str, at: str) -> None:
+        """Raises `BranchExists` (names that differ only in case collide), `RevisionMissing`, `NameInvalid`."""
+
+    def move_branch(self, name: str, to: str, *, expected: str) -> None:
+        """Make `to` the head. Refuses a dirty branch (`Uncommitted`) and one whose head is not `expected` (`KnowledgeMoved`)."""
+
+    def delete_branch(self, name: str, *, expected: str) -> None:
+        """Same refusals as `move_branch`."""
+
+    # -- anchors: what no branch reaches is dropped by garbage collection ------------------------------------------
+
+    def anchor(self, revision: str, *, reason: str) -> None:
+        """Make `vmrag_keep` reach this revision; nothing happens when some branch reaches it already."""
+
+    def reachable(self, revision: str) -> bool:
+        """Whether some branch, `vmrag_keep` included, reaches the revision."""
+
+    def collect_garbage(self) -> None:
+        """Drop what no branch reaches and give its space back. Working sets survive."""
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def collections(self, at: At) -> list[Collection]:
+        """Sorted by name."""
+
+    def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:
+        """A stream sorted by (collection, doc_id), as bytes compare; memory does not grow with the number of documents."""
+
+    def headers(self, at: At, *, collection: str | None = None) -> Iterator[DocumentHeader]:
+        """As `documents`, without the texts."""
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
+
+    def count(self, at: At, *, collection: str | None = None) -> int:
+        """Number of documents."""
+
+    def diff(self, old: At, new: At) -> Difference:
+        """What turns `old` into `new`; any two revisions, related or not, and working sets. Costs by what differs.
+
+        Documents that differ only in `updated_at` or `last_modified` are equal.
+        """
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, branch: str, rows: Write, *, expected: str) -> None:
+        """Change the branch's working set in one transaction: all or nothing, durable on return.
+
+        Raises `KnowledgeMoved` when the branch's head is not `expected`, `BranchMissing`, `ContentRefused` (NUL, lone
+        surrogates), `EngineFailed` (disk full …).
+        """
+
+    def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
+        """Commit the branch's whole working set; returns the new revision. `author` is `Name <email>`, `date` ISO UTC.
+
+        Equal parent, content, message, author and date give equal revisions. Raises `NoChanges`, `KnowledgeMoved`.
+        """

@@ -1,0 +1,232 @@
+"""The whole tree of errors that a user can meet.
+
+    VmragError                    what every surface catches; anything else is a bug
+    ├── Usage        (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized · AlreadyInitialized · NameInvalid
+    ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
+    ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · Uncommitted · MassDeletion
+    ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused
+    ├── Engine       (exit 3)     EngineFailed · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
+    │                             CollectionMissing · CollectionExists · DocumentMissing · ContentRefused
+    ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
+    ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
+    ├── Files        (exit 3)     FileFailed
+    └── Lock         (exit 3)     Busy
+
+Codes are those of the tool specification; a hint is a command that can be run, or a sentence that names one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class VmragError(Exception):
+    """A known failure: `code` for programs, one sentence for a person, a runnable `hint`, JSON-ready `details`."""
+
+    code: ClassVar[str] = "INTERNAL_ERROR"
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
+
+
+class Usage(VmragError):
+    code = "INVALID_PARAMETER"
+    exit_code = 2
+
+
+class UsageInvalid(Usage):
+    """An argument that cannot be used."""
+
+
+class ConfigInvalid(Usage):
+    """`.vmrag.yaml` or a setting that cannot be used; the message names file and line."""
+
+    code = "CONFIG_INVALID"
+
+
+class NotInitialized(Usage):
+    code = "NOT_INITIALIZED"
+
+
+class AlreadyInitialized(Usage):
+    code = "ALREADY_INITIALIZED"
+
+
+class NameInvalid(Usage):
+    code = "INVALID_NAME"
+
+
+class Pin(VmragError):
+    code = "PIN_MALFORMED"
+    exit_code = 1
+
+
+class PinMalformed(Pin):
+    """`.dolt-version` cannot be read; the message names the line and the fix."""
+
+
+class PinMissing(Pin):
+    """The code commit pins nothing."""
+
+    code = "NO_PIN"
+
+
+class PinRevisionMissing(Pin):
+    """The pinned revision is not in the local knowledge base."""
+
+    code = "PIN_MISSING_REVISION"
+
+
+class RevisionUnpinned(Pin):
+    """A revision was committed, but HEAD moved before it could be pinned."""
+
+    code = "UNPINNED_REVISION"
+
+
+class Drift(VmragError):
+    code = "KB_MOVED"
+    exit_code = 1
+
+
+class KnowledgeMoved(Drift):
+    """The knowledge base moved while a write waited; nothing was written."""
+
+
+class NoChanges(Drift):
+    code = "NO_CHANGES"
+
+
+class Uncommitted(Drift):
+    code = "UNCOMMITTED_CHANGES"
+
+
+class MassDeletion(Drift):
+    code = "UNEXPECTED_MASS_DELETE"
+
+
+class Git(VmragError):
+    code = "GIT_FAILED"
+
+
+class GitFailed(Git):
+    """A git command failed; details hold its arguments and what it said."""
+
+
+class GitRepositoryMissing(Git):
+    code = "GIT_REPO_NOT_FOUND"
+    exit_code = 2
+
+
+class GitReferenceMissing(Git):
+    code = "GIT_COMMIT_NOT_FOUND"
+
+
+class GitBusy(Git):
+    """git is in the middle of something in which nothing may be written."""
+
+    code = "GIT_BUSY"
+
+
+class HooksRefused(Git):
+    """The hooks directory is not ours to write."""
+
+    code = "HOOKS_REFUSED"
+
+
+class Engine(VmragError):
+    code = "DATABASE_ERROR"
+
+
+class EngineFailed(Engine):
+    """The engine failed for a reason without a code of its own."""
+
+
+class SchemaTooNew(Engine):
+    code = "SCHEMA_TOO_NEW"
+
+
+class RevisionMissing(Engine):
+    code = "COMMIT_NOT_FOUND"
+
+
+class BranchMissing(Engine):
+    code = "BRANCH_NOT_FOUND"
+
+
+class BranchExists(Engine):
+    code = "BRANCH_EXISTS"
+
+
+class CollectionMissing(Engine):
+    code = "COLLECTION_NOT_FOUND"
+
+
+class CollectionExists(Engine):
+    code = "COLLECTION_EXISTS"
+
+
+class DocumentMissing(Engine):
+    code = "DOCUMENT_NOT_FOUND"
+
+
+class ContentRefused(Engine):
+    """Text or metadata that no engine stores exactly."""
+
+    code = "INVALID_METADATA"
+
+
+class Index(VmragError):
+    code = "CHROMADB_ERROR"
+
+
+class IndexFailed(Index):
+    """The vector store failed or did not verify."""
+
+
+class IndexExtraMissing(Index):
+    """The base install has no index."""
+
+    code = "INDEX_EXTRA_MISSING"
+    exit_code = 2
+
+
+class FilterInvalid(Index):
+    code = "INVALID_FILTER"
+    exit_code = 2
+
+
+class Embedding(VmragError):
+    code = "EMBEDDING_SERVICE_ERROR"
+
+
+class EmbeddingFailed(Embedding):
+    """A model could not be loaded or did not answer."""
+
+
+class EmbeddingMismatch(Embedding):
+    """Vectors of one model would be mixed with another's."""
+
+    code = "EMBEDDING_MISMATCH"
+
+
+class Files(VmragError):
+    code = "FILE_SYSTEM_ERROR"
+
+
+class FileFailed(Files):
+    """A file could not be read or written."""
+
+
+class Lock(VmragError):
+    code = "BUSY"
+
+
+class Busy(Lock):
+    """A lock was not obtained in time; details name the process that holds it."""

@@ -1,0 +1,179 @@
+"""The records that the parts exchange. All are immutable; texts are exact; times are ISO 8601 UTC with `Z`."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+
+ChangeKind = Literal["added", "modified", "removed"]
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Base of all records: compared by value, hashable, encoded by `json_text`."""
+
+
+class Chunking(Record, frozen=True):
+    """How a collection's documents are cut; sizes in characters."""
+
+    strategy: Literal["characters"] = "characters"
+    size: int = 512
+    overlap: int = 50
+
+
+class Collection(Record, frozen=True):
+    """A row of `collections`: what decides how its documents are indexed is versioned with them."""
+
+    name: str
+    kind: str = "chroma"
+    metadata: str = "{}"
+    embedding_function: str = "default"
+    embedding_model: str = ""
+    embedding_dimensions: int = 0
+    distance: Literal["cosine", "l2", "ip"] = "cosine"
+    chunking: Chunking = Chunking()
+    created_at: str = ""
+
+
+class DocumentHeader(Record, frozen=True):
+    """What decides whether two documents are the same to an index: everything but the text itself.
+
+    `content_hash` is SHA-256 of the UTF-8 text, lower-case hex; `metadata` is canonical JSON text of an object.
+    """
+
+    collection: str
+    doc_id: str
+    title: str
+    content_hash: str
+    metadata: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.collection, self.doc_id)
+
+
+class Document(Record, frozen=True):
+    """A row of `documents`."""
+
+    collection: str
+    doc_id: str
+    title: str
+    content: str
+    content_hash: str
+    metadata: str = "{}"
+    source: str = ""
+    source_key: str = ""
+    file_type: str = ""
+    last_modified: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.collection, self.doc_id)
+
+    @property
+    def header(self) -> DocumentHeader:
+        return DocumentHeader(self.collection, self.doc_id, self.title, self.content_hash, self.metadata)
+
+
+class DocumentChange(Record, frozen=True):
+    """One document's difference between two states; `before` is None for added, `after` for removed."""
+
+    kind: ChangeKind
+    before: DocumentHeader | None
+    after: Document | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        row = self.after or self.before
+        assert row is not None  # noqa: S101  a change has at least one side
+        return row.key
+
+
+class CollectionChange(Record, frozen=True):
+    """One collection row's difference between two states."""
+
+    kind: ChangeKind
+    before: Collection | None
+    after: Collection | None
+
+
+class Difference(Record, frozen=True):
+    """What turns one state of the knowledge base into another; documents sorted by (collection, doc_id)."""
+
+    collections: tuple[CollectionChange, ...]
+    documents: tuple[DocumentChange, ...]
+
+    def counts(self) -> Changes:
+        kinds = [change.kind for change in self.documents]
+        return Changes(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
+
+    @property
+    def empty(self) -> bool:
+        return not self.collections and not self.documents
+
+
+class Changes(Record, frozen=True):
+    """Numbers of documents."""
+
+    added: int = 0
+    modified: int = 0
+    removed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.added + self.modified + self.removed
+
+
+class KbBranch(Record, frozen=True):
+    """A branch of the knowledge base; `dirty` says that its working set differs from `head`."""
+
+    name: str
+    head: str
+    dirty: bool
+
+
+class RevisionInfo(Record, frozen=True):
+    """A revision's own data; `date` ISO 8601 UTC with `Z`, whole seconds."""
+
+    revision: str
+    parents: tuple[str, ...]
+    message: str
+    author: str
+    date: str
+
+
+class Working(Record, frozen=True):
+    """The working set of a KB branch, as a place to read from."""
+
+    branch: str
+
+
+At = str | Working
+"""Where to read: a revision's full hash, or the working set of a KB branch."""
+
+
+class Chunk(Record, frozen=True):
+    """A piece of a document. `number` counts from 0; `start` and `end` are offsets into the document in characters."""
+
+    number: int
+    text: str
+    start: int
+    end: int
+
+
+def content_hash(text: str) -> str:
+    """SHA-256 of the UTF-8 text, 64 lower-case hex digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def canonical_json(value: Any) -> str:
+    """Sorted keys, no spaces, no escapes beyond what JSON needs: equal values give equal bytes."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def json_text(report: Any) -> str:
+    """A report as readable JSON, keys in the order of its definition."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()

@@ -1,0 +1,35 @@
+"""The one place that starts processes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class Finished(subprocess.CompletedProcess[bytes]):
+    """What a program left: `returncode`, `stdout` and `stderr` as bytes."""
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode(errors="surrogateescape")
+
+    @property
+    def complaint(self) -> str:
+        return self.stderr.decode(errors="replace").strip()
+
+
+def run(
+    argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: bytes | None = None
+) -> Finished:
+    """Run a program to its end with captured output; never through a shell. Raises FileNotFoundError if it is absent."""
+    done = subprocess.run(
+        list(argv),
+        cwd=cwd,
+        env=env,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        check=False,
+    )
+    return Finished(done.args, done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,38 @@
+"""How long work reports its advance, apart from what draws it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Protocol
+
+
+class Task(Protocol):
+    def advance(self, steps: int = 1) -> None: ...
+
+
+class Progress(Protocol):
+    def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
+        """A piece of work of `total` steps; used as a context manager."""
+
+    def note(self, sentence: str) -> None:
+        """One line that a person should see now."""
+
+
+class _Silent:
+    def advance(self, steps: int = 1) -> None:
+        pass
+
+
+class Quiet:
+    """Reports nothing: for programs, and where no terminal is."""
+
+    @contextlib.contextmanager
+    def task(self, description: str, total: int) -> Iterator[Task]:  # noqa: ARG002
+        yield _Silent()
+
+    def note(self, sentence: str) -> None:
+        pass
+
+
+QUIET: Progress = Quiet()
