@@ -11,6 +11,9 @@ SWITCH = "VMRAG"
 DEBUG = "VMRAG_DEBUG"
 """`VMRAG_DEBUG=1`: known errors show where they were raised, too."""
 
+HOOK = "VMRAG_HOOK"
+"""Set by a hook's shim, so that a copy of it that another hook manager runs as well sees that the work is being done."""
+
 SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
 

@@ -1,0 +1,1 @@
+"""The shims that git runs, and their installer."""

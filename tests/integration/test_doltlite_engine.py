@@ -1,0 +1,434 @@
+"""What only the embedded engine can meet: its library, its one file, and what can happen to that."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sqlite3
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.engines import ROOT, Engines, commit, document, head, put, root, store
+from vmrag_link.engines.base import KEEP_BRANCH
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.errors import (
+    Busy,
+    ContentRefused,
+    EngineFailed,
+    NameInvalid,
+    NotInitialized,
+    SchemaTooNew,
+)
+from vmrag_link.models import Working
+
+DOLTLITE = Engines("doltlite")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[DoltliteEngine]:
+    made = DOLTLITE.create(tmp_path / "kb")
+    yield made
+    made.close()
+
+
+# -- connections
+
+
+def test_texts_pass_exactly_and_to_their_end(tmp_path: Path) -> None:
+    with Connection(tmp_path / "t", access="create") as connection:
+        for text in ("", "a\0b\0", "\0", "🙂" * 1000, "\ufeff\r\n"):
+            assert connection.execute("SELECT ?, ?, ?, 1.5, x'00ff'", (text, None, -(2**63))) == [
+                (text, None, -(2**63), 1.5, b"\0\xff")
+            ]
+        with pytest.raises(ContentRefused):
+            connection.execute("SELECT ?", ("\ud800",))
+
+
+def test_a_text_that_is_not_utf8_is_a_failure_not_a_replacement(tmp_path: Path) -> None:
+    with Connection(tmp_path / "t", access="create") as connection, pytest.raises(EngineFailed, match="UTF-8"):
+        connection.execute("SELECT CAST(x'ff' AS TEXT)")
+
+
+def test_a_transaction_that_fails_leaves_nothing_and_the_connection_usable(tmp_path: Path) -> None:
+    with Connection(tmp_path / "t", access="create") as connection:
+        connection.execute("CREATE TABLE t(a PRIMARY KEY)")
+        with pytest.raises(EngineFailed) as failed, connection.transaction():
+            connection.executemany("INSERT INTO t VALUES (?)", [("a",), ("b",), ("a",)])
+        assert failed.value.details["sqlite_code"] & 0xFF == 19
+        with contextlib.suppress(KeyboardInterrupt), connection.transaction():
+            connection.execute("INSERT INTO t VALUES ('c')")
+            raise KeyboardInterrupt
+        with connection.transaction():
+            connection.execute("INSERT INTO t VALUES ('d')")
+        assert connection.execute("SELECT a FROM t") == [("d",)]
+
+
+def test_a_closed_connection_says_so(tmp_path: Path) -> None:
+    connection = Connection(tmp_path / "t", access="create")
+    stream = connection.stream("VALUES (1), (2)")
+    next(stream)
+    connection.close()
+    connection.close()
+    with pytest.raises(EngineFailed, match="closed"):
+        next(stream)
+    with pytest.raises(EngineFailed, match="closed"):
+        connection.execute("SELECT 1")
+
+
+def test_a_program_that_writes_without_our_lock_is_waited_for_and_then_named_busy(engine: DoltliteEngine) -> None:
+    engine.create_branch("main", root(engine))
+    impatient = DOLTLITE.open(engine.folder, lock_timeout=0.3)
+    with Connection(engine.folder / FILE_NAME) as foreign, foreign.transaction():
+        foreign.execute("INSERT INTO vmrag_meta VALUES ('k', 'v')")
+        started = time.monotonic()
+        with pytest.raises(Busy):
+            put(impatient, "main", document("a"))
+        assert 0.2 < time.monotonic() - started < 2
+    impatient.close()
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from vmrag_link.engines.doltlite.connection import Connection
+connection = Connection(Path(sys.argv[1]), access='create')
+NEVER = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT {} FROM n"
+print("ready", flush=True)
+try:
+    {call}
+except KeyboardInterrupt:
+    print("interrupted", connection.execute("SELECT 1"), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["connection.execute_long(NEVER.format('count(*)'))", "for row in connection.stream(NEVER.format('x')): pass"],
+)
+def test_ctrl_c_ends_a_long_statement_and_leaves_the_connection_usable(tmp_path: Path, call: str) -> None:
+    program = INTERRUPTED.replace("{call}", call)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path / "t"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "interrupted [(1,)]\n"
+        assert child.wait(10) == 0
+
+
+def test_a_failure_in_a_long_statement_is_raised(tmp_path: Path) -> None:
+    with Connection(tmp_path / "t", access="create") as connection:
+        with pytest.raises(EngineFailed, match="absent"):
+            connection.execute_long("SELECT * FROM absent")
+        with pytest.raises(ContentRefused):
+            connection.execute_long("SELECT ?", ("\ud800",))
+
+
+# -- the file
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"garbage " * 5000, b"\0" * 100_000, b"x"],
+    ids=["empty", "garbage", "zeros", "one byte"],
+)
+def test_a_file_that_is_no_knowledge_base_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(content)
+    with pytest.raises(EngineFailed) as refused:
+        DOLTLITE.open(tmp_path)
+    assert str(path) in refused.value.message
+    assert refused.value.hint
+    assert path.read_bytes() == content
+
+
+def test_databases_of_others_and_directories_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    with contextlib.closing(sqlite3.connect(tmp_path / "plain" / FILE_NAME)) as plain:
+        plain.execute("CREATE TABLE documents(a)")
+    (tmp_path / "foreign").mkdir()
+    Connection(tmp_path / "foreign" / FILE_NAME, access="create").close()
+    (tmp_path / "directory" / FILE_NAME).mkdir(parents=True)
+    for name in ("plain", "foreign", "directory"):
+        with pytest.raises(EngineFailed):
+            DOLTLITE.open(tmp_path / name)
+
+
+def test_a_truncated_file_shows_a_state_that_was_committed_or_is_refused(
+    engine: DoltliteEngine, tmp_path: Path
+) -> None:
+    revisions = [store(engine, "main", document(f"d{number}", "x" * 3000)) for number in range(10)]
+    engine.close()
+    whole = (engine.folder / FILE_NAME).read_bytes()
+    for share in (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999):
+        folder = tmp_path / str(share)
+        folder.mkdir()
+        (folder / FILE_NAME).write_bytes(whole[: int(len(whole) * share)])
+        try:
+            cut = DOLTLITE.open(folder)
+        except EngineFailed:
+            continue
+        branch = cut.branch("main")
+        if branch is not None:
+            assert branch.head in (root(cut), *revisions)
+            assert [d.content for d in cut.documents(branch.head)] == ["x" * 3000] * cut.count(branch.head)
+        cut.close()
+
+
+def test_a_file_deleted_meanwhile_is_not_made_anew(engine: DoltliteEngine) -> None:
+    engine.create_branch("main", root(engine))
+    engine.close()
+    (engine.folder / FILE_NAME).unlink()
+    with pytest.raises(NotInitialized):
+        DOLTLITE.open(engine.folder)
+    with pytest.raises(EngineFailed, match="cannot be opened"):
+        Connection(engine.folder / FILE_NAME, at="main")
+    assert not (engine.folder / FILE_NAME).exists()
+
+
+def test_a_disk_that_takes_no_more_is_a_failure_that_loses_nothing(engine: DoltliteEngine) -> None:
+    store(engine, "main", document("a"))
+    body = """
+import resource, signal
+from vmrag_link.errors import EngineFailed
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limit = (engine.folder / 'kb.doltlite').stat().st_size + 100_000
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    put(engine, 'main', *(document(f'{i}', os.urandom(5000).hex()) for i in range(200)))
+except EngineFailed as error:
+    print('refused', error.message, bool(error.hint), engine.count(Working('main')), flush=True)
+"""
+    with DOLTLITE.child(engine.folder, body) as child:
+        said = child.stdout.read()
+    assert said.startswith("refused The "), said
+    assert said.endswith("True 1\n"), said
+    assert store(engine, "main", document("b"))
+    assert engine.count(Working("main")) == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere: a read-only directory means nothing")
+def test_a_read_only_directory_refuses_writes_with_a_hint(engine: DoltliteEngine) -> None:
+    engine.create_branch("main", root(engine))
+    engine.close()
+    (engine.folder / FILE_NAME).chmod(0o444)
+    engine.folder.chmod(0o555)
+    try:
+        with pytest.raises(EngineFailed, match="cannot be written"):
+            put(DOLTLITE.open(engine.folder), "main", document("a"))
+    finally:
+        engine.folder.chmod(0o755)
+
+
+def test_a_folder_that_cannot_be_made_is_a_failure_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(EngineFailed, match="cannot be written") as failed:
+        DOLTLITE.create(tmp_path / "file" / "kb")
+    assert failed.value.hint
+
+
+@pytest.mark.parametrize("name", ["kb@main", "a@b@c", "with space", "ü🙂", "q?mode=ro", "h#x%20y", "'quote'"])
+def test_a_folder_can_have_any_name(tmp_path: Path, name: str) -> None:
+    engine = DOLTLITE.create(tmp_path / name / "kb")
+    revision = store(engine, "x@y", document("a"))
+    put(engine, "x@y", document("b"))
+    assert (engine.count(revision), engine.count(Working("x@y"))) == (1, 2)
+    engine.close()
+    again = DOLTLITE.open(tmp_path / name / "kb")
+    assert again.has_revision(revision)
+    again.close()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+# -- creating
+
+
+def test_a_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tests.support.engines import *\n"
+        "print('ready', flush=True)\nEngines('doltlite').create(Path(sys.argv[1]))"
+    )
+    chance, complete = random.Random(2), 0
+    for attempt in range(8):
+        folder = tmp_path / str(attempt)
+        with subprocess.Popen([sys.executable, "-c", program, folder], cwd=ROOT, stdout=subprocess.PIPE) as child:
+            child.stdout.readline()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(chance.uniform(0.0, 0.06))
+            child.kill()
+        try:
+            engine = DOLTLITE.open(folder)
+            complete += 1
+        except NotInitialized:
+            engine = DOLTLITE.create(folder)
+        assert engine.count(root(engine)) == 0
+        assert store(engine, "main", document("a"))
+        assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".kb")) == [FILE_NAME, "write.lock"]
+        engine.close()
+
+
+def test_everything_works_without_a_branch_main(engine: DoltliteEngine) -> None:
+    assert [branch.name for branch in engine.branches()] == ["vmrag_root"]
+    kept = store(engine, "topic", document("a"))
+    engine.move_branch("topic", root(engine), expected=kept)
+    engine.anchor(kept, reason="moved away from")
+    engine.collect_garbage()
+    engine.close()
+    again = DOLTLITE.open(engine.folder)
+    assert [branch.name for branch in again.branches()] == ["topic", KEEP_BRANCH, "vmrag_root"]
+    assert again.count(kept) == 1
+    again.create_branch("main", kept)
+    again.delete_branch("main", expected=kept)
+    again.close()
+
+
+# -- schema
+
+
+def test_a_knowledge_base_of_a_newer_program_is_refused_and_both_versions_are_named(engine: DoltliteEngine) -> None:
+    old = store(engine, "main", document("a"))
+    with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
+        connection.execute("UPDATE vmrag_meta SET value = '7' WHERE key = 'schema_version'")
+    for ask in (
+        lambda: engine.count(Working("main")),
+        lambda: put(engine, "main", document("b")),
+        lambda: engine.diff(old, Working("main")),
+        lambda: commit(engine, "main"),
+    ):
+        with pytest.raises(SchemaTooNew, match=r"version 7.* 1\."):
+            ask()
+    assert engine.count(old) == 1, "older revisions can still be read"
+    with Connection(engine.folder / FILE_NAME) as connection, connection.transaction():
+        connection.execute("UPDATE vmrag_meta SET value = '7' WHERE key = 'schema_version'")
+    with pytest.raises(SchemaTooNew):
+        DOLTLITE.open(engine.folder)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("distance", "manhattan"), ("chunking", "{"), ("chunking", '{"strategy":"x"}')]
+)
+def test_a_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
+    engine: DoltliteEngine, column: str, value: str
+) -> None:
+    with Connection(engine.folder / FILE_NAME) as connection, connection.transaction():
+        row = {"distance": "cosine", "chunking": "{}", column: value}
+        connection.execute(
+            "INSERT INTO collections VALUES ('odd', '', '{}', '', '', 0, ?, ?, '')", (row["distance"], row["chunking"])
+        )
+    with pytest.raises(EngineFailed, match="'odd'"):
+        engine.collections(Working("vmrag_root"))
+
+
+# -- branch names
+
+
+def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) -> None:
+    """Whatever the rule allows, the library takes and a connection reaches; and it takes little more."""
+    chance = random.Random(9)
+    alphabet = string.printable + "éß🙂" + "@./-{~^:*[\\" * 4 + "abc" * 12
+    names = {"".join(chance.choices(alphabet, k=chance.randrange(1, 7))) for _ in range(600)}
+    names |= {
+        "a.lock",
+        "a.lock/b",
+        "lock",
+        "@",
+        "@@",
+        "a@{",
+        "0" * 40,
+        "0" * 39,
+        "A" * 40,
+        "-",
+        "a-",
+        "Working",
+        "staged",
+        "v" * 32,
+    }
+    legal = 0
+    for name in sorted(names):
+        if engine.legal_branch_name(name):
+            legal += 1
+            store(engine, name, document("a", name))
+            assert next(engine.documents(Working(name))).content == name
+            engine.delete_branch(name, expected=head(engine, name))
+        else:
+            with pytest.raises(NameInvalid):
+                engine.create_branch(name, root(engine))
+            with pytest.raises(EngineFailed):
+                engine._main.execute("SELECT dolt_branch(?, ?)", (name, root(engine)))
+    assert legal > 50
+
+
+# -- anchors and garbage
+
+
+def test_what_a_kill_left_of_an_anchor_is_dropped_by_the_next(engine: DoltliteEngine) -> None:
+    revisions = [store(engine, "main", document("a", str(number))) for number in range(2)]
+    engine.create_branch(f"{KEEP_BRANCH}_next", revisions[1])
+    with Connection(engine.folder / FILE_NAME, at=f"{KEEP_BRANCH}_next") as left:
+        left.execute("SELECT dolt_reset('--soft', ?)", (root(engine),))
+    engine.move_branch("main", root(engine), expected=revisions[1])
+    engine.collect_garbage()
+    assert [branch.name for branch in engine.branches()] == ["main", "vmrag_root"]
+
+
+def test_an_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteEngine) -> None:
+    base = store(engine, "main", *(document(f"d{number:03}", "x" * 2000 + str(number)) for number in range(500)))
+    path, grown = engine.folder / FILE_NAME, []
+    for number in range(5):
+        revision = store(engine, "main", *(document(f"d{place:03}", f"{number}") for place in range(200)))
+        engine.move_branch("main", base, expected=revision)
+        before = path.stat().st_size
+        engine.anchor(revision, reason="moved away from")
+        grown.append(path.stat().st_size - before)
+    assert max(grown) < 10_000, grown
+
+
+def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored(
+    engine: DoltliteEngine, tmp_path: Path
+) -> None:
+    mine = store(engine, "main", document("same"), document("mine"))
+    engine.create_branch(KEEP_BRANCH, mine)
+    time.sleep(1.01)  # the engine's own initial commit carries the second in which it was made
+    other = DOLTLITE.create(tmp_path / "other")
+    theirs = store(other, "topic", document("same"), document("theirs"))
+    (tmp_path / "remote").mkdir()
+    url = f"file://{tmp_path}/remote/r.db"
+    for kb, call in ((other, "dolt_push('r', 'topic')"), (engine, "dolt_fetch('r')")):
+        kb._main.execute("SELECT dolt_remote('add', 'r', ?)", (url,))
+        kb._main.execute(f"SELECT {call}")
+    other.close()
+    assert engine.has_revision(theirs)
+    assert engine.merge_base(mine, theirs) is None
+    assert not engine.is_ancestor(root(engine), theirs)
+    assert not engine.reachable(theirs)
+    assert [(c.kind, c.key[1]) for c in engine.diff(mine, theirs).documents] == [
+        ("removed", "mine"),
+        ("added", "theirs"),
+    ]
+    before = engine.branches()
+    with pytest.raises(EngineFailed, match="no history in common"):
+        engine.anchor(theirs, reason="pinned")
+    assert engine.branches() == before
+
+
+def test_an_interrupted_collection_changes_nothing(engine: DoltliteEngine) -> None:
+    put_all = [document(f"d{number:05}", os.urandom(1000).hex()) for number in range(3000)]
+    store(engine, "main", *put_all)
+    put(engine, "main", document("uncommitted"))
+    with DOLTLITE.child(engine.folder, "print('ready', flush=True)\nengine.collect_garbage()") as child:
+        child.stdout.readline()
+        time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        child.wait(30)
+    assert engine.count(Working("main")) == 3001
+    put(engine, "main", document("after"))

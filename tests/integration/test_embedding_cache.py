@@ -1,0 +1,186 @@
+"""The cache of vectors on real files, with real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vmrag_link.embedding import registry
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.embedding.texts import BATCH, Counts, vectors_for
+from vmrag_link.errors import FileFailed
+from vmrag_link.models import content_hash
+from vmrag_link.progress import Quiet, Task
+
+ONE, OTHER = b"\1" * 16, b"\2" * 16
+
+
+class Notes(Quiet):
+    """Keeps what was noted and how far tasks came."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self.steps: list[int] = []
+
+    def note(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+    @contextlib.contextmanager
+    def task(self, description: str, total: int) -> Iterator[Task]:
+        class Counter:
+            def advance(_self, steps: int = 1) -> None:  # noqa: N805
+                self.steps.append(steps)
+
+        yield Counter()
+
+
+def test_what_was_put_is_found_through_another_instance(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "shared" / "e.sqlite")
+    cache.put("model", {"a": ONE, "b": OTHER})
+    second = EmbeddingCache(tmp_path / "shared" / "e.sqlite")
+    assert second.get("model", ["b", "c", "a"], dimensions=4) == {"a": ONE, "b": OTHER}
+
+
+def test_vectors_of_one_model_are_not_found_for_another(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "e.sqlite")
+    cache.put("model", {"a": ONE})
+    assert cache.get("another", ["a"], dimensions=4) == {}
+
+
+def test_a_vector_of_the_wrong_length_counts_as_absent_and_is_replaced(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "e.sqlite")
+    cache.put("model", {"a": ONE[:5]})
+    assert cache.get("model", ["a"], dimensions=4) == {}
+    cache.put("model", {"a": ONE})
+    assert cache.get("model", ["a"], dimensions=4) == {"a": ONE}
+
+
+def test_thousands_are_stored_and_found_at_once(tmp_path: Path) -> None:
+    vectors = {f"{number}": number.to_bytes(16, "big") for number in range(5000)}
+    cache = EmbeddingCache(tmp_path / "e.sqlite")
+    cache.put("model", vectors)
+    assert cache.get("model", [*vectors, "absent"], dimensions=4) == vectors
+    assert cache.get("model", [], dimensions=4) == {}
+
+
+def test_a_file_that_is_no_database_is_set_aside_with_a_note(tmp_path: Path) -> None:
+    path, notes = tmp_path / "e.sqlite", Notes()
+    for number in (1, 2):
+        path.write_bytes(b"not a database " * 100)
+        cache = EmbeddingCache(path, progress=notes)
+        cache.put("model", {"a": ONE})
+        assert cache.get("model", ["a"], dimensions=4) == {"a": ONE}
+        assert (tmp_path / f"e.sqlite.corrupt-{number}").read_bytes().startswith(b"not a database")
+    assert ["corrupt-1" in notes.sentences[0], "corrupt-2" in notes.sentences[1]] == [True, True]
+
+
+def test_a_database_of_another_program_is_set_aside_whole(tmp_path: Path) -> None:
+    path, notes = tmp_path / "e.sqlite", Notes()
+    with contextlib.closing(sqlite3.connect(path)) as theirs, theirs:
+        theirs.execute("CREATE TABLE vectors (key, vector)")
+    assert EmbeddingCache(path, progress=notes).get("model", ["a"], dimensions=4) == {}
+    assert "another program" in notes.sentences[0]
+    with contextlib.closing(sqlite3.connect(tmp_path / "e.sqlite.corrupt-1")) as kept:
+        assert kept.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
+
+
+def test_an_empty_file_is_a_new_cache(tmp_path: Path) -> None:
+    (tmp_path / "e.sqlite").touch()
+    notes = Notes()
+    cache = EmbeddingCache(tmp_path / "e.sqlite", progress=notes)
+    cache.put("model", {"a": ONE})
+    assert notes.sentences == []
+
+
+def test_damage_deep_in_the_file_is_met_by_a_fresh_cache(tmp_path: Path) -> None:
+    path, notes = tmp_path / "e.sqlite", Notes()
+    vectors = {f"{number}": number.to_bytes(1024, "big") for number in range(500)}
+    cache = EmbeddingCache(path)
+    cache.put("model", vectors)
+    with path.open("r+b") as file:
+        file.seek(8192)
+        file.write(os.urandom(path.stat().st_size - 8192))
+    cache = EmbeddingCache(path, progress=notes)
+    second = EmbeddingCache(path, progress=notes)
+    assert cache.get("model", list(vectors), dimensions=256) == {}
+    cache.put("model", vectors)
+    assert cache.get("model", list(vectors), dimensions=256) == vectors
+    assert second.get("model", list(vectors), dimensions=256) in ({}, vectors)
+    cache = EmbeddingCache(path, progress=notes)
+    assert cache.get("model", list(vectors), dimensions=256) == vectors
+    assert len(notes.sentences) == 1
+
+
+def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "e.sqlite").mkdir()
+    with pytest.raises(FileFailed):
+        EmbeddingCache(tmp_path / "e.sqlite").put("model", {"a": ONE})
+
+
+WRITER = """
+    import sys
+    from pathlib import Path
+    from vmrag_link.embedding.cache import EmbeddingCache
+    path, name, batches = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    cache = EmbeddingCache(path)
+    for batch in range(batches):
+        cache.put("model", {f"{name}-{batch}-{n}": n.to_bytes(1024, "big") for n in range(50)})
+        print(batch, flush=True)
+"""
+
+
+def writer(path: Path, name: str, batches: int) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", textwrap.dedent(WRITER), str(path), name, str(batches)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_several_processes_may_start_and_fill_one_cache_together(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    writers = [writer(path, f"w{number}", 10) for number in range(4)]
+    failures = [process.communicate(timeout=60)[1] for process in writers]
+    assert failures == [""] * 4
+    names = [f"w{number}-{batch}-{n}" for number in range(4) for batch in range(10) for n in range(50)]
+    cache = EmbeddingCache(path)
+    assert len(cache.get("model", names, dimensions=256)) == 2000
+
+
+def test_a_killed_writer_loses_at_most_the_batch_it_was_at(tmp_path: Path) -> None:
+    path, notes = tmp_path / "e.sqlite", Notes()
+    process = writer(path, "w", 100_000)
+    assert process.stdout
+    done = [process.stdout.readline() for _ in range(5)]
+    time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    cache = EmbeddingCache(path, progress=notes)
+    names = [f"w-{int(batch)}-{n}" for batch in done for n in range(50)]
+    assert len(cache.get("model", names, dimensions=256)) == 250
+    cache.put("model", {"after": bytes(1024)})
+    assert notes.sentences == []
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_only_texts_never_seen_before_are_embedded(tmp_path: Path) -> None:
+    model, progress = registry.load("hash"), Notes()
+    texts = {content_hash(text): text for text in (f"text number {number}" for number in range(BATCH + 10))}
+    some = dict(list(texts.items())[:5])
+    cache = EmbeddingCache(tmp_path / "e.sqlite")
+    assert vectors_for(cache, model, some)[1] == Counts(embedded=5, cached=0)
+    vectors, counts = vectors_for(cache, model, texts, progress)
+    assert counts == Counts(embedded=BATCH + 5, cached=5)
+    assert progress.steps == [BATCH, 5]
+    assert vectors == dict(zip(texts, model.embed(list(texts.values())), strict=True))
+    again = Notes()
+    assert vectors_for(cache, model, texts, again) == (vectors, Counts(embedded=0, cached=BATCH + 10))
+    assert again.steps == []

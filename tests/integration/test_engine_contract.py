@@ -1,0 +1,810 @@
+"""The contract of `engines/base.py`, sentence by sentence, against every engine."""
+
+from __future__ import annotations
+
+import gc
+import random
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from tests.support import engines as support
+from tests.support.engines import AUTHOR, DATE, Engines, commit, document, guide, head, put, root, store
+from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine, Write
+from vmrag_link.errors import (
+    AlreadyInitialized,
+    BranchExists,
+    BranchMissing,
+    Busy,
+    ContentRefused,
+    EngineFailed,
+    KnowledgeMoved,
+    NameInvalid,
+    NoChanges,
+    NotInitialized,
+    RevisionMissing,
+    Uncommitted,
+)
+from vmrag_link.models import Chunking, Collection, Document, Working
+
+engine, engines = support.engine, support.engines
+
+NO_REVISION = [
+    "'; DROP TABLE documents",
+    "main",
+    "vmrag_root",
+    "0" * 40,
+    "f" * 40,
+    "HEAD",
+    "WORKING",
+    "",
+    "\0",
+    "é",
+    "🙂",
+]
+TEXTS = {
+    "empty": "",
+    "backslashes": r"C:\new\table \\ \0 \x00 \u0000",
+    "quotes": "it's \"quoted\" `so` '' ; -- /* */",
+    "line ends": "a\r\nb\nc\rd\n\n",
+    "astral": "🙂 \U0001d4b3 é é \u200b\ufeff\u2028 \U0010ffff",
+    "controls": "".join(map(chr, range(1, 32))) + "\x7f\x85",
+    "placeholders": "? ?1 :a @b $c %s %(x)s {0}",
+    "five megabytes": "0123456789abcdeф" * (5 * 2**16),
+}
+
+
+# -- creating and opening
+
+
+def test_a_new_knowledge_base_has_one_branch_whose_revision_is_empty(engine: Engine) -> None:
+    (branch,) = engine.branches()
+    assert branch.name == ROOT_BRANCH
+    assert not branch.dirty
+    assert engine.collections(branch.head) == []
+    assert list(engine.documents(branch.head)) == []
+    info = engine.info(branch.head)
+    assert (info.author, info.date) == (AUTHOR, DATE)
+
+
+def test_creating_twice_is_refused_and_changes_nothing(engines: Engines, engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    with pytest.raises(AlreadyInitialized):
+        engines.create(engine.folder)
+    assert engine.has_revision(revision)
+
+
+def test_opening_nothing_is_not_initialized_and_creates_nothing(engines: Engines, tmp_path: Path) -> None:
+    for folder in (tmp_path / "absent", tmp_path):
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(NotInitialized):
+            engines.open(folder)
+        assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_was_written_is_there_after_closing_and_opening(engines: Engines, engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    put(engine, "main", document("b"))
+    engine.close()
+    again = engines.open(engine.folder)
+    assert [d.doc_id for d in again.documents(revision)] == ["a"]
+    assert [d.doc_id for d in again.documents(Working("main"))] == ["a", "b"]
+    again.close()
+
+
+# -- content
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
+def test_a_text_survives_exactly(engine: Engine, text: str) -> None:
+    written = document("it's a \\ 'name' 🙂", text, title=text[:200], source=text[:200], metadata='{"k":"\\"ü\\""}')
+    revision = store(engine, "main", written)
+    assert list(engine.documents(revision)) == [written]
+    assert list(engine.documents(Working("main"))) == [written]
+    assert engine.document(revision, written.collection, written.doc_id) == written
+    (change,) = engine.diff(root(engine), revision).documents
+    assert change.after == written
+
+
+def test_every_field_of_both_tables_survives(engine: Engine) -> None:
+    collection = Collection("guide", "system", '{"a":1}', "f", "m", 256, "ip", Chunking("characters", 9, 2), "2026")
+    fields = {name: f"{name} ü" for name in Document.__struct_fields__}
+    written = Document(**{**fields, "collection": "guide"})
+    engine.create_branch("main", root(engine))
+    engine.write("main", Write([collection], (), [written]), expected=root(engine))
+    assert engine.collections(Working("main")) == [collection]
+    assert list(engine.documents(Working("main"))) == [written]
+    assert list(engine.headers(Working("main"))) == [written.header]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\0", "a\ud800b", "\udfff"], ids=["nul", "only nul", "high", "low"])
+@pytest.mark.parametrize("field", ["content", "title", "metadata", "doc_id", "collection", "source"])
+def test_nul_and_lone_surrogates_are_refused_before_anything_is_written(engine: Engine, field: str, text: str) -> None:
+    engine.create_branch("main", root(engine))
+    fields = {"collection": "guide", "doc_id": "z", "title": "", "content": "", "content_hash": "", field: text}
+    with pytest.raises(ContentRefused):
+        put(engine, "main", document("a"), Document(**fields))
+    with pytest.raises(ContentRefused):
+        engine.write("main", Write([guide(metadata=text)], (), [document("a")]), expected=root(engine))
+    assert engine.count(Working("main")) == 0
+    assert not engine.branches()[0].dirty
+
+
+def test_a_name_of_no_or_too_many_characters_is_refused(engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    for doc_id in ("", "x" * 256):
+        with pytest.raises(ContentRefused):
+            put(engine, "main", document(doc_id))
+    put(engine, "main", document("é" * 255))
+    assert engine.count(Working("main")) == 1
+
+
+def test_names_that_differ_only_in_case_are_different_documents(engine: Engine) -> None:
+    revision = store(engine, "main", document("Readme"), document("README"), document("readme"), document("readme "))
+    assert engine.count(revision) == 4
+
+
+# -- writing
+
+
+def test_putting_replaces_the_whole_row(engine: Engine) -> None:
+    store(engine, "main", document("a", "old", source="somewhere", metadata='{"k":1}'))
+    revision = store(engine, "main", document("a", "new"))
+    assert engine.document(revision, "guide", "a") == document("a", "new")
+
+
+def test_removing_a_collection_removes_its_documents_only(engine: Engine) -> None:
+    store(engine, "main", document("a"), document("a", collection="other"))
+    engine.write("main", Write([guide(), Collection("other")]), expected=head(engine, "main"))
+    engine.write("main", Write(remove_collections=["guide"]), expected=head(engine, "main"))
+    assert [c.name for c in engine.collections(Working("main"))] == ["other"]
+    assert [d.key for d in engine.documents(Working("main"))] == [("other", "a")]
+
+
+def test_removing_documents_removes_exactly_them(engine: Engine) -> None:
+    store(engine, "main", document("a"), document("b"))
+    engine.write("main", Write(remove_documents=[("guide", "a"), ("guide", "absent")]), expected=head(engine, "main"))
+    assert [d.doc_id for d in engine.documents(Working("main"))] == ["b"]
+
+
+def test_a_write_that_fails_half_way_leaves_nothing(engine: Engine) -> None:
+    store(engine, "main", document("a"))
+
+    def source():
+        yield document("b")
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError):
+        engine.write(
+            "main", Write(put_documents=source(), remove_documents=[("guide", "a")]), expected=head(engine, "main")
+        )
+    assert [d.doc_id for d in engine.documents(Working("main"))] == ["a"]
+    put(engine, "main", document("c"))
+    assert engine.count(Working("main")) == 2
+
+
+def test_a_write_that_expects_another_head_is_refused(engine: Engine) -> None:
+    first = store(engine, "main", document("a"))
+    second = store(engine, "main", document("b"))
+    with pytest.raises(KnowledgeMoved) as refused:
+        engine.write("main", Write(put_documents=[document("c")]), expected=first)
+    assert refused.value.details["head"] == second
+    with pytest.raises(KnowledgeMoved):
+        engine.commit("main", message="m", author=AUTHOR, date=DATE, expected=first)
+    assert engine.count(Working("main")) == 2
+
+
+def test_writing_to_an_absent_branch_is_refused(engine: Engine) -> None:
+    with pytest.raises(BranchMissing):
+        engine.write("absent", Write(), expected=root(engine))
+    with pytest.raises(BranchMissing):
+        engine.commit("absent", message="m", author=AUTHOR, date=DATE, expected=root(engine))
+    with pytest.raises(BranchMissing):
+        engine.count(Working("absent"))
+
+
+def test_writing_what_is_there_already_leaves_the_branch_clean(engine: Engine) -> None:
+    store(engine, "main", document("a"))
+    put(engine, "main", document("a"))
+    assert engine.branch("main").dirty is False
+
+
+# -- committing
+
+
+def test_a_commit_has_its_parent_message_author_and_date(engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    put(engine, "main", document("a"))
+    message = "--amend\n\nsecond \\n line, 'quoted' ü 🙂\n"
+    revision = engine.commit(
+        "main", message=message, author="Ünal O'Hara <u@x.org>", date="1999-12-31T23:59:59Z", expected=root(engine)
+    )
+    info = engine.info(revision)
+    assert info.parents == (root(engine),)
+    assert info.message.strip() == message.strip()
+    assert (info.author, info.date) == ("Ünal O'Hara <u@x.org>", "1999-12-31T23:59:59Z")
+    assert head(engine, "main") == revision
+    assert not engine.branch("main").dirty
+
+
+def test_equal_inputs_give_equal_revisions_however_the_rows_came(engine: Engine) -> None:
+    rows = [document(f"d{number}") for number in range(50)]
+    engine.create_branch("one", root(engine))
+    engine.create_branch("other", root(engine))
+    put(engine, "one", *rows)
+    put(engine, "other", document("gone"), *reversed(rows[20:]))
+    put(engine, "other", *rows[:20])
+    engine.write("other", Write(remove_documents=[("guide", "gone")]), expected=root(engine))
+    assert commit(engine, "one") == commit(engine, "other")
+
+
+@pytest.mark.parametrize("field", ["message", "author", "date"])
+def test_other_inputs_give_another_revision(engine: Engine, field: str) -> None:
+    other = {"message": "another", "author": "Bob <b@x.org>", "date": "2026-01-02T03:04:06Z"}[field]
+    revisions = set()
+    for branch, change in (("one", {}), ("other", {field: other})):
+        engine.create_branch(branch, root(engine))
+        put(engine, branch, document("a"))
+        values = {"message": "m", "author": AUTHOR, "date": DATE, **change}
+        revisions.add(engine.commit(branch, **values, expected=root(engine)))
+    assert len(revisions) == 2
+
+
+def test_committing_nothing_is_no_changes(engine: Engine) -> None:
+    store(engine, "main", document("a"))
+    with pytest.raises(NoChanges):
+        commit(engine, "main")
+    put(engine, "main", document("b"))
+    engine.write("main", Write(remove_documents=[("guide", "b")]), expected=head(engine, "main"))
+    with pytest.raises(NoChanges):
+        commit(engine, "main")
+
+
+def test_removing_a_collection_is_a_change_to_commit(engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    engine.write("main", Write([guide()]), expected=root(engine))
+    first = commit(engine, "main")
+    engine.write("main", Write(remove_collections=["guide"]), expected=first)
+    assert engine.collections(commit(engine, "main")) == []
+
+
+def test_an_unreadable_date_or_author_is_refused_and_nothing_is_committed(engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    put(engine, "main", document("a"))
+    for change in ({"date": "yesterday"}, {"author": "nobody"}, {"message": "a\0b"}, {"author": "a\ud800 <b@c>"}):
+        with pytest.raises((EngineFailed, ContentRefused)):
+            engine.commit("main", **{"message": "m", "author": AUTHOR, "date": DATE, **change}, expected=root(engine))
+    assert head(engine, "main") == root(engine)
+    assert engine.branch("main").dirty
+
+
+# -- revisions
+
+
+@pytest.mark.parametrize("text", NO_REVISION)
+def test_a_text_that_names_no_revision_is_never_read_as_one(engine: Engine, text: str) -> None:
+    revision = store(engine, "main", document("a"))
+    assert engine.has_revision(text) is False
+    for ask in (
+        lambda: engine.info(text),
+        lambda: list(engine.log(text)),
+        lambda: engine.is_ancestor(text, revision),
+        lambda: engine.is_ancestor(revision, text),
+        lambda: engine.merge_base(revision, text),
+        lambda: engine.reachable(text),
+        lambda: engine.anchor(text, reason="r"),
+        lambda: engine.create_branch("new", text),
+        lambda: engine.move_branch("main", text, expected=revision),
+        lambda: engine.count(text),
+        lambda: list(engine.documents(text)),
+        lambda: engine.diff(revision, text),
+        lambda: engine.diff(text, Working("main")),
+    ):
+        with pytest.raises(RevisionMissing):
+            ask()
+
+
+def test_shortened_and_upper_case_hashes_are_no_revisions(engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    assert engine.has_revision(revision)
+    for text in (revision[:-1], revision[:10], revision.upper(), f"{revision} ", f"{revision}~1", f"{revision}\n"):
+        assert engine.has_revision(text) is False, text
+
+
+def test_the_log_has_children_before_parents_whatever_their_dates(engine: Engine) -> None:
+    chance = random.Random(7)
+    made = [root(engine)]
+    for number in range(40):
+        branch = f"b{number}"
+        engine.create_branch(branch, chance.choice(made))
+        put(engine, branch, document(f"d{number}"))
+        made.append(commit(engine, branch, date=f"20{chance.randrange(10, 60)}-01-01T00:00:00Z"))
+        engine.anchor(chance.choice(made), reason="merge commits too")
+    engine.anchor(made[-1], reason="the last")
+    for start in (*made[-5:], *(branch.head for branch in engine.branches())):
+        log = list(engine.log(start))
+        place = {info.revision: index for index, info in enumerate(log)}
+        assert log[0].revision == start
+        assert len(place) == len(log)
+        for info in log:
+            assert all(place[parent] > place[info.revision] for parent in info.parents)
+
+
+def test_ancestry_agrees_with_the_log(engine: Engine) -> None:
+    chance = random.Random(3)
+    made = [root(engine)]
+    for number in range(12):
+        engine.create_branch(f"b{number}", chance.choice(made))
+        made.append(store(engine, f"b{number}", document(f"d{number}")))
+    for descendant in made:
+        inside = {info.revision for info in engine.log(descendant)}
+        for ancestor in made:
+            assert engine.is_ancestor(ancestor, descendant) == (ancestor in inside)
+            base = engine.merge_base(ancestor, descendant)
+            assert base is not None
+            assert engine.is_ancestor(base, ancestor)
+            assert engine.is_ancestor(base, descendant)
+            assert (base == ancestor) == (ancestor in inside)
+
+
+def test_the_log_can_be_limited(engine: Engine) -> None:
+    first = store(engine, "main", document("a"))
+    second = store(engine, "main", document("b"))
+    assert [info.revision for info in engine.log(second, limit=2)] == [second, first]
+    assert list(engine.log(second, limit=0)) == []
+    assert len(list(engine.log(second))) > 2
+
+
+def test_every_revision_in_the_log_can_be_read_and_compared(engine: Engine) -> None:
+    """The engine's own initial commits have no tables yet: they hold nothing, and that is no failure."""
+    revision = store(engine, "main", document("a"))
+    for info in engine.log(revision):
+        documents = list(engine.documents(info.revision))
+        assert engine.count(info.revision) == len(documents) == len(list(engine.headers(info.revision)))
+        assert engine.diff(info.revision, revision).counts().added == 1 - len(documents)
+        assert engine.diff(revision, info.revision).counts().removed == 1 - len(documents)
+
+
+# -- branches
+
+
+def test_branches_are_sorted_and_tell_their_head_and_whether_they_are_dirty(engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    engine.create_branch("feature/x", root(engine))
+    put(engine, "feature/x", document("b"))
+    found = {branch.name: (branch.head, branch.dirty) for branch in engine.branches()}
+    assert list(found) == sorted(found)
+    assert found == {
+        "feature/x": (root(engine), True),
+        "main": (revision, False),
+        ROOT_BRANCH: (root(engine), False),
+    }
+    assert engine.branch("absent") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["main", "feature/login-2", "a@b", "a'b", "a%20b", "release/1.2", "vmrag/wip/main", "x" * 200]
+)
+def test_a_branch_can_have_any_ordinary_name(engine: Engine, name: str) -> None:
+    assert engine.legal_branch_name(name)
+    revision = store(engine, name, document("a"))
+    assert engine.count(Working(name)) == 1
+    assert head(engine, name) == revision
+    engine.delete_branch(name, expected=revision)
+    assert engine.branch(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "head", "HEAD", "größe", "a b", "-x", "a..b", "a\nb", "a\0b", ".", "'; --\0", "a~1"]
+)
+def test_an_illegal_name_is_refused(engine: Engine, name: str) -> None:
+    assert not engine.legal_branch_name(name)
+    with pytest.raises(NameInvalid):
+        engine.create_branch(name, root(engine))
+    assert len(engine.branches()) == 1
+
+
+def test_names_that_differ_only_in_case_collide(engine: Engine) -> None:
+    engine.create_branch("Feature", root(engine))
+    for name in ("feature", "FEATURE", "Feature"):
+        with pytest.raises(BranchExists):
+            engine.create_branch(name, root(engine))
+
+
+def test_a_branch_moves_to_any_revision(engine: Engine) -> None:
+    first = store(engine, "main", document("a"))
+    second = store(engine, "main", document("b"))
+    engine.move_branch("main", first, expected=second)
+    assert [d.doc_id for d in engine.documents(Working("main"))] == ["a"]
+    assert not engine.branch("main").dirty
+    engine.move_branch("main", second, expected=first)
+    assert engine.count(Working("main")) == 2
+
+
+def test_a_dirty_branch_refuses_to_move_and_to_be_deleted(engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    put(engine, "main", document("b"))
+    with pytest.raises(Uncommitted):
+        engine.move_branch("main", root(engine), expected=revision)
+    with pytest.raises(Uncommitted):
+        engine.delete_branch("main", expected=revision)
+    assert engine.count(Working("main")) == 2
+
+
+def test_a_branch_elsewhere_than_expected_refuses_to_move_and_to_be_deleted(engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    for call in (
+        lambda: engine.move_branch("main", root(engine), expected=root(engine)),
+        lambda: engine.delete_branch("main", expected=root(engine)),
+    ):
+        with pytest.raises(KnowledgeMoved):
+            call()
+    assert head(engine, "main") == revision
+    with pytest.raises(BranchMissing):
+        engine.move_branch("absent", revision, expected=revision)
+    with pytest.raises(BranchMissing):
+        engine.delete_branch("absent", expected=revision)
+
+
+def test_each_branch_has_a_working_set_of_its_own(engine: Engine) -> None:
+    for name in ("one", "other"):
+        engine.create_branch(name, root(engine))
+        put(engine, name, document(name))
+    assert [d.doc_id for d in engine.documents(Working("one"))] == ["one"]
+    assert [d.doc_id for d in engine.documents(Working("other"))] == ["other"]
+    commit(engine, "one")
+    assert [branch.dirty for branch in engine.branches()] == [False, True, False]
+    assert engine.count(Working("other")) == 1
+
+
+# -- reading
+
+
+def test_documents_come_in_the_order_of_their_keys_as_bytes(engine: Engine) -> None:
+    names = ["a", "B", "a/b", "a b", "ä", "z", "Z", "\uffff", "🙂", "a10", "a9", "~", "é", "e\u0301"]
+    written = [document(name, collection=collection) for name in names for collection in ("x", "X", "é")]
+    revision = store(engine, "main", *written)
+    expected = sorted((d.key for d in written), key=lambda key: (key[0].encode(), key[1].encode()))
+    assert [d.key for d in engine.documents(revision)] == expected
+    assert [h.key for h in engine.headers(Working("main"))] == expected
+    assert [d.key for d in engine.documents(revision, collection="X")] == [k for k in expected if k[0] == "X"]
+    assert [c.after.key for c in engine.diff(root(engine), revision).documents] == expected
+
+
+def test_collections_come_sorted_by_name(engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    engine.write("main", Write([Collection(name) for name in ("b", "a", "B", "é")]), expected=root(engine))
+    assert [c.name for c in engine.collections(Working("main"))] == ["B", "a", "b", "é"]
+
+
+def test_a_document_that_is_not_there_is_none(engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    assert engine.document(revision, "guide", "b") is None
+    assert engine.document(root(engine), "guide", "a") is None
+    assert engine.document(Working("main"), "Guide", "a") is None
+
+
+def test_documents_are_counted_per_collection(engine: Engine) -> None:
+    revision = store(engine, "main", document("a"), document("b"), document("a", collection="other"))
+    assert (engine.count(revision), engine.count(revision, collection="guide")) == (3, 2)
+    assert engine.count(Working("main"), collection="absent") == 0
+
+
+def test_a_stream_of_documents_does_not_fill_the_memory(engine: Engine) -> None:
+    revision = store(engine, "main", *(document(f"d{number:04}", "x" * 20_000) for number in range(1_000)))
+    tracemalloc.start()
+    for _ in engine.documents(revision):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000
+
+
+def test_a_stream_goes_on_from_its_own_state_while_others_write(engine: Engine) -> None:
+    store(engine, "main", *(document(f"d{number:04}") for number in range(500)))
+    stream = engine.documents(Working("main"))
+    next(stream)
+    engine.write("main", Write(remove_documents=[("guide", "d0400")]), expected=head(engine, "main"))
+    engine.collect_garbage()
+    assert len(list(stream)) == 499
+    assert engine.count(Working("main")) == 499
+
+
+# -- differences
+
+
+def test_a_difference_names_what_was_added_modified_and_removed(engine: Engine) -> None:
+    old = store(engine, "main", document("keep"), document("change", "1"), document("drop"))
+    engine.write("main", Write(remove_documents=[("guide", "drop")]), expected=old)
+    new = store(engine, "main", document("change", "2"), document("new"))
+    difference = engine.diff(old, new)
+    assert [(c.kind, c.key[1]) for c in difference.documents] == [
+        ("modified", "change"),
+        ("removed", "drop"),
+        ("added", "new"),
+    ]
+    modified, removed, added = difference.documents
+    assert (modified.before, modified.after) == (document("change", "1").header, document("change", "2"))
+    assert (removed.before, removed.after) == (document("drop").header, None)
+    assert (added.before, added.after) == (None, document("new"))
+    back = engine.diff(new, old)
+    assert [(c.kind, c.key[1]) for c in back.documents] == [
+        ("modified", "change"),
+        ("added", "drop"),
+        ("removed", "new"),
+    ]
+    assert engine.diff(new, new).empty
+
+
+@pytest.mark.parametrize("field", ["title", "content", "metadata", "source", "source_key", "file_type"])
+def test_every_field_but_the_times_makes_a_difference(engine: Engine, field: str) -> None:
+    old = store(engine, "main", document("a", metadata="{}"))
+    new = store(engine, "main", Document(**{**_fields(document("a")), field: "other"}))
+    assert engine.diff(old, new).counts().modified == 1
+    assert engine.diff(Working("main"), old).counts().modified == 1
+
+
+def test_documents_that_differ_only_in_their_times_are_equal(engine: Engine) -> None:
+    old = store(engine, "main", document("a"))
+    times = {"created_at": "2", "updated_at": "3", "last_modified": "4"}
+    put(engine, "main", document("a", **times))
+    assert engine.diff(old, Working("main")).empty
+    new = commit(engine, "main")
+    assert new != old
+    assert engine.diff(old, new).empty
+    engine.create_branch("other", old)
+    assert engine.diff(Working("main"), Working("other")).empty
+
+
+def test_a_difference_covers_collections(engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    engine.write("main", Write([guide(), Collection("drop")]), expected=root(engine))
+    old = commit(engine, "main")
+    changed = guide(chunking=Chunking(size=99))
+    engine.write("main", Write([changed, Collection("new")], ["drop"]), expected=old)
+    for new in (Working("main"), commit(engine, "main")):
+        found = [(c.kind, c.before, c.after) for c in engine.diff(old, new).collections]
+        assert found == [
+            ("removed", Collection("drop"), None),
+            ("modified", guide(), changed),
+            ("added", None, Collection("new")),
+        ]
+
+
+def test_a_revision_differs_from_a_working_set_in_both_directions(engine: Engine) -> None:
+    first = store(engine, "main", document("a"))
+    second = store(engine, "main", document("b"))
+    put(engine, "main", document("c"), document("a", "changed"))
+    assert [(c.kind, c.key[1]) for c in engine.diff(second, Working("main")).documents] == [
+        ("modified", "a"),
+        ("added", "c"),
+    ]
+    assert [(c.kind, c.key[1]) for c in engine.diff(first, Working("main")).documents] == [
+        ("modified", "a"),
+        ("added", "b"),
+        ("added", "c"),
+    ]
+    assert [(c.kind, c.key[1]) for c in engine.diff(Working("main"), second).documents] == [
+        ("modified", "a"),
+        ("removed", "c"),
+    ]
+
+
+def test_any_two_places_differ_by_exactly_what_their_rows_say(engine: Engine) -> None:
+    """Random histories: revisions, clean and dirty working sets, in every pair and both orders."""
+    chance = random.Random(11)
+    places: list = [root(engine)]
+    for number in range(6):
+        branch = f"b{number}"
+        engine.create_branch(branch, chance.choice([place for place in places if isinstance(place, str)]))
+        for _ in range(2):
+            removed = [("guide", f"d{chance.randrange(8)}") for _ in range(2)]
+            added = [
+                document(f"d{chance.randrange(8)}", chance.choice("xy"), source=chance.choice("pq")) for _ in range(4)
+            ]
+            collections = [Collection(chance.choice("ab"), kind=chance.choice("uv"))]
+            engine.write(branch, Write(collections, [], added, removed), expected=head(engine, branch))
+            if engine.branch(branch).dirty and chance.random() < 0.6:
+                places.append(commit(engine, branch))
+        places.append(Working(branch))
+    rows = {place: {d.key: d for d in engine.documents(place)} for place in places}
+    collections = {place: {c.name: c for c in engine.collections(place)} for place in places}
+    for old in places:
+        for new in places:
+            difference = engine.diff(old, new)
+            keys = sorted(rows[old].keys() | rows[new].keys())
+            expected = [(rows[old].get(k), rows[new].get(k)) for k in keys if rows[old].get(k) != rows[new].get(k)]
+            assert [(c.before, c.after) for c in difference.documents] == [(o and o.header, n) for o, n in expected]
+            names = sorted(collections[old].keys() | collections[new].keys())
+            pairs = [(collections[old].get(n), collections[new].get(n)) for n in names]
+            assert [(c.before, c.after) for c in difference.collections] == [(o, n) for o, n in pairs if o != n]
+
+
+# -- anchors and garbage
+
+
+def test_an_anchored_revision_outlives_garbage_collection_and_an_unreachable_one_does_not(engine: Engine) -> None:
+    kept, dropped = [], []
+    for number in range(6):
+        revision = store(engine, "main", document("a", f"version {number}"))
+        (kept if number % 2 else dropped).append(revision)
+        engine.move_branch("main", root(engine), expected=revision)
+        if number % 2:
+            engine.anchor(revision, reason="moved away from")
+    assert all(map(engine.reachable, kept))
+    assert not any(map(engine.reachable, dropped))
+    assert all(map(engine.has_revision, dropped))
+    engine.collect_garbage()
+    assert [next(engine.documents(revision)).content for revision in kept] == ["version 1", "version 3", "version 5"]
+    assert not any(map(engine.has_revision, dropped))
+
+
+def test_an_anchor_is_a_merge_of_what_was_kept_and_the_revision(engine: Engine) -> None:
+    revisions = []
+    for number in range(3):
+        revisions.append(store(engine, "main", document("a", f"conflicting {number}")))
+        engine.anchor(revisions[-1], reason="nothing yet")  # main reaches it
+        engine.move_branch("main", root(engine), expected=revisions[-1])
+    assert engine.branch(KEEP_BRANCH) is None
+    for revision in revisions:
+        before = engine.branch(KEEP_BRANCH)
+        engine.anchor(revision, reason="moved away from")
+        after = head(engine, KEEP_BRANCH)
+        assert engine.is_ancestor(revision, after)
+        assert before is None or engine.is_ancestor(before.head, after)
+    parents = engine.info(head(engine, KEEP_BRANCH)).parents
+    assert len(parents) == 2
+    assert revisions[-1] in parents
+
+
+def test_anchoring_what_is_reachable_changes_nothing(engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    engine.anchor(revision, reason="pinned")
+    engine.anchor(root(engine), reason="pinned")
+    assert engine.branch(KEEP_BRANCH) is None
+    engine.move_branch("main", root(engine), expected=revision)
+    engine.anchor(revision, reason="pinned")
+    before = engine.branches()
+    engine.anchor(revision, reason="again")
+    assert engine.branches() == before
+
+
+def test_an_anchor_disturbs_no_branch_and_no_working_set(engine: Engine) -> None:
+    first = store(engine, "main", document("a", "1"))
+    engine.move_branch("main", root(engine), expected=first)
+    engine.anchor(first, reason="r")
+    second = store(engine, "main", document("a", "2"))
+    engine.move_branch("main", root(engine), expected=second)
+    put(engine, "main", document("uncommitted"))
+    before = [branch for branch in engine.branches() if branch.name != KEEP_BRANCH]
+    engine.anchor(second, reason="r")
+    assert [branch for branch in engine.branches() if branch.name != KEEP_BRANCH] == before
+    assert [d.doc_id for d in engine.documents(Working("main"))] == ["uncommitted"]
+
+
+def test_working_sets_survive_garbage_collection(engine: Engine) -> None:
+    for name in ("one", "other"):
+        store(engine, name, document("committed"))
+        put(engine, name, document(name))
+    engine.collect_garbage()
+    for name in ("one", "other"):
+        assert [d.doc_id for d in engine.documents(Working(name))] == ["committed", name]
+        assert engine.branch(name).dirty
+
+
+def test_garbage_collection_gives_space_back(engine: Engine) -> None:
+    noise = random.Random(1)
+    big = store(engine, "main", document("a", "".join(chr(noise.randrange(0x4E00, 0x9FFF)) for _ in range(500_000))))
+    engine.move_branch("main", root(engine), expected=big)
+    before = _size(engine.folder)
+    engine.collect_garbage()
+    assert _size(engine.folder) < before - 1_000_000
+
+
+# -- several processes
+
+
+def test_the_write_lock_is_reentrant_within_an_instance(engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    with engine.writing("do several things"), engine.writing("do one of them", timeout=0):
+        put(engine, "main", document("a"))
+    with engine.writing("do more", timeout=0):
+        commit(engine, "main")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the refused lock's file
+def test_a_writer_that_waits_in_vain_is_told_for_whom(engines: Engines, engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    waiting = engines.open(engine.folder, lock_timeout=0.1)
+    with engines.child(
+        engine.folder, "with engine.writing('import a library'): print('held', flush=True); input()"
+    ) as child:
+        assert child.stdout.readline() == "held\n"
+        with pytest.raises(Busy) as busy:
+            put(waiting, "main", document("a"))
+        assert busy.value.details["holder_pid"] == child.pid
+        assert "import a library" in busy.value.message
+        assert waiting.count(Working("main")) == 0, "readers do not wait"
+        child.communicate("\n")
+    put(waiting, "main", document("a"))
+    waiting.close()
+    del busy
+    gc.collect()
+
+
+@pytest.mark.xfail(strict=True, raises=pytest.fail.Exception, reason="locks: POSIX record locks belong to the process")
+def test_two_instances_in_one_process_exclude_each_other(engines: Engines, engine: Engine) -> None:
+    other = engines.open(engine.folder, lock_timeout=0.05)
+    with engine.writing("work"), pytest.raises(Busy), other.writing("work too"):
+        pass
+    other.close()
+
+
+def test_what_another_process_did_is_seen_at_once(engines: Engines, engine: Engine) -> None:
+    engine.create_branch("main", root(engine))
+    put(engine, "main", document("mine"))
+    with engines.child(engine.folder, "print(store(engine, 'main', document('theirs')), flush=True)") as child:
+        revision = child.stdout.readline().strip()
+    assert head(engine, "main") == revision
+    assert [d.doc_id for d in engine.documents(Working("main"))] == ["mine", "theirs"]
+    with pytest.raises(KnowledgeMoved):
+        engine.write("main", Write(put_documents=[document("late")]), expected=root(engine))
+
+
+KILLED = """
+number = engine.count(Working('main')) // 20
+print('ready', flush=True)
+while True:
+    put(engine, 'main', *(document(f'{number:06}-{i:02}', 'x' * 500) for i in range(20)))
+    print('wrote', number, flush=True)
+    print('committed', number, commit(engine, 'main', f'batch {number}'), flush=True)
+    if number % 3 == 2:
+        other = store(engine, 'side', document('s', str(number)))
+        engine.move_branch('side', root(engine), expected=other)
+        engine.anchor(other, reason='kill')
+        print('anchored', number, other, flush=True)
+    number += 1
+"""
+
+
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(engines: Engines, engine: Engine) -> None:
+    chance = random.Random(5)
+    engine.create_branch("main", root(engine))
+    engine.create_branch("side", root(engine))
+    committed, anchored, wrote = [], [], -1
+    for _ in range(12):
+        child = engines.child(engine.folder, KILLED)
+        with child:
+            assert child.stdout.readline() == "ready\n"
+            try:
+                child.wait(chance.uniform(0.01, 0.15))
+            except support.subprocess.TimeoutExpired:
+                child.kill()
+            for line in child.stdout:
+                if not line.endswith("\n"):
+                    break
+                kind, number, *rest = line.split()
+                if kind == "wrote":
+                    wrote = max(wrote, int(number))
+                else:
+                    (committed if kind == "committed" else anchored).append(rest[0])
+        assert child.returncode == -9
+        fresh = engines.open(engine.folder)
+        keys = [h.doc_id for h in fresh.headers(Working("main"))]
+        assert len(keys) % 20 == 0, "a partial batch"
+        assert len(keys) >= 20 * (wrote + 1), "an acknowledged write is lost"
+        assert all(fresh.is_ancestor(revision, head(fresh, "main")) for revision in committed)
+        assert all(map(fresh.reachable, anchored))
+        fresh.close()
+    assert committed
+    engine.collect_garbage()
+    assert all(map(engine.has_revision, committed + anchored))
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _fields(row: Document) -> dict[str, str]:
+    return {name: getattr(row, name) for name in row.__struct_fields__}

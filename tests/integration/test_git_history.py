@@ -1,0 +1,115 @@
+import shutil
+import time
+
+import pytest
+
+from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link.errors import GitReferenceMissing
+from vmrag_link.git import history, plumbing
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch, tmp_path):
+    isolate(monkeypatch, tmp_path / "home")
+
+
+@pytest.fixture
+def repo(tmp_path):
+    return make_repo(tmp_path / "repo")
+
+
+def pins(repo, **options):
+    return history.pins(plumbing.locate(repo.top), **options)
+
+
+def test_an_empty_repository_has_no_pins(repo):
+    assert pins(repo) == {}
+
+
+def test_every_content_is_mapped_to_the_commits_that_introduced_it(repo):
+    one = repo.commit("1", pin=b"one\x00\xff\n\n")
+    repo.commit("2", code="x")
+    two = repo.commit("3", pin=b"two")
+    repo.commit("4", pin=None)
+    again = repo.commit("5", pin=b"one\x00\xff\n\n")
+    assert pins(repo) == {b"one\x00\xff\n\n": [again, one], b"two": [two]}
+
+
+def test_a_pin_that_a_merge_dropped_is_still_there(repo):
+    repo.commit("1", pin="one")
+    repo.git("checkout", "-q", "-b", "side")
+    side = repo.commit("2", pin="side")
+    repo.git("checkout", "-q", "main")
+    repo.commit("3", pin="main")
+    repo.git("merge", "-q", "-s", "ours", "--no-edit", "side")
+    repo.git("branch", "-D", "side")
+    assert pins(repo, reflogs=False)[b"side"] == [side]
+
+
+def test_a_pin_that_only_a_merge_has_is_found(repo):
+    repo.commit("1", pin="one")
+    repo.git("checkout", "-q", "-b", "side")
+    repo.commit("2", pin="side")
+    repo.git("checkout", "-q", "main")
+    repo.commit("3", pin="main")
+    repo.git("merge", "-q", "side", check=False)
+    merge = repo.commit("merge", pin="both")
+    assert pins(repo)[b"both"] == [merge]
+
+
+def test_what_only_reflogs_reach_is_found_in_every_work_tree(repo, tmp_path):
+    repo.commit("1", pin="one")
+    repo.git("worktree", "add", "-q", "--detach", "../linked")
+    linked = Repo(tmp_path / "linked")
+    linked.commit("2", pin="linked")
+    linked.git("reset", "-q", "--hard", "HEAD~1")
+    linked.commit("3", pin="linked head")
+    repo.commit("4", pin="gone")
+    repo.git("reset", "-q", "--hard", "HEAD~1")
+    repo.write(".dolt-version", "stashed")
+    repo.git("stash", "-q")
+    assert set(pins(repo)) == {b"one", b"linked", b"linked head", b"gone", b"stashed"}
+    assert set(pins(linked)) == set(pins(repo))
+    assert set(pins(repo, reflogs=False)) == {b"one", b"linked head", b"stashed"}
+
+
+def test_what_cannot_be_a_pin_is_left_out(repo):
+    repo.commit("1", pin="x" * 8193)
+    repo.commit("2", pin=None)
+    repo.commit("3", **{".dolt-version/file": "x"})
+    shutil.rmtree(repo.top / ".dolt-version")
+    assert pins(repo) == {}
+
+
+def test_an_inherited_git_dir_does_not_lead_to_another_repository(repo, tmp_path, monkeypatch):
+    repo.commit("1", pin="one")
+    other = make_repo(tmp_path / "other")
+    other.commit("1", pin="other")
+    monkeypatch.setenv("GIT_DIR", str(other.top / ".git"))
+    assert set(pins(repo)) == {b"one"}
+
+
+def test_ten_thousand_commits_take_less_than_two_seconds(repo):
+    stream = []
+    for number in range(10_000):
+        stream.append(f"commit refs/heads/main\ncommitter A <a@b> {number} +0000\ndata 1\nx\n")
+        if number % 20 == 0:
+            pin = f"pin {number // 20}\n"
+            stream.append(f"M 644 inline .dolt-version\ndata {len(pin)}\n{pin}\n")
+    repo.git("fast-import", "--quiet", stdin="".join(stream))
+    start = time.perf_counter()
+    assert len(pins(repo)) == 500
+    assert time.perf_counter() - start < 2
+
+
+def test_the_pin_of_a_commit_is_read_by_any_name_of_it(repo):
+    places = plumbing.locate(repo.top)
+    repo.commit("0", code="x")
+    repo.commit("1", pin="one")
+    repo.git("tag", "v1")
+    repo.commit("2", pin="two")
+    assert history.pin_at(places, "v1") == b"one"
+    assert history.pin_at(places, "HEAD") == b"two"
+    assert history.pin_at(places, "HEAD~2") is None
+    with pytest.raises(GitReferenceMissing):
+        history.pin_at(places, "absent")

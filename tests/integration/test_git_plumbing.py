@@ -1,0 +1,381 @@
+import subprocess
+import threading
+import time
+
+import pytest
+
+from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
+from vmrag_link.git import plumbing
+from vmrag_link.paths import PIN_NAME
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch, tmp_path):
+    isolate(monkeypatch, tmp_path / "home")
+
+
+@pytest.fixture
+def repo(tmp_path):
+    made = make_repo(tmp_path / "a 'repo' ü")
+    made.commit("first", pin="one\n", code="1")
+    return made
+
+
+@pytest.fixture
+def places(repo):
+    return plumbing.locate(repo.top)
+
+
+# -- locate
+
+
+def test_a_subdirectory_belongs_to_its_work_tree(repo):
+    (repo.top / "sub" / "deep").mkdir(parents=True)
+    found = plumbing.locate(repo.top / "sub" / "deep")
+    assert (found.top, found.git_dir, found.common) == (repo.top, repo.top / ".git", repo.top / ".git")
+
+
+def test_a_linked_work_tree_has_its_own_git_dir_and_the_common_one(repo, tmp_path):
+    repo.git("worktree", "add", "-q", "../linked", "-b", "side")
+    found = plumbing.locate(tmp_path / "linked")
+    assert found.top == tmp_path / "linked"
+    assert found.git_dir == repo.top / ".git" / "worktrees" / "linked"
+    assert found.common == repo.top / ".git"
+    assert plumbing.head(found).branch == "side"
+
+
+def test_a_submodule_is_a_repository_of_its_own(repo, tmp_path):
+    outer = make_repo(tmp_path / "outer")
+    outer.git("submodule", "--quiet", "add", str(repo.top), "inner")
+    found = plumbing.locate(outer.top / "inner")
+    assert found.git_dir == found.common == outer.top / ".git" / "modules" / "inner"
+    assert plumbing.pin_bytes(found) == b"one\n"
+    assert plumbing.blob(found, "HEAD:code") == b"1"
+
+
+def test_variables_inherited_from_a_hook_do_not_lead_to_another_repository(repo, tmp_path, monkeypatch):
+    other = make_repo(tmp_path / "other")
+    other.commit("x", pin="other\n")
+    monkeypatch.setenv("GIT_DIR", str(other.top / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other.top))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other.top / ".git" / "index"))
+    found = plumbing.locate(repo.top)
+    assert found.top == repo.top
+    assert plumbing.blob(found, f":{PIN_NAME}") == b"one\n"
+
+
+def test_the_scrubbed_variables_are_those_that_git_lists():
+    listed = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
+    assert set(listed.stdout.split()) - {"GIT_CONFIG_COUNT"} <= set(plumbing.LOCAL_VARIABLES)
+
+
+def test_outside_of_a_repository_the_hint_is_git_init(tmp_path):
+    with pytest.raises(GitRepositoryMissing) as raised:
+        plumbing.locate(tmp_path)
+    assert raised.value.hint == "git init"
+
+
+def test_a_bare_repository_is_refused_in_a_sentence(tmp_path):
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
+    with pytest.raises(GitRepositoryMissing, match="no work tree"):
+        plumbing.locate(tmp_path / "bare")
+
+
+def test_a_path_with_a_line_break_is_refused(tmp_path):
+    with pytest.raises(GitFailed, match="line break"):
+        plumbing.locate(make_repo(tmp_path / "a\nb").top)
+
+
+def test_a_missing_directory_is_refused(tmp_path):
+    with pytest.raises(GitRepositoryMissing, match="not a directory"):
+        plumbing.locate(tmp_path / "absent")
+
+
+def test_without_git_the_error_says_what_to_install(repo, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GitFailed, match="no git on PATH") as raised:
+        plumbing.locate(repo.top)
+    assert "Install git" in raised.value.hint
+
+
+def test_a_repository_of_another_owner_passes_on_what_git_advises(repo, monkeypatch):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(GitFailed, match="dubious ownership") as raised:
+        plumbing.locate(repo.top)
+    assert raised.value.hint.startswith("git config --global --add safe.directory")
+
+
+def test_a_repository_that_git_cannot_read_is_not_called_missing(repo):
+    (repo.top / ".git" / "config").write_text("[broken")
+    with pytest.raises(GitFailed, match="config"):
+        plumbing.locate(repo.top)
+
+
+# -- head
+
+
+def test_head_follows_git_through_loose_packed_detached_and_unborn(repo, places):
+    def agrees():
+        head = plumbing.head(places)
+        assert head.symbolic == (repo.git("symbolic-ref", "-q", "HEAD", check=False) or None)
+        assert head.commit == (repo.git("rev-parse", "-q", "--verify", "HEAD", check=False) or None)
+        return head
+
+    assert agrees().branch == "main"
+    repo.git("checkout", "-q", "-b", "feature/ü")
+    repo.commit("second")
+    assert agrees().branch == "feature/ü"
+    repo.git("pack-refs", "--all")
+    assert not (repo.top / ".git" / "refs" / "heads" / "main").exists()
+    assert agrees().commit
+    repo.git("checkout", "-q", "--detach")
+    assert agrees().branch is None
+    repo.git("checkout", "-q", "--orphan", "unborn")
+    assert agrees().commit is None
+    repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/main")
+    repo.git("symbolic-ref", "HEAD", "refs/heads/alias")
+    assert plumbing.head(places).commit == repo.git("rev-parse", "main")
+
+
+def test_head_takes_well_under_a_millisecond(places):
+    best = min(_seconds(lambda: plumbing.head(places)) for _ in range(50))
+    assert best < 0.001
+
+
+def _seconds(call):
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+# -- busy
+
+
+@pytest.fixture
+def diverged(repo):
+    repo.git("checkout", "-q", "-b", "side")
+    repo.commit("side", code="side")
+    repo.commit("more", other="more")
+    repo.git("checkout", "-q", "main")
+    repo.commit("main", code="main")
+    return repo
+
+
+@pytest.mark.parametrize(
+    ("command", "what", "abort"),
+    [
+        (("rebase", "side"), "rebase", ("rebase", "--abort")),
+        (("rebase", "--apply", "side"), "rebase", ("rebase", "--abort")),
+        (("merge", "side"), "merge", ("merge", "--abort")),
+        (("cherry-pick", "side~1"), "cherry-pick", ("cherry-pick", "--abort")),
+        (("revert", "--no-edit", "main~1"), "revert", ("revert", "--abort")),
+        (("bisect", "start"), "bisect", ("bisect", "reset")),
+    ],
+)
+def test_what_git_is_in_the_middle_of_is_named_with_the_command_that_ends_it(diverged, places, command, what, abort):
+    assert plumbing.busy(places) is None
+    diverged.git(*command, check=False)
+    assert plumbing.busy(places) == what
+    assert " ".join(abort) in plumbing.busy_hint(what)
+    diverged.git(*abort)
+    assert plumbing.busy(places) is None
+
+
+def test_applying_a_mailbox_is_not_taken_for_a_rebase(diverged, places):
+    patch = diverged.git("format-patch", "--stdout", "-1", "side~1")
+    diverged.git("am", check=False, stdin=patch + "\n")
+    assert plumbing.busy(places) == "am"
+
+
+def test_a_cherry_pick_of_several_is_still_under_way_between_two(diverged, places):
+    diverged.git("cherry-pick", "side~1", "side", check=False)
+    diverged.commit("resolved", code="resolved")
+    assert not (places.git_dir / "CHERRY_PICK_HEAD").exists()
+    assert plumbing.busy(places) == "cherry-pick"
+
+
+def test_a_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_path):
+    diverged.git("worktree", "add", "-q", "../linked", "side")
+    Repo(tmp_path / "linked").git("rebase", "main", check=False)
+    assert plumbing.busy(places) is None
+    assert plumbing.busy(plumbing.locate(tmp_path / "linked")) == "rebase"
+
+
+# -- contents
+
+
+def test_blobs_are_read_from_index_and_commits_byte_for_byte(repo, places):
+    first = repo.git("rev-parse", "HEAD")
+    repo.commit("binary", code=b"\x00\xff\n\r\n")
+    repo.write("code", "staged")
+    repo.git("add", "code")
+    assert plumbing.blob(places, ":code") == b"staged"
+    assert plumbing.blob(places, "HEAD:code") == b"\x00\xff\n\r\n"
+    assert plumbing.blob(places, f"{first}:code") == b"1"
+    assert plumbing.blob(places, "HEAD:absent") is None
+    assert plumbing.blob(places, ":absent") is None
+
+
+def test_a_reference_that_is_missing_is_not_a_missing_path(places):
+    with pytest.raises(GitReferenceMissing) as raised:
+        plumbing.blob(places, "no-such-branch:code")
+    assert raised.value.hint
+
+
+def test_a_blob_above_the_limit_is_refused_before_it_is_read(repo, places):
+    repo.commit("big", code="x" * 100)
+    assert plumbing.blob(places, "HEAD:code", limit=100)
+    with pytest.raises(GitFailed, match="100 bytes"):
+        plumbing.blob(places, "HEAD:code", limit=99)
+
+
+def test_the_pin_is_the_file_else_the_index_entry_else_the_blob_in_head(repo, places):
+    repo.write(PIN_NAME, "index\n")
+    repo.git("add", PIN_NAME)
+    pin = repo.write(PIN_NAME, "file\n")
+    assert plumbing.pin_bytes(places) == b"file\n"
+    pin.unlink()
+    assert plumbing.pin_bytes(places) == b"index\n"
+    repo.git("rm", "-q", "-f", "--cached", PIN_NAME)
+    assert plumbing.pin_bytes(places) == b"one\n"
+    repo.git("commit", "-q", "-m", "no pin")
+    assert plumbing.pin_bytes(places) is None
+
+
+def test_a_repository_without_commits_has_no_pin(tmp_path):
+    assert plumbing.pin_bytes(plumbing.locate(make_repo(tmp_path / "empty").top)) is None
+
+
+def test_what_is_not_a_file_is_never_read_as_a_pin(repo, places, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    places.pin.unlink()
+    places.pin.symlink_to(tmp_path / "secret")
+    with pytest.raises(GitFailed, match="symbolic link"):
+        plumbing.pin_bytes(places)
+    places.pin.unlink()
+    places.pin.mkdir()
+    with pytest.raises(GitFailed):
+        plumbing.pin_bytes(places)
+
+
+def test_at_most_8_kib_of_a_pin_are_read(repo, places):
+    repo.write(PIN_NAME, "x" * 100_000)
+    assert plumbing.pin_bytes(places) == b"x" * 8192
+
+
+def test_a_revision_resolves_to_its_commit(repo, places):
+    repo.git("tag", "-a", "v1", "-m", "v1")
+    commit = repo.git("rev-parse", "HEAD")
+    assert {plumbing.resolve(places, ref) for ref in ("HEAD", "main", "v1", commit[:10])} == {commit}
+
+
+@pytest.mark.parametrize("ref", ["absent", "--all", "-h", "", "^main", "main..main", "HEAD:code", "a\nb", "0" * 40])
+def test_what_names_no_commit_is_refused(places, ref):
+    with pytest.raises(GitReferenceMissing):
+        plumbing.resolve(places, ref)
+
+
+# -- writing
+
+
+def test_staging_adds_one_path_and_nothing_else(repo, places):
+    repo.write(PIN_NAME, "two\n")
+    repo.write("code", "2")
+    assert plumbing.stage(places, places.pin)
+    assert repo.git("diff", "--cached", "--name-only") == PIN_NAME
+
+
+def test_an_ignored_path_is_staged_all_the_same(repo, places):
+    repo.write(".gitignore", ".*\n")
+    repo.write("*.new", "x")
+    repo.git("rm", "-q", "--cached", PIN_NAME)
+    assert plumbing.stage(places, places.pin)
+    assert repo.git("ls-files") == f"{PIN_NAME}\ncode"
+
+
+def test_a_path_left_out_by_a_sparse_checkout_is_staged(repo, places):
+    repo.git("sparse-checkout", "set", "--no-cone", "/code")
+    assert not places.pin.exists()
+    repo.write(PIN_NAME, "two\n")
+    assert plumbing.stage(places, places.pin)
+    assert repo.git("show", f":{PIN_NAME}") == "two"
+
+
+def test_staging_waits_for_a_lock_and_gives_up_after_two_seconds(repo, places, monkeypatch):
+    repo.write(PIN_NAME, "two\n")
+    lock = repo.write(".git/index.lock", "")
+    assert plumbing.index_locked(places)
+    monkeypatch.setattr(plumbing, "INDEX_LOCK_SECONDS", 0.1)
+    assert plumbing.stage(places, places.pin) is False
+    monkeypatch.setattr(plumbing, "INDEX_LOCK_SECONDS", 10)
+    threading.Timer(0.2, lock.unlink).start()
+    assert plumbing.stage(places, places.pin) is True
+
+
+def test_staging_a_missing_file_is_an_error_not_a_wait(places):
+    with pytest.raises(GitFailed, match="did not match"):
+        plumbing.stage(places, places.top / "absent")
+
+
+def test_a_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_path):
+    other = tmp_path / "next-index"
+    other.write_bytes((repo.top / ".git" / "index").read_bytes())
+    repo.write(PIN_NAME, "two\n")
+    assert plumbing.stage(places, places.pin, index_file=other)
+    assert repo.git("show", f":{PIN_NAME}") == "one"
+    assert repo.git("show", f":{PIN_NAME}", env={"GIT_INDEX_FILE": str(other)}) == "two"
+
+
+# -- configuration and identity
+
+
+def test_configuration_is_written_read_and_removed(repo, places):
+    assert plumbing.config_get(places, "vmrag.remote") is None
+    plumbing.config_set(places, "vmrag.remote", "-x\ny ü")
+    assert plumbing.config_get(places, "vmrag.remote") == "-x\ny ü"
+    repo.git("config", "--add", "vmrag.remote", "second")
+    plumbing.config_set(places, "vmrag.remote", "only")
+    repo.git("config", "vmrag.Sub.Key", "v")
+    with (places.common / "config").open("a") as config:
+        config.write("[vmrag]\n\tflag\n")
+    assert plumbing.config_section(places, "vmrag") == {
+        "vmrag.remote": "only",
+        "vmrag.Sub.key": "v",
+        "vmrag.flag": "true",
+    }
+    plumbing.config_unset(places, "vmrag.remote")
+    plumbing.config_unset(places, "vmrag.remote")
+    assert plumbing.config_get(places, "vmrag.remote") is None
+
+
+def test_a_key_that_git_refuses_is_an_error(places):
+    with pytest.raises(GitFailed):
+        plumbing.config_get(places, "nonsense")
+
+
+def test_the_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one(repo, places):
+    repo.git("branch", "feature/a.b")
+    plumbing.set_kb_branch(places, "feature/a.b", "b/x-1")
+    repo.git("branch", "-m", "feature/a.b", "Other")
+    assert plumbing.kb_branch_of(places, "Other") == "b/x-1"
+    assert plumbing.kb_branch_of(places, "feature/a.b") is None
+    repo.git("branch", "-D", "Other")
+    assert plumbing.kb_branch_of(places, "Other") is None
+    plumbing.set_kb_branch(places, "main", "main")
+    plumbing.set_kb_branch(places, "main", None)
+    assert plumbing.kb_branch_of(places, "main") is None
+
+
+def test_the_identity_is_that_of_a_commit(places, monkeypatch):
+    assert plumbing.identity(places) == "Ada Lovelace <ada@example.com>"
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Grace Hopper")
+    assert plumbing.identity(places) == "Grace Hopper <ada@example.com>"
+
+
+def test_without_an_identity_the_hint_sets_one(places, monkeypatch, tmp_path):
+    (tmp_path / "none").write_text("[user]\n\tuseConfigOnly = true\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "none"))
+    with pytest.raises(GitFailed) as raised:
+        plumbing.identity(places)
+    assert "git config --global user.name" in raised.value.hint

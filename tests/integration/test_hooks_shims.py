@@ -1,0 +1,370 @@
+"""The shims under real git and real shells. A recorder stands where the interpreter does: it tells when Python would start."""
+
+import os
+import shutil
+import stat
+import subprocess
+
+import pytest
+from vmrag_hooks import installer, shims
+
+from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link.git import plumbing
+from vmrag_link.git.applied import encode_applied
+
+SHELLS = {
+    name: argv
+    for name, argv in {"dash": ["dash"], "busybox": ["busybox", "sh"], "bash": ["bash", "--posix"]}.items()
+    if shutil.which(argv[0])
+}
+
+
+class Stage:
+    """A repository with hooks, and the log of what the recorder was started with."""
+
+    def __init__(self, repo, folder):
+        self.repo = repo
+        self.log = folder / "log"
+        self.recorder = folder / "re 'corder"
+        self.recorder.write_text(
+            "#!/bin/sh\n"
+            f'{{ echo "$@"; echo "git: $(env | grep -E "^GIT_(DIR|INDEX_FILE|WORK_TREE|PREFIX)=" | tr "\\n" " ")";'
+            f' echo "cwd: $(pwd)"; echo "stdin: $(cat)"; }} >>"{self.log}"\necho loud\n'
+        )
+        self.recorder.chmod(0o755)
+
+    def install(self):
+        return installer.install(plumbing.locate(self.repo.top), python=str(self.recorder))
+
+    def apply(self, repo=None):
+        """What a sync leaves behind."""
+        places = plumbing.locate((repo or self.repo).top)
+        places.own.mkdir(exist_ok=True)
+        places.applied.write_bytes(encode_applied(plumbing.head(places).symbolic, plumbing.pin_bytes(places)))
+
+    def starts(self):
+        """The hooks for which Python was started since the last call, with their arguments."""
+        lines = self.lines()
+        return [line.partition(" hook ")[2] for line in lines if line.startswith("-P -m vmrag_link.cli.main hook ")]
+
+    def lines(self):
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture
+def stage(monkeypatch, tmp_path):
+    isolate(monkeypatch, tmp_path / "home")
+    repo = make_repo(tmp_path / 'it\'s a "ü" repo')
+    repo.commit("first", pin='{\n  "x": "1"\n}\n', code="1\n")
+    repo.git("branch", "twin")
+    repo.git("checkout", "-q", "-b", "side")
+    repo.commit("second", pin='{\n  "x": "2"\n}\n')
+    repo.commit("third", other="o")
+    repo.git("checkout", "-q", "main")
+    made = Stage(repo, tmp_path)
+    made.install()
+    (repo.top / ".git" / "vmrag" / "kb").mkdir()
+    made.apply()
+    return made
+
+
+# -- when Python starts
+
+
+def test_nothing_happens_when_neither_branch_nor_pin_changed(stage):
+    for command in ("checkout -q main", "checkout -q HEAD -- code", "commit -q --amend -m x"):
+        done = stage.repo.run(*command.split())
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert stage.starts() == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["checkout", "side"], ["switch", "side"], ["checkout", "-b", "new"], ["switch", "twin"], ["checkout", "--detach"]],
+)
+def test_another_pin_or_another_branch_starts_python_once(stage, command):
+    old = stage.repo.git("rev-parse", "HEAD")
+    stage.repo.git(*command)
+    new = stage.repo.git("rev-parse", "HEAD")
+    assert stage.starts() == [f"post-checkout {old} {new} 1"]
+    stage.apply()
+    stage.repo.git("checkout", "-q", "-")
+    stage.repo.git("checkout", "-q", "-")
+    assert len(stage.starts()) == 1  # the way back is applied already
+
+
+def test_a_pin_taken_out_of_another_commit_starts_python(stage):
+    stage.repo.git("checkout", "-q", "side", "--", ".dolt-version")
+    assert [start.split()[-1] for start in stage.starts()] == ["0"]
+
+
+def test_amending_the_pin_starts_python(stage):
+    stage.repo.write(".dolt-version", "amended")
+    stage.repo.git("commit", "-q", "-a", "--amend", "-m", "x")
+    assert stage.starts() == ["post-rewrite amend"]
+
+
+def test_a_merge_starts_python_once(stage):
+    stage.repo.git("merge", "-q", "side")
+    assert stage.starts() == ["post-merge 0"]
+
+
+@pytest.mark.parametrize("pins", [("{}\n", "{}"), ("{}", "{}\n"), ("{}\n", "{}\n\n"), ("a\\b\n", "a\\c\n"), ("", "x")])
+def test_a_difference_of_one_byte_is_a_difference(stage, pins):
+    applied, now = pins
+    stage.repo.write(".dolt-version", applied)
+    stage.apply()
+    stage.repo.git("checkout", "-q", "main")
+    assert stage.starts() == []
+    stage.repo.write(".dolt-version", now)
+    stage.repo.git("checkout", "-q", "main")
+    assert len(stage.starts()) == 1
+
+
+def test_a_pin_that_went_away_or_came_starts_python(stage):
+    stage.repo.git("checkout", "-q", "--orphan", "empty")
+    stage.repo.git("rm", "-q", "-rf", ".")
+    stage.repo.commit("no pin", code="x")
+    stage.apply()
+    stage.lines()
+    stage.repo.git("checkout", "-q", "empty")
+    assert stage.starts() == []
+    stage.repo.git("checkout", "-q", "main")
+    assert len(stage.starts()) == 1
+    stage.apply()
+    stage.repo.git("checkout", "-q", "empty")
+    assert len(stage.starts()) == 1
+
+
+def test_in_a_sparse_work_tree_the_index_entry_is_the_pin(stage):
+    stage.repo.git("sparse-checkout", "set", "--no-cone", "/code")
+    assert not (stage.repo.top / ".dolt-version").exists()
+    stage.lines()
+    stage.apply()
+    stage.repo.git("checkout", "-q", "main")
+    assert stage.starts() == []
+    stage.repo.git("checkout", "-q", "-B", "main", "side")
+    assert len(stage.starts()) == 1
+
+
+def test_a_symbolic_link_in_the_place_of_the_pin_is_left_to_python(stage):
+    pin = stage.repo.top / ".dolt-version"
+    pin.rename(pin.with_name("elsewhere"))
+    pin.symlink_to("elsewhere")
+    stage.repo.git("checkout", "-q", "main")
+    assert len(stage.starts()) == 1
+
+
+def test_python_runs_with_git_s_variables_unset_no_input_and_its_output_on_stderr(stage):
+    done = stage.repo.run("checkout", "-q", "side")
+    assert (done.stdout, done.stderr) == ("", "loud\n")
+    assert stage.lines()[1:] == ["git: ", f"cwd: {stage.repo.top}", "stdin: "]
+
+
+def test_vmrag_0_switches_the_hooks_off(stage):
+    stage.repo.git("checkout", "-q", "side", env={"VMRAG": "0"})
+    assert stage.starts() == []
+
+
+def test_a_failing_python_fails_no_checkout(stage):
+    stage.recorder.write_text("#!/bin/sh\nexit 3\n")
+    assert stage.repo.run("checkout", "-q", "side").returncode == 0
+
+
+def test_without_any_python_one_line_says_what_to_do(stage, tmp_path):
+    stage.recorder.unlink()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(shutil.which("git"))
+    done = stage.repo.run("checkout", "-q", "side", env={"PATH": str(tmp_path / "bin")})
+    assert (done.returncode, done.stdout) == (0, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "vmrag install" in done.stderr
+
+
+def test_a_python_on_path_stands_in_for_a_recorded_one_that_is_gone(stage, tmp_path):
+    (tmp_path / "bin").mkdir()
+    stage.recorder.rename(tmp_path / "bin" / "python3")
+    stage.repo.git("checkout", "-q", "side", env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
+    assert len(stage.starts()) == 1
+
+
+def test_a_module_in_the_checked_out_code_is_not_imported_in_place_of_ours(stage):
+    stage.repo.commit(
+        "trap", **{"vmrag_link/__init__.py": "print('trapped')", "vmrag_link/cli/main.py": "print('trapped')"}
+    )
+    stage.repo.git("checkout", "-q", "side")
+    installer.install(plumbing.locate(stage.repo.top))  # the real interpreter
+    assert "trapped" not in stage.repo.run("checkout", "-q", "main").stderr
+
+
+def test_where_there_is_no_knowledge_base_nothing_happens(stage, tmp_path):
+    bare = make_repo(tmp_path / "plain")
+    bare.commit("1", code="1")
+    installer.install(plumbing.locate(bare.top), python=str(stage.recorder))
+    bare.git("checkout", "-q", "-b", "x")
+    assert stage.starts() == []
+    assert not (bare.top / ".git" / "vmrag" / "applied").exists()
+
+
+# -- rebase and bisect
+
+
+def marked(repo):
+    return (plumbing.locate(repo.top).own / "pending").exists()
+
+
+def test_a_rebase_starts_python_once_at_its_end(stage):
+    stage.repo.commit("main", code="2\n")
+    stage.repo.git("checkout", "-q", "side")
+    stage.apply()
+    stage.lines()
+    stage.repo.git("rebase", "-q", "main")
+    assert stage.starts() == []  # same branch, same pin
+    assert marked(stage.repo)
+
+
+def test_a_rebase_that_changes_the_pin_starts_python_at_its_end(stage):
+    stage.repo.git("checkout", "-q", "-b", "work", "twin")
+    stage.repo.commit("work", work="w")
+    stage.apply()
+    stage.lines()
+    stage.repo.git("rebase", "-q", "side")
+    assert stage.starts() == ["post-rewrite rebase"]
+
+
+def test_a_rebase_by_patches_tells_of_its_end_before_head_is_back_on_its_branch(stage):
+    """git's order of things: the pin is the final one then, the branch is not, and a query has to notice."""
+    stage.repo.git("checkout", "-q", "-b", "work", "twin")
+    stage.repo.commit("work", work="w")
+    stage.apply()
+    stage.lines()
+    stage.recorder.write_text(f"#!/bin/sh\necho \"$5 $6 $(cat .git/HEAD)\" >>'{stage.log}'\n")
+    stage.repo.git("rebase", "-q", "--apply", "side")
+    side = stage.repo.git("rev-parse", "side")
+    started = stage.lines()
+    assert started[0].startswith("post-checkout")  # nothing tells yet that a rebase began
+    assert [line.split()[:2] for line in started[1:]] == [["post-rewrite", "rebase"]]
+    assert "refs/heads" not in started[1]
+    assert side in stage.repo.git("rev-list", "HEAD")
+
+
+def test_amending_inside_a_rebase_leaves_a_mark_only(stage):
+    stage.repo.git("checkout", "-q", "side")
+    stage.apply()
+    stage.lines()
+    stage.repo.git("rebase", "-q", "-i", "HEAD~2", env={"GIT_SEQUENCE_EDITOR": "sed -i 1s/pick/edit/"})
+    stage.repo.write(".dolt-version", "amended")
+    stage.repo.git("commit", "-q", "-a", "--amend", "-m", "x")
+    assert stage.starts() == []
+    assert marked(stage.repo)
+    stage.repo.git("rebase", "--continue")
+    assert stage.starts() == ["post-rewrite rebase"]
+
+
+def test_a_bisect_leaves_marks_until_it_is_reset(stage):
+    stage.repo.git("checkout", "-q", "side")
+    stage.apply()
+    stage.lines()
+    stage.repo.git("bisect", "start", "side", "main")
+    assert stage.starts() == []
+    assert marked(stage.repo)
+    stage.apply()
+    stage.repo.git("bisect", "reset")
+    assert len(stage.starts()) == 1
+
+
+# -- linked work trees and submodules
+
+
+def test_a_linked_work_tree_is_compared_with_its_own_state(stage, tmp_path):
+    stage.repo.git("worktree", "add", "-q", "../linked", "side")
+    assert stage.lines()[1:3] == ["git: ", f"cwd: {tmp_path / 'linked'}"]
+    linked = Repo(tmp_path / "linked")
+    stage.apply(linked)
+    linked.git("checkout", "-q", "side")
+    stage.repo.git("checkout", "-q", "main")
+    assert stage.starts() == []
+    linked.git("checkout", "-q", "twin")
+    assert [line for line in stage.lines() if line.startswith(("git:", "cwd:"))] == ["git: ", f"cwd: {linked.top}"]
+
+
+def test_in_a_submodule_the_submodule_s_own_state_counts(stage, tmp_path):
+    outer = make_repo(tmp_path / "outer")
+    outer.git("submodule", "--quiet", "add", str(stage.repo.top), "inner")
+    inner = Repo(outer.top / "inner")
+    installer.install(plumbing.locate(inner.top), python=str(stage.recorder))
+    stage.apply(inner)
+    inner.git("checkout", "-q", "main")
+    assert stage.starts() == []
+    inner.git("checkout", "-q", "side")
+    assert stage.lines()[1:3] == ["git: ", f"cwd: {inner.top}"]
+
+
+def test_a_hook_run_from_a_commit_elsewhere_does_not_see_its_index(stage):
+    stage.repo.git("checkout", "-q", "side", env={"GIT_INDEX_FILE": str(stage.repo.top / ".git" / "index")})
+    assert stage.lines()[1] == "git: "
+
+
+# -- shells
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_with_nothing_to_do_no_program_is_needed(stage, shell, tmp_path):
+    (tmp_path / "empty").mkdir()
+    command = [shutil.which(SHELLS[shell][0]), *SHELLS[shell][1:]]
+    for hook in shims.HOOKS:
+        done = subprocess.run(
+            [*command, f".git/hooks/{hook}", "a", "b", "1"],
+            cwd=stage.repo.top,
+            env={"PATH": str(tmp_path / "empty")},
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert stage.starts() == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("kind", ["work tree", "linked", "sparse", "other branch", "other pin", "detached", "busy"])
+def test_all_shells_decide_alike(stage, shell, kind, tmp_path):
+    repo = stage.repo
+    if kind == "linked":
+        repo.git("worktree", "add", "-q", "../linked", "side")
+        repo = Repo(tmp_path / "linked")
+        stage.apply(repo)
+    elif kind == "sparse":
+        repo.git("sparse-checkout", "set", "--no-cone", "/code")
+    elif kind == "other branch":
+        repo.git("symbolic-ref", "HEAD", "refs/heads/twin")
+    elif kind == "other pin":
+        repo.write(".dolt-version", '{\n  "x": "1"\n}')
+    elif kind == "detached":
+        repo.git("update-ref", "--no-deref", "HEAD", "main")
+        repo.git("checkout", "-q", "--detach")
+    elif kind == "busy":
+        (repo.top / ".git" / "rebase-merge").mkdir()
+        repo.write(".dolt-version", "x")
+    stage.lines()
+    hook = stage.repo.top / ".git" / "hooks" / "post-checkout"
+    done = subprocess.run(
+        [*SHELLS[shell], hook, "a", "b", "1"], cwd=repo.top, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert stage.starts() == (["post-checkout a b 1"] if kind.startswith(("other", "detached")) else [])
+    assert marked(repo) == (kind == "busy")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shim_is_valid_in_every_shell(shell, tmp_path):
+    for hook in shims.HOOKS:
+        (tmp_path / hook).write_bytes(shims.text(hook))
+        subprocess.run([*SHELLS[shell], "-n", tmp_path / hook], check=True)
+
+
+def test_the_shims_are_executable_and_carry_their_version(stage):
+    for hook in shims.HOOKS:
+        path = stage.repo.top / ".git" / "hooks" / hook
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+        assert shims.version(path.read_bytes()) == shims.VERSION

@@ -1,0 +1,104 @@
+"""Every engine that the contract suite runs against, by name.
+
+A test module takes the fixtures with `engine, engines = support.engine, support.engines`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.models import Collection, Document, Working, content_hash  # noqa: F401  Working is for `child`
+
+ROOT = Path(__file__).parents[2]
+AUTHOR = "Ada <ada@example.org>"
+DATE = "2026-01-02T03:04:05Z"
+
+
+class Maker(Protocol):
+    def create(self, folder: Path, *, author: str, date: str) -> Engine: ...
+
+    def open(self, folder: Path, *, lock_timeout: float = 30.0) -> Engine: ...
+
+
+MAKERS: dict[str, Maker] = {"doltlite": DoltliteEngine}
+
+
+@dataclass(frozen=True)
+class Engines:
+    """Makes and opens knowledge bases of one engine, in this process and (`child`) in another."""
+
+    name: str
+
+    def create(self, folder: Path) -> Engine:
+        return MAKERS[self.name].create(folder, author=AUTHOR, date=DATE)
+
+    def open(self, folder: Path, *, lock_timeout: float = 30.0) -> Engine:
+        return MAKERS[self.name].open(folder, lock_timeout=lock_timeout)
+
+    def child(self, folder: Path, body: str) -> subprocess.Popen[str]:
+        """A process that runs `body` with `engine` open and everything of this module at hand; stdin and stdout piped."""
+        program = (
+            "import sys, os, time\nfrom pathlib import Path\nfrom tests.support.engines import *\n"
+            f"engine = Engines({self.name!r}).open(Path({str(folder)!r}))\n{body}"
+        )
+        return subprocess.Popen(
+            [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def engines(request: pytest.FixtureRequest) -> Engines:
+    return Engines(request.param)
+
+
+@pytest.fixture
+def engine(engines: Engines, tmp_path: Path) -> Iterator[Engine]:
+    """A knowledge base that holds its root revision only."""
+    made = engines.create(tmp_path / "kb")
+    yield made
+    made.close()
+
+
+def root(engine: Engine) -> str:
+    branch = engine.branch(ROOT_BRANCH)
+    assert branch is not None
+    return branch.head
+
+
+def head(engine: Engine, branch: str) -> str:
+    found = engine.branch(branch)
+    assert found is not None
+    return found.head
+
+
+def document(doc_id: str, content: str = "text", *, collection: str = "guide", **fields: str) -> Document:
+    return Document(collection, doc_id, fields.pop("title", doc_id), content, content_hash(content), **fields)
+
+
+def put(engine: Engine, branch: str, *documents: Document) -> None:
+    engine.write(branch, Write(put_documents=documents), expected=head(engine, branch))
+
+
+def commit(engine: Engine, branch: str, message: str = "a change", *, date: str = DATE) -> str:
+    return engine.commit(branch, message=message, author=AUTHOR, date=date, expected=head(engine, branch))
+
+
+def store(engine: Engine, branch: str, *documents: Document) -> str:
+    """Write and commit; the branch is made at the root where there is none. Returns the revision."""
+    if engine.branch(branch) is None:
+        engine.create_branch(branch, root(engine))
+    put(engine, branch, *documents)
+    return commit(engine, branch)
+
+
+def guide(**fields: str) -> Collection:
+    return Collection("guide", **fields)

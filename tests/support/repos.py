@@ -1,0 +1,75 @@
+"""Real git repositories under a temporary directory, with a fixed identity and no configuration of the machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+DATE = "2026-01-02T03:04:05+00:00"
+
+
+def isolate(monkeypatch, home: Path) -> None:
+    """Nothing of this machine's configuration or of the caller's repository reaches git from now on."""
+    for name in [name for name in os.environ if name.startswith(("GIT_", "VMRAG"))]:
+        monkeypatch.delenv(name)
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "gitconfig").write_text(
+        "[user]\n\tname = Ada Lovelace\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
+        '[advice]\n\tdetachedHead = false\n[protocol "file"]\n\tallow = always\n[gc]\n\tauto = 0\n'
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "xdg"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_AUTHOR_DATE", DATE)
+    monkeypatch.setenv("GIT_COMMITTER_DATE", DATE)
+    monkeypatch.setenv("GIT_TERMINAL_PROMPT", "0")
+    monkeypatch.setenv("GIT_EDITOR", "true")
+
+
+@dataclass(frozen=True)
+class Repo:
+    """A work tree."""
+
+    top: Path
+
+    def git(self, *arguments: str, check: bool = True, env: dict[str, str] | None = None, stdin: str = "") -> str:
+        """What git printed on stdout; raises with what it said when `check` and it failed."""
+        done = self.run(*arguments, env=env, stdin=stdin)
+        if check and done.returncode != 0:
+            raise AssertionError(f"git {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+    def run(self, *arguments: str, env: dict[str, str] | None = None, stdin: str = ""):
+        environ = os.environ | (env or {})
+        return subprocess.run(
+            ["git", *arguments], cwd=self.top, env=environ, input=stdin, capture_output=True, text=True, check=False
+        )
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        path = self.top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def commit(self, message: str = "commit", **files: str | bytes | None) -> str:
+        """Write and commit files, `pin=` being `.dolt-version` and None removing it; returns the commit's hash."""
+        for name, content in files.items():
+            path = ".dolt-version" if name == "pin" else name
+            if content is None:
+                self.git("rm", "-q", path)
+            else:
+                self.write(path, content)
+                self.git("add", "-f", path)
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        return self.git("rev-parse", "HEAD")
+
+
+def make_repo(top: Path) -> Repo:
+    """A new, empty repository; call `isolate` first."""
+    top.mkdir(parents=True)
+    repo = Repo(top)
+    repo.git("init", "-q")
+    return repo

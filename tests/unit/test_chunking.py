@@ -1,0 +1,87 @@
+"""How texts are cut."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmrag_link.documents.chunking import chunks
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Chunk, Chunking
+
+PROSE = st.text(alphabet=st.sampled_from("ab .!\n\t\r。é\U0001f600"), max_size=400)
+
+
+@st.composite
+def chunkings(draw: st.DrawFn) -> Chunking:
+    size = draw(st.integers(1, 60))
+    return Chunking(size=size, overlap=draw(st.integers(0, size - 1)))
+
+
+@given(PROSE | st.text(max_size=300), chunkings())
+def test_pieces_cover_the_text_and_none_lies_within_another(text: str, chunking: Chunking) -> None:
+    pieces = chunks(text, chunking)
+    assert [piece.number for piece in pieces] == list(range(len(pieces)))
+    assert all(piece.text == text[piece.start : piece.end] for piece in pieces)
+    assert all(piece.end - piece.start <= chunking.size for piece in pieces)
+    assert pieces[0].start == 0
+    assert pieces[-1].end == len(text)
+    for one, following in itertools.pairwise(pieces):
+        assert one.start < following.start <= one.end < following.end
+        assert one.end - following.start <= chunking.overlap
+
+
+def test_an_empty_text_is_one_empty_piece() -> None:
+    assert chunks("", Chunking()) == [Chunk(0, "", 0, 0)]
+
+
+def test_a_text_that_fits_is_one_piece() -> None:
+    assert chunks(" \n x" * 128, Chunking()) == [Chunk(0, " \n x" * 128, 0, 512)]
+
+
+def test_a_paragraph_ends_a_piece_before_a_sentence_does() -> None:
+    text = "One sentence here.\n\nAnother one. And a third that is long."
+    assert [piece.text for piece in chunks(text, Chunking(size=36, overlap=0))] == [
+        "One sentence here.\n\n",
+        "Another one. And a third that is lon"[:13] + "And a third that is ",
+        "long.",
+    ]
+
+
+def test_a_sentence_ends_a_piece_before_a_space_does() -> None:
+    text = "Some words of it. Then more and more words follow"
+    assert chunks(text, Chunking(size=30, overlap=0))[0].text == "Some words of it. "
+
+
+def test_a_space_ends_a_piece_before_its_room_does() -> None:
+    assert [piece.text for piece in chunks("alpha beta gamma", Chunking(size=12, overlap=0))] == [
+        "alpha beta ",
+        "gamma",
+    ]
+
+
+def test_a_text_without_spaces_is_cut_where_the_room_ends() -> None:
+    assert [piece.text for piece in chunks("x" * 25, Chunking(size=10, overlap=2))] == ["x" * 10, "x" * 10, "x" * 9]
+
+
+def test_an_overlap_begins_at_a_word() -> None:
+    pieces = chunks("alpha beta gamma delta epsilon zeta", Chunking(size=18, overlap=8))
+    assert [piece.text for piece in pieces] == ["alpha beta gamma ", "gamma delta ", "delta epsilon zeta"]
+
+
+@pytest.mark.parametrize(("size", "overlap"), [(10, 10), (10, 11), (0, 0), (10, -1), (-5, -6)])
+def test_sizes_that_cannot_be_are_refused(size: int, overlap: int) -> None:
+    with pytest.raises(UsageInvalid, match="cannot overlap"):
+        chunks("some text", Chunking(size=size, overlap=overlap))
+
+
+@pytest.mark.parametrize("unit", ["x", " ", "\n", "." * 7 + " ", "A sentence of words. ", "\n \t\r"])
+def test_five_million_characters_are_cut_in_a_moment(unit: str) -> None:
+    text = unit * (5_000_000 // len(unit))
+    start = time.process_time()
+    chunks(text, Chunking())
+    assert time.process_time() - start < 5

@@ -1,0 +1,384 @@
+"""Settings: where they come from, what is refused and where, and what a stranger cannot set."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmrag_link import config, settings
+from vmrag_link.errors import ConfigInvalid
+from vmrag_link.settings import KEYS, Config
+
+ROOT = Path(__file__).parents[2]
+MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"
+
+
+def load(text=None, *, overrides=None, environ=None, trusted=None) -> config.Loaded:
+    if isinstance(text, str):
+        text = text.encode()
+    return config.load(
+        text, path_label=".vmrag.yaml", overrides=overrides or {}, environ=environ or {}, trusted_text=lambda: trusted
+    )
+
+
+def refusal(text=None, **sources) -> ConfigInvalid:
+    with pytest.raises(ConfigInvalid) as caught:
+        load(text, **sources)
+    return caught.value
+
+
+# -- where values come from
+
+
+@pytest.mark.parametrize("text", [None, "", "\n", "# nothing\n", "---\n", "{}", "index:\n", "index: {}\n", "\ufeff"])
+def test_without_a_file_or_with_an_empty_one_the_defaults_hold(text):
+    assert load(text) == config.Loaded(Config(), [])
+
+
+def test_the_defaults_are_these():
+    assert msgspec.to_builtins(Config()) == {
+        "engine": "doltlite",
+        "remote": "git:",
+        "lock_timeout_s": 30,
+        "auto_pin": True,
+        "embedding": {"model": "default", "model_path": ""},
+        "chunking": {"size": 512, "overlap": 50},
+        "retrieval": {"mode": "hybrid", "k": 5},
+        "index": {"keep": 4, "store_documents": True},
+        "hooks": {"sync": "foreground", "quiet": False},
+    }
+
+
+def test_a_file_sets_what_it_names_and_leaves_the_rest():
+    loaded = load(
+        "remote: org/kb\nauto_pin: False\nindex: {keep: 0, store_documents: false}\nretrieval.k: 7\nhooks:\n  sync: off\n"
+    )
+    assert loaded.config == Config(
+        remote="org/kb",
+        auto_pin=False,
+        index=settings.Index(keep=0, store_documents=False),
+        retrieval=settings.Retrieval(k=7),
+        hooks=settings.Hooks(sync="off"),
+    )
+    assert loaded.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("sources", "keep"),
+    [
+        ({}, 1),
+        ({"overrides": {"vmrag.index.keep": "2"}}, 2),
+        ({"overrides": {"vmrag.index.keep": "2"}, "environ": {"VMRAG_INDEX_KEEP": "3"}}, 3),
+        ({"environ": {"VMRAG_INDEX_KEEP": ""}}, 1),
+    ],
+)
+def test_the_environment_precedes_git_config_which_precedes_the_file(sources, keep):
+    assert load("index:\n  keep: 1\n", **sources).config.index.keep == keep
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_every_setting_can_be_given_by_file_and_environment_and_git_config(key):
+    text = str(key.default).lower() if key.kind is bool else str(key.default)
+    quoted = f'"{text}"' if key.kind is str else text
+    section, _, leaf = key.name.rpartition(".")
+    assert load(f"{section}:\n  {leaf}: {quoted}\n" if section else f"{leaf}: {quoted}\n").config == Config()
+    assert load(overrides={key.git_name: text}).config == Config()
+    assert load(environ={"VMRAG_" + key.name.replace(".", "_").upper(): text}).config == Config()
+
+
+@pytest.mark.parametrize(("word", "value"), [("yes", True), ("On", True), ("1", True), ("NO", False), ("0", False)])
+def test_git_config_and_the_environment_take_gits_words_for_booleans(word, value):
+    assert load(overrides={"vmrag.auto-pin": word}).config.auto_pin is value
+    assert load(environ={"VMRAG_AUTO_PIN": word}).config.auto_pin is value
+
+
+def test_the_git_remote_named_by_git_config_is_not_the_setting_remote():
+    assert load(overrides={"vmrag.remote": "upstream"}) == config.Loaded(Config(), [])
+
+
+def test_a_nearly_right_name_in_git_config_gives_a_warning_and_a_foreign_one_does_not():
+    loaded = load(overrides={"vmrag.index.kep": "3", "vmrag.install.version": "1"})
+    assert loaded == config.Loaded(
+        Config(), ["git config vmrag.index.kep is not a setting; did you mean vmrag.index.keep?"]
+    )
+
+
+# -- what a stranger cannot set
+
+
+def test_a_model_path_in_the_file_alone_is_ignored_with_the_command_that_trusts_it():
+    loaded = load(MODEL_PATH)
+    assert loaded.config.embedding == settings.Embedding(model="minilm")
+    (warning,) = loaded.warnings
+    assert warning == (
+        ".vmrag.yaml, line 3: embedding.model_path is ignored, because a pull request could set it. "
+        "To trust it: git config vmrag.embedding.model-path /opt/model"
+    )
+
+
+def test_a_model_path_that_the_maintainers_have_accepted_counts_without_a_warning():
+    assert load(MODEL_PATH, trusted=b"# other lines\n" + MODEL_PATH) == config.Loaded(
+        Config(embedding=settings.Embedding(model="minilm", model_path="/opt/model")), []
+    )
+
+
+def test_where_the_accepted_file_names_another_path_that_one_counts_with_a_warning():
+    loaded = load(MODEL_PATH, trusted=b"embedding.model_path: /theirs\n")
+    assert loaded.config.embedding.model_path == "/theirs"
+    assert "embedding.model_path is ignored" in loaded.warnings[0]
+
+
+def test_an_accepted_file_that_cannot_be_read_trusts_nothing():
+    loaded = load(MODEL_PATH, trusted=b"index:\n  keep: lots\n")
+    assert loaded.config.embedding.model_path == ""
+    assert loaded.warnings[0].startswith("the accepted .vmrag.yaml, line 2: ")
+    assert "embedding.model_path is ignored" in loaded.warnings[1]
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        {"overrides": {"vmrag.embedding.model-path": "/mine"}},
+        {"environ": {"VMRAG_EMBEDDING_MODEL_PATH": "/mine"}},
+    ],
+)
+def test_what_the_user_says_is_trusted_and_the_accepted_file_is_not_asked(sources):
+    def never() -> bytes | None:
+        raise AssertionError
+
+    parts = {"overrides": {}, "environ": {}} | sources
+    loaded = config.load(MODEL_PATH, path_label="x", trusted_text=never, **parts)
+    assert loaded.config.embedding.model_path == "/mine"
+    assert loaded.warnings == []
+
+
+def test_the_accepted_file_is_not_asked_for_a_file_without_such_a_key():
+    def never() -> bytes | None:
+        raise AssertionError
+
+    config.load(b"retrieval.k: 3\n", path_label="x", overrides={}, environ={}, trusted_text=never)
+
+
+def test_the_command_that_trusts_a_path_is_quoted_for_the_shell():
+    loaded = load('embedding.model_path: "$(touch pwned) \'"\n')
+    assert loaded.warnings[0].endswith("""model-path '$(touch pwned) '"'"''""")
+
+
+# -- what is refused, and where
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{new}: &{new} [*{old}, *{old}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "part"),
+    [
+        ("retreival:\n  k: 3\n", 1, "there is no setting 'retreival'; the nearest is retrieval"),
+        ("\nretrieval:\n  kk: 3\n", 3, "there is no setting 'retrieval.kk'; the nearest is retrieval.k"),
+        ("keep: 3\n", 1, "the nearest is index.keep"),
+        ("index:\n  store-documents: true\n", 2, "the nearest is index.store_documents"),
+        ("plugins: {}\n", 1, "there is no setting 'plugins'"),
+        ("7: x\n", 1, "there is no setting '7'"),
+        ('"\\e[31m": x\n', 1, "there is no setting '\\x1b[31m'"),
+        ("index:\n  keep: lots\n", 2, "index.keep must be a whole number from 0 to 1000; found 'lots'"),
+        ("index:\n  keep: '4'\n", 2, "found the text '4' in quotes"),
+        ("index:\n  keep: 4.0\n", 2, "found '4.0'"),
+        ("index:\n  keep: 010\n", 2, "found '010'"),
+        ("index:\n  keep: 0x10\n", 2, "found '0x10'"),
+        ("index:\n  keep: 1_0\n", 2, "found '1_0'"),
+        ("index:\n  keep: -1\n", 2, "found '-1'"),
+        ("index:\n  keep: ٤\n", 2, "found '٤'"),
+        ("index:\n  keep: " + "9" * 5000 + "\n", 2, "index.keep must be"),
+        ("index:\n  keep:\n", 2, "found nothing"),
+        ("index:\n  keep: ~\n", 2, "found nothing"),
+        ("index:\n  keep: true\n", 2, "found 'true'"),
+        ("index:\n  keep: [4]\n", 2, "'index.keep' holds a list"),
+        ("index:\n  keep:\n    deep: 4\n", 2, "'index.keep' holds a section"),
+        ("index.keep:\n  deep: 4\n", 1, "index.keep must be a whole number from 0 to 1000; found a section"),
+        ("index: 4\n", 1, "index is a section with the keys index.keep, index.store_documents"),
+        ("index:\n- keep: 4\n", 1, "'index' holds a list"),
+        ("retrieval.k: 0\n", 1, "from 1 to 1000"),
+        ("retrieval.k: 1001\n", 1, "from 1 to 1000"),
+        ("auto_pin: yes\n", 1, "auto_pin must be true or false; found 'yes'"),
+        ("auto_pin: 'true'\n", 1, "found the text 'true' in quotes"),
+        ("auto_pin: 1\n", 1, "found '1'"),
+        ("retrieval:\n  mode: fuzzy\n", 2, "one of hybrid, vector, keyword; found 'fuzzy'"),
+        ("retrieval:\n  mode: Hybrid\n", 2, "found 'Hybrid'"),
+        ("engine: dolt\n", 1, "engine must be doltlite; found 'dolt'"),
+        ("remote: nowhere\n", 1, "remote must be git:"),
+        ("remote: ext::sh -c id\n", 1, "transport helper"),
+        ("remote: https://user:secret@host/kb\n", 1, "password"),
+        ("remote: null\n", 1, "found nothing"),
+        ("remote: git:\n", 1, "is not YAML"),
+        ('embedding.model_path: "a\\nb"\n', 1, "embedding.model_path must be text; found 'a\\nb'"),
+        ("chunking:\n  size: 100\n  overlap: 100\n", 3, "must be less than chunking.size; 100 is not less than 100"),
+        ("chunking:\n  size: 50\n", 2, "50 is not less than 50"),
+        ("index.keep: 1\nindex.keep: 1\n", 2, "'index.keep' stands there twice"),
+        ("index:\n  keep: 1\nindex.keep: 2\n", 3, "'index.keep' stands there twice"),
+        ("index: {}\nhooks: {}\nindex: {}\n", 3, "'index' stands there twice"),
+        ("engine: &x doltlite\n", 1, "anchors and aliases"),
+        ("hooks:\n  quiet: *x\n", 2, "anchors and aliases"),
+        (BOMB, 1, "anchors and aliases"),
+        ("hooks:\n  <<: {quiet: true}\n", 2, "merge keys"),
+        ("<<: {engine: doltlite}\n", 1, "merge keys"),
+        ("engine: !!python/object/apply:os.system ['touch pwned']\n", 1, "tags are not read"),
+        ("engine: !!str doltlite\n", 1, "tags are not read"),
+        ("! engine: doltlite\n", 1, "tags are not read"),
+        ("!!set {engine}\n", 1, "tags are not read"),
+        ("engine: doltlite\n---\nengine: doltlite\n", 3, "a second YAML document"),
+        ("- engine\n", 1, "`key: value`"),
+        ("engine\n", 1, "`key: value`"),
+        ("'': x\n", 1, "there is no setting ''"),
+        ("? [engine]\n: doltlite\n", 1, "a key must be a word"),
+        ("index:\n\tkeep: 4\n", 2, "is not YAML"),
+        ("engine: doltlite\n index: 4\n", 2, "is not YAML"),
+        ("engine: 'doltlite\n", 1, "is not YAML"),
+        ("index: {keep: 4\n", 1, "is not YAML"),
+        ("engine: @x\n", 1, "is not YAML"),
+        ("%YAML 9.9\n---\n{}\n", 1, "is not YAML"),
+        ("[" * 60_000, 1, "`key: value`"),
+        ("{" * 60_000, 1, "a key must be a word"),
+        ("a: " * 20_000, 1, "is not YAML"),
+        (b"engine: doltlite\nremote: \xff\n", 2, "is not UTF-8"),
+        ("engine: doltlite\n".encode("utf-16"), 1, "is not UTF-8"),
+        ("engine: doltlite\nremote: \x07\n", 2, "holds a control character: '\\x07'"),
+        (b"engine: \x00\n", 1, "holds a control character"),
+        ("engine: doltlite\n# \u2028x: y\n", 2, "holds a control character: '\\u2028'"),
+        ("#" * 70_000, 1, "at most 65536"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_line_and_what_was_expected(text, line, part):
+    began = time.monotonic()
+    error = refusal(text)
+    assert part in error.message
+    assert error.message.startswith(f".vmrag.yaml, line {line}: ")
+    assert error.details.items() >= {"file": ".vmrag.yaml", "line": line}.items()
+    assert error.hint
+    assert error.exit_code == 2
+    assert "secret" not in error.message
+    assert error.message.isprintable()
+    assert time.monotonic() - began < 1
+    assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("remote: git:\n", 'remote: "git:"'),
+        ("index:\n\tkeep: 4\n", "spaces instead of the tab"),
+        ("index.kep: 4\n", "Write `index.keep`"),
+        ("index.keep: x\n", "Write `index.keep: 4`"),
+        ("auto_pin: no\n", "Write `auto_pin: true`"),
+        ("xyzzy: 1\n", "engine, remote, lock_timeout_s"),
+    ],
+)
+def test_the_hint_says_what_to_write(text, part):
+    assert part in refusal(text).hint
+
+
+def test_an_unknown_key_carries_the_nearest_one_for_programs():
+    assert refusal("index.kep: 4\n").details == {
+        "file": ".vmrag.yaml",
+        "line": 1,
+        "key": "index.kep",
+        "nearest": "index.keep",
+    }
+
+
+def test_a_bad_value_in_the_environment_names_the_variable():
+    error = refusal(environ={"VMRAG_INDEX_KEEP": "lots"})
+    assert error.message.startswith("environment variable VMRAG_INDEX_KEEP: index.keep must be a whole number")
+    assert error.hint == "unset VMRAG_INDEX_KEEP"
+
+
+def test_a_bad_value_in_git_config_names_the_key():
+    error = refusal(overrides={"vmrag.chunking.overlap": "600"})
+    assert error.message.startswith("git config vmrag.chunking.overlap: chunking.overlap must be less than")
+    assert error.hint == "git config --unset vmrag.chunking.overlap"
+
+
+def loads_or_refuses(data: bytes) -> None:
+    try:
+        load(data)
+    except ConfigInvalid as error:
+        complaint = error
+    else:
+        return
+    assert 1 <= complaint.details["line"] <= data.count(b"\n") + data.count(b"\r") + 1
+    assert complaint.message.isprintable()
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_load_or_are_refused(data):
+    loads_or_refuses(data)
+
+
+words = st.sampled_from([*KEYS, *settings.SECTIONS, "keep", "k", "x"])
+pieces = st.sampled_from(
+    [": ", ":", "\n", "\n  ", "\t", "- ", "[", "]", "{", "}", '"', "'", "&a ", "*a", "!!x ", "|\n", "? ", "#"]
+)
+values = st.sampled_from(
+    ["true", "off", "4", "0x1", "hybrid", "git:", "~", "---\n", "...\n", "%YAML 1.1\n", "é", "\u2028"]
+)
+
+
+@given(st.lists(words | pieces | values, max_size=14).map("".join))
+def test_any_mixture_of_yaml_loads_or_is_refused(text):
+    loads_or_refuses(text.encode())
+
+
+def test_without_the_c_parser_the_same_is_read_and_refused(monkeypatch):
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    assert load("index: {keep: 1}\n").config.index.keep == 1
+    assert refusal("engine: &x doltlite\n").details["line"] == 1
+    assert refusal("index:\n\tkeep: 4\n").details["line"] == 2
+    assert refusal("engine: !!python/name:os.system\n").details["line"] == 1
+
+
+# -- what people read
+
+
+def test_the_template_loads_as_it_stands():
+    assert load(config.template()) == config.Loaded(Config(), [])
+
+
+def test_every_line_of_the_template_can_be_uncommented():
+    lines = [line[2:] for line in config.template().splitlines() if line[2:].partition(":")[0] in KEYS]
+    assert len(lines) == 6
+    assert load("\n".join(lines)) == config.Loaded(Config(), [])
+
+
+def test_the_documentation_is_up_to_date():
+    written = (ROOT / "docs" / "configuration.md").read_text()
+    assert written == config.documentation(), "run: python -m vmrag_link.config > docs/configuration.md"
+
+
+def test_the_example_in_the_documentation_loads():
+    example = config.documentation().partition("```yaml\n")[2].partition("```")[0]
+    assert load(example).config.index.keep == 8
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_every_setting_is_described_by_one_sentence_and_has_a_default_that_is_allowed(key):
+    assert key.doc.endswith(".")
+    assert type(key.default) is key.kind
+    assert key.default in key.choices or not key.choices
+    assert key.kind is not int or key.lowest <= key.default <= key.highest
+    assert key.git_name == key.git_name.lower()
+    assert "_" not in key.git_name
+
+
+def test_yaml_is_imported_only_where_there_is_a_file():
+    program = (
+        "import sys; from vmrag_link import config, pin; "
+        "config.load(None, path_label='', overrides={}, environ={}, trusted_text=lambda: None); "
+        "sys.exit('yaml' in sys.modules or 'git' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

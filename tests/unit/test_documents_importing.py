@@ -1,0 +1,209 @@
+"""Which files become documents, and what is said about the others."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from vmrag_link.documents.importing import MAX_BYTES, ImportedDocument, Skipped, SourceFile, read, scan
+from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.models import content_hash
+
+
+def tree(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("_md", ".md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def ids(*sources: Path, root: Path | None = None) -> list[str]:
+    return [file.doc_id for file in scan(sources, root=root).files]
+
+
+def reasons(*sources: Path, root: Path | None = None) -> dict[str, str]:
+    return {item.name: item.reason for item in scan(sources, root=root).skipped}
+
+
+def imported(path: Path) -> ImportedDocument:
+    document = read(scan([path]).files[0])
+    assert isinstance(document, ImportedDocument)
+    return document
+
+
+def test_files_of_a_folder_are_sorted_and_named_by_their_path_below_it(tmp_path: Path) -> None:
+    tree(tmp_path, b_md="", a__z_md="", a__deep__x_md="", Z_md="")
+    assert ids(tmp_path) == ["Z.md", "a/deep/x.md", "a/z.md", "b.md"]
+
+
+def test_a_single_file_is_named_from_its_own_folder(tmp_path: Path) -> None:
+    tree(tmp_path, a__deep__x_md="")
+    assert ids(tmp_path / "a/deep/x.md") == ["x.md"]
+    assert ids(tmp_path / "a/deep/x.md", root=tmp_path) == ["a/deep/x.md"]
+
+
+def test_relative_sources_count_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, a__x_md="", b_md="")
+    monkeypatch.chdir(tmp_path / "a")
+    assert ids(Path()) == ["x.md"]
+    assert ids(Path(".."), root=Path("..")) == ["a/x.md", "b.md"]
+
+
+def test_two_files_with_one_id_are_refused_by_both_names(tmp_path: Path) -> None:
+    tree(tmp_path, a__x_md="", b__x_md="")
+    with pytest.raises(UsageInvalid) as caught:
+        scan([tmp_path / "a", tmp_path / "b"])
+    assert str(tmp_path / "a/x.md") in caught.value.message
+    assert str(tmp_path / "b/x.md") in caught.value.message
+
+
+def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
+    tree(tmp_path, x_md="")
+    assert ids(tmp_path, tmp_path, tmp_path / "x.md") == ["x.md"]
+
+
+def test_a_source_that_is_not_there_or_outside_the_root_is_refused(tmp_path: Path) -> None:
+    tree(tmp_path, a__x_md="", b__y_md="")
+    with pytest.raises(UsageInvalid, match="no file or folder"):
+        scan([tmp_path / "absent.md"])
+    with pytest.raises(UsageInvalid, match="outside the root"):
+        scan([tmp_path / "a"], root=tmp_path / "b")
+
+
+def test_hidden_files_and_folders_are_left_out_and_named_once(tmp_path: Path) -> None:
+    tree(tmp_path, **{".git__a_md": "", ".git__b_md": "", ".hidden_md": "", "x_md": ""})
+    assert ids(tmp_path) == ["x.md"]
+    assert reasons(tmp_path) == {".git": "is hidden", ".hidden.md": "is hidden"}
+
+
+def test_types_are_told_by_the_ending_whatever_its_case(tmp_path: Path) -> None:
+    for name in ("a.MD", "b.markdown", "c.txt", "d.rst", "e.HTML", "f.htm", "g.png", "Makefile"):
+        (tmp_path / name).touch()
+    assert {file.doc_id: file.file_type for file in scan([tmp_path]).files} == {
+        "a.MD": "markdown",
+        "b.markdown": "markdown",
+        "c.txt": "text",
+        "d.rst": "rst",
+        "e.HTML": "html",
+        "f.htm": "html",
+    }
+    assert reasons(tmp_path) == {"g.png": "its type .png is not supported", "Makefile": "has no file type"}
+
+
+def test_a_link_is_followed_only_to_what_could_be_imported_itself(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root", real_md="# Real", **{".git__config_md": "secret"})
+    tree(tmp_path, outside_md="secret")
+    for name, target in {
+        "inner.md": "real.md",
+        "outer.md": "../outside.md",
+        "hidden.md": ".git/config.md",
+        "broken.md": "absent.md",
+        "cycle": ".",
+        "loop.md": "loop.md",
+    }.items():
+        (root / name).symlink_to(target)
+    assert ids(root) == ["inner.md", "real.md"]
+    assert reasons(root) == {
+        ".git": "is hidden",
+        "outer.md": "is a symbolic link that leaves the import root",
+        "hidden.md": "is a symbolic link to a hidden file",
+        "broken.md": "is a broken symbolic link",
+        "cycle": "is a symbolic link to a folder",
+        "loop.md": "is a broken symbolic link",
+    }
+
+
+def test_names_that_no_knowledge_base_stores_are_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 200)
+    folder.mkdir()
+    (folder / ("x" * 60 + ".md")).touch()
+    (tmp_path / "line\nbreak.md").touch()
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.md")).touch()
+    (tmp_path / "cafe\u0301.md").touch()
+    assert ids(tmp_path) == ["cafe\u0301.md"]
+    assert reasons(tmp_path) == {
+        f"{'d' * 200}/{'x' * 60}.md": "its path is longer than 255 characters",
+        "line\\nbreak.md": "its name has control characters",
+        "caf\\udce9.md": "its name is not UTF-8",
+    }
+
+
+def test_special_and_large_files_are_left_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.md")
+    with (tmp_path / "large.md").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    assert reasons(tmp_path) == {"pipe.md": "is not a regular file", "large.md": "is larger than 64 MiB"}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"caf\xe9", "is not UTF-8 (byte 3)"),
+        ("\ufefftext".encode("utf-16-le"), "contains NUL bytes"),
+        (b"a\0b", "contains NUL bytes"),
+        (b"\xed\xa0\x80", "is not UTF-8 (byte 0)"),
+    ],
+)
+def test_contents_that_are_no_text_are_left_out_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "x.md").write_bytes(content)
+    assert read(scan([tmp_path]).files[0]) == Skipped("x.md", reason)
+
+
+def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
+    tree(tmp_path, x_md="")
+    (file,) = scan([tmp_path]).files
+    file.path.unlink()
+    with pytest.raises(FileFailed, match=r"x\.md"):
+        read(file)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    with pytest.raises(FileFailed, match="closed"):
+        scan([tmp_path])
+
+
+def test_a_document_has_its_exact_text_without_the_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "x.md").write_bytes(b"\xef\xbb\xbf# Title\r\n\r\ntext \r\n")
+    os.utime(tmp_path / "x.md", (1_700_000_000.9, 1_700_000_000.9))
+    assert imported(tmp_path) == ImportedDocument(
+        doc_id="x.md",
+        title="Title",
+        content="# Title\r\n\r\ntext \r\n",
+        content_hash=content_hash("# Title\r\n\r\ntext \r\n"),
+        file_type="markdown",
+        metadata="{}",
+        source=(tmp_path / "x.md").as_posix(),
+        last_modified="2023-11-14T22:13:20Z",
+    )
+
+
+def test_a_source_within_the_work_tree_is_the_same_on_every_machine(tmp_path: Path) -> None:
+    tree(tmp_path, docs__x_md="")
+    (file,) = scan([tmp_path / "docs"]).files
+    inside, outside = read(file, work_tree=tmp_path), read(file, work_tree=tmp_path / "other")
+    assert isinstance(inside, ImportedDocument)
+    assert isinstance(outside, ImportedDocument)
+    assert (inside.source, outside.source) == ("docs/x.md", (tmp_path / "docs/x.md").as_posix())
+
+
+def test_front_matter_becomes_metadata_and_an_empty_file_a_document(tmp_path: Path) -> None:
+    tree(tmp_path, a_md="---\ntags: [b, a]\nn: 1\n---\n# A\n", empty_md="")
+    first, empty = (read(file) for file in scan([tmp_path]).files)
+    assert isinstance(first, ImportedDocument)
+    assert (first.title, first.content, json.loads(first.metadata)) == ("A", "# A\n", {"tags": ["b", "a"], "n": 1})
+    assert isinstance(empty, ImportedDocument)
+    assert (empty.title, empty.content) == ("empty", "")
+
+
+def test_a_file_that_grew_since_the_scan_is_left_out(tmp_path: Path) -> None:
+    tree(tmp_path, x_md="")
+    file = SourceFile("x.md", tmp_path / "x.md", "markdown")
+    with file.path.open("wb") as opened:
+        opened.truncate(MAX_BYTES + 1)
+    assert read(file) == Skipped("x.md", "is larger than 64 MiB")

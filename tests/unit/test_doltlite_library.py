@@ -1,0 +1,85 @@
+"""Finding and refusing the library, and what its failures say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vmrag_link.engines.doltlite import library
+from vmrag_link.engines.doltlite.library import Library, failure, locate
+from vmrag_link.errors import Busy, EngineFailed
+
+PATH = Path("/kb/kb.doltlite")
+
+
+def test_the_library_is_found_without_importing_its_package() -> None:
+    program = (
+        "import os, sys, sqlite3; before = dict(os.environ), sqlite3.sqlite_version\n"
+        "from vmrag_link.engines.doltlite.connection import Connection\n"
+        "from pathlib import Path\n"
+        "version = Connection(Path(':memory:'), access='create').execute('SELECT sqlite_version()')[0][0]\n"
+        "assert 'doltlite' not in sys.modules\n"
+        "assert before == (dict(os.environ), sqlite3.connect(':memory:').execute('SELECT sqlite_version()').fetchone()[0])\n"
+        "assert version != before[1], version"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_missing_wheel_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(EngineFailed) as missing:
+        locate()
+    assert f"doltlite=={library.VERSION}" in missing.value.hint
+
+
+def test_a_wheel_without_its_library_is_told_where_it_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "doltlite").mkdir()
+    (tmp_path / "doltlite" / "__init__.py").write_text("raise AssertionError('never imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EngineFailed, match=str(tmp_path)):
+        locate()
+
+
+def test_a_library_that_does_not_load_is_told_with_the_reason(tmp_path: Path) -> None:
+    broken = tmp_path / "libdoltlite.so"
+    broken.write_bytes(b"not a library")
+    with pytest.raises(EngineFailed, match="cannot be loaded"):
+        Library(broken)
+
+
+def test_another_version_is_refused_by_name() -> None:
+    mine = Library(locate())
+    with pytest.raises(EngineFailed, match=r"v0\.52\.0.*0\.51\.3"):
+        mine.confirm("v0.52.0")
+    assert not mine.confirmed
+    mine.confirm("v0.51.3")
+    assert mine.confirmed
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        (13, "full"),
+        (8, "read-only"),
+        (1032, "read-only"),
+        (11, "damaged"),
+        (26, "not a knowledge base"),
+        (778, "file system"),
+    ],
+)
+def test_a_failure_is_a_sentence_for_a_person_with_a_hint(code: int, word: str) -> None:
+    error = failure(code, "what SQLite said", PATH)
+    assert isinstance(error, EngineFailed)
+    assert word in error.message
+    assert error.hint
+    assert error.details == {"sqlite_code": code, "sqlite_message": "what SQLite said", "path": str(PATH)}
+
+
+def test_a_foreign_writer_is_busy() -> None:
+    assert isinstance(failure(517, "m", PATH), Busy)

@@ -1,0 +1,65 @@
+"""Environment variables: one place names them all."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from vmrag_link import env
+from vmrag_link.settings import KEYS
+
+ROOT = Path(__file__).parents[2]
+OWN = {value for name, value in vars(env).items() if name.isupper() and name not in ("SWITCH", "SETTING_PREFIX")}
+SETTINGS = {env.setting_variable(name) for name in KEYS}
+
+
+def sources() -> list[Path]:
+    files = [path for folder in ("vmrag_link", "hooks") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    return [path for path in files if "__pycache__" not in path.parts and b"\0" not in path.read_bytes()]
+
+
+def test_every_variable_that_the_sources_name_is_declared():
+    named = {
+        (variable, str(path.relative_to(ROOT)))
+        for path in sources()
+        for variable in re.findall(r"\bVMRAG_[A-Z][A-Z_]*\b", path.read_text())
+    }
+    assert named
+    assert sorted((variable, path) for variable, path in named if variable not in OWN | SETTINGS) == []
+
+
+def test_no_setting_shares_its_variable_with_another_or_with_one_of_the_others():
+    assert len(SETTINGS) == len(KEYS)
+    assert not SETTINGS & (OWN | {env.SWITCH})
+
+
+def test_a_settings_variable_follows_from_its_name():
+    assert env.setting_variable("embedding.model_path") == "VMRAG_EMBEDDING_MODEL_PATH"
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"), [({}, None), ({"VMRAG_INDEX_KEEP": ""}, None), ({"VMRAG_INDEX_KEEP": "8"}, "8")]
+)
+def test_an_empty_variable_counts_as_absent(environ, text):
+    assert env.setting("index.keep", environ) == text
+
+
+@pytest.mark.parametrize(
+    ("environ", "off"), [({}, False), ({"VMRAG": "1"}, False), ({"VMRAG": ""}, False), ({"VMRAG": "0"}, True)]
+)
+def test_only_zero_switches_the_hooks_off(environ, off):
+    assert env.switched_off(environ) is off
+
+
+@pytest.mark.parametrize(
+    ("environ", "on"),
+    [({}, False), ({"VMRAG_DEBUG": ""}, False), ({"VMRAG_DEBUG": "0"}, False), ({"VMRAG_DEBUG": "1"}, True)],
+)
+def test_debugging_is_on_for_anything_but_nothing_and_zero(environ, on):
+    assert env.debug(environ) is on
+
+
+def test_a_child_process_can_be_kept_from_inheriting_variables():
+    environ = {"GIT_DIR": "x", "PATH": "y"}
+    assert env.without(frozenset({"GIT_DIR", "GIT_INDEX_FILE"}), environ) == {"PATH": "y"}
+    assert environ == {"GIT_DIR": "x", "PATH": "y"}

@@ -1,0 +1,58 @@
+"""`vmrag add`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.ops import documents
+
+
+@vmrag_command("add")
+@click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--collection", required=True, help="The collection to store it in; made if it is not there.")
+@click.option("--id", "doc_id", help="The document's id; by default the file's name.")
+@click.option("--title", help="The document's title; by default its id.")
+@click.option("--metadata", default="{}", help="A JSON object.")
+def command(
+    invocation: Invocation, *, source: Path, collection: str, doc_id: str | None, title: str | None, metadata: str
+) -> None:
+    """Store one document: the text of a file, or of standard input (-). One of that id is replaced."""
+    text = _text(invocation.directory / source if str(source) != "-" else None)
+    name = doc_id or (source.name if str(source) != "-" else "")
+    if not name:
+        raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")
+    with invocation.workspace() as ws:
+        report = documents.add(ws, collection, name, text, title=title or name, metadata=_object(metadata))
+    lines = [f"{collection}/{name}: {described(report.changes)}"]
+    if report.pending:
+        lines.append(f"warning: {report.pending}")
+    invocation.emit(report, lines)
+
+
+def _text(path: Path | None) -> str:
+    try:
+        return (path.read_bytes() if path else sys.stdin.buffer.read()).decode()
+    except UnicodeDecodeError as error:
+        raise FileFailed(
+            f"The text is not UTF-8 (byte {error.start}).", hint="iconv -t UTF-8 FILE | vmrag add - …"
+        ) from None
+    except OSError as error:
+        raise FileFailed(f"Cannot read {path}: {error.strerror}.", hint="Check the path.") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageInvalid(f"--metadata is not JSON: {error}.", hint="""--metadata '{"team": "core"}'""") from None
+    if not isinstance(value, dict):
+        raise UsageInvalid("--metadata is not a JSON object.", hint="""--metadata '{"team": "core"}'""")
+    return value

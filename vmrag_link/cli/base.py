@@ -1,0 +1,98 @@
+"""What all commands share: their common options, the workspace they work on, and how a report gets out."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vmrag_link.models import Changes, json_text
+from vmrag_link.progress import QUIET, Progress
+from vmrag_link.workspace import Workspace
+
+FAILED_CHECK = 1
+"""Exit code of a command that did its work and found drift, or something left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One run of a command. `verbosity` -1 quiet, 0 normal, 1 verbose."""
+
+    directory: Path
+    as_json: bool
+    verbosity: int
+
+    @contextlib.contextmanager
+    def workspace(self) -> Iterator[Workspace]:
+        """The work tree that the command works on. Warnings about its settings go to standard error."""
+        with self.progress() as progress:
+            workspace = Workspace.open(self.directory, progress)
+            try:
+                if self.verbosity >= 0:
+                    for warning in workspace.settings.warnings:
+                        click.echo(f"warning: {warning}", err=True)
+                yield workspace
+            finally:
+                workspace.close()
+
+    @contextlib.contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """Bars on a terminal; notes always, unless quiet."""
+        if self.verbosity < 0:
+            yield QUIET
+            return
+        from vmrag_link.cli.terminal import Terminal
+
+        with Terminal(bars=sys.stderr.isatty() and not self.as_json) as terminal:
+            yield terminal
+
+    def emit(self, report: Any, lines: Iterable[str] = ()) -> None:
+        """The report as JSON, or the lines that render it (none when quiet)."""
+        if self.as_json:
+            click.echo(json_text(report))
+        elif self.verbosity >= 0:
+            for line in lines:
+                click.echo(line)
+
+
+def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command whose function gets an `Invocation` first; adds `--json`, `-C`, `-q` and `-v`."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        @functools.wraps(function)
+        def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **given: Any) -> Any:
+            ctx = click.get_current_context()
+            outer = ctx.obj if isinstance(ctx.obj, Path) else Path()
+            start = outer / directory if directory else outer
+            verbosity = -1 if quiet else int(verbose)
+            return function(Invocation(start.resolve(), as_json, verbosity), **given)
+
+        made = click.command(name, **settings)(wrapped)
+        made.params += [
+            click.Option(["-C", "directory"], type=click.Path(path_type=Path), help="Run as if started there."),
+            click.Option(["-q", "--quiet"], is_flag=True, help="Print errors only."),
+            click.Option(["-v", "--verbose"], is_flag=True, help="Print more."),
+            click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
+        ]
+        return made
+
+    return decorate
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def described(changes: Changes) -> str:
+    """`3 documents added, 1 modified`; `no documents changed`."""
+    parts = [f"{getattr(changes, kind)} {kind}" for kind in ("added", "modified", "removed") if getattr(changes, kind)]
+    if not parts:
+        return "no documents changed"
+    number, _, rest = parts[0].partition(" ")
+    return ", ".join([f"{plural(int(number), 'document')} {rest}", *parts[1:]])

@@ -1,0 +1,33 @@
+"""A file to paste into a bug report."""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmrag_link import __version__
+from vmrag_link.errors import VmragError
+from vmrag_link.git import plumbing
+
+
+def write(error: BaseException, argv: Sequence[str]) -> Path:
+    """Where the log lies: with the repository's other logs, or in the temporary directory if there is no repository."""
+    try:
+        folder = plumbing.locate(Path.cwd()).logs
+        folder.mkdir(parents=True, exist_ok=True)
+    except (VmragError, OSError):
+        folder = Path(tempfile.gettempdir())
+    now = dt.datetime.now(dt.UTC)
+    path = folder / f"vmrag-bug-{now:%Y%m%dT%H%M%S%f}.log"
+    lines = [
+        f"vmrag {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        f"{now:%Y-%m-%dT%H:%M:%SZ}  vmrag {' '.join(argv)}",
+        "",
+        *traceback.format_exception(error),
+    ]
+    path.write_text("\n".join(lines))
+    return path

@@ -1,0 +1,23 @@
+"""`vmrag completion`."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import UsageInvalid
+
+
+@vmrag_command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(invocation: Invocation, *, shell: str) -> None:
+    """Print the completion script: eval "$(vmrag completion bash)", or 'vmrag completion fish | source'."""
+    from vmrag_link.cli.main import cli
+
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise UsageInvalid(f"click knows no completion for {shell}.", hint="vmrag completion bash")
+    script = completion(cli, {}, "vmrag", "_VMRAG_COMPLETE").source()
+    invocation.emit({"shell": shell, "script": script}, [script])

@@ -1,0 +1,24 @@
+"""`vmrag list`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.ops import documents
+
+MARKS = {None: " ", "added": "+", "modified": "~", "removed": "-"}
+
+
+@vmrag_command("list")
+@click.option("--collection", help="Only this collection.")
+def command(invocation: Invocation, *, collection: str | None) -> None:
+    """List the documents; + ~ - mark those that are added, modified and removed, but not committed."""
+    with invocation.workspace() as ws:
+        report = documents.list_documents(ws, collection)
+    lines = [
+        f"{MARKS[each.uncommitted]} {each.collection}/{each.doc_id}  {click.style(each.title, dim=True)}"
+        for each in report.documents
+    ]
+    invocation.emit(report, lines or ["No documents yet. Next: vmrag import docs/ --collection handbook"])

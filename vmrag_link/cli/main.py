@@ -1,0 +1,167 @@
+"""`vmrag`: finds the command, and is the one place where errors become exit codes.
+
+A command's module is imported when the command runs: `vmrag --version` imports click and nothing else of weight.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vmrag_link import __version__, env
+from vmrag_link.errors import VmragError
+
+COMMANDS = {
+    "add": "Store one document from a file or standard input.",
+    "branch": "List the branches of the knowledge base.",
+    "commit": "Commit the documents and pin the new revision.",
+    "completion": "Print the shell completion script for bash, zsh or fish.",
+    "demo": "See the whole loop on the documentation of Python's library.",
+    "diff": "Show which documents differ between two places.",
+    "fingerprint": "Print the hash that decides how queries rank.",
+    "gc": "Give back the space of what nothing needs.",
+    "import": "Store files and folders as documents.",
+    "init": "Start a knowledge base for this repository.",
+    "install": "Install the git hooks.",
+    "list": "List the documents.",
+    "log": "Show the history of the knowledge base.",
+    "path": "Print where things lie.",
+    "pin": "Let .dolt-version name a revision.",
+    "query": "Search the knowledge of the code that is checked out.",
+    "rm": "Remove documents.",
+    "show": "Print a document.",
+    "status": "Show whether pin, knowledge base and index agree.",
+    "sync": "Bring knowledge base and index to the pin.",
+    "uninstall": "Remove the git hooks.",
+}
+HIDDEN = {"hook": "What the git hooks run."}
+MODULES = {"import": "import_", "rm": "remove", "list": "list_"}
+
+OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and one line; imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
+            return None
+        module = importlib.import_module(f"vmrag_link.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            ctx.fail(f"There is no command '{name}'." + (f" Did you mean '{near[0]}'?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="vmrag")
+@click.option("-C", "directory", type=click.Path(path_type=Path), help="Run as if started in this directory.")
+@click.pass_context
+def cli(ctx: click.Context, directory: Path | None) -> None:
+    """One commit for code and knowledge: git checkout moves the knowledge base and its vector index with the code."""
+    ctx.obj = directory
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The entry point; never returns."""
+    sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a command line; returns the exit code: 0 ok, 1 drift or failed check, 2 usage, 3 failed, 4 bug, 130 interrupted."""
+    as_json = "--json" in argv
+    try:
+        result: Any = cli.main(list(argv), prog_name="vmrag", standalone_mode=False)
+    except click.ClickException as error:
+        return _usage(error, as_json=as_json)
+    except VmragError as error:
+        return _known(error, as_json=as_json)
+    except BaseException as error:  # noqa: BLE001  the outermost boundary
+        return _unusual(error, argv)
+    return result if isinstance(result, int) else OK
+
+
+def _unusual(error: BaseException, argv: Sequence[str]) -> int:
+    """Everything that is neither success nor an error that a user can mend."""
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.Abort() | KeyboardInterrupt():
+            click.echo("Interrupted; nothing that was stored is lost.", err=True)
+            return INTERRUPTED
+        case BrokenPipeError():
+            return _pipe_closed()
+        case Exception():
+            return _bug(error, argv)  # what nobody foresaw is a bug, and leaves a log
+    raise error
+
+
+def _known(error: VmragError, *, as_json: bool) -> int:
+    if env.debug():
+        import traceback
+
+        traceback.print_exception(error)
+    if as_json:
+        from vmrag_link.models import json_text
+
+        click.echo(json_text({"error": error.to_dict()}), err=True)
+    else:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+        if error.hint:
+            click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+    return error.exit_code
+
+
+def _usage(error: click.ClickException, *, as_json: bool) -> int:
+    if as_json:
+        from vmrag_link.models import json_text
+
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"{context.command_path} --help" if context else "vmrag --help"
+        described = {"code": "INVALID_PARAMETER", "message": error.format_message(), "hint": hint, "details": {}}
+        click.echo(json_text({"error": described}), err=True)
+    else:
+        error.show()
+    return USAGE
+
+
+def _pipe_closed() -> int:
+    """Whoever read our output has seen enough. Python would complain once more when it flushes at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return OK
+
+
+def _bug(error: Exception, argv: Sequence[str]) -> int:
+    from vmrag_link.cli.buglog import write
+
+    path = write(error, argv)
+    click.echo(f"{click.style('bug:', fg='red', bold=True)} {type(error).__name__}: {error}", err=True)
+    click.echo(f"{click.style('hint:', fg='cyan')} Please report it with this file: {path}", err=True)
+    return BUG
+
+
+if __name__ == "__main__":
+    main()

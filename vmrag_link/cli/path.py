@@ -1,0 +1,22 @@
+"""`vmrag path`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.ops import paths
+
+
+@vmrag_command("path")
+@click.argument("what", type=click.Choice(["kb", "index", "chroma"]), default="kb")
+def command(invocation: Invocation, *, what: str) -> None:
+    """Print where the knowledge base, the index, or the Chroma store for other clients lies."""
+    with invocation.workspace() as ws:
+        report = paths.paths(ws)
+    if what == "chroma":
+        lines = [f"path      {report.chroma}", f"tenant    {report.tenant}", f"database  {report.database}"]
+    else:
+        lines = [report.kb if what == "kb" else report.index or ""]
+    invocation.emit(report, lines)

@@ -1,0 +1,69 @@
+"""`vmrag query`."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.ops import query as operation
+from vmrag_link.retrieval import filters
+from vmrag_link.retrieval.search import Mode, Query
+
+WIDTH = 100
+LINES = 3
+
+
+@vmrag_command("query")
+@click.argument("text")
+@click.option("--collection", multiple=True, help="Only this collection; may be given several times.")
+@click.option("-k", type=click.IntRange(1, 1000), help="How many chunks (default: retrieval.k).")
+@click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="Default: retrieval.mode.")
+@click.option("--where", metavar="JSON", help='Filter over metadata, e.g. \'{"team": "core"}\'.')
+@click.option("--where-document", metavar="JSON", help='Filter over texts, e.g. \'{"$contains": "TLS"}\'.')
+@click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins; the work tree stays as it is.")
+def command(
+    invocation: Invocation,
+    *,
+    text: str,
+    collection: tuple[str, ...],
+    k: int | None,
+    mode: str | None,
+    where: str | None,
+    where_document: str | None,
+    ref: str | None,
+) -> None:
+    """Search the knowledge of the code that is checked out."""
+    with invocation.workspace() as ws:
+        asked = Query(
+            text=text,
+            collections=collection or None,
+            k=k or ws.config.retrieval.k,
+            mode=Mode(mode) if mode else Mode(ws.config.retrieval.mode),
+            where=filters.parse(where) if where else None,
+            where_document=filters.parse(where_document) if where_document else None,
+        )
+        report = operation.query(ws, asked, ref=ref)
+    for note in report.notes:
+        click.echo(f"warning: {note}", err=True)
+    invocation.emit(report, _lines(report))
+
+
+def _lines(report: operation.QueryReport) -> list[str]:
+    lines = []
+    for hit in report.results:
+        place = click.style(f"{hit.collection}/{hit.doc_id}", bold=True)
+        lines.append(f"{hit.rank}. {place} #{hit.chunk}  {click.style(f'{hit.score:g}', dim=True)}")
+        lines += textwrap.wrap(
+            " ".join(hit.text.split()),
+            WIDTH,
+            max_lines=LINES,
+            placeholder=" …",
+            initial_indent="   ",
+            subsequent_indent="   ",
+        )
+    state = "uncommitted documents included" if report.kb.dirty else "as committed"
+    lines.append(click.style(f"from revision {report.kb.commit[:7]}, {state}", dim=True))
+    return lines if report.results else ["Nothing found.", *lines]

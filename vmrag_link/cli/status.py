@@ -1,0 +1,48 @@
+"""`vmrag status`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli.base import FAILED_CHECK, Invocation, plural
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.ops import status as operation
+
+TITLES = {
+    "in_sync": ("in sync", "green"),
+    "drift": ("drift", "yellow"),
+    "missing": ("the pinned revision is missing", "red"),
+    "no_pin": ("no pin", "yellow"),
+    "malformed": ("the pin cannot be read", "red"),
+    "not_initialized": ("no knowledge base", "yellow"),
+}
+
+
+@vmrag_command("status")
+def command(invocation: Invocation) -> int:
+    """Show whether pin, knowledge base and index agree; exit code 1 if they do not. Changes nothing."""
+    with invocation.workspace() as ws:
+        report = operation.status(ws)
+    invocation.emit(report, _lines(report))
+    return 0 if report.in_sync else FAILED_CHECK
+
+
+def _lines(report: operation.StatusReport) -> list[str]:
+    title, colour = TITLES[report.state]
+    lines = [click.style(title, fg=colour, bold=True)]
+    lines.append(f"  code       {report.git.branch or 'detached HEAD'} {(report.git.head or 'no commit yet')[:10]}")
+    if report.pin:
+        lines.append(f"  pin        {report.pin.dolt_commit[:7]}, linked {report.pin.linked_at}")
+    if report.kb.revision:
+        place = f"branch {report.kb.branch}" if not report.kb.detached else "read by revision"
+        dirty = ", uncommitted changes" if report.kb.dirty else ""
+        lines.append(
+            f"  knowledge  {report.kb.revision[:7]} ({place}), {plural(report.kb.documents, 'document')}{dirty}"
+        )
+    if report.index.revision:
+        chunks = plural(report.index.chunks, "chunk")
+        lines.append(
+            f"  index      {report.index.revision[:7]}, {plural(report.index.documents, 'document')}, {chunks}"
+        )
+    lines += [f"  {reason}" for reason in report.reasons]
+    return [*lines, f"hint: {report.hint}"] if report.hint else lines

@@ -1,0 +1,32 @@
+"""`vmrag sync`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli.base import Invocation, described, plural
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.ops import sync as operation
+from vmrag_link.sync.apply import SyncReport
+
+
+@vmrag_command("sync")
+@click.option("--rebuild", is_flag=True, help="Throw the index of the pinned revision away and build it again.")
+def command(invocation: Invocation, *, rebuild: bool) -> None:
+    """Bring knowledge base and index to what .dolt-version pins."""
+    with invocation.workspace() as ws:
+        report = operation.sync(ws, rebuild=rebuild)
+    invocation.emit(report, _lines(report))
+
+
+def _lines(report: SyncReport) -> list[str]:
+    to = (report.to or "")[:7]
+    if not report.seconds:
+        return [f"In sync at {to}; nothing to do."]
+    chunks = report.chunks
+    lines = [f"Knowledge is at {to} now: {described(report.plan)} ({report.seconds['total']:.2f} s)."]
+    if chunks.added or chunks.removed:
+        lines.append(
+            f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."
+        )
+    return [*lines, *report.notes]

@@ -1,0 +1,77 @@
+"""Progress on a terminal: bars where work takes long, notes as lines on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import click
+
+from vmrag_link.progress import QUIET, Task
+
+PATIENCE = 0.5
+"""Seconds before a bar appears: most work is done by then, and rich need not be imported."""
+
+
+class Terminal:
+    """`bars` False: only notes are shown."""
+
+    def __init__(self, *, bars: bool) -> None:
+        self._bars = bars
+        self._rich: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._rich is not None:
+            self._rich.stop()
+
+    @contextlib.contextmanager
+    def task(self, description: str, total: int) -> Iterator[Task]:
+        if not self._bars or total <= 1:
+            with QUIET.task(description, total) as task:
+                yield task
+            return
+        bar = _Bar(self, description, total)
+        try:
+            yield bar
+        finally:
+            bar.end()
+
+    def note(self, sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    def started(self) -> Any:
+        if self._rich is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._rich.start()
+        return self._rich
+
+
+class _Bar:
+    def __init__(self, terminal: Terminal, description: str, total: int) -> None:
+        self._terminal, self._description, self._total = terminal, description, total
+        self._since = time.monotonic()
+        self._done = 0
+        self._id: Any = None
+
+    def advance(self, steps: int = 1) -> None:
+        self._done += steps
+        if self._id is None and time.monotonic() - self._since > PATIENCE:
+            self._id = self._terminal.started().add_task(self._description, total=self._total)
+        if self._id is not None:
+            self._terminal.started().update(self._id, completed=self._done)
+
+    def end(self) -> None:
+        if self._id is not None:
+            self._terminal.started().remove_task(self._id)

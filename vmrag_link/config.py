@@ -1,0 +1,200 @@
+"""What the settings are here and now: from the environment, git config and `.vmrag.yaml`, in that order of precedence.
+
+`python -m vmrag_link.config` prints docs/configuration.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from vmrag_link import env, settings_file
+from vmrag_link.errors import ConfigInvalid
+from vmrag_link.models import Record
+from vmrag_link.pin_values import shown
+from vmrag_link.settings import KEYS, SECTIONS, Config, Key
+from vmrag_link.settings_docs import documentation, template
+
+__all__ = ["Config", "Loaded", "documentation", "load", "template"]
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
+_BOOLEANS = {"true": True, "false": False}
+# Where git's own spellings are at home. In YAML they differ between parsers, so the file keeps to two words.
+_GIT_BOOLEANS = _BOOLEANS | {"yes": True, "on": True, "1": True, "no": False, "off": False, "0": False}
+
+
+class Loaded(Record, frozen=True):
+    """The settings that hold, and a sentence about everything that was ignored."""
+
+    config: Config
+    warnings: list[str]
+
+
+class _Place(Record, frozen=True):
+    """Where a value stands: `label` begins a message about it, `hint` mends it, `details` are for programs."""
+
+    label: str
+    hint: str
+    details: dict[str, Any]
+
+
+class _Found(Record, frozen=True):
+    value: Any
+    place: _Place
+
+
+def load(
+    text: bytes | None,
+    *,
+    path_label: str,
+    overrides: Mapping[str, str],
+    environ: Mapping[str, str],
+    trusted_text: Callable[[], bytes | None],
+) -> Loaded:
+    """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such file).
+
+    `overrides` is the section `vmrag.` of git config. `trusted_text` gives the `.vmrag.yaml` that the maintainers have
+    accepted; it is asked only where the file holds a key that must not come from a stranger. Raises `ConfigInvalid`.
+    """
+    warnings = _misspelled(overrides)
+    outside = _from_git(overrides) | _from_environment(environ)
+    found = _from_file(text, path_label) if text else {}
+    doubtful = {name: item for name, item in found.items() if KEYS[name].trusted_only and name not in outside}
+    if doubtful:
+        trusted = _from_trusted(trusted_text(), f"the accepted {path_label}", warnings)
+        for name, own in doubtful.items():
+            if name in trusted:
+                found[name] = trusted[name]
+            else:
+                del found[name]
+            if name not in trusted or trusted[name].value != own.value:
+                warnings.append(_ignored(KEYS[name], own))
+    found |= outside
+    config = _built(found)
+    if config.chunking.overlap >= config.chunking.size:
+        place = (found.get("chunking.overlap") or found["chunking.size"]).place
+        sizes = f"{config.chunking.overlap} is not less than {config.chunking.size}"
+        raise _invalid(f"chunking.overlap must be less than chunking.size; {sizes}", place)
+    return Loaded(config, warnings)
+
+
+def _built(found: Mapping[str, _Found]) -> Config:
+    nested: dict[str, Any] = {}
+    for name, item in found.items():
+        section, _, leaf = name.rpartition(".")
+        (nested.setdefault(section, {}) if section else nested)[leaf] = item.value
+    return msgspec.convert(nested, Config)
+
+
+# -- the three sources
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Found]:
+    found = {}
+    for key in KEYS.values():
+        text = env.setting(key.name, environ)
+        if text is not None:
+            variable = env.setting_variable(key.name)
+            place = _Place(f"environment variable {variable}", f"unset {variable}", {"variable": variable})
+            found[key.name] = _Found(_value(key, text, place, booleans=_GIT_BOOLEANS), place)
+    return found
+
+
+def _from_git(overrides: Mapping[str, str]) -> dict[str, _Found]:
+    found = {}
+    for key in KEYS.values():
+        if key.in_git and key.git_name in overrides:
+            name = key.git_name
+            place = _Place(f"git config {name}", f"git config --unset {name}", {"variable": name})
+            found[key.name] = _Found(_value(key, overrides[name], place, booleans=_GIT_BOOLEANS), place)
+    return found
+
+
+def _misspelled(overrides: Mapping[str, str]) -> list[str]:
+    """Other things live in that section, too: only what is nearly a setting is worth a sentence."""
+    names = [key.git_name for key in KEYS.values() if key.in_git]
+    near = {name: get_close_matches(name, names, 1, 0.9) for name in overrides if name not in names}
+    return [f"git config {name} is not a setting; did you mean {found[0]}?" for name, found in near.items() if found]
+
+
+def _from_file(data: bytes, label: str) -> dict[str, _Found]:
+    found = {}
+    for entry in settings_file.read(data, label):
+        hint = "Write the keys of a section below it, indented by two spaces."
+        place = _Place(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
+        if entry.key in SECTIONS:
+            if entry.text:
+                raise _invalid(f"{entry.key} is a section with the keys {', '.join(SECTIONS[entry.key])}", place)
+        elif entry.key in KEYS:
+            key = KEYS[entry.key]
+            hint = f"Write `{key.name}: {key.default_text}`, which is the default, or delete the line."
+            place = _Place(place.label, hint, place.details)
+            found[key.name] = _Found(_value(key, entry.text, place, quoted=entry.quoted), place)
+        else:
+            raise _unknown(entry.key, place)
+    return found
+
+
+def _from_trusted(data: bytes | None, label: str, warnings: list[str]) -> dict[str, _Found]:
+    try:
+        return _from_file(data, label) if data else {}
+    except ConfigInvalid as error:
+        warnings.append(f"{error.message} Nothing in it is trusted.")
+        return {}
+
+
+def _ignored(key: Key, own: _Found) -> str:
+    return (
+        f"{own.place.label}: {key.name} is ignored, because a pull request could set it. "
+        f"To trust it: git config {key.git_name} {shlex.quote(str(own.value))}"
+    )
+
+
+# -- one value
+
+
+def _value(
+    key: Key, text: str | None, place: _Place, *, quoted: bool = False, booleans: Mapping[str, bool] = _BOOLEANS
+) -> Any:
+    """The value that a text stands for. Only the declared kind decides: `hooks.sync: off` is a word, never a boolean."""
+    if text is None:
+        raise _expected(key, "a section", place)
+    if text in _NOTHING and not quoted and not (key.kind is str and text == ""):
+        raise _expected(key, "nothing", place)
+    if key.kind is bool and not quoted and text.lower() in booleans:
+        return booleans[text.lower()]
+    if key.kind is int and not quoted and _INTEGER.fullmatch(text) and key.lowest <= int(text) <= key.highest:
+        return int(text)
+    if key.kind is str and text.isprintable() and (not key.choices or text in key.choices):
+        if key.flaw and (flaw := key.flaw(text)):
+            raise _invalid(f"{key.name} {flaw}", place)
+        return text
+    raise _expected(key, f"the text {shown(text)} in quotes" if quoted and key.kind is not str else shown(text), place)
+
+
+def _expected(key: Key, found: str, place: _Place) -> ConfigInvalid:
+    return _invalid(f"{key.name} must be {key.expected}; found {found}", place)
+
+
+def _invalid(reason: str, place: _Place) -> ConfigInvalid:
+    return ConfigInvalid(f"{place.label}: {reason}", hint=place.hint, **place.details)
+
+
+def _unknown(name: str, place: _Place) -> ConfigInvalid:
+    spellings = {spelling: key for key in KEYS for spelling in (key.rpartition(".")[2], key)} | {s: s for s in SECTIONS}
+    near = get_close_matches(name, spellings, 1) or get_close_matches(name.rpartition(".")[2], spellings, 1)
+    nearest = spellings[near[0]] if near else None
+    reason = f"there is no setting {shown(name)}" + (f"; the nearest is {nearest}" if nearest else "")
+    hint = f"Write `{nearest}`, or delete the line." if nearest else f"Delete the line. There are: {', '.join(KEYS)}."
+    return _invalid(reason, _Place(place.label, hint, place.details | {"nearest": nearest}))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(documentation())

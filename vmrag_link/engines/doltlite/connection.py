@@ -1,0 +1,201 @@
+"""One connection to a doltlite database: statements in, tuples out, text exact."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from vmrag_link.engines.doltlite.library import (
+    BUSY,
+    DONE,
+    FLOAT,
+    INTEGER,
+    NULL,
+    OPEN_CREATE,
+    OPEN_FULL_MUTEX,
+    OPEN_READONLY,
+    OPEN_READWRITE,
+    ROW,
+    TEXT,
+    TRANSIENT,
+    failure,
+    library,
+)
+from vmrag_link.errors import ContentRefused, EngineFailed, VmragError
+
+_SLICE_MS = 100
+"""How long C waits for a lock at a time: between two slices Python sees Ctrl-C."""
+
+_FLAGS = {"read": OPEN_READONLY, "write": OPEN_READWRITE, "create": OPEN_READWRITE | OPEN_CREATE}
+
+Value = str | int | None
+"""What a statement takes."""
+
+
+class Connection:
+    """Opened on the default branch, or `at` a branch (with its working set) or a full revision hash (read-only).
+
+    `access`: `read` changes nothing; `write` does not create a file, but makes an empty or zeroed one a database.
+    `timeout`: seconds to wait for another writer. A statement runs with the interpreter unlocked; Ctrl-C is delivered
+    between two rows, and inside one by `execute_long`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        at: str | None = None,
+        access: Literal["read", "write", "create"] = "write",
+        timeout: float = 30.0,
+    ) -> None:
+        self.path = path
+        self._timeout = timeout
+        self._lib = library()
+        self._handle = ctypes.c_void_p()
+        name = os.fsencode(path) + (b"" if at is None else b"@" + at.encode())
+        try:
+            self._check(self._lib.open(name, ctypes.byref(self._handle), _FLAGS[access] | OPEN_FULL_MUTEX, None))
+            self._lib.busy_timeout(self._handle, _SLICE_MS)
+            if not self._lib.confirmed:
+                self._lib.confirm(str(self.execute("SELECT dolt_version()")[0][0]))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """May be called again; statements still streaming end at their next row."""
+        if self._handle:
+            self._lib.close(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def execute(self, sql: str, args: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        return list(self.stream(sql, args))
+
+    def stream(self, sql: str, args: Sequence[Value] = ()) -> Iterator[tuple[Any, ...]]:
+        """Row by row, all from one state of the database; the statement ends with the generator."""
+        with self._prepared(sql) as statement:
+            self._bind(statement, args)
+            columns = range(self._lib.column_count(statement))
+            more = self._start(statement)
+            while more:
+                yield tuple(self._column(statement, index) for index in columns)
+                more = self._step(statement)
+
+    def execute_long(self, sql: str, args: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """As `execute`, for a statement that may take minutes: Ctrl-C ends it at once, and it is rolled back."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        # The main thread waits in Python, where signals arrive; in C they would wait for the end of the statement.
+        with ThreadPoolExecutor(1, "doltlite") as pool:
+            rows = pool.submit(self.execute, sql, args)
+            try:
+                return rows.result()
+            except KeyboardInterrupt:
+                self._lib.interrupt(self._handle)
+                raise
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
+        with self._prepared(sql) as statement:
+            for row in rows:
+                self._bind(statement, row)
+                self._start(statement)
+                self._lib.reset(statement)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing, durable at the end; waits for another writer. Do not nest."""
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            if not self._lib.get_autocommit(self._handle):  # a full disk has rolled back already
+                self.execute("ROLLBACK")
+            raise
+
+    # -- statements
+
+    @contextlib.contextmanager
+    def _prepared(self, sql: str) -> Iterator[ctypes.c_void_p]:
+        if not self._handle:
+            raise EngineFailed(f"The knowledge base {self.path} was closed.")
+        statement = ctypes.c_void_p()
+        text = sql.encode()
+        self._check(self._lib.prepare(self._handle, text, len(text), ctypes.byref(statement), None))
+        try:
+            yield statement
+        finally:
+            self._lib.finalize(statement)
+
+    def _bind(self, statement: ctypes.c_void_p, args: Sequence[Value]) -> None:
+        for index, value in enumerate(args, 1):
+            if isinstance(value, str):
+                try:
+                    text = value.encode()
+                except UnicodeEncodeError as error:
+                    raise ContentRefused(f"A text holds a lone surrogate: {value[:40]!r}.") from error
+                code = self._lib.bind_text(statement, index, text, len(text), TRANSIENT)
+            elif value is None:
+                code = self._lib.bind_null(statement, index)
+            else:
+                code = self._lib.bind_int64(statement, index, value)
+            self._check(code)
+
+    def _start(self, statement: ctypes.c_void_p) -> bool:
+        """The first step. Nothing has been done while it reports busy, so that it can be asked again."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            code = self._lib.step(statement)
+            if code & 0xFF != BUSY or time.monotonic() >= deadline:
+                return self._stepped(code)
+            self._lib.reset(statement)
+
+    def _step(self, statement: ctypes.c_void_p) -> bool:
+        if not self._handle:
+            raise EngineFailed(f"The knowledge base {self.path} was closed while it was read.")
+        return self._stepped(self._lib.step(statement))
+
+    def _stepped(self, code: int) -> bool:
+        """Whether there is a row."""
+        if code not in (ROW, DONE):
+            raise self._failure()
+        return code == ROW
+
+    def _column(self, statement: ctypes.c_void_p, index: int) -> Any:
+        lib = self._lib
+        kind = lib.column_type(statement, index)
+        if kind == TEXT:
+            pointer = lib.column_text(statement, index)
+            # By its length, not to its first NUL.
+            raw = ctypes.string_at(pointer, lib.column_bytes(statement, index))
+            try:
+                return raw.decode()
+            except UnicodeDecodeError as error:
+                raise EngineFailed(f"The knowledge base {self.path} holds a text that is not UTF-8.") from error
+        if kind == INTEGER:
+            return lib.column_int64(statement, index)
+        if kind == NULL:
+            return None
+        if kind == FLOAT:
+            return lib.column_double(statement, index)
+        pointer = lib.column_blob(statement, index)
+        return ctypes.string_at(pointer, lib.column_bytes(statement, index)) if pointer else b""
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise self._failure()
+
+    def _failure(self) -> VmragError:
+        message = self._lib.errmsg(self._handle).decode(errors="replace")
+        return failure(self._lib.extended_errcode(self._handle), message, self.path)

@@ -1,0 +1,335 @@
+"""The embedded engine: a knowledge base in one file, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from vmrag_link import locks
+from vmrag_link.engines.base import ROOT_BRANCH, Write
+from vmrag_link.engines.doltlite import anchors, history, reading, schema
+from vmrag_link.engines.doltlite.connection import Connection, Value
+from vmrag_link.engines.doltlite.library import FETCH_AGAIN
+from vmrag_link.errors import (
+    AlreadyInitialized,
+    BranchExists,
+    BranchMissing,
+    EngineFailed,
+    KnowledgeMoved,
+    NameInvalid,
+    NoChanges,
+    NotInitialized,
+    Uncommitted,
+)
+from vmrag_link.models import (
+    At,
+    Collection,
+    Difference,
+    Document,
+    DocumentHeader,
+    KbBranch,
+    RevisionInfo,
+    Working,
+)
+
+FILE_NAME = "kb.doltlite"
+LOCK_NAME = "write.lock"
+_UNFINISHED = ".creating"
+
+_COMMIT = "SELECT dolt_commit('-A', '-m', ?, '--author', ?, '--date', ?)"
+
+
+class DoltliteEngine:
+    """See `engines.base.Engine` for the contract.
+
+    One connection stays open for revisions and branches. Documents are read and written through a connection of their own
+    (0.5 ms), opened at their revision or branch: a connection that was open while its branch was moved goes on showing the
+    old rows.
+    """
+
+    def __init__(self, folder: Path, *, lock_timeout: float) -> None:
+        """Use `create` or `open`."""
+        self._folder = folder
+        self._lock_timeout = lock_timeout
+        self._lock_depth = 0
+        self._main = Connection(folder / FILE_NAME, timeout=lock_timeout)
+
+    @classmethod
+    def create(cls, folder: Path, *, author: str, date: str) -> DoltliteEngine:
+        """Make a knowledge base whose first revision, the head of `vmrag_root`, holds the empty tables.
+
+        `author` is `Name <email>`, `date` ISO UTC. Raises `AlreadyInitialized`. A kill leaves no knowledge base.
+        """
+        path, unfinished = folder / FILE_NAME, folder / _UNFINISHED
+        with _writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
+            if path.exists():
+                raise AlreadyInitialized(
+                    f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
+                )
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            with Connection(unfinished / FILE_NAME, access="create") as connection:
+                # The name `main` belongs to the code branch main. Renaming the default branch keeps it the default.
+                connection.execute("SELECT dolt_branch('-m', dolt_default_branch(), ?)", (ROOT_BRANCH,))
+                with connection.transaction():
+                    schema.create(connection)
+                    connection.execute(_COMMIT, ("Create the knowledge base", author, date))
+            (unfinished / FILE_NAME).rename(path)
+            shutil.rmtree(unfinished)
+            _flush(folder)
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path, *, lock_timeout: float = 30.0) -> DoltliteEngine:
+        """Open what is there; nothing is ever created. `lock_timeout`: seconds to wait for another writer.
+
+        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge base.
+        """
+        path = folder / FILE_NAME
+        if not path.exists():
+            raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
+        # Opened for writing, an empty or zeroed file would become a new database.
+        with Connection(path, access="read", timeout=lock_timeout) as connection:
+            if not schema.version(connection):
+                raise EngineFailed(f"{path} is not a knowledge base: its tables are missing.", hint=FETCH_AGAIN)
+        return cls(folder, lock_timeout=lock_timeout)
+
+    @property
+    def name(self) -> str:
+        return "doltlite"
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def close(self) -> None:
+        self._main.close()
+
+    @contextlib.contextmanager
+    def writing(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
+        with contextlib.ExitStack() as held:
+            if self._lock_depth == 0:
+                seconds = self._lock_timeout if timeout is None else timeout
+                lock = locks.exclusive(self._folder / LOCK_NAME, purpose=purpose, timeout=seconds)
+                with _writable(self._folder):
+                    held.enter_context(lock)
+            self._lock_depth += 1
+            try:
+                yield
+            finally:
+                self._lock_depth -= 1
+
+    # -- revisions
+
+    def has_revision(self, revision: str) -> bool:
+        return history.exists(self._main, revision)
+
+    def info(self, revision: str) -> RevisionInfo:
+        return next(self.log(revision, limit=1))
+
+    def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
+        return history.log(self._main, revision, limit)
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        return history.is_ancestor(self._main, ancestor, descendant)
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        return history.merge_base(self._main, one, other)
+
+    # -- branches
+
+    def branches(self) -> list[KbBranch]:
+        return history.branches(self._main)
+
+    def branch(self, name: str) -> KbBranch | None:
+        return history.branch(self._main, name)
+
+    def legal_branch_name(self, name: str) -> bool:
+        return history.legal_branch_name(name)
+
+    def create_branch(self, name: str, at: str) -> None:
+        if not self.legal_branch_name(name):
+            raise NameInvalid(f"The embedded engine cannot carry a branch named {name[:80]!r}.", name=name)
+        with self.writing(f"create the branch {name}"):
+            history.require(self._main, at)
+            for taken in self.branches():
+                if taken.name.lower() == name.lower():
+                    raise BranchExists(f"The knowledge base has a branch {taken.name!r} already.", branch=taken.name)
+            self._main.execute("SELECT dolt_branch(?, ?)", (name, at))
+
+    def move_branch(self, name: str, to: str, *, expected: str) -> None:
+        with self.writing(f"move the branch {name}"):
+            history.require(self._main, to)
+            self._require_movable(name, expected)
+            self._main.execute("SELECT dolt_branch('-f', ?, ?)", (name, to))
+
+    def delete_branch(self, name: str, *, expected: str) -> None:
+        with self.writing(f"delete the branch {name}"):
+            self._require_movable(name, expected)
+            self._main.execute("SELECT dolt_branch('-D', ?)", (name,))
+
+    def _require_movable(self, name: str, expected: str) -> None:
+        # The raw commands discard uncommitted rows silently.
+        if self._require_head(name, expected).dirty:
+            raise Uncommitted(
+                f"The branch {name!r} carries uncommitted documents.", hint="Commit them: vmrag commit", branch=name
+            )
+
+    def _require_head(self, name: str, expected: str) -> KbBranch:
+        found = self._require_branch(name)
+        if found.head != expected:
+            raise KnowledgeMoved(
+                f"The branch {name!r} is at {found.head[:12]}, not at {expected[:12]} any more; nothing was written.",
+                hint="Look at what changed and try again: vmrag status",
+                branch=name,
+                head=found.head,
+                expected=expected,
+            )
+        return found
+
+    def _require_branch(self, name: str) -> KbBranch:
+        found = self.branch(name)
+        if found is None:
+            raise BranchMissing(f"The knowledge base has no branch {name!r}.", branch=name)
+        return found
+
+    # -- anchors
+
+    def anchor(self, revision: str, *, reason: str) -> None:
+        schema.exact(reason, "The reason")
+        with self.writing("keep a revision"):
+            if not self.reachable(revision):
+                anchors.keep(self._main, revision, f"Keep {revision}: {reason}", self._connection)
+
+    def reachable(self, revision: str) -> bool:
+        return history.reachable(self._main, revision)
+
+    def collect_garbage(self) -> None:
+        with self.writing("collect garbage"):
+            anchors.drop_unfinished(self._main)
+            self._main.execute_long("SELECT dolt_gc()")
+
+    # -- reading
+
+    def collections(self, at: At) -> list[Collection]:
+        with self._reading(at) as connection:
+            return list(reading.collections(connection)) if schema.version(connection) else []
+
+    def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:
+        with self._reading(at) as connection:
+            if schema.version(connection):
+                yield from reading.documents(connection, collection)
+
+    def headers(self, at: At, *, collection: str | None = None) -> Iterator[DocumentHeader]:
+        with self._reading(at) as connection:
+            if schema.version(connection):
+                yield from reading.headers(connection, collection)
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
+        with self._reading(at) as connection:
+            return reading.document(connection, collection, doc_id) if schema.version(connection) else None
+
+    def count(self, at: At, *, collection: str | None = None) -> int:
+        with self._reading(at) as connection:
+            return reading.count(connection, collection) if schema.version(connection) else 0
+
+    def diff(self, old: At, new: At) -> Difference:
+        old, new = self._settled(old), self._settled(new)
+        with self._reading(old) as before, self._reading(new) as after:
+            schema.version(before)
+            schema.version(after)
+            # A connection sees one working set only: that of its own branch.
+            if isinstance(new, str):
+                return reading.difference(before, old if isinstance(old, str) else reading.WORKING, new)
+            if isinstance(old, str):
+                return reading.difference(after, old, reading.WORKING)
+            if old == new:
+                return reading.difference(after, reading.WORKING, reading.WORKING)
+            # Any revision will do to meet at; the nearest is the old one's head.
+            middle = self._require_branch(old.branch).head
+            first = reading.difference(before, reading.WORKING, middle)
+            second = reading.difference(after, middle, reading.WORKING)
+            return reading.compose(first, second, lambda key: reading.document(before, *key))
+
+    def _settled(self, at: At) -> At:
+        """A clean branch's head stands for its working set, which has no name before something was written to it."""
+        if isinstance(at, str):
+            return at
+        found = self._require_branch(at.branch)
+        return at if found.dirty else found.head
+
+    def _reading(self, at: At) -> Connection:
+        if isinstance(at, Working):
+            return self._connection(self._require_branch(at.branch).name)
+        history.require(self._main, at)
+        return self._connection(at)
+
+    def _connection(self, at: str) -> Connection:
+        return Connection(self._folder / FILE_NAME, at=at, timeout=self._lock_timeout)
+
+    # -- writing
+
+    def write(self, branch: str, rows: Write, *, expected: str) -> None:
+        with self._writing_on(branch, f"write to the branch {branch}", expected) as connection:
+            for name in rows.remove_collections:
+                connection.execute("DELETE FROM documents WHERE collection_name = ?", (name,))
+                connection.execute("DELETE FROM collections WHERE collection_name = ?", (name,))
+            connection.executemany(
+                "DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", rows.remove_documents
+            )
+            connection.executemany(
+                _insert("collections", schema.COLLECTION_COLUMNS), map(schema.collection_row, rows.put_collections)
+            )
+            documents: Iterable[Document] = rows.put_documents
+            if isinstance(documents, list | tuple):  # in the order of the tree: three times faster, half the file
+                documents = sorted(documents, key=lambda document: document.key)
+            connection.executemany(_insert("documents", schema.DOCUMENT_COLUMNS), map(schema.document_row, documents))
+
+    def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
+        values: tuple[Value, ...] = (
+            schema.exact(message, "The message"),
+            schema.exact(author, "The author"),
+            schema.exact(date, "The date"),
+        )
+        with self._writing_on(branch, f"commit on the branch {branch}", expected) as connection:
+            if not connection.execute("SELECT 1 FROM dolt_status LIMIT 1"):
+                raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
+            revision: str = connection.execute(_COMMIT, values)[0][0]
+            return revision
+
+    @contextlib.contextmanager
+    def _writing_on(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
+        """A transaction on the branch, whose head is the expected one from its first statement to its end."""
+        with self.writing(purpose):
+            self._require_head(branch, expected)
+            with self._connection(branch) as connection, connection.transaction():
+                schema.version(connection)
+                yield connection
+
+
+def _insert(table: str, columns: tuple[str, ...]) -> str:
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT OR REPLACE INTO {table}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  our own names
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EngineFailed(
+            f"The folder {folder} cannot be written: {error.strerror}.",
+            hint="Check that you may write there and that the disk has space.",
+            path=str(folder),
+        ) from error
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,101 @@
+"""Revisions and branches as doltlite stores them. Every function takes a connection and changes nothing.
+
+`dolt_hashof` also resolves branch names and expressions, and reports a database as damaged when asked about a hash that is
+no commit; `dolt_commit_ancestors` answers for exactly the commit that was asked, reachable or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.errors import RevisionMissing
+from vmrag_link.models import KbBranch, RevisionInfo
+
+_REVISION = re.compile(r"[0-9a-f]{40}")
+_HEX = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
+_ILLEGAL = re.compile(
+    r"""[^!-~] | [~^:?*\[\\] | \.\. | // | @\{ | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$""", re.VERBOSE
+)
+_TAKEN = frozenset({"head", "working", "staged"})
+_LONGEST_NAME = 200
+
+_ANCESTRY = """
+    WITH RECURSIVE ancestry(revision) AS (
+        {start}
+        UNION
+        SELECT parent_hash FROM dolt_commit_ancestors AS c JOIN ancestry ON c.commit_hash = ancestry.revision
+        WHERE parent_hash IS NOT NULL
+    )
+    SELECT 1 FROM ancestry WHERE revision = ? LIMIT 1"""
+_FROM_REVISION = _ANCESTRY.format(start="VALUES (?)")
+_FROM_BRANCHES = _ANCESTRY.format(start="SELECT hash FROM dolt_branches")
+
+_LOG = """
+    SELECT commit_hash, committer, email, date, message,
+           (SELECT group_concat(parent_hash, ' ' ORDER BY parent_index) FROM dolt_commit_ancestors AS c
+            WHERE c.commit_hash = log.commit_hash)
+    FROM dolt_log(?) AS log LIMIT ?"""
+
+
+def exists(connection: Connection, revision: str) -> bool:
+    if not _REVISION.fullmatch(revision):
+        return False
+    return bool(connection.execute("SELECT 1 FROM dolt_commit_ancestors WHERE commit_hash = ? LIMIT 1", (revision,)))
+
+
+def require(connection: Connection, *revisions: str) -> None:
+    """Raises `RevisionMissing` for the first that is not here."""
+    for revision in revisions:
+        if not exists(connection, revision):
+            raise RevisionMissing(
+                f"The knowledge base has no revision {revision[:60]!r}.",
+                hint="Fetch it: vmrag fetch",
+                revision=revision,
+            )
+
+
+def log(connection: Connection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:
+    require(connection, revision)
+    # LIMIT -1 is SQLite's "no limit".
+    for row in connection.stream(_LOG, (revision, -1 if limit is None else limit)):
+        found, name, email, date, message, parents = row
+        author = f"{name} <{email}>"
+        yield RevisionInfo(found, tuple((parents or "").split()), message, author, f"{date.replace(' ', 'T')}Z")
+
+
+def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
+    require(connection, ancestor, descendant)
+    return bool(connection.execute(_FROM_REVISION, (descendant, ancestor)))
+
+
+def reachable(connection: Connection, revision: str) -> bool:
+    require(connection, revision)
+    return bool(connection.execute(_FROM_BRANCHES, (revision,)))
+
+
+def merge_base(connection: Connection, one: str, other: str) -> str | None:
+    require(connection, one, other)
+    base: str | None = connection.execute("SELECT dolt_merge_base(?, ?)", (one, other))[0][0]
+    return base
+
+
+def branches(connection: Connection) -> list[KbBranch]:
+    rows = connection.execute("SELECT name, hash, dirty FROM dolt_branches ORDER BY name")
+    return [KbBranch(name, head, bool(dirty)) for name, head, dirty in rows]
+
+
+def branch(connection: Connection, name: str) -> KbBranch | None:
+    rows = connection.execute("SELECT name, hash, dirty FROM dolt_branches WHERE name = ?", (name,))
+    return KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+
+
+def legal_branch_name(name: str) -> bool:
+    """What doltlite takes as a branch name, and a connection's path can carry."""
+    return (
+        0 < len(name) <= _LONGEST_NAME
+        and not _ILLEGAL.search(name)
+        and name.lower() not in _TAKEN
+        and not _HEX.fullmatch(name)
+    )

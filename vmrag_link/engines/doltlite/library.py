@@ -1,0 +1,136 @@
+"""libdoltlite, bound directly by ctypes.
+
+The package `doltlite` is located but never imported: its loader redirects the process's own sqlite3 to doltlite and marks
+the environment of every child. Loaded with DEEPBIND the library lives beside stock SQLite without sharing a symbol.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vmrag_link.errors import Busy, EngineFailed, VmragError
+
+VERSION = "0.51.3"
+"""The one version whose storage format this program knows; the format is beta."""
+
+ROW, DONE, BUSY = 100, 101, 5
+INTEGER, FLOAT, TEXT, NULL = 1, 2, 3, 5
+OPEN_READONLY, OPEN_READWRITE, OPEN_CREATE, OPEN_FULL_MUTEX = 0x1, 0x2, 0x4, 0x10000
+TRANSIENT = ctypes.c_void_p(-1)
+"""SQLite copies a bound value before the call returns."""
+
+_REINSTALL = f"Install the engine again: python -m pip install --force-reinstall doltlite=={VERSION}"
+
+
+class Library:
+    """The functions of the C interface that are used, with their types; `confirmed` once its version was checked."""
+
+    def __init__(self, path: Path) -> None:
+        mode = os.RTLD_NOW | os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)
+        try:
+            self._dll = ctypes.CDLL(str(path), mode=mode)
+        except OSError as error:
+            raise EngineFailed(f"The engine's library {path} cannot be loaded: {error}.", hint=_REINSTALL) from error
+        self.confirmed = False
+
+        handle, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+        pointer = ctypes.POINTER(ctypes.c_void_p)
+        self.open = self._function("open_v2", number, text, pointer, number, text)
+        self.close = self._function("close_v2", number, handle)
+        self.errmsg = self._function("errmsg", text, handle)
+        self.extended_errcode = self._function("extended_errcode", number, handle)
+        self.busy_timeout = self._function("busy_timeout", number, handle, number)
+        self.get_autocommit = self._function("get_autocommit", number, handle)
+        self.interrupt = self._function("interrupt", None, handle)
+        self.prepare = self._function("prepare_v2", number, handle, text, number, pointer, pointer)
+        self.step = self._function("step", number, handle)
+        self.reset = self._function("reset", number, handle)
+        self.finalize = self._function("finalize", number, handle)
+        self.bind_null = self._function("bind_null", number, handle, number)
+        self.bind_int64 = self._function("bind_int64", number, handle, number, ctypes.c_int64)
+        self.bind_text = self._function("bind_text", number, handle, number, text, number, handle)
+        self.column_count = self._function("column_count", number, handle)
+        self.column_type = self._function("column_type", number, handle, number)
+        self.column_int64 = self._function("column_int64", ctypes.c_int64, handle, number)
+        self.column_double = self._function("column_double", ctypes.c_double, handle, number)
+        self.column_text = self._function("column_text", handle, handle, number)
+        self.column_blob = self._function("column_blob", handle, handle, number)
+        self.column_bytes = self._function("column_bytes", number, handle, number)
+
+    def _function(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
+        function = self._dll[f"sqlite3_{name}"]
+        function.restype = result
+        function.argtypes = arguments
+        return function
+
+    def confirm(self, version: str) -> None:
+        """Refuse a library of any other version: it would read the storage format differently."""
+        if version.removeprefix("v") != VERSION:
+            raise EngineFailed(
+                f"The installed doltlite is {version}; this program works with {VERSION} only.",
+                hint=_REINSTALL,
+                version=version,
+            )
+        self.confirmed = True
+
+
+@functools.cache
+def library() -> Library:
+    """The library of this process. Raises `EngineFailed` where its wheel is not installed."""
+    return Library(locate())
+
+
+def locate() -> Path:
+    """Where the wheel put the library; nothing of the package is imported."""
+    spec = importlib.util.find_spec("doltlite")
+    if spec is None or spec.origin is None:
+        raise EngineFailed("The embedded engine is not installed: there is no package doltlite.", hint=_REINSTALL)
+    folder = Path(spec.origin).parent / "_lib"
+    found = sorted(folder.glob("libdoltlite.*"))
+    if not found:
+        raise EngineFailed(f"The embedded engine's library is missing from {folder}.", hint=_REINSTALL)
+    return found[0]
+
+
+FETCH_AGAIN = "Move the file aside and fetch the knowledge base again: vmrag clone"
+
+_SENTENCES = {
+    8: (
+        "The knowledge base {path} cannot be written: it or its folder is read-only.",
+        "Give yourself write permission, or run the command as the user who owns it.",
+    ),
+    10: (
+        "The file system failed while the knowledge base {path} was read or written.",
+        "Check the free space, the quota and the health of that disk; nothing of this change was stored.",
+    ),
+    11: ("The knowledge base {path} is damaged.", FETCH_AGAIN),
+    13: (
+        "The disk is full: the knowledge base {path} could not be written, nothing of this change was stored.",
+        "Free some space and run the command again.",
+    ),
+    14: ("The knowledge base {path} cannot be opened.", "Check that it exists and that you may read its folder."),
+    18: ("A document is larger than the engine can store (1 GB).", "Split the document."),
+    26: ("{path} is not a knowledge base.", FETCH_AGAIN),
+}
+
+
+def failure(code: int, message: str, path: Path) -> VmragError:
+    """The error for an extended result code of SQLite; what the library said stays in the details."""
+    primary = code & 0xFF
+    details: dict[str, Any] = {"sqlite_code": code, "sqlite_message": message, "path": str(path)}
+    if primary == BUSY:
+        return Busy(
+            f"Another program is writing to the knowledge base {path}.",
+            hint="Wait for it to finish and run the command again.",
+            **details,
+        )
+    if primary in _SENTENCES:
+        sentence, hint = _SENTENCES[primary]
+        return EngineFailed(sentence.format(path=path), hint=hint, **details)
+    return EngineFailed(f"The knowledge base {path} failed: {message}.", **details)

@@ -1,0 +1,152 @@
+"""The versioned tables, and the one place where rows become records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from vmrag_link.engines.base import SCHEMA_VERSION
+from vmrag_link.engines.doltlite.connection import Connection, Value
+from vmrag_link.errors import ContentRefused, EngineFailed, SchemaTooNew
+from vmrag_link.models import Chunking, Collection, Document, DocumentHeader, canonical_json
+
+# Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT say what Dolt needs.
+# WITHOUT ROWID: rows are stored by their key alone, so that equal contents have equal hashes however they were written.
+TABLES = (
+    "CREATE TABLE vmrag_meta(key VARCHAR(255) NOT NULL PRIMARY KEY, value LONGTEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE collections(
+        collection_name VARCHAR(255) NOT NULL PRIMARY KEY,
+        kind VARCHAR(255) NOT NULL, metadata LONGTEXT NOT NULL, embedding_function VARCHAR(255) NOT NULL,
+        embedding_model VARCHAR(255) NOT NULL, embedding_dimensions INTEGER NOT NULL, distance VARCHAR(255) NOT NULL,
+        chunking LONGTEXT NOT NULL, created_at VARCHAR(255) NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE documents(
+        collection_name VARCHAR(255) NOT NULL, doc_id VARCHAR(255) NOT NULL,
+        title LONGTEXT NOT NULL, content LONGTEXT NOT NULL, content_hash VARCHAR(255) NOT NULL,
+        metadata LONGTEXT NOT NULL, source LONGTEXT NOT NULL, source_key LONGTEXT NOT NULL,
+        file_type VARCHAR(255) NOT NULL, last_modified VARCHAR(255) NOT NULL, created_at VARCHAR(255) NOT NULL,
+        updated_at VARCHAR(255) NOT NULL, PRIMARY KEY(collection_name, doc_id)) WITHOUT ROWID""",
+)
+
+# In the order of the records' fields.
+COLLECTION_COLUMNS = (
+    "collection_name",
+    "kind",
+    "metadata",
+    "embedding_function",
+    "embedding_model",
+    "embedding_dimensions",
+    "distance",
+    "chunking",
+    "created_at",
+)
+DOCUMENT_COLUMNS = (
+    "collection_name",
+    "doc_id",
+    "title",
+    "content",
+    "content_hash",
+    "metadata",
+    "source",
+    "source_key",
+    "file_type",
+    "last_modified",
+    "created_at",
+    "updated_at",
+)
+HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadata")
+COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "source_key", "file_type")
+"""What makes two documents with the same key differ: everything but times."""
+
+_DISTANCES = get_args(get_type_hints(Collection)["distance"])
+_NAME_LENGTH = 255
+
+
+def create(connection: Connection) -> None:
+    for table in TABLES:
+        connection.execute(table)
+    connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
+
+
+def version(connection: Connection) -> int:
+    """The schema's version where the connection stands; 0 before there was one (the engine's own initial commit).
+
+    Raises `SchemaTooNew` when a newer program wrote it.
+    """
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vmrag_meta'"):
+        return 0
+    rows = connection.execute("SELECT value FROM vmrag_meta WHERE key = 'schema_version'")
+    if not rows or not str(rows[0][0]).isdecimal():
+        raise EngineFailed(f"The knowledge base {connection.path} does not say which schema it has.")
+    found = int(rows[0][0])
+    if found > SCHEMA_VERSION:
+        raise SchemaTooNew(
+            f"The knowledge base has schema version {found}; this program knows versions up to {SCHEMA_VERSION}.",
+            hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+            found=found,
+            known=SCHEMA_VERSION,
+        )
+    return found
+
+
+def exact(text: str, what: str) -> str:
+    """The text, if every engine stores it as it is. Raises `ContentRefused` that names `what`."""
+    if "\0" in text:
+        raise ContentRefused(f"{what} holds a NUL character.", hint="Remove it; no database stores it exactly.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ContentRefused(
+            f"{what} holds a lone surrogate at character {error.start}.",
+            hint="Decode the source with its right encoding.",
+        ) from error
+    return text
+
+
+def collection_row(collection: Collection) -> tuple[Value, ...]:
+    what = f"Collection {collection.name!r}"
+    _name(collection.name, what)
+    fields = msgspec.structs.astuple(msgspec.structs.replace(collection, chunking=canonical_json(collection.chunking)))
+    return _exact_fields(what, COLLECTION_COLUMNS, fields)
+
+
+def document_row(document: Document) -> tuple[Value, ...]:
+    what = f"Document {document.collection}/{document.doc_id}"
+    _name(document.collection, what)
+    _name(document.doc_id, what)
+    return _exact_fields(what, DOCUMENT_COLUMNS, msgspec.structs.astuple(document))
+
+
+def collection(row: Sequence[Any]) -> Collection:
+    """A record from a row of COLLECTION_COLUMNS. Whoever wrote the row may be a stranger: what cannot be is refused."""
+    name, kind, metadata, function, model, dimensions, distance, chunking, created_at = row
+    if distance not in _DISTANCES:
+        raise EngineFailed(f"Collection {name!r} has the distance {distance!r}, which this program does not know.")
+    try:
+        pieces = msgspec.json.decode(chunking, type=Chunking)
+    except msgspec.DecodeError as error:
+        raise EngineFailed(f"Collection {name!r} has a chunking that this program does not know: {error}.") from error
+    return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at)
+
+
+def document(row: Sequence[Any]) -> Document:
+    """A record from a row of DOCUMENT_COLUMNS."""
+    return Document(*row)
+
+
+def header(row: Sequence[Any]) -> DocumentHeader:
+    """A record from a row of HEADER_COLUMNS."""
+    return DocumentHeader(*row)
+
+
+def _name(name: str, what: str) -> None:
+    if not 0 < len(name) <= _NAME_LENGTH:
+        raise ContentRefused(f"{what[:80]}: a name has 1 to {_NAME_LENGTH} characters, this one {len(name)}.")
+
+
+def _exact_fields(what: str, columns: Sequence[str], fields: Sequence[Any]) -> tuple[Value, ...]:
+    for column, field in zip(columns, fields, strict=True):
+        if isinstance(field, str):
+            exact(field, f"{what!r}: {column}")
+    return tuple(fields)

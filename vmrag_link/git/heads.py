@@ -1,0 +1,113 @@
+"""Where HEAD points, and what git is in the middle of: read from git's files, in microseconds."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmrag_link.errors import GitFailed
+from vmrag_link.git.run import demand, git
+from vmrag_link.paths import Places
+
+BRANCHES = "refs/heads/"
+
+_HASH = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_REFTABLE = b"ref: refs/heads/.invalid"  # what HEAD says where refs are not files
+
+_HINTS = {
+    "rebase": "git rebase --continue (or git rebase --abort)",
+    "am": "git am --continue (or git am --abort)",
+    "merge": "git commit (or git merge --abort)",
+    "cherry-pick": "git cherry-pick --continue (or git cherry-pick --abort)",
+    "revert": "git revert --continue (or git revert --abort)",
+    "bisect": "git bisect reset",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`symbolic` such as `refs/heads/main`, None when detached; `commit` full hash, None on an unborn branch."""
+
+    symbolic: str | None
+    commit: str | None
+
+    @property
+    def branch(self) -> str | None:
+        return None if self.symbolic is None else self.symbolic.removeprefix(BRANCHES)
+
+
+def head(places: Places) -> Head:
+    """HEAD of this work tree; git itself is asked only where the files do not tell."""
+    try:
+        content = (places.git_dir / "HEAD").read_bytes().rstrip()
+    except OSError as error:
+        raise GitFailed(f"Cannot read HEAD: {error}", hint="git fsck") from error
+    if _HASH.fullmatch(content):
+        return Head(None, content.decode())
+    symbolic = content.removeprefix(b"ref:").strip()
+    if content == _REFTABLE or not symbolic.startswith(BRANCHES.encode()):
+        return _asked(places)
+    commit = _loose(places.common, symbolic)
+    if commit is None:  # looked up after the loose file: git packs a ref first and removes the file then
+        commit = _packed(places.common, symbolic)
+    elif not _HASH.fullmatch(commit):  # a branch that points to another one
+        return _asked(places)
+    return Head(os.fsdecode(symbolic), commit.decode() if commit else None)
+
+
+def _loose(common: Path, ref: bytes) -> bytes | None:
+    try:
+        return (common / os.fsdecode(ref)).read_bytes().rstrip()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def _packed(common: Path, ref: bytes) -> bytes | None:
+    try:
+        lines = (common / "packed-refs").read_bytes()
+    except FileNotFoundError:
+        return None
+    found = re.search(rb"^([0-9a-f]{40,64}) " + re.escape(ref) + rb"$", lines, re.MULTILINE) if ref in lines else None
+    return found and found[1]
+
+
+def _asked(places: Places) -> Head:
+    name = git(places, "symbolic-ref", "--quiet", "HEAD")
+    commit = git(places, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    if name.returncode != 0 and commit.returncode != 0:
+        demand(places, "rev-parse", "HEAD")  # neither branch nor commit: let git say why
+    return Head(name.text.strip() or None, commit.text.strip() or None)
+
+
+def index_locked(places: Places) -> bool:
+    """Whether git writes the index right now (or died doing so)."""
+    return (places.git_dir / "index.lock").exists()
+
+
+def busy(places: Places) -> str | None:
+    """What git is in the middle of here: rebase, am, merge, cherry-pick, revert, bisect; None for nothing."""
+    own = places.git_dir
+    if (own / "rebase-merge").is_dir():
+        return "rebase"  # first: a rebase that stops leaves CHERRY_PICK_HEAD, too
+    if (own / "rebase-apply").is_dir():
+        return "am" if (own / "rebase-apply" / "applying").exists() else "rebase"
+    for name, what in (("MERGE_HEAD", "merge"), ("CHERRY_PICK_HEAD", "cherry-pick"), ("REVERT_HEAD", "revert")):
+        if (own / name).exists():
+            return what
+    return _sequence(own) or ("bisect" if (own / "BISECT_LOG").exists() else None)
+
+
+def _sequence(own: Path) -> str | None:
+    """A cherry-pick or revert of several commits, between two of them."""
+    try:
+        todo = (own / "sequencer" / "todo").read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return "revert" if todo.startswith((b"revert", b"r ")) else "cherry-pick"
+
+
+def busy_hint(what: str) -> str:
+    """The commands that end what `busy` named."""
+    return _HINTS[what]

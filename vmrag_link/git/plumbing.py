@@ -1,0 +1,193 @@
+"""The few git calls of the hot path, without GitPython; with `heads` and `settings`, all that callers need by one name."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from pathlib import Path
+
+from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
+from vmrag_link.git.heads import Head, busy, busy_hint, head, index_locked
+from vmrag_link.git.run import LOCAL_VARIABLES, demand, failure, git, git_in
+from vmrag_link.git.settings import (
+    config_get,
+    config_section,
+    config_set,
+    config_unset,
+    kb_branch_of,
+    set_kb_branch,
+)
+from vmrag_link.paths import PIN_NAME, Places
+
+__all__ = [
+    "LOCAL_VARIABLES",
+    "PIN_READ_LIMIT",
+    "Head",
+    "blob",
+    "busy",
+    "busy_hint",
+    "config_get",
+    "config_section",
+    "config_set",
+    "config_unset",
+    "head",
+    "identity",
+    "index_locked",
+    "kb_branch_of",
+    "locate",
+    "pin_bytes",
+    "resolve",
+    "set_kb_branch",
+    "stage",
+]
+
+PIN_READ_LIMIT = 8192
+"""Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
+
+INDEX_LOCK_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def locate(start: Path) -> Places:
+    """The work tree around a directory, linked work trees and submodules included; one git call.
+
+    Raises `GitRepositoryMissing` outside of one and in a bare repository, `GitFailed` where git refuses to look.
+    """
+    if not start.is_dir():
+        raise GitRepositoryMissing(f"{start} is not a directory.", hint="Name a directory inside a git work tree.")
+    asked = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
+    done = git_in(start, *asked)
+    if done.returncode == 0:
+        lines = done.stdout.removesuffix(b"\n").split(b"\n")
+        if len(lines) != 3:  # noqa: PLR2004  what was asked
+            raise GitFailed(f"The path {str(start)!r} has a line break in it.", hint="Rename the directory.")
+        return Places(*(Path(os.fsdecode(line)) for line in lines))
+    said = done.complaint
+    if "not a git repository" in said:
+        raise GitRepositoryMissing(f"{start} is not in a git repository.", hint="git init", path=str(start))
+    if "must be run in a work tree" in said:
+        raise GitRepositoryMissing(
+            f"{start} belongs to a git repository, but to no work tree of it (it is bare, or inside .git).",
+            hint="Run the command in a work tree; a bare repository gets one by: git worktree add DIR BRANCH",
+            path=str(start),
+        )
+    cure = re.search(r"git config --global --add safe\.directory .+", said)
+    raise failure(asked, done, hint=cure[0] if cure else "")
+
+
+def blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None:
+    """Contents of `:path` (index), `HEAD:path` or `REF:path`; None if that path is not there.
+
+    Raises `GitReferenceMissing` if REF is not there, `GitFailed` for a directory and above `limit` bytes.
+    """
+    reference, _, path = spec.partition(":")
+    found = _look_up(places, spec)
+    if found is None:
+        if reference and _look_up(places, reference) is None:
+            raise _reference_missing(reference)
+        return None
+    name, kind, size = found
+    if kind != "blob":
+        raise GitFailed(f"{spec} is a {kind}, not a file.", hint=f"git rm -r --cached -- {path}", spec=spec)
+    if limit is not None and size > limit:
+        raise GitFailed(f"{spec} has {size} bytes; at most {limit} are read.", hint=f"git show {spec}", spec=spec)
+    return demand(places, "cat-file", "blob", name).stdout
+
+
+def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
+    """Hash, kind and size in bytes of the first of these objects that exists."""
+    if any("\n" in spec or "\0" in spec for spec in specs):
+        return None  # no such name can exist, and on standard input it would be two
+    query = b"".join(os.fsencode(spec) + b"\n" for spec in specs)
+    for line in demand(places, "cat-file", "--batch-check", stdin=query).text.splitlines():
+        match line.split(" "):
+            case [name, kind, size] if _HASH.fullmatch(name) and size.isdecimal():
+                return name, kind, int(size)
+    return None
+
+
+def pin_bytes(places: Places) -> bytes | None:
+    """The pin: the file in the work tree, else the index entry, else the blob in HEAD, else None. At most 8 KiB of it.
+
+    Raises `GitFailed` for anything in its place that is not a file, links included: a pin comes from strangers.
+    """
+    try:
+        descriptor = os.open(places.pin, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return _committed_pin(places)
+    except OSError as error:
+        if places.pin.is_symlink():
+            raise _not_a_file("a symbolic link") from error
+        raise GitFailed(f"Cannot read {PIN_NAME}: {error.strerror}", hint=f"git checkout -- {PIN_NAME}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _not_a_file("not a regular file")
+        return os.read(descriptor, PIN_READ_LIMIT)
+    finally:
+        os.close(descriptor)
+
+
+def _committed_pin(places: Places) -> bytes | None:
+    """In sparse work trees the file is absent."""
+    found = _look_up(places, f":{PIN_NAME}", f"HEAD:{PIN_NAME}")
+    if found is None:
+        return None
+    name, kind, size = found
+    if kind != "blob":
+        raise _not_a_file(f"a {kind}")
+    if size > PIN_READ_LIMIT:
+        raise GitFailed(f"{PIN_NAME} has {size} bytes: that is no pin.", hint=f"git log -- {PIN_NAME}")
+    return demand(places, "cat-file", "blob", name).stdout
+
+
+def _not_a_file(what: str) -> GitFailed:
+    return GitFailed(f"{PIN_NAME} is {what}; it must be a file.", hint=f"git log -- {PIN_NAME}")
+
+
+def resolve(places: Places, ref: str) -> str:
+    """The full hash of the commit that a branch, tag or other revision names. Raises `GitReferenceMissing`."""
+    if not ref or ref[0] in "-^" or "\0" in ref:  # an option, an exclusion
+        raise _reference_missing(ref)
+    done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}")
+    commit = done.text.strip()
+    if done.returncode != 0 or not _HASH.fullmatch(commit):
+        raise _reference_missing(ref)
+    return commit
+
+
+def _reference_missing(ref: str) -> GitReferenceMissing:
+    return GitReferenceMissing(
+        f"{ref!r} names no commit of this repository.", hint="git fetch (or see what is there: git branch -a)", ref=ref
+    )
+
+
+def stage(places: Places, path: Path, *, index_file: Path | None = None) -> bool:
+    """`git add` of one path, ignored and sparse ones included; False when index.lock stays in the way for 2 s.
+
+    `index_file`: the index of the commit under way, from a commit hook; otherwise the work tree's own.
+    """
+    # Forced, because a path that we are told to stage belongs into the commit even where `.*` is ignored.
+    arguments = ("--literal-pathspecs", "add", "--force", "--sparse", "--", str(path))
+    deadline = time.monotonic() + INDEX_LOCK_SECONDS
+    while True:
+        done = git(places, *arguments, index_file=index_file)
+        if done.returncode == 0:
+            return True
+        if not re.search(r"index.*\.lock': File exists", done.complaint):
+            raise failure(arguments[1:], done)
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+
+
+def identity(places: Places) -> str:
+    """The author of a commit made now, as `Name <email>`."""
+    arguments = ("var", "GIT_AUTHOR_IDENT")
+    done = git(places, *arguments)
+    if done.returncode != 0:
+        who = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
+        raise failure(arguments, done, hint=who)
+    return done.text.rsplit(" ", 2)[0]  # without seconds and time zone

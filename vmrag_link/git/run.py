@@ -1,0 +1,75 @@
+"""How git is called: repository-local variables scrubbed, in the C locale, with the repository named outright."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmrag_link import env, proc
+from vmrag_link.errors import GitFailed
+from vmrag_link.paths import Places
+
+# `git rev-parse --local-env-vars`, plus what git sets for its hooks: inherited, they send git to another repository or
+# index. GIT_CONFIG_COUNT is not among them: it is how containers and CI configure git (safe.directory) for every repository.
+LOCAL_VARIABLES = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+)
+
+_SCRUBBED = frozenset(LOCAL_VARIABLES)
+
+
+def git_in(folder: Path, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> proc.Finished:
+    """Run git in a directory that exists, wherever that lies. Raises `GitFailed` when there is no git."""
+    environ = env.without(_SCRUBBED)
+    environ["LC_ALL"] = "C"  # a few messages are told apart below
+    if index_file is not None:
+        environ["GIT_INDEX_FILE"] = str(index_file)
+    try:
+        return proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not folder.is_dir():
+            raise GitFailed(
+                f"{folder} is not a directory any more.", hint="Change to a directory that exists."
+            ) from error
+        raise GitFailed(
+            "There is no git on PATH.", hint="Install git (https://git-scm.com) or add it to PATH."
+        ) from error
+
+
+def git(places: Places, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> proc.Finished:
+    """Run git on this work tree, from its top, whatever the outcome."""
+    # Named outright, so that a work tree without a .git of its own (core.worktree) is found too.
+    where = (f"--git-dir={places.git_dir}", f"--work-tree={places.top}")
+    return git_in(places.top, *where, *arguments, stdin=stdin, index_file=index_file)
+
+
+def demand(places: Places, *arguments: str, stdin: bytes | None = None) -> proc.Finished:
+    """As `git`, but anything but success raises `GitFailed`."""
+    done = git(places, *arguments, stdin=stdin)
+    if done.returncode != 0:
+        raise failure(arguments, done)
+    return done
+
+
+def failure(arguments: tuple[str, ...], done: proc.Finished, *, hint: str = "") -> GitFailed:
+    said = done.complaint or f"exit code {done.returncode}"
+    return GitFailed(
+        f"git {arguments[0]} failed: {said}",
+        hint=hint or "Run the git command by itself: git " + " ".join(arguments),
+        arguments=list(arguments),
+        exit_code=done.returncode,
+        said=said,
+    )

@@ -1,0 +1,60 @@
+"""git's configuration: where settings live that are not the repository's to give, and each code branch's KB branch."""
+
+from __future__ import annotations
+
+from vmrag_link.git.run import demand, failure, git
+from vmrag_link.paths import Places
+
+_ABSENT = 1  # exit code of `git config --get`
+_NOTHING_TO_UNSET = 5
+
+
+def config_get(places: Places, key: str) -> str | None:
+    """The value that git would use (system, global, local, work tree, environment); the last one of several."""
+    arguments = ("config", "--null", "--get", "--", key)
+    done = git(places, *arguments)
+    if done.returncode == 0:
+        return done.text.removesuffix("\0")
+    if done.returncode == _ABSENT and not done.stderr:  # with a complaint it means that the key is none
+        return None
+    raise failure(arguments, done)
+
+
+def config_set(places: Places, key: str, value: str) -> None:
+    """Write to the repository's own configuration, in place of all values that it has there."""
+    demand(places, "config", "--local", "--replace-all", "--", key, value)
+
+
+def config_unset(places: Places, key: str) -> None:
+    """Remove from the repository's own configuration; a key that is not there is fine."""
+    arguments = ("config", "--local", "--unset-all", "--", key)
+    done = git(places, *arguments)
+    if done.returncode not in (0, _NOTHING_TO_UNSET):
+        raise failure(arguments, done)
+
+
+def config_section(places: Places, prefix: str) -> dict[str, str]:
+    """Every key below a prefix such as `vmrag` or `branch.main`, by its full name as git spells it.
+
+    git lowers the case of section and last part and keeps what is between; give the prefix so. A key without `=` is `true`.
+    """
+    entries = demand(places, "config", "--null", "--list").text.split("\0")
+    pairs = (entry.partition("\n") for entry in entries)
+    return {key: value if equals else "true" for key, equals, value in pairs if key.startswith(prefix + ".")}
+
+
+def kb_branch_of(places: Places, branch: str) -> str | None:
+    """The KB branch on which this code branch's documents are written; `git branch -m` and `-D` carry and drop it."""
+    return config_get(places, _mapping(branch))
+
+
+def set_kb_branch(places: Places, branch: str, kb_branch: str | None) -> None:
+    """None forgets it."""
+    if kb_branch is None:
+        config_unset(places, _mapping(branch))
+    else:
+        config_set(places, _mapping(branch), kb_branch)
+
+
+def _mapping(branch: str) -> str:
+    return f"branch.{branch}.vmragBranch"

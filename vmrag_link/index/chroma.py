@@ -1,0 +1,327 @@
+"""The only module that talks to Chroma.
+
+`open_store` gives the thin adapter over chromadb's Rust bindings (a whole process in about 0.1 s) where the installed version is
+one that the contract test knows, and the public client (2 s to import, same answers) elsewhere. A store is used by one process at
+a time for writing; see `snapshots` and `working` for how that is kept.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import importlib.metadata
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from vmrag_link.errors import IndexExtraMissing, IndexFailed
+
+DATABASE_FILE = "chroma.sqlite3"
+TENANT = "default_tenant"
+DATABASE = "default_database"
+KNOWN_BINDINGS = "1.5."
+BATCH = 5_000
+"""Rows a call: Chroma's own limit is 5,461, and ids go into SQL variables of which there are 32,766."""
+
+HNSW_CACHE = 64
+"""Open HNSW indexes a process; each holds five files."""
+
+MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Chunks to add: parallel lists. `vectors` are float32 little-endian bytes; `documents` None = texts are not stored."""
+
+    ids: list[str]
+    vectors: list[bytes]
+    metadatas: list[Mapping[str, MetadataValue]]
+    documents: list[str] | None
+
+
+class ChromaStore(Protocol):
+    """An embedded Chroma store, open. Collections are addressed by Chroma's own id (a UUID in text)."""
+
+    def create(self, name: str, *, space: str, metadata: Mapping[str, str]) -> str:
+        """Make an empty collection; returns its id."""
+
+    def drop(self, name: str) -> None: ...
+
+    def describe(self, collection_id: str, metadata: Mapping[str, str]) -> None:
+        """Replace the collection's own metadata."""
+
+    def collections(self) -> dict[str, str]:
+        """Names and ids."""
+
+    def add(self, collection_id: str, rows: Rows) -> None: ...
+
+    def delete(self, collection_id: str, ids: Sequence[str]) -> None: ...
+
+    def count(self, collection_id: str) -> int: ...
+
+    def ids(
+        self,
+        collection_id: str,
+        *,
+        among: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        where_document: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """The ids of the rows that exist and match, in no particular order. Paged, so of any number."""
+
+    def close(self) -> None: ...
+
+
+def open_store(folder: Path, *, public: bool = False) -> ChromaStore:
+    """Open (or make) the store in `folder`. Raises `IndexExtraMissing`, `IndexFailed`."""
+    version = _installed_version()
+    if public or not version.startswith(KNOWN_BINDINGS) or not _bindings_present():
+        return PublicStore(folder)
+    return BindingsStore(folder)
+
+
+def _installed_version() -> str:
+    try:
+        return importlib.metadata.version("chromadb")
+    except importlib.metadata.PackageNotFoundError:
+        raise IndexExtraMissing(
+            "The vector index needs chromadb, which the base installation leaves out.",
+            hint="pip install 'vmrag-link[index]'",
+        ) from None
+
+
+def _bindings_present() -> bool:
+    return importlib.util.find_spec("chromadb_rust_bindings") is not None
+
+
+@contextlib.contextmanager
+def _translated(folder: Path, doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (IndexFailed, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # the border to a foreign library: a Rust panic is a BaseException of no public type
+        raise IndexFailed(
+            f"Chroma failed to {doing}: {error}",
+            hint="The index is derived; 'vmrag sync --rebuild' builds it again.",
+            folder=str(folder),
+            error=type(error).__name__,
+        ) from error
+
+
+class BindingsStore:
+    """The private API of chromadb 1.5's Rust bindings. `tests/integration/test_chroma_contract.py` compares it with the public client."""
+
+    def __init__(self, folder: Path) -> None:
+        import chromadb_rust_bindings as rust
+
+        self._folder = folder
+        with _translated(folder, "open the store"):
+            config = rust.SqliteDBConfig(
+                hash_type=rust.MigrationHash.MD5,
+                migration_mode=rust.MigrationMode.Apply,
+                url=str(folder / DATABASE_FILE),
+            )
+            self._rust = rust.Bindings(
+                allow_reset=False, sqlite_db_config=config, persist_path=str(folder), hnsw_cache_size=HNSW_CACHE
+            )
+
+    def create(self, name: str, *, space: str, metadata: Mapping[str, str]) -> str:
+        settings = msgspec.json.encode({"hnsw": {"space": space}, "embedding_function": {"type": "legacy"}}).decode()
+        with _translated(self._folder, f"create collection {name!r}"):
+            made = self._rust.create_collection(name, settings, None, dict(metadata), False, TENANT, DATABASE)
+        return str(made.id)
+
+    def drop(self, name: str) -> None:
+        with _translated(self._folder, f"drop collection {name!r}"):
+            self._rust.delete_collection(name, TENANT, DATABASE)
+
+    def describe(self, collection_id: str, metadata: Mapping[str, str]) -> None:
+        with _translated(self._folder, "describe a collection"):
+            self._rust.update_collection(collection_id, None, dict(metadata), None)
+
+    def collections(self) -> dict[str, str]:
+        with _translated(self._folder, "list collections"):
+            found = self._rust.list_collections(None, 0, TENANT, DATABASE)
+        return {str(each.name): str(each.id) for each in found}
+
+    def add(self, collection_id: str, rows: Rows) -> None:
+        for part in _parts(rows):
+            with _translated(self._folder, f"add {len(part.ids)} chunks"):
+                self._rust.add(
+                    part.ids,
+                    collection_id,
+                    [_floats(vector) for vector in part.vectors],
+                    [dict(each) for each in part.metadatas],
+                    part.documents,
+                    None,
+                    TENANT,
+                    DATABASE,
+                )
+
+    def delete(self, collection_id: str, ids: Sequence[str]) -> None:
+        for part in _batches(ids):
+            with _translated(self._folder, f"delete {len(part)} chunks"):
+                self._rust.delete(collection_id, part, None, None, None, TENANT, DATABASE)
+
+    def count(self, collection_id: str) -> int:
+        with _translated(self._folder, "count"):
+            return int(self._rust.count(collection_id, TENANT, DATABASE))
+
+    def ids(
+        self,
+        collection_id: str,
+        *,
+        among: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        where_document: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        filters = [msgspec.json.encode(each).decode() if each else None for each in (where, where_document)]
+        found: list[str] = []
+        for part, offset in _pages(among):
+            with _translated(self._folder, "read ids"):
+                answer = self._rust.get(
+                    collection_id, part, filters[0], _limit(part), offset, filters[1], [], TENANT, DATABASE
+                )
+            found += answer.ids
+            if part is None and len(answer.ids) < BATCH:
+                break
+        return found
+
+    def close(self) -> None:
+        del self._rust
+        gc.collect(0)  # the store's files are closed when the Rust object goes
+
+
+class PublicStore:
+    """The documented client, for a chromadb whose bindings we do not know."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        chromadb = _import_public_client()
+        with _translated(folder, "open the store"):
+            self._client = chromadb.PersistentClient(
+                str(folder), settings=chromadb.Settings(anonymized_telemetry=False, is_persistent=True)
+            )
+
+    def create(self, name: str, *, space: str, metadata: Mapping[str, str]) -> str:
+        with _translated(self._folder, f"create collection {name!r}"):
+            made = self._client.create_collection(
+                name, configuration={"hnsw": {"space": space}}, metadata=dict(metadata), embedding_function=None
+            )
+        return str(made.id)
+
+    def drop(self, name: str) -> None:
+        with _translated(self._folder, f"drop collection {name!r}"):
+            self._client.delete_collection(name)
+
+    def describe(self, collection_id: str, metadata: Mapping[str, str]) -> None:
+        with _translated(self._folder, "describe a collection"):
+            self._collection(collection_id).modify(metadata=dict(metadata))
+
+    def collections(self) -> dict[str, str]:
+        with _translated(self._folder, "list collections"):
+            return {each.name: str(each.id) for each in self._client.list_collections()}
+
+    def add(self, collection_id: str, rows: Rows) -> None:
+        for part in _parts(rows):
+            with _translated(self._folder, f"add {len(part.ids)} chunks"):
+                self._collection(collection_id).add(
+                    ids=part.ids,
+                    embeddings=[_floats(vector) for vector in part.vectors],
+                    metadatas=[dict(each) for each in part.metadatas],
+                    documents=part.documents,
+                )
+
+    def delete(self, collection_id: str, ids: Sequence[str]) -> None:
+        for part in _batches(ids):
+            with _translated(self._folder, f"delete {len(part)} chunks"):
+                self._collection(collection_id).delete(ids=part)
+
+    def count(self, collection_id: str) -> int:
+        with _translated(self._folder, "count"):
+            return int(self._collection(collection_id).count())
+
+    def ids(
+        self,
+        collection_id: str,
+        *,
+        among: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        where_document: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        found: list[str] = []
+        for part, offset in _pages(among):
+            with _translated(self._folder, "read ids"):
+                answer = self._collection(collection_id).get(
+                    ids=part,
+                    where=where or None,
+                    where_document=where_document or None,
+                    limit=_limit(part),
+                    offset=offset,
+                    include=[],
+                )
+            found += answer["ids"]
+            if part is None and len(answer["ids"]) < BATCH:
+                break
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _collection(self, collection_id: str) -> Any:
+        for each in self._client.list_collections():
+            if str(each.id) == collection_id:
+                return each
+        raise IndexFailed(f"The index holds no Chroma collection {collection_id}.", hint="vmrag sync --rebuild")
+
+
+def _import_public_client() -> Any:
+    # chromadb reads `.env` in the current directory and can fail on it: import it from an empty one.
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as empty:
+        os.chdir(empty)
+        try:
+            import chromadb
+        finally:
+            os.chdir(here)
+    return chromadb
+
+
+def _floats(vector: bytes) -> list[float]:
+    values = array.array("f")
+    values.frombytes(vector)
+    return values.tolist()
+
+
+def _batches(ids: Sequence[str]) -> Iterator[list[str]]:
+    for at in range(0, len(ids), BATCH):
+        yield list(ids[at : at + BATCH])
+
+
+def _parts(rows: Rows) -> Iterator[Rows]:
+    for at in range(0, len(rows.ids), BATCH):
+        cut = slice(at, at + BATCH)
+        documents = None if rows.documents is None else rows.documents[cut]
+        yield Rows(rows.ids[cut], rows.vectors[cut], rows.metadatas[cut], documents)
+
+
+def _pages(among: Sequence[str] | None) -> Iterator[tuple[list[str] | None, int]]:
+    """What to ask one call after the other: the given ids in batches, or all rows page by page (endless; the caller stops)."""
+    if among is not None:
+        for part in _batches(among):
+            yield part, 0
+        return
+    offset = 0
+    while True:
+        yield None, offset
+        offset += BATCH
+
+
+def _limit(part: list[str] | None) -> int | None:
+    return BATCH if part is None else None

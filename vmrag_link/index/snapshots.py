@@ -1,0 +1,168 @@
+"""Snapshots: complete, immutable indexes, each of one revision under one `settings`, shared by all worktrees.
+
+    snapshots/<revision>-<settings>/    + <revision>-<settings>.lock beside it (stays: a lock file that goes away locks nothing)
+    snapshots/.building-<random>/       one that is being made; its lock is held by its maker, so a kill leaves something to sweep
+
+Readers and copiers hold a snapshot's lock together; who removes one takes it alone, without waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from vmrag_link import locks, proc
+from vmrag_link.errors import Busy, FileFailed, IndexFailed
+from vmrag_link.index.chroma import DATABASE_FILE
+from vmrag_link.index.store import FORMAT, problem_of
+from vmrag_link.models import Record, canonical_json
+
+BUILDING = ".building-"
+READ_TIMEOUT = 30.0
+
+
+class Snapshot(Record, frozen=True):
+    """One snapshot on the disk, verified or not."""
+
+    path: Path
+    revision: str
+    settings: str
+
+
+def settings_hash(*, store_documents: bool) -> str:
+    """What decides an index besides the revision's own rows (which name models, chunking and distances): 12 hex digits."""
+    return hashlib.sha256(canonical_json({"format": FORMAT, "store_documents": store_documents}).encode()).hexdigest()[
+        :12
+    ]
+
+
+class Snapshots:
+    """The folder of all snapshots of a knowledge base, under the present settings."""
+
+    def __init__(self, root: Path, *, store_documents: bool) -> None:
+        self.root = root
+        self.store_documents = store_documents
+        self.settings = settings_hash(store_documents=store_documents)
+
+    def path(self, revision: str) -> Path:
+        return self.root / f"{revision}-{self.settings}"
+
+    def problem(self, revision: str) -> str:
+        """Why there is no usable snapshot of the revision; empty when there is one."""
+        return problem_of(self.path(revision), revision=revision, settings=self.settings)
+
+    def all(self) -> list[Snapshot]:
+        """Every snapshot, of other settings too; the most recently bound or built first."""
+        if not self.root.is_dir():
+            return []
+        found = [path for path in self.root.iterdir() if path.is_dir() and not path.name.startswith(".")]
+        found.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        return [Snapshot(path, *path.name.rsplit("-", 1)) for path in found if "-" in path.name]
+
+    @contextlib.contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        with locks.shared(_lock(path), purpose="read a snapshot", timeout=READ_TIMEOUT):
+            yield
+
+    def touch(self, path: Path) -> None:
+        """Note that the snapshot was used now: eviction takes the one that was not used for longest."""
+        with contextlib.suppress(OSError):
+            path.touch()
+
+    # -- making -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[Path]:
+        """A new, empty path to build at (the directory itself is for the builder to make). Gone afterwards unless published."""
+        folder = self.root / f"{BUILDING}{secrets.token_hex(6)}"
+        with locks.exclusive(_lock(folder), purpose="build a snapshot", timeout=0):
+            try:
+                yield folder
+            finally:
+                _remove(folder)
+        _lock(folder).unlink(missing_ok=True)
+
+    def publish(self, built: Path, revision: str) -> Path:
+        """Give a sealed index its name. Finding a usable one of that name there already is success, too."""
+        target = self.path(revision)
+        for _ in range(2):
+            if not self.problem(revision):
+                return target
+            try:
+                built.rename(target)
+            except OSError:  # something of that name is there, and it does not verify
+                self.discard(target)
+            else:
+                return target
+        raise IndexFailed(
+            f"The snapshot {target.name} does not verify and cannot be replaced: another process reads it.",
+            hint="Run 'vmrag sync' again when the other process has finished.",
+            path=str(target),
+        )
+
+    # -- removing -----------------------------------------------------------------------------------------------------
+
+    def discard(self, path: Path) -> bool:
+        """Remove a snapshot that nobody reads; False when somebody does."""
+        try:
+            with locks.exclusive(_lock(path), purpose="remove a snapshot", timeout=0):
+                trash = self.root / f"{BUILDING}{secrets.token_hex(6)}"
+                with contextlib.suppress(FileNotFoundError):
+                    path.rename(trash)
+                _remove(trash)
+        except Busy:
+            return False
+        return True
+
+    def spare(self, *, bound: Iterable[Path], keep: int) -> list[Snapshot]:
+        """What `evict` would remove: all but the bound ones and the `keep` most recently used others."""
+        held = set(bound)
+        return [each for each in self.all() if each.path not in held][keep:]
+
+    def evict(self, *, bound: Iterable[Path], keep: int) -> list[Snapshot]:
+        return [each for each in self.spare(bound=bound, keep=keep) if self.discard(each.path)]
+
+    def sweep(self) -> list[Path]:
+        """Remove what killed builders left; those at work hold their lock."""
+        swept = []
+        for folder in sorted(self.root.glob(f"{BUILDING}*")):
+            if folder.is_dir() and self.discard(folder):
+                _lock(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
+                swept.append(folder)
+        return swept
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy an index directory that others may read meanwhile; shares blocks where the file system can.
+
+    Even a reader's query writes a row into Chroma's database. A read transaction keeps such writers out while the bytes are
+    copied, by another process: closing the file in this one would drop the locks that SQLite holds on it.
+    """
+    clone = ["-c"] if sys.platform == "darwin" else ["--reflink=auto"]
+    try:
+        with contextlib.closing(sqlite3.connect(source / "chroma" / DATABASE_FILE, timeout=READ_TIMEOUT)) as database:
+            database.execute("BEGIN")
+            database.execute("SELECT count(*) FROM sqlite_master")
+            copied = proc.run(["cp", "-R", *clone, str(source), str(target)])
+    except sqlite3.Error as error:
+        raise IndexFailed(f"The index {source.name} cannot be copied: {error}.", hint="vmrag sync --rebuild") from error
+    if copied.returncode:
+        raise FileFailed(
+            f"The index {source.name} cannot be copied: {copied.complaint}",
+            hint=f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
+        )
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)

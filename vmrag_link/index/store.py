@@ -1,0 +1,305 @@
+"""One index directory: Chroma, vectors, words and manifest, which are changed together and verified together.
+
+    chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite
+
+Nobody changes a directory that somebody else reads: see `snapshots` and `working`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index import keywords, vectors
+from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, MetadataValue, Rows, open_store
+from vmrag_link.index.manifest import FILE, Held, Manifest
+from vmrag_link.models import Chunk, Collection, Document, Record, canonical_json
+
+FORMAT = "1"
+"""Rises with every change of what lies in an index directory or of how texts are cut."""
+
+RESERVED_METADATA = frozenset(
+    {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}
+)
+
+
+class ChunkedDocument(Record, frozen=True):
+    """A document ready to be indexed: `vectors` holds one float32 row for each of `chunks`."""
+
+    document: Document
+    chunks: tuple[Chunk, ...]
+    vectors: tuple[bytes, ...]
+
+
+class IndexStore:
+    """An index directory, open for change. Close it before it is copied, renamed or read by others."""
+
+    def __init__(self, folder: Path, *, store_documents: bool, create: bool = False) -> None:
+        self.folder = folder
+        self._store_documents = store_documents
+        if create:
+            (folder / "chroma").mkdir(parents=True)
+        try:
+            self.manifest = Manifest(folder, create=create)
+            self._words = keywords.connect(folder)
+        except sqlite3.Error as error:
+            raise unusable(folder, str(error)) from error
+        self._chroma: ChromaStore | None = None
+
+    @property
+    def chroma(self) -> ChromaStore:
+        if self._chroma is None:
+            self._chroma = open_store(self.folder / "chroma")
+        return self._chroma
+
+    def close(self) -> None:
+        self.manifest.close()
+        self._words.close()
+        if self._chroma is not None:
+            self._chroma.close()
+            self._chroma = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def create_collection(self, collection: Collection) -> None:
+        chroma_id = self.chroma.create(collection.name, space=collection.distance, metadata=_description(collection))
+        with self.manifest:
+            self.manifest.add_collection(collection, chroma_id)
+
+    def redefine_collection(self, collection: Collection) -> None:
+        """Take over a definition that indexes equally (see `indexes_equally`)."""
+        self.chroma.describe(self._held(collection.name).chroma_id, _description(collection))
+        with self.manifest:
+            self.manifest.redefine_collection(collection)
+
+    def drop_collection(self, name: str) -> int:
+        """Returns the number of chunks that went with it."""
+        held = self._held(name)
+        self.chroma.drop(name)
+        self._words.execute("BEGIN")
+        rows = range(keywords.row_id(held.id, 0), keywords.row_id(held.id, held.slots))
+        keywords.remove(self._words, rows)
+        self._words.execute("COMMIT")
+        with self.manifest:
+            self.manifest.drop_collection(held)
+        (self.folder / vectors.file_name(held.id)).unlink(missing_ok=True)
+        return held.slots - held.dead
+
+    def remove(self, collection: str, doc_ids: Sequence[str]) -> int:
+        """Remove documents that the index holds; returns the number of chunks that went with them."""
+        held = self._held(collection)
+        gone: list[int] = []
+        names: list[str] = []
+        with self.manifest:
+            for doc_id in doc_ids:
+                rows = self.manifest.remove_document(held, doc_id)
+                names += [chunk_id(doc_id, number) for number in range(len(rows))]
+                gone += rows
+        self.chroma.delete(held.chroma_id, names)
+        self._words.execute("BEGIN")
+        keywords.remove(self._words, gone)
+        self._words.execute("COMMIT")
+        return len(gone)
+
+    def add(self, collection: str, documents: Sequence[ChunkedDocument]) -> int:
+        """Add documents that the index does not hold; returns the number of their chunks."""
+        held = self._held(collection)
+        slot = held.slots
+        rows = Rows([], [], [], [] if self._store_documents else None)
+        words: list[tuple[int, str]] = []
+        with self.manifest:
+            for each in documents:
+                slots = range(slot, slot + len(each.chunks))
+                self.manifest.add_document(held, each.document.header, slots)
+                _collect(rows, each)
+                words += [
+                    (keywords.row_id(held.id, place), chunk.text)
+                    for place, chunk in zip(slots, each.chunks, strict=True)
+                ]
+                slot += len(each.chunks)
+            self.manifest.grow(held, slot)
+        whole = [vectors.quantise(vector) for vector in rows.vectors]
+        if whole:
+            vectors.append(self.folder, held.id, whole, slots=held.slots, dimensions=len(whole[0]))
+        self._words.execute("BEGIN")
+        keywords.add(self._words, words)
+        self._words.execute("COMMIT")
+        self.chroma.add(held.chroma_id, rows)
+        return len(rows.ids)
+
+    def _held(self, name: str) -> Held:
+        return self.manifest.collections()[name]
+
+    # -- sealing and verifying ----------------------------------------------------------------------------------------
+
+    def seal(self, *, revision: str, settings: str, added: Iterable[tuple[str, str]] = ()) -> None:
+        """Verify the whole index, then write down what a reader checks before it trusts the directory. Closes the store.
+
+        `revision` is the one that the index stands at, apart from its touched documents. `added` are the documents whose
+        chunks are looked for in Chroma one by one; what was removed shows in the counts.
+        """
+        problem = self._disagreement(added)
+        if problem:
+            raise unusable(self.folder, problem)
+        for held in self.manifest.collections().values():
+            description = {**_description(held.collection), "revision": revision}
+            self.chroma.describe(held.chroma_id, description)
+        self.close()
+        _sweep_segments(self.folder / "chroma")
+        manifest = Manifest(self.folder)
+        with manifest:
+            manifest.set(format=FORMAT, revision=revision, settings=settings, files=canonical_json(_sizes(self.folder)))
+        manifest.close()
+
+    def unseal(self) -> None:
+        """From now on no reader trusts the directory until it is sealed again."""
+        with self.manifest:
+            self.manifest.unset("files")
+
+    def _disagreement(self, added: Iterable[tuple[str, str]]) -> str:
+        """What is wrong between the parts; empty when they agree."""
+        held = self.manifest.collections()
+        _, chunks = self.manifest.counts()
+        words = keywords.count(self._words)
+        if words != chunks:
+            return f"the word index holds {words} chunks, the manifest {chunks}"
+        in_chroma = self.chroma.collections()
+        if in_chroma != {name: each.chroma_id for name, each in held.items()}:
+            return f"Chroma holds the collections {sorted(in_chroma)}, the manifest {sorted(held)}"
+        for name, each in held.items():
+            count = self.chroma.count(each.chroma_id)
+            if count != each.slots - each.dead:
+                return f"Chroma holds {count} chunks of {name!r}, the manifest {each.slots - each.dead}"
+        return self._lost(held, added)
+
+    def _lost(self, held: Mapping[str, Held], added: Iterable[tuple[str, str]]) -> str:
+        numbers = self.manifest.chunk_counts(added)
+        names: dict[str, list[str]] = {}
+        for (collection, doc_id), number in numbers.items():
+            names.setdefault(collection, []).extend(chunk_id(doc_id, each) for each in range(number))
+        for collection, ids in names.items():
+            lost = set(ids).difference(self.chroma.ids(held[collection].chroma_id, among=ids))
+            if lost:
+                return f"Chroma lacks {len(lost)} chunks of {collection!r}, {min(lost)!r} among them"
+        return ""
+
+
+def chunk_id(doc_id: str, number: int) -> str:
+    """The name of a chunk in Chroma."""
+    return f"{doc_id}_chunk_{number}"
+
+
+def unusable(folder: Path, problem: str) -> IndexFailed:
+    return IndexFailed(
+        f"The index {folder.name} does not verify: {problem}.",
+        hint="It is derived; 'vmrag sync --rebuild' builds it again.",
+        folder=str(folder),
+    )
+
+
+def problem_of(folder: Path, *, revision: str, settings: str) -> str:
+    """Why a sealed index must not be served; empty when it verifies. Reads the manifest and file sizes only (about a millisecond)."""
+    if not folder.is_dir():
+        return "it is not there"
+    try:
+        manifest = Manifest(folder, frozen=True)
+        try:
+            sealed, found = (
+                manifest.get("files"),
+                {key: manifest.get(key) for key in ("format", "revision", "settings")},
+            )
+        finally:
+            manifest.close()
+    except sqlite3.Error as error:
+        return f"its manifest cannot be read ({error})"
+    if found != {"format": FORMAT, "revision": revision, "settings": settings}:
+        return f"its manifest describes {found}"
+    if sealed is None:
+        return "it was never finished"
+    expected, actual = msgspec.json.decode(sealed, type=dict[str, int]), _sizes(folder)
+    for name, size in expected.items():
+        grown = name == f"chroma/{DATABASE_FILE}" and actual.get(name, -1) > size  # Chroma writes a row when it reads
+        if actual.get(name) != size and not grown:
+            return f"{name} has {actual.get(name, 'no')} bytes instead of {size}"
+    return ""
+
+
+def indexes_equally(one: Collection, other: Collection) -> bool:
+    """Whether the same documents give the same index under both definitions."""
+
+    def decisive(each: Collection) -> tuple[Any, ...]:
+        model = (each.embedding_function, each.embedding_model, each.embedding_dimensions)
+        return (*model, each.distance, each.chunking)
+
+    return decisive(one) == decisive(other)
+
+
+def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, MetadataValue]:
+    """What Chroma holds of a chunk besides text and vector. No branch, commit or time: equal contents give equal indexes."""
+    given = msgspec.json.decode(document.metadata)
+    kept = {key: _chroma_value(value) for key, value in given.items() if value is not None}
+    if document.title:
+        kept.setdefault("title", document.title)
+    return kept | {
+        "source_id": document.doc_id,
+        "chunk_index": chunk.number,
+        "total_chunks": total,
+        "content_hash": document.content_hash,
+        "source_table": "documents",
+        "collection": document.collection,
+    }
+
+
+def _chroma_value(value: Any) -> MetadataValue:
+    """Chroma takes scalars and non-empty lists of one kind of them; everything else reaches it as JSON text."""
+    if isinstance(value, bool | str | float) or (isinstance(value, int) and -(2**63) <= value < 2**63):
+        return value
+    kinds = {type(item) for item in value} if isinstance(value, list) else set()
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        return list(value)
+    return canonical_json(value)
+
+
+def _collect(rows: Rows, each: ChunkedDocument) -> None:
+    for chunk, vector in zip(each.chunks, each.vectors, strict=True):
+        rows.ids.append(chunk_id(each.document.doc_id, chunk.number))
+        rows.vectors.append(vector)
+        rows.metadatas.append(chroma_metadata(each.document, chunk, len(each.chunks)))
+        if rows.documents is not None:
+            rows.documents.append(chunk.text)
+
+
+def _description(collection: Collection) -> dict[str, str]:
+    """The Chroma collection's own metadata, for outside clients."""
+    return {"embedding_function": collection.embedding_function, "embedding_model": collection.embedding_model}
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Names and sizes in bytes of the files that a reader needs, the manifest itself (which holds them) left out."""
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != FILE and not path.name.endswith("-journal")
+    }
+
+
+def _sweep_segments(chroma: Path) -> None:
+    """Chroma never removes the HNSW directories of collections that it dropped."""
+    with contextlib.closing(sqlite3.connect(chroma / DATABASE_FILE)) as database:
+        alive = {str(row[0]) for row in database.execute("SELECT id FROM segments")}
+    for path in chroma.iterdir():
+        if path.is_dir() and path.name not in alive:
+            shutil.rmtree(path)

@@ -1,0 +1,78 @@
+"""The working copy: the index of one workspace's uncommitted documents.
+
+    <git dir>/vmrag/working/<key>/      + <key>.lock and, while somebody writes, <key>.writing beside it
+
+It is keyed by (KB branch, base revision, settings). A writer holds the lock alone from before the documents are stored until the
+index has followed; readers hold it together. A `writing` mark that nobody's lock stands behind means that a writer was killed: the copy
+is thrown away and made again from the snapshot and the uncommitted rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_link import locks
+from vmrag_link.errors import Busy
+from vmrag_link.index.store import problem_of
+
+
+class WorkingCopy:
+    def __init__(self, root: Path, *, kb_branch: str, base: str, settings: str, timeout: float) -> None:
+        key = hashlib.sha256(f"{kb_branch}\0{base}\0{settings}".encode()).hexdigest()[:16]
+        self.root = root
+        self.path = root / key
+        self.base = base
+        self.settings = settings
+        self._timeout = timeout
+
+    @property
+    def _lock(self) -> Path:
+        return self.path.with_name(self.path.name + ".lock")
+
+    @property
+    def _mark(self) -> Path:
+        return self.path.with_name(self.path.name + ".writing")
+
+    def problem(self) -> str:
+        """Why the copy must not be read; empty when it may. Ask while holding the lock."""
+        if self._mark.exists():
+            return "its writer was interrupted"
+        return problem_of(self.path, revision=self.base, settings=self.settings)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        with locks.shared(self._lock, purpose="read uncommitted documents", timeout=self._timeout):
+            yield
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[bool]:
+        """Hold the copy alone. Yields whether it can be taken over as it is; otherwise it is gone and has to be made again.
+
+        The mark goes away only when the block ends without an error.
+        """
+        with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
+            usable = not self.problem()
+            if not usable:
+                self.drop()
+            self._mark.touch()
+            yield usable
+            self._mark.unlink()
+
+    def drop(self) -> None:
+        """Throw the copy away (call it while holding the lock)."""
+        if self.path.exists():
+            shutil.rmtree(self.path)
+
+    def sweep(self) -> None:
+        """Throw away all other copies of this workspace that nobody holds: their KB branch moved on or was committed."""
+        for path in self.root.iterdir() if self.root.is_dir() else ():
+            if not path.is_dir() or path == self.path:
+                continue
+            lock = path.with_name(path.name + ".lock")
+            with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
+                shutil.rmtree(path)
+                path.with_name(path.name + ".writing").unlink(missing_ok=True)

@@ -1,0 +1,83 @@
+"""KB branches: the one that belongs to each code branch, and the list of all."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from vmrag_link.engines.base import RESERVED_PREFIX, Engine
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_link.sync.resolve import Target
+from vmrag_link.workspace import Workspace
+
+MAPPING = ".vmragbranch"
+
+
+class BranchRow(Record, frozen=True):
+    """A KB branch; `code_branch` is the code branch whose documents are written on it, None when there is none."""
+
+    name: str
+    revision: str
+    dirty: bool
+    code_branch: str | None
+    current: bool
+
+
+class BranchesReport(Record, frozen=True):
+    branches: list[BranchRow]
+
+
+def branches(ws: Workspace) -> BranchesReport:
+    """All KB branches but the reserved ones."""
+    mapped = {kb: code for code, kb in mappings(ws).items()}
+    current = ws.trigger().branch
+    rows = [
+        BranchRow(each.name, each.head, each.dirty, mapped.get(each.name), mapped.get(each.name, "") == current)
+        for each in ws.engine.branches()
+        if not each.name.startswith(RESERVED_PREFIX)
+    ]
+    return BranchesReport(rows)
+
+
+def mappings(ws: Workspace) -> dict[str, str]:
+    """KB branches by code branch, as git config has them."""
+    section = plumbing.config_section(ws.places, "branch")
+    return {
+        key.removeprefix("branch.").removesuffix(MAPPING): value
+        for key, value in section.items()
+        if key.endswith(MAPPING)
+    }
+
+
+def prepare(ws: Workspace, target: Target) -> str:
+    """The name of the KB branch for HEAD's code branch, written down in git config; the branch itself may not exist yet.
+
+    It is made at the first write. git carries the mapping along when the code branch is renamed, and drops it with it.
+    """
+    code = target.trigger.branch
+    assert code is not None  # noqa: S101  `writable` refuses a detached HEAD
+    if target.kb_branch:
+        return target.kb_branch.name
+    taken = {kb.lower() for other, kb in mappings(ws).items() if other != code}
+    mapped = plumbing.kb_branch_of(ws.places, code)
+    if mapped and mapped.lower() not in taken and ws.engine.legal_branch_name(mapped):
+        return mapped
+    name = free_name(ws.engine, code, taken)
+    plumbing.set_kb_branch(ws.places, code, name)
+    return name
+
+
+def free_name(engine: Engine, code: str, taken: set[str]) -> str:
+    """The code branch's own name where the engine allows it and it is free, else `b/<slug>-<hash8>`."""
+    used = taken | {each.name.lower() for each in engine.branches()}
+    reserved = code.lower().startswith(RESERVED_PREFIX)
+    if engine.legal_branch_name(code) and code.lower() not in used and not reserved:
+        return code
+    slug = re.sub(r"[^a-z0-9]+", "-", code.lower()).strip("-")[:40] or "branch"
+    for salt in range(len(used) + 1):
+        digest = hashlib.sha256(f"{code}\0{salt}".encode(errors="surrogateescape")).hexdigest()[:8]
+        name = f"b/{slug}-{digest}"
+        if name not in used:
+            return name
+    raise AssertionError  # more names than branches were tried

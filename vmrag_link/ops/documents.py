@@ -1,0 +1,278 @@
+"""Documents in and out: import, add, rm, list, show."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from vmrag_link.documents import importing
+from vmrag_link.documents.importing import ImportedDocument, Skipped
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import CollectionMissing, ContentRefused, DocumentMissing, UsageInvalid
+from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.store import RESERVED_METADATA
+from vmrag_link.models import (
+    At,
+    Changes,
+    Chunking,
+    Collection,
+    Document,
+    DocumentHeader,
+    Record,
+    Working,
+    canonical_json,
+    content_hash,
+)
+from vmrag_link.ops import names, writing
+from vmrag_link.ops.recover import reconciled
+from vmrag_link.workspace import Workspace
+
+
+class ImportReport(Record, frozen=True):
+    """Numbers of documents; `skipped` files with the reasons. `pending`: why the index did not follow yet."""
+
+    collection: str
+    created: bool
+    changes: Changes
+    unchanged: int
+    skipped: tuple[Skipped, ...]
+    branch: str | None
+    pending: str = ""
+
+
+class RemoveReport(Record, frozen=True):
+    removed: tuple[str, ...]
+    branch: str
+    pending: str = ""
+
+
+class DocumentRow(Record, frozen=True):
+    """`chunks` is None where the index does not hold the document (yet)."""
+
+    collection: str
+    doc_id: str
+    title: str
+    content_hash: str
+    metadata: dict[str, Any]
+    chunks: int | None
+    uncommitted: Literal["added", "modified", "removed"] | None
+
+
+class ListReport(Record, frozen=True):
+    documents: list[DocumentRow]
+
+
+class ShowReport(Record, frozen=True):
+    collection: str
+    doc_id: str
+    title: str
+    content: str
+    content_hash: str
+    metadata: dict[str, Any]
+    revision: str
+
+
+# -- in -----------------------------------------------------------------------------------------------------------------
+
+
+def import_files(ws: Workspace, sources: Sequence[Path], collection: str, *, prune: bool = False) -> ImportReport:
+    """Store files as documents, one each; those whose text, title and metadata are stored already are left alone.
+
+    `prune` removes the documents of the collection whose file is gone. Raises as `writing.write`, and `FileFailed`.
+    """
+    names.check(collection)
+    writing.writable(ws)
+    scan = importing.scan(sources)
+    skipped = list(scan.skipped)
+    read: list[ImportedDocument] = []
+    with ws.progress.task("reading", len(scan.files)) as task:
+        for file in scan.files:
+            document = importing.read(file, work_tree=ws.places.top)
+            skipped.append(document) if isinstance(document, Skipped) else read.append(document)
+            task.advance()
+    return _store(ws, collection, read, tuple(skipped), prune=prune)
+
+
+def add(
+    ws: Workspace, collection: str, doc_id: str, text: str, *, title: str, metadata: dict[str, Any]
+) -> ImportReport:
+    """Store one document from text; one of that id is replaced."""
+    names.check(collection)
+    names.check_document(doc_id)
+    document = ImportedDocument(
+        doc_id=doc_id,
+        title=title,
+        content=text,
+        content_hash=content_hash(text),
+        file_type="text",
+        metadata=canonical_json(metadata),
+        source="",
+        last_modified="",
+    )
+    return _store(ws, collection, [document], (), prune=False)
+
+
+def _store(
+    ws: Workspace, name: str, read: list[ImportedDocument], skipped: tuple[Skipped, ...], *, prune: bool
+) -> ImportReport:
+    writing.writable(ws)
+    at = ws.at()
+    present = {each.doc_id: each for each in ws.engine.headers(at, collection=name)}
+    new = _new_collection(ws, at, name)
+    changed = [each for each in read if not _same(present.get(each.doc_id), each)]
+    kept = {each.doc_id for each in read} | {each.name for each in skipped}
+    gone = sorted(present.keys() - kept) if prune else []
+    changes = Changes(
+        added=sum(each.doc_id not in present for each in changed),
+        modified=sum(each.doc_id in present for each in changed),
+        removed=len(gone),
+    )
+    unchanged = len(read) - len(changed)
+    if not changed and not gone and not (new and not skipped):
+        return ImportReport(name, created=False, changes=changes, unchanged=unchanged, skipped=skipped, branch=None)
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    rows = Write(
+        put_collections=[new] if new else [],
+        put_documents=[_row(ws, at, name, each, now, known=each.doc_id in present) for each in changed],
+        remove_documents=[(name, doc_id) for doc_id in gone],
+    )
+    landed = writing.write(ws, rows, f"write to {name}")
+    return ImportReport(name, new is not None, changes, unchanged, skipped, landed.branch, landed.pending)
+
+
+def _new_collection(ws: Workspace, at: At, name: str) -> Collection | None:
+    if any(each.name == name for each in ws.engine.collections(at)):
+        return None
+    model = ws.model(ws.config.embedding.model)
+    return Collection(
+        name=name,
+        embedding_function=model.name,
+        embedding_model=model.fingerprint,
+        embedding_dimensions=model.dimensions,
+        chunking=Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap),
+        created_at=dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+
+
+def _same(present: DocumentHeader | None, read: ImportedDocument) -> bool:
+    if present is None:
+        return False
+    return (present.title, present.content_hash, present.metadata) == (read.title, read.content_hash, read.metadata)
+
+
+def _row(ws: Workspace, at: At, name: str, read: ImportedDocument, now: str, *, known: bool) -> Document:
+    reserved = RESERVED_METADATA.intersection(msgspec.json.decode(read.metadata, type=dict[str, Any]))
+    if reserved:
+        raise ContentRefused(
+            f"The metadata of {read.doc_id!r} uses {', '.join(sorted(reserved))}, which the index needs for itself.",
+            hint="Rename the key in the document's front matter.",
+            doc_id=read.doc_id,
+        )
+    before = ws.engine.document(at, name, read.doc_id) if known else None
+    return Document(
+        collection=name,
+        doc_id=read.doc_id,
+        title=read.title,
+        content=read.content,
+        content_hash=read.content_hash,
+        metadata=read.metadata,
+        source=read.source,
+        source_key=read.source,
+        file_type=read.file_type,
+        last_modified=read.last_modified,
+        created_at=before.created_at if before else now,
+        updated_at=now,
+    )
+
+
+# -- out ----------------------------------------------------------------------------------------------------------------
+
+
+def remove(ws: Workspace, collection: str, doc_ids: Sequence[str]) -> RemoveReport:
+    """Raises `CollectionMissing`, `DocumentMissing` (then nothing is removed), and as `writing.write`."""
+    writing.writable(ws)
+    at = ws.at()
+    for doc_id in doc_ids:
+        if ws.engine.document(at, collection, doc_id) is None:
+            raise no_document(ws, at, collection, doc_id)
+    rows = Write(remove_documents=[(collection, doc_id) for doc_id in dict.fromkeys(doc_ids)])
+    landed = writing.write(ws, rows, f"remove from {collection}")
+    return RemoveReport(tuple(doc_ids), landed.branch, landed.pending)
+
+
+def list_documents(ws: Workspace, collection: str | None) -> ListReport:
+    """Documents of the workspace, uncommitted ones included; removed ones that are not committed yet stand there, too."""
+    reconciled(ws)
+    at = ws.at()
+    if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
+        raise no_collection(ws, at, collection)
+    changes = {}
+    if isinstance(at, Working):
+        changes = {change.key: change for change in ws.engine.diff(ws.revision(), at).documents}
+    with ws.view() as view:
+        manifest = Manifest(view.folder, frozen=True)
+        chunks = manifest.chunk_counts()
+        manifest.close()
+    headers = {each.key: each for each in ws.engine.headers(at, collection=collection)}
+    for key, change in changes.items():
+        if change.before and change.kind == "removed" and collection in (None, key[0]):
+            headers[key] = change.before
+    rows = [
+        DocumentRow(
+            collection=each.collection,
+            doc_id=each.doc_id,
+            title=each.title,
+            content_hash=each.content_hash,
+            metadata=msgspec.json.decode(each.metadata, type=dict[str, Any]),
+            chunks=chunks.get(key),
+            uncommitted=changes[key].kind if key in changes else None,
+        )
+        for key, each in sorted(headers.items())
+    ]
+    return ListReport(rows)
+
+
+def show(ws: Workspace, name: str) -> ShowReport:
+    """`[REF:]COLLECTION/DOC`; REF is a git ref, whose pinned revision is read. Raises `DocumentMissing` and kin."""
+    reference, _, path = name.rpartition(":") if ":" in name.split("/", 1)[0] else ("", "", name)
+    collection, slash, doc_id = path.partition("/")
+    if not slash or not doc_id:
+        raise UsageInvalid(f"{name!r} is not COLLECTION/DOCUMENT.", hint="vmrag list (shows what there is)")
+    if reference:
+        revision = ws.pinned_at(reference)
+        at: At = revision
+    else:
+        reconciled(ws)
+        revision, at = ws.revision(), ws.at()
+    document = ws.engine.document(at, collection, doc_id)
+    if document is None:
+        raise no_document(ws, at, collection, doc_id)
+    metadata = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    return ShowReport(collection, doc_id, document.title, document.content, document.content_hash, metadata, revision)
+
+
+def no_document(ws: Workspace, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
+    if all(each.name != collection for each in ws.engine.collections(at)):
+        return no_collection(ws, at, collection)
+    nearest = names.nearest(doc_id, (each.doc_id for each in ws.engine.headers(at, collection=collection)))
+    return DocumentMissing(
+        f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {nearest!r}?" if nearest else ""),
+        hint=f"vmrag list --collection {collection}",
+        collection_name=collection,
+        doc_id=doc_id,
+    )
+
+
+def no_collection(ws: Workspace, at: At, collection: str) -> CollectionMissing:
+    there = [each.name for each in ws.engine.collections(at)]
+    nearest = names.nearest(collection, there)
+    return CollectionMissing(
+        f"There is no collection {collection!r}." + (f" Is it {nearest!r}?" if nearest else ""),
+        hint=f"There are: {', '.join(there)}." if there else "vmrag import DIR --collection NAME (makes the first one)",
+        collection_name=collection,
+        collections=there,
+    )

@@ -1,0 +1,45 @@
+"""Names of collections and documents: what is allowed, and what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from vmrag_link.errors import NameInvalid
+
+COLLECTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])")
+COLLECTION_LENGTH = range(3, 256)
+DOCUMENT_LENGTH = 255
+ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+
+
+def check(collection: str) -> None:
+    """Chroma's rule for collections, cut to what fits into a key of the knowledge base. Raises `NameInvalid`."""
+    legal = COLLECTION.fullmatch(collection) and ".." not in collection and not ADDRESS.fullmatch(collection)
+    if not legal or len(collection) not in COLLECTION_LENGTH:
+        proposal = re.sub(r"[^A-Za-z0-9._-]+", "-", collection).strip("._-")
+        raise NameInvalid(
+            f"{collection!r} cannot name a collection: 3 to 255 letters, digits, '.', '_' or '-', "
+            "with a letter or digit at both ends.",
+            hint=f"For example: --collection {proposal if len(proposal) in COLLECTION_LENGTH else 'handbook'}",
+            collection_name=collection,
+        )
+
+
+def check_document(doc_id: str) -> None:
+    """Raises `NameInvalid`."""
+    control = any(unicodedata.category(character) in ("Cc", "Cs") for character in doc_id)
+    if not doc_id or len(doc_id) > DOCUMENT_LENGTH or control:
+        raise NameInvalid(
+            f"{doc_id!r} cannot name a document: 1 to {DOCUMENT_LENGTH} characters without control characters.",
+            hint="For example: --id guide/setup.md",
+            doc_id=doc_id,
+        )
+
+
+def nearest(name: str, there: Iterable[str]) -> str | None:
+    """The name that was probably meant."""
+    found = difflib.get_close_matches(name, list(there), n=1)
+    return found[0] if found else None

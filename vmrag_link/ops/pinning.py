@@ -1,0 +1,48 @@
+"""Write the pin and stage it. Nothing here commits or amends in git."""
+
+from __future__ import annotations
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import PinMalformed
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_link.paths import write_atomically
+from vmrag_link.pin import Pin
+from vmrag_link.workspace import Workspace
+
+
+class PinReport(Record, frozen=True):
+    """`staged` False: another git command held the index; `git add .dolt-version` does it."""
+
+    pin: Pin
+    changed: bool
+    staged: bool
+
+
+def write_pin(ws: Workspace, revision: str, kb_branch: str) -> PinReport:
+    """Write and stage the pin if it does not name that state already."""
+    data = plumbing.pin_bytes(ws.places)
+    old = parsed(data)
+    new = next_pin(ws, old, revision, kb_branch)
+    changed = pins.format(new) != data
+    if changed:
+        write_atomically(ws.places.pin, pins.format(new))
+    return PinReport(new, changed, plumbing.stage(ws.places, ws.places.pin))
+
+
+def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str) -> Pin:
+    return pins.repin(
+        old,
+        remote=ws.config.remote,
+        branch=kb_branch,
+        commit=revision,
+        committed_at=ws.engine.info(revision).date,
+    )
+
+
+def parsed(data: bytes | None) -> Pin | None:
+    """The present pin; None when there is none, or none that can be read: a new one is written from nothing then."""
+    try:
+        return pins.parse(data) if data is not None else None
+    except PinMalformed:
+        return None

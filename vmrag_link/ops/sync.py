@@ -1,0 +1,25 @@
+"""`vmrag sync`: bring KB branch and index to the pin."""
+
+from __future__ import annotations
+
+from vmrag_link.models import Changes
+from vmrag_link.ops.recover import recover
+from vmrag_link.sync import apply
+from vmrag_link.sync.apply import SnapshotReport, SyncReport
+from vmrag_link.sync.bring import ChunkCounts
+from vmrag_link.workspace import Workspace
+
+
+def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
+    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`. The index keeps serving."""
+    recover(ws)
+    report = None if not rebuild and apply.settled(ws.parts) else apply.reconcile(ws.parts, rebuild=rebuild)
+    target = ws.target()
+    if target.state != "pinned":
+        raise ws.unusable(target)
+    if report is None:
+        revision = ws.revision()
+        path = SnapshotReport(str(ws.shelf.path(revision)), "reused")
+        report = SyncReport("pinned", revision, revision, Changes(), ChunkCounts(), path, {}, target.attachment)
+    with ws.view():
+        return report  # opening the view has mended the working copy, too, where there are uncommitted documents

@@ -1,0 +1,92 @@
+"""Store rows in the KB branch of HEAD's code branch, and let the index follow in the same call."""
+
+from __future__ import annotations
+
+from vmrag_link import locks
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import Embedding, GitBusy, Index, KnowledgeMoved, Uncommitted
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_link.ops import branches
+from vmrag_link.ops.recover import reconciled
+from vmrag_link.sync import apply
+from vmrag_link.sync.resolve import Target
+from vmrag_link.workspace import Workspace
+
+ATTEMPTS = 3
+
+
+class Landed(Record, frozen=True):
+    """Where a write landed. `pending`: why the index did not follow; the rows are stored, and the next command catches up."""
+
+    branch: str
+    revision: str
+    pending: str = ""
+
+
+def writable(ws: Workspace) -> Target:
+    """What a write would go to, after the workspace was brought to its pin. Raises why nothing may be written here."""
+    refuse_if_busy(ws)
+    reconciled(ws)
+    target = ws.target()
+    if target.state != "pinned":
+        raise ws.unusable(target)
+    if target.kb_branch and target.attachment == "held":
+        raise Uncommitted(
+            apply.held_note(target.kb_branch.name, target.kb_branch.head, target.revision),
+            hint=f"vmrag pin {target.kb_branch.head}",
+        )
+    if target.kb_branch and target.attachment == "behind":
+        raise KnowledgeMoved(
+            f"KB branch {target.kb_branch.name!r} is at {target.kb_branch.head[:7]}, but the pin names {target.revision[:7]}.",
+            hint="vmrag pin (pins the head of the KB branch)",
+        )
+    return target
+
+
+def refuse_if_busy(ws: Workspace) -> None:
+    """Nothing is written where git would lose sight of it. Raises `GitBusy` with the command that helps."""
+    what = plumbing.busy(ws.places)
+    if what:
+        raise GitBusy(
+            f"A {what} is under way in this work tree; knowledge is not written meanwhile.",
+            hint=plumbing.busy_hint(what),
+            operation=what,
+        )
+    if ws.trigger().branch is None:
+        raise GitBusy(
+            "HEAD is detached: documents are written on a branch, and here is none.",
+            hint="git switch -c NAME",
+            operation="detached",
+        )
+
+
+def write(ws: Workspace, rows: Write, purpose: str) -> Landed:
+    """Store rows uncommitted; durable on return. Raises as `writable`, and `Busy`, `ContentRefused`, `EngineFailed`."""
+    for _ in range(ATTEMPTS):
+        target = writable(ws)
+        name = branches.prepare(ws, target)
+        with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.config.lock_timeout_s):
+            if ws.trigger() != target.trigger:
+                continue  # a checkout in another terminal: write where it went, or be refused there
+            return _stored(ws, rows, name, target.revision)
+    raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
+
+
+def _stored(ws: Workspace, rows: Write, branch: str, revision: str) -> Landed:
+    if ws.engine.branch(branch) is None:
+        ws.engine.create_branch(branch, revision)
+    copy = apply.working_copy(ws.parts, branch, revision)
+    stored = False
+    try:
+        with copy.writing() as whole:
+            ws.engine.write(branch, rows, expected=revision)
+            stored = True
+            ws.follow(copy.path, branch, revision, whole=whole)
+    except (Index, Embedding) as error:
+        if not stored:
+            raise
+        return Landed(
+            branch, revision, f"The documents are stored, but the index could not follow yet: {error.message}"
+        )
+    return Landed(branch, revision)

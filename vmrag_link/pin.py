@@ -1,0 +1,255 @@
+"""The pin: what `.dolt-version` says, and its one encoding. Reading it executes nothing and contacts nobody.
+
+The file comes from strangers: any bytes give a `Pin` or `PinMalformed`, which names the line and a fix.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from vmrag_link.errors import PinMalformed
+from vmrag_link.models import Record
+from vmrag_link.paths import PIN_NAME
+from vmrag_link.pin_values import FLAWS, shown
+
+KEYS = ("dolt_remote", "dolt_branch", "dolt_commit", "linked_at")
+MAX_BYTES = 4096
+MAX_DEPTH = 32
+
+_RESTORE = f"git checkout HEAD -- {PIN_NAME} && vmrag sync   (or `vmrag pin`, which writes a fresh one)"
+_TAKE_A_SIDE = (
+    f"git checkout --ours {PIN_NAME} && vmrag sync   (or --theirs; if the markers are committed already: `vmrag pin`)"
+)
+
+# No line of JSON can begin with any of these, so they need no parsing to be recognised.
+_CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})", re.MULTILINE)
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class Pin(Record, frozen=True):
+    """What a code commit pins. `extra`: keys unknown to this version in their order, each value as JSON text."""
+
+    dolt_remote: str
+    dolt_branch: str
+    dolt_commit: str
+    linked_at: str
+    extra: tuple[tuple[str, str], ...] = ()
+
+    def same_state(self, other: Pin) -> bool:
+        """Whether both name the same revision in the same place. `linked_at` is displayed, never compared."""
+        return self._state == other._state
+
+    @property
+    def _state(self) -> tuple[str, str, str]:
+        return (self.dolt_remote, self.dolt_branch, self.dolt_commit)
+
+
+def parse(data: bytes, *, source: str = PIN_NAME) -> Pin:
+    """Read a pin. Raises `PinMalformed` with the details `file` (= `source`) and `line`, and nothing else."""
+    try:
+        return _parse(data)
+    except _Flaw as flaw:
+        raise PinMalformed(
+            f"{source}, line {flaw.line}: {flaw.reason}", hint=flaw.hint, file=source, line=flaw.line
+        ) from None
+
+
+def format(pin: Pin) -> bytes:  # noqa: A001  the counterpart of parse
+    """The canonical bytes. Raises `PinMalformed` for a pin that `parse` would refuse: such a file is never written."""
+    data = _encode(pin)
+    parse(data)
+    return data
+
+
+def repin(old: Pin | None, *, remote: str, branch: str, commit: str, committed_at: str) -> Pin:
+    """The pin that follows `old`: unknown keys stay, and so does `linked_at` where the state does.
+
+    `committed_at` is the revision's own commit time: two people who pin the same revision write the same bytes.
+    """
+    new = Pin(remote, branch, commit, committed_at, old.extra if old else ())
+    return old if old is not None and old.same_state(new) else new
+
+
+_KINDS = {
+    dict: "an object",
+    list: "an array",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
+
+
+class _Flaw(Exception):
+    """What is wrong, and on which line, counted from 1."""
+
+    def __init__(self, reason: str, line: int, hint: str = _RESTORE) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
+        self.hint = hint
+
+
+class _ValueRefused(ValueError):
+    """Raised from within the JSON decoder, which does not say where it is."""
+
+
+def _parse(data: bytes) -> Pin:
+    text = _decoded(data)
+    known: dict[str, str] = {}
+    extra: dict[str, str] = {}
+    for key, value, line in _members(text):
+        if key in known or key in extra:
+            raise _Flaw(f"the key {shown(key)} stands there twice", line)
+        if key in FLAWS:
+            known[key] = _checked(key, value, line)
+        else:
+            extra[key] = _kept(key, value, line)
+    if missing := [key for key in KEYS if key not in known]:
+        raise _Flaw(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", _line(text, text.index("{"))
+        )
+    pin = Pin(**known, extra=tuple(extra.items()))
+    if extra and len(_encode(pin)) > MAX_BYTES:
+        raise _Flaw(f"more than {MAX_BYTES} bytes in canonical form", 1)
+    return pin
+
+
+def _encode(pin: Pin) -> bytes:
+    values = {key: getattr(pin, key) for key in KEYS} | {key: json.loads(value) for key, value in pin.extra}
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode(errors="surrogatepass")
+
+
+def _decoded(data: bytes) -> str:
+    if len(data) > MAX_BYTES:
+        raise _Flaw(f"{len(data)} bytes; a pin has at most {MAX_BYTES}", 1)
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise _Flaw("begins with a byte order mark; save the file as UTF-8 without one", 1)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise _Flaw("is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
+    if marker := _CONFLICT.search(text):
+        raise _Flaw(f"an unresolved merge conflict ({marker[0]})", _line(text, marker.start()), _TAKE_A_SIDE)
+    return text
+
+
+def _members(text: str) -> Iterator[tuple[str, Any, int]]:
+    """Key, value and line of each member of the one object that the text is, in the order of the file."""
+    at = _expect(text, 0, "{")
+    if text[at : at + 1] == "}":
+        _end(text, at + 1)
+        return
+    while True:
+        line = _line(text, at)
+        if text[at : at + 1] != '"':
+            raise _Flaw("is not JSON: a key in double quotes is expected", line)
+        key, at = _value(text, at)
+        at = _expect(text, at, ":")
+        value, at = _value(text, at)
+        yield key, value, line
+        at = _skip(text, at)
+        if text[at : at + 1] == "}":
+            _end(text, at + 1)
+            return
+        at = _expect(text, at, ",")
+
+
+def _value(text: str, at: int) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        raise _Flaw(f"is not JSON: {error.msg}", error.lineno) from None
+    except _ValueRefused as refusal:
+        raise _Flaw(str(refusal), _line(text, at)) from None
+    except RecursionError:
+        raise _Flaw("is nested too deeply", _line(text, at)) from None
+
+
+def _expect(text: str, at: int, sign: str) -> int:
+    at = _skip(text, at)
+    if text[at : at + 1] != sign:
+        found = shown(text[at : at + 20]) if text[at:] else "the end of the file"
+        raise _Flaw(f"is not JSON: {sign!r} is expected, found {found}", _line(text, at))
+    return _skip(text, at + 1)
+
+
+def _end(text: str, at: int) -> None:
+    at = _skip(text, at)
+    if text[at:]:
+        raise _Flaw(f"something follows the closing brace: {shown(text[at : at + 20])}", _line(text, at))
+
+
+def _skip(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _checked(key: str, value: object, line: int) -> str:
+    if not isinstance(value, str):
+        raise _Flaw(f"{key} must be a text in double quotes; found {_KINDS[type(value)]}", line)
+    if flaw := FLAWS[key](value):
+        raise _Flaw(f"{key} {flaw}", line)
+    return value
+
+
+def _kept(key: str, value: object, line: int) -> str:
+    """The value of an unknown key as JSON text that says the same for ever."""
+    if _deeper_than(value, MAX_DEPTH):
+        raise _Flaw(f"the value of {shown(key)} is nested more than {MAX_DEPTH} deep", line)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        (key + text).encode()
+    except UnicodeEncodeError:
+        raise _Flaw(f"{shown(key)} holds half of a surrogate pair, which is no character", line) from None
+    return text
+
+
+def _deeper_than(value: object, levels: int) -> bool:
+    # Level by level: what is accepted must not depend on how much of the stack the caller has used.
+    nodes = [value]
+    for _ in range(levels):
+        nodes = [
+            child
+            for node in nodes
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+    return bool(nodes)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _ValueRefused("an object holds the same key twice")
+    return members
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:  # noqa: PLR2004  more digits than 64 bits hold
+        raise _ValueRefused(f"a number that does not fit into 64 bits: {shown(digits)}")
+    return int(digits)
+
+
+def _fraction(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise _ValueRefused(f"a number too large to be stored: {shown(digits)}")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise _ValueRefused(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+)

@@ -1,0 +1,113 @@
+"""What the four values of a pin may be. They come from strangers and reach command lines and terminals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+
+RESERVED_PREFIX = "vmrag"
+MAX_REMOTE = 1024
+MAX_BRANCH = 255
+MAX_SHOWN = 80
+
+_REVISION = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
+_ILLEGAL_IN_BRANCH = re.compile(r"[\s~^:?*\[\\]|\.\.|@\{|//|^/|/$|\.$|(?:^|/)\.|\.lock(?:/|$)|^@$")
+
+_HELPER = re.compile(r"[A-Za-z0-9+.-]*::")
+_URL = re.compile(
+    r"(?P<scheme>[a-z0-9+]+)://(?:(?P<user>[^/?#]*)@)?"
+    r"(?P<host>\[[^\s/?#\\@\]]+\]|[^\s/?#\\@:\[\]]*)(?::[0-9]{1,5})?(?P<path>/[^\\]*)?"
+)
+_OWN_SCHEMES = frozenset(("git+file", "git+http", "git+https", "git+ssh", "file", "http", "https", "ssh"))
+_CLOUD_SCHEMES = frozenset(("aws", "gs", "az", "oci", "oss", "s3"))
+_DOLTHUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_REMOTE_FORMS = (
+    "git:, git+https|http|ssh|file://…, file://…, https|http|ssh://…, aws|gs|az|oci|oss|s3://… "
+    "or organisation/repository"
+)
+
+
+def remote_flaw(value: str) -> str | None:
+    """Why this text cannot name the place where a knowledge base travels to; None if it can."""
+    if value == "git:":
+        return None
+    if flaw := _unsafe(value, MAX_REMOTE):
+        return flaw
+    if _HELPER.match(value):
+        return f"names a transport helper, which would run a program: {shown(value)}"
+    if _DOLTHUB.fullmatch(value):
+        return None
+    url = _URL.fullmatch(value)
+    if not url or url["scheme"] not in _OWN_SCHEMES | _CLOUD_SCHEMES:
+        return f"must be {_REMOTE_FORMS}; found {shown(value)}"
+    return _place_flaw(value, url["scheme"], url["user"] or "", url["host"], url["path"] or "")
+
+
+def _place_flaw(value: str, scheme: str, user: str, host: str, path: str) -> str | None:
+    # ssh needs its user's name (git@…); over HTTP a name is one person's, or a token.
+    if ":" in user or "%3a" in user.lower() or (user and "http" in scheme):
+        return "carries a user name or password, which everybody who clones could read; leave out what precedes the @"
+    if user.startswith("-") or host.startswith("-"):
+        return f"names a host that reads like an option: {shown(value)}"
+    if not host and ("file" not in scheme or path in ("", "/")):
+        return f"names no place: {shown(value)}"
+    return None
+
+
+def _branch_flaw(value: str) -> str | None:
+    if flaw := _unsafe(value, MAX_BRANCH):
+        return flaw
+    if value.lower().startswith(RESERVED_PREFIX):
+        return f"names a reserved branch; names that begin with {RESERVED_PREFIX!r} are the tool's own: {shown(value)}"
+    if _ILLEGAL_IN_BRANCH.search(value):
+        return f"is not a branch name: {shown(value)}"
+    return None
+
+
+def _commit_flaw(value: str) -> str | None:
+    if _REVISION.fullmatch(value):
+        return None
+    return (
+        "must be a full revision (32 characters 0-9a-v, or 40 hexadecimal digits); "
+        f"found {shown(value)} with {len(value)} characters"
+    )
+
+
+def _time_flaw(value: str) -> str | None:
+    if _TIME.fullmatch(value):
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            return f"is not a time that exists: {shown(value)}"
+        return None
+    return f"must be a time in UTC such as 2026-01-31T12:00:00Z; found {shown(value)}"
+
+
+FLAWS: dict[str, Callable[[str], str | None]] = {
+    "dolt_remote": remote_flaw,
+    "dolt_branch": _branch_flaw,
+    "dolt_commit": _commit_flaw,
+    "linked_at": _time_flaw,
+}
+"""For each key, what says why a text cannot be its value."""
+
+
+def _unsafe(value: str, longest: int) -> str | None:
+    """What no value may be that reaches a command line or a terminal."""
+    if not value or value != value.strip():
+        return f"is empty or has blanks around it: {shown(value)}"
+    if len(value) > longest:
+        return f"is longer than {longest} characters"
+    if not value.isprintable():
+        return f"holds characters that cannot be shown: {shown(value)}"
+    if value.startswith("-"):
+        return f"reads like an option of a command: {shown(value)}"
+    return None
+
+
+def shown(value: str) -> str:
+    """A stranger's text for a message: short, on one line, without escape sequences or secrets."""
+    text = repr(re.sub(r"//.*@", "//…@", value)[:MAX_SHOWN])
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 4]}…'"

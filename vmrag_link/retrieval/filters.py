@@ -1,0 +1,94 @@
+"""Filters over metadata and texts, as people write them, turned into what Chroma accepts.
+
+Several keys in one object are joined with `$and`, a one-element `$and` or `$or` is unwrapped, a bare value means `$eq`:
+Chroma 1.5 refuses the first two forms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from vmrag_link.errors import FilterInvalid
+
+COMPARISONS = frozenset({"$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$contains", "$not_contains"})
+TEXT_MATCHES = frozenset({"$contains", "$not_contains", "$regex", "$not_regex"})
+JUNCTIONS = frozenset({"$and", "$or"})
+EXAMPLE = 'for example \'{"status": "open"}\' or \'{"$and": [{"year": {"$gte": 2024}}, {"team": "core"}]}\''
+
+
+def parse(text: str) -> dict[str, Any]:
+    """A filter from the command line. Raises `FilterInvalid`."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise FilterInvalid(
+            f"The filter is not JSON: {error}.", hint=f"Write it as one JSON object, {EXAMPLE}."
+        ) from None
+    if not isinstance(value, dict):
+        raise _refusal("is not an object", value)
+    return value
+
+
+def where(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A filter over metadata as Chroma takes it; None for none."""
+    return _normal(given, _comparison) if given else None
+
+
+def where_document(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A filter over the text of chunks as Chroma takes it; None for none."""
+    return _normal(given, _text_match) if given else None
+
+
+def _normal(given: Any, leaf: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not given:
+        raise _refusal("is not an object with keys", given)
+    parts = [_junction(key, value, leaf) if key in JUNCTIONS else leaf(key, value) for key, value in given.items()]
+    return parts[0] if len(parts) == 1 else {"$and": parts}
+
+
+def _junction(key: str, value: Any, leaf: Any) -> dict[str, Any]:
+    if not isinstance(value, list) or not value:
+        raise _refusal(f"needs a non-empty list behind {key}", value)
+    parts = [_normal(each, leaf) for each in value]
+    return parts[0] if len(parts) == 1 else {key: parts}
+
+
+def _comparison(key: str, value: Any) -> dict[str, Any]:
+    if key.startswith("$"):
+        raise _refusal(f"uses the unknown operator {key}", value)
+    if not isinstance(value, Mapping):
+        return {key: {"$eq": _scalar(value)}}
+    parts = [{key: {operator: _operand(operator, operand)}} for operator, operand in value.items()]
+    if not parts:
+        raise _refusal(f"has an empty condition on {key!r}", value)
+    return parts[0] if len(parts) == 1 else {"$and": parts}
+
+
+def _operand(operator: str, operand: Any) -> Any:
+    if operator not in COMPARISONS:
+        raise _refusal(f"uses the unknown operator {operator}", operand)
+    if operator in ("$in", "$nin"):
+        if not isinstance(operand, list) or not operand:
+            raise _refusal(f"needs a non-empty list behind {operator}", operand)
+        return [_scalar(each) for each in operand]
+    return _scalar(operand)
+
+
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, str | int | float | bool):
+        raise _refusal("compares with something that is not a string, number or boolean", value)
+    return value
+
+
+def _text_match(key: str, value: Any) -> dict[str, Any]:
+    if key not in TEXT_MATCHES or not isinstance(value, str) or not value:
+        raise _refusal(f"may hold {', '.join(sorted(TEXT_MATCHES | JUNCTIONS))} with a text, not {key!r}", value)
+    return {key: value}
+
+
+def _refusal(problem: str, value: Any) -> FilterInvalid:
+    return FilterInvalid(
+        f"The filter {problem}: {json.dumps(value, default=str)}.", hint=f"Write it as one JSON object, {EXAMPLE}."
+    )

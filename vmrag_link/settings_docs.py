@@ -1,0 +1,103 @@
+"""The settings for people: the file that `vmrag init` writes, and docs/configuration.md."""
+
+from __future__ import annotations
+
+from vmrag_link import env, settings_file
+from vmrag_link.settings import KEYS, Key
+
+_PAGE = """\
+# Configuration
+
+<!-- Written by: python -m vmrag_link.config > docs/configuration.md -->
+
+Nothing has to be configured. What differs from the defaults stands in `.vmrag.yaml` at the top of the repository, and is
+committed: everybody who clones has it.
+
+```yaml
+retrieval:
+  mode: vector
+  k: 10
+index.keep: 8        # the same as a section `index:` with the line `keep: 8`
+remote: "git:"       # a value that ends in a colon needs the quotes
+```
+
+| setting | values | default | what it does |
+|---|---|---|---|
+{keys}
+
+An unknown setting, a wrong value, or a setting that stands there twice is an error that names the line. Anchors, aliases,
+merge keys, tags and further YAML documents are refused, and so is a file of more than {limit} KiB. Booleans are `true` or
+`false`; `yes`, `no`, `on` and `off` mean different things to different YAML parsers and are refused. Whole numbers are
+decimal and without quotes.
+
+## Where a value comes from
+
+The first of these that names the setting decides:
+
+1. the environment variable;
+2. git config: the repository's own, the user's or the system's;
+3. `.vmrag.yaml`;
+4. the default.
+
+Environment variables and git config take git's words for booleans, too (`yes`, `on`, `1`, `no`, `off`, `0`).
+
+| setting | environment variable | git config |
+|---|---|---|
+{names}
+
+`vmrag.remote` in git config is something else: the name of the git remote that `git:` stands for.
+
+Two more environment variables are no settings: `{switch}=0` switches the hooks off, and `{debug}=1` shows where a known
+error was raised.
+
+## What a pull request may not set
+
+A pull request can change `.vmrag.yaml`, and checking it out must not let a stranger choose which files are loaded. A
+setting marked **trusted only** therefore counts only from the environment, from git config, or as the `.vmrag.yaml` of the
+remote's default branch (`refs/remotes/<remote>/HEAD`) has it. Anything else is ignored, and a warning shows the command
+that trusts it:
+
+```console
+$ git config vmrag.embedding.model-path models/minilm
+```
+"""
+
+
+def template() -> str:
+    """What `vmrag init` writes: every line is a comment that shows a default, and can be uncommented by itself."""
+    lines = [
+        "# Settings of this project's knowledge base, for everybody who clones it.",
+        "# Everything may stay as it is; remove a # and change the value. All settings:",
+        "# https://github.com/vmrag/vmrag-link/blob/main/docs/configuration.md",
+    ]
+    for name in ("remote", "embedding.model", "chunking.size", "chunking.overlap", "retrieval.mode", "retrieval.k"):
+        key = KEYS[name]
+        lines += ["", f"# {key.doc.replace('`', '')}", f"# {name}: {key.default_text}"]
+    return "\n".join(lines) + "\n"
+
+
+def documentation() -> str:
+    """docs/configuration.md."""
+    rows = [
+        f"| `{key.name}` | {_values(key)} | `{key.default_text}` | {key.doc}{' **Trusted only.**' * key.trusted_only} |"
+        for key in KEYS.values()
+    ]
+    names = [
+        f"| `{key.name}` | `{env.setting_variable(key.name)}` | {f'`{key.git_name}`' if key.in_git else 'none'} |"
+        for key in KEYS.values()
+    ]
+    return _PAGE.format(
+        keys="\n".join(rows),
+        names="\n".join(names),
+        limit=settings_file.MAX_BYTES // 1024,
+        switch=env.SWITCH,
+        debug=env.DEBUG,
+    )
+
+
+def _values(key: Key) -> str:
+    if key.choices:
+        return ", ".join(f"`{choice}`" for choice in key.choices)
+    if key.kind is int:
+        return f"{key.lowest} to {key.highest}"
+    return "`true`, `false`" if key.kind is bool else "text"

@@ -1,0 +1,212 @@
+"""Make a work tree stand where its pin says: index built first, then everything swapped at once, if HEAD still is where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmrag_link import locks
+from vmrag_link.engines.base import Engine
+from vmrag_link.errors import GitBusy
+from vmrag_link.git import plumbing
+from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.working import WorkingCopy
+from vmrag_link.models import Changes, Record
+from vmrag_link.paths import Places
+from vmrag_link.progress import Progress
+from vmrag_link.sync import binding as bindings
+from vmrag_link.sync.binding import Binding
+from vmrag_link.sync.bring import Bringer, ChunkCounts
+from vmrag_link.sync.build import Base, Built, How, snapshot
+from vmrag_link.sync.resolve import Attachment, State, Target, read_trigger, resolve
+
+ATTEMPTS = 5
+INDEX_LOCK_SECONDS = 2.0
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a sync works on: one work tree, its knowledge base and the snapshots."""
+
+    places: Places
+    engine: Engine
+    shelf: Snapshots
+    keep: int
+    lock_timeout: float
+    bringer: Callable[[], Bringer]
+    progress: Progress
+
+
+class SnapshotReport(Record, frozen=True):
+    path: str
+    how: How
+
+
+class SyncReport(Record, frozen=True, rename={"from_": "from"}):
+    """`from_` and `to` are revisions; `plan` counts documents that differ between them. `state` other than `pinned`: nothing changed."""
+
+    state: State
+    from_: str | None
+    to: str | None
+    plan: Changes
+    chunks: ChunkCounts
+    snapshot: SnapshotReport | None
+    seconds: dict[str, float]
+    attachment: Attachment
+    notes: tuple[str, ...] = ()
+
+
+def settled(parts: Parts) -> bool:
+    """Whether there is nothing to do: the applied pair is the present one, and its snapshot can be served."""
+    trigger, bound = read_trigger(parts.places), bindings.read(parts.places)
+    return bound is not None and bindings.applied(parts.places) == trigger and not parts.shelf.problem(bound.revision)
+
+
+def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
+    """Bring KB branch, index and binding to the pin. `rebuild` throws the revision's snapshot away first."""
+    started = time.perf_counter()
+    for _ in range(ATTEMPTS):
+        _wait_for_git(parts.places)
+        trigger = read_trigger(parts.places)
+        target = resolve(parts.places, parts.engine, trigger)
+        if target.state != "pinned":
+            return _unapplied(parts, target)
+        if rebuild:
+            parts.shelf.discard(parts.shelf.path(target.revision))
+            rebuild = False
+        bound = bindings.read(parts.places)
+        built = snapshot(
+            target.revision,
+            engine=parts.engine,
+            shelf=parts.shelf,
+            bases=bases(parts, target),
+            bringer=parts.bringer,
+        )
+        changes = _changes(parts.engine, bound, target, built)
+        swapped = _swap(parts, target, built)
+        if swapped is None:
+            continue  # HEAD or the pin moved meanwhile; what was built stays as a spare
+        _tidy(parts)
+        attachment, notes = swapped
+        return SyncReport(
+            state="pinned",
+            from_=bound.revision if bound else None,
+            to=target.revision,
+            plan=changes,
+            chunks=built.chunks,
+            snapshot=SnapshotReport(str(built.path), built.how),
+            seconds=built.seconds | {"total": round(time.perf_counter() - started, 4)},
+            attachment=attachment,
+            notes=notes,
+        )
+    raise GitBusy(
+        f"HEAD or the pin moved {ATTEMPTS} times while the index was brought up to date.",
+        hint="Run 'vmrag sync' when git has finished.",
+    )
+
+
+def _wait_for_git(places: Places) -> None:
+    """While a checkout runs, the pin may be the target's already and HEAD still the old branch."""
+    deadline = time.monotonic() + INDEX_LOCK_SECONDS
+    while plumbing.index_locked(places):
+        if time.monotonic() >= deadline:
+            raise GitBusy(
+                "Another git command works in this repository (index.lock is there).",
+                hint=f"Wait for it; if none is running: rm '{places.git_dir / 'index.lock'}'",
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _unapplied(parts: Parts, target: Target) -> SyncReport:
+    """Without a usable pin everything stays where it is. Without any pin, that is settled; else the next command looks again."""
+    if target.state == "no_pin":
+        bindings.note_applied(parts.places, target.trigger)
+    bound = bindings.read(parts.places)
+    stands = bound.revision if bound else None
+    return SyncReport(target.state, stands, stands, Changes(), ChunkCounts(), None, {}, "detached")
+
+
+def bases(parts: Parts, target: Target | None = None) -> list[Base]:
+    """Indexes to start from, the likeliest first. `target`: its KB branch's working copy may have become its revision."""
+
+    def reading(path: Path) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        return lambda: parts.shelf.reading(path)
+
+    bound = bindings.read(parts.places)
+    usable = [each for each in parts.shelf.all() if each.settings == parts.shelf.settings]
+    usable = [each for each in usable if not parts.shelf.problem(each.revision)]
+    usable.sort(key=lambda each: bound is None or each.path.name != bound.snapshot)
+    found = [Base(each.path, each.revision, reading(each.path)) for each in usable]
+    working = _committed_working_copy(parts, target) if target else None
+    return [working, *found] if working else found
+
+
+def _committed_working_copy(parts: Parts, target: Target) -> Base | None:
+    """The working copy whose uncommitted documents have become the target revision: it has its chunks already."""
+    if target.kb_branch is None or target.attachment != "attached":
+        return None
+    for parent in parts.engine.info(target.revision).parents[:1]:
+        copy = working_copy(parts, target.kb_branch.name, parent)
+        if copy.path.is_dir() and not copy.problem():
+            return Base(copy.path, parent, copy.reading)
+    return None
+
+
+def working_copy(parts: Parts, kb_branch: str, base: str) -> WorkingCopy:
+    return WorkingCopy(
+        parts.places.working_copy,
+        kb_branch=kb_branch,
+        base=base,
+        settings=parts.shelf.settings,
+        timeout=parts.lock_timeout,
+    )
+
+
+def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> Changes:
+    if bound is None or bound.revision == target.revision:
+        return built.changes if bound is None else Changes()
+    return (
+        engine.diff(bound.revision, target.revision).counts() if engine.has_revision(bound.revision) else built.changes
+    )
+
+
+def _swap(parts: Parts, target: Target, built: Built) -> tuple[Attachment, tuple[str, ...]] | None:
+    """Bind the workspace to what was built; None when HEAD or the pin are no longer what they were."""
+    with locks.exclusive(parts.places.workspace_lock, purpose="switch the workspace", timeout=parts.lock_timeout):
+        if read_trigger(parts.places) != target.trigger:
+            return None
+        attachment, notes = _settle_branch(parts, target)
+        bindings.write(parts.places, Binding(target.revision, built.path.name), target.trigger)
+        return attachment, notes
+
+
+def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str, ...]]:
+    """The KB branch follows the pin, like a git branch follows a reset; its old head is anchored first."""
+    branch = target.kb_branch
+    if branch is None or target.attachment in ("attached", "detached"):
+        return target.attachment, ()
+    if target.attachment == "held":
+        return "held", (held_note(branch.name, branch.head, target.revision),)
+    if bindings.applied(parts.places) == target.trigger:
+        return "behind", ()  # the pin did not move, the branch did: 'vmrag pin' decides, not we
+    with parts.engine.writing("move a branch", timeout=parts.lock_timeout):
+        parts.engine.anchor(branch.head, reason=f"{branch.name} moved to its pin")
+        parts.engine.move_branch(branch.name, target.revision, expected=branch.head)
+    return "attached", ()
+
+
+def held_note(branch: str, head: str, pinned: str) -> str:
+    return (
+        f"Uncommitted documents of {branch!r} were written on revision {head[:7]} and stay there, while the pin names {pinned[:7]}. "
+        f"To go back to them: vmrag pin {head}"
+    )
+
+
+def _tidy(parts: Parts) -> None:
+    parts.shelf.sweep()
+    bound = {parts.shelf.root / name for name in bindings.bound_everywhere(parts.places)}
+    parts.shelf.evict(bound=bound, keep=parts.keep)

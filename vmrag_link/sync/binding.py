@@ -1,0 +1,58 @@
+"""What a work tree stands at: `workspace.json` for us, and `applied` for the hooks, which compare it without starting Python."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link.git.applied import decode_applied, encode_applied
+from vmrag_link.models import Record
+from vmrag_link.paths import Places, write_atomically
+from vmrag_link.sync.resolve import Trigger
+
+WORKSPACE = "workspace.json"
+
+
+class Binding(Record, frozen=True):
+    """The snapshot that answers in a work tree, by the name of its directory, and the revision it stands at."""
+
+    revision: str
+    snapshot: str
+
+
+def read(places: Places) -> Binding | None:
+    """None when nothing is bound yet, or the file is damaged: then the next sync binds again."""
+    return _read(places.workspace)
+
+
+def applied(places: Places) -> Trigger | None:
+    """The pair that was applied last."""
+    with contextlib.suppress(OSError):
+        pair = decode_applied(places.applied.read_bytes())
+        return Trigger(*pair) if pair else None
+    return None
+
+
+def write(places: Places, binding: Binding, trigger: Trigger) -> None:
+    """`applied` last: a kill in between only means that the next command looks again."""
+    write_atomically(places.workspace, msgspec.json.encode(binding))
+    note_applied(places, trigger)
+
+
+def note_applied(places: Places, trigger: Trigger) -> None:
+    write_atomically(places.applied, encode_applied(trigger.symbolic, trigger.pin))
+
+
+def bound_everywhere(places: Places) -> set[str]:
+    """Names of the snapshots that some work tree of the repository is bound to."""
+    homes = [places.common / "vmrag", *places.common.glob("worktrees/*/vmrag")]
+    return {binding.snapshot for home in homes if (binding := _read(home / WORKSPACE))}
+
+
+def _read(path: Path) -> Binding | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Binding)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None

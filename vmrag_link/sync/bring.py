@@ -1,0 +1,184 @@
+"""Change an index so that it holds what the knowledge base holds at some place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+
+from vmrag_link.documents.chunking import chunks
+from vmrag_link.embedding.base import Model, Vector
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.embedding.texts import Counts, vectors_for
+from vmrag_link.engines.base import Engine
+from vmrag_link.errors import EmbeddingMismatch
+from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.store import ChunkedDocument, IndexStore
+from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, content_hash
+from vmrag_link.progress import Progress
+from vmrag_link.sync import plan as planning
+from vmrag_link.sync.plan import Key, Plan
+
+BATCH_CHUNKS = 1_000
+STREAM_ABOVE = 200
+"""Documents that are read one by one; more are picked from a stream of their collection."""
+
+
+class ChunkCounts(Record, frozen=True):
+    """Numbers of chunks: put into the index, taken out of it; of the texts put in, computed now and found in the cache."""
+
+    added: int = 0
+    removed: int = 0
+    embedded: int = 0
+    cached: int = 0
+
+
+class Brought(Record, frozen=True):
+    plan: Plan
+    chunks: ChunkCounts
+
+
+class Bringer:
+    """Brings indexes of one knowledge base up to date. `model_for` gives a collection's embedding model."""
+
+    def __init__(
+        self, engine: Engine, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
+    ) -> None:
+        self._engine = engine
+        self._cache = cache
+        self._model_for = model_for
+        self._progress = progress
+
+    def bring(self, store: IndexStore, at: At, *, base: str | None) -> Brought:
+        """`base`: the revision that the index stands at apart from its touched documents; None compares all rows.
+
+        The index is left unsealed. Raises `MassDeletion`, `EmbeddingMismatch` and what engine, model and Chroma raise.
+        """
+        store.unseal()
+        plan, documents = self._plan(store.manifest, at, base)
+        removed = sum(store.drop_collection(name) for name in plan.drop)
+        for collection in plan.create:
+            store.create_collection(collection)
+        for collection in plan.redefine:
+            store.redefine_collection(collection)
+        removed += sum(store.remove(name, ids) for name, ids in _by_collection(plan.remove))
+        counts = self._add(store, at, plan, documents)
+        store.manifest.touch((*plan.remove, *plan.add))
+        return Brought(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
+
+    # -- planning -----------------------------------------------------------------------------------------------------
+
+    def _plan(self, manifest: Manifest, at: At, base: str | None) -> tuple[Plan, dict[Key, Document]]:
+        """The plan, and those of its documents whose text came with the diff."""
+        held = {name: each.collection for name, each in manifest.collections().items()}
+        wanted = {each.name: each for each in self._engine.collections(at)}
+        if base is None:
+            target = {each.key: each for each in self._engine.headers(at)}
+            plan = planning.make(held, wanted, manifest.headers(), target)
+            planning.refuse_mass_deletion(plan, manifest.counts()[0])
+            return plan, {}
+        difference = self._engine.diff(base, at).documents
+        documents = {change.key: change.after for change in difference if change.after}
+        candidates = {change.key for change in difference}.union(manifest.touched())
+        fresh = planning.rebuilt(held, wanted)
+        target = self._headers(at, candidates, documents, fresh)
+        present = manifest.headers_of(candidates)
+        if fresh or held.keys() - wanted.keys():
+            present |= {
+                key: each for key, each in manifest.headers().items() if key[0] in fresh or key[0] not in wanted
+            }
+        return planning.make(held, wanted, present, target), documents
+
+    def _headers(
+        self, at: At, candidates: Iterable[Key], documents: dict[Key, Document], whole: Iterable[str]
+    ) -> dict[Key, DocumentHeader]:
+        target = {key: document.header for key, document in documents.items()}
+        for key in candidates:
+            if key not in target and (document := self._engine.document(at, *key)):
+                target[key] = document.header
+        for name in whole:
+            target |= {each.key: each for each in self._engine.headers(at, collection=name)}
+        return target
+
+    # -- adding -------------------------------------------------------------------------------------------------------
+
+    def _add(self, store: IndexStore, at: At, plan: Plan, documents: dict[Key, Document]) -> ChunkCounts:
+        collections = {name: held.collection for name, held in store.manifest.collections().items()}
+        total = ChunkCounts()
+        with self._progress.task("indexing", len(plan.add)) as task:
+            for name, ids in _by_collection(plan.add):
+                model = self._checked_model(collections[name])
+                chunking = _within_window(collections[name].chunking, model)
+                for batch in _batches(self._read(at, name, ids, documents), chunking):
+                    ready, counts = self._embedded(model, batch)
+                    added = store.add(name, ready)
+                    total = ChunkCounts(
+                        total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
+                    )
+                    task.advance(len(batch))
+        return total
+
+    def _read(self, at: At, name: str, ids: list[str], documents: dict[Key, Document]) -> Iterator[Document]:
+        unread = [doc_id for doc_id in ids if (name, doc_id) not in documents]
+        yield from (documents[name, doc_id] for doc_id in ids if (name, doc_id) in documents)
+        if len(unread) > STREAM_ABOVE:
+            asked = set(unread)
+            yield from (each for each in self._engine.documents(at, collection=name) if each.doc_id in asked)
+        else:
+            found = (self._engine.document(at, name, doc_id) for doc_id in unread)
+            yield from (each for each in found if each)
+
+    def _checked_model(self, collection: Collection) -> Model:
+        model = self._model_for(collection)
+        if model.fingerprint != collection.embedding_model:
+            raise EmbeddingMismatch(
+                f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
+                f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
+                hint="pip install --upgrade 'vmrag-link[index]'",
+                collection_name=collection.name,
+            )
+        return model
+
+    def _embedded(
+        self, model: Model, batch: list[tuple[Document, list[Chunk]]]
+    ) -> tuple[list[ChunkedDocument], Counts]:
+        hashes = [[content_hash(chunk.text) for chunk in cut] for _, cut in batch]
+        texts = {
+            name: chunk.text
+            for names, (_, cut) in zip(hashes, batch, strict=True)
+            for name, chunk in zip(names, cut, strict=True)
+        }
+        vectors: dict[str, Vector]
+        vectors, counts = vectors_for(self._cache, model, texts)
+        ready = [
+            ChunkedDocument(document, tuple(cut), tuple(vectors[name] for name in names))
+            for names, (document, cut) in zip(hashes, batch, strict=True)
+        ]
+        return ready, counts
+
+
+def _within_window(chunking: Chunking, model: Model) -> Chunking:
+    """Chunks no longer than what the model takes in at once."""
+    if model.window is None or chunking.size <= model.window:
+        return chunking
+    return Chunking(chunking.strategy, model.window, min(chunking.overlap, model.window // 2))
+
+
+def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[list[tuple[Document, list[Chunk]]]]:
+    """Documents with their chunks, about `BATCH_CHUNKS` chunks at a time."""
+    batch: list[tuple[Document, list[Chunk]]] = []
+    size = 0
+    for document in documents:
+        batch.append((document, chunks(document.content, chunking)))
+        size += len(batch[-1][1])
+        if size >= BATCH_CHUNKS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _by_collection(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
+    """Sorted keys as (collection, doc_ids)."""
+    for name, group in itertools.groupby(keys, key=itemgetter(0)):
+        yield name, [doc_id for _, doc_id in group]

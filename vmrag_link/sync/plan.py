@@ -1,0 +1,78 @@
+"""What has to change in an index so that it stands at another state of the knowledge base. Pure.
+
+The plan comes out the same whether the candidates are the rows of the engine's diff or all rows there are: a property test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vmrag_link.errors import MassDeletion
+from vmrag_link.index.store import indexes_equally
+from vmrag_link.models import Changes, Collection, DocumentHeader, Record
+
+Key = tuple[str, str]
+
+MASS_DELETION = 100
+
+
+class Plan(Record, frozen=True):
+    """Applied in the order of its fields. Documents of a dropped collection go with it and are not in `remove`."""
+
+    drop: tuple[str, ...]
+    create: tuple[Collection, ...]
+    redefine: tuple[Collection, ...]
+    remove: tuple[Key, ...]
+    add: tuple[Key, ...]
+    changes: Changes
+
+    @property
+    def empty(self) -> bool:
+        return not (self.drop or self.create or self.redefine or self.remove or self.add)
+
+
+def rebuilt(held: Mapping[str, Collection], wanted: Mapping[str, Collection]) -> set[str]:
+    """Collections that have to be indexed from nothing: new ones, and those whose model, distance or chunking changed."""
+    return {name for name, new in wanted.items() if name not in held or not indexes_equally(held[name], new)}
+
+
+def make(
+    held: Mapping[str, Collection],
+    wanted: Mapping[str, Collection],
+    present: Mapping[Key, DocumentHeader],
+    target: Mapping[Key, DocumentHeader],
+) -> Plan:
+    """`held` and `present` are the index's, `wanted` and `target` the knowledge base's.
+
+    `present` and `target` must hold every document that differs, and all documents of dropped and of `rebuilt` collections.
+    """
+    fresh = rebuilt(held, wanted)
+    dropped = {name for name in held if name not in wanted or name in fresh}
+    unequal = {key for key in present.keys() | target.keys() if present.get(key) != target.get(key)}
+    return Plan(
+        drop=tuple(sorted(dropped)),
+        create=tuple(wanted[name] for name in sorted(fresh)),
+        redefine=tuple(wanted[name] for name in sorted(wanted.keys() - fresh) if held[name] != wanted[name]),
+        remove=tuple(sorted(key for key in unequal if key in present and key[0] not in dropped)),
+        add=tuple(sorted(key for key in target if key in unequal or key[0] in fresh)),
+        changes=Changes(
+            added=sum(key not in present for key in unequal),
+            modified=sum(key in present and key in target for key in unequal),
+            removed=sum(key not in target for key in unequal),
+        ),
+    )
+
+
+def refuse_mass_deletion(plan: Plan, documents: int) -> None:
+    """Stop before more than half of an index's documents, and more than 100, go for a reason that no history gives.
+
+    Call it for plans that come from comparing all rows: a diff between two revisions explains what it removes.
+    """
+    if plan.changes.removed > max(MASS_DELETION, documents // 2):
+        raise MassDeletion(
+            f"This would remove {plan.changes.removed} of {documents} documents from the index, "
+            "and the history of the knowledge base does not say why.",
+            hint="Look at what is there: vmrag status. To build the index from what the knowledge base holds: vmrag sync --rebuild",
+            removed=plan.changes.removed,
+            documents=documents,
+        )

@@ -1,0 +1,80 @@
+"""From HEAD and the pin to what the workspace should stand at. Reads only."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import Engine
+from vmrag_link.errors import PinMalformed
+from vmrag_link.git import plumbing
+from vmrag_link.models import KbBranch, Record
+from vmrag_link.paths import Places
+from vmrag_link.pin import Pin
+
+State = Literal["pinned", "missing", "no_pin", "malformed"]
+Attachment = Literal["detached", "attached", "behind", "held"]
+
+
+class Trigger(Record, frozen=True):
+    """The pair whose change makes a sync due: HEAD's symbolic name (None = detached) and the pin's bytes (None = no pin)."""
+
+    symbolic: str | None
+    pin: bytes | None
+
+    @property
+    def branch(self) -> str | None:
+        return self.symbolic.removeprefix("refs/heads/") if self.symbolic else None
+
+
+class Target(Record, frozen=True):
+    """What the trigger asks for.
+
+    `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says how it relates to the pin:
+    no such branch (`detached`: the revision is read by hash), at the pin (`attached`), elsewhere without uncommitted
+    documents (`behind`: it will be moved to the pin), elsewhere with some (`held`: it stays, and the pin is read by hash).
+    """
+
+    trigger: Trigger
+    state: State
+    pin: Pin | None = None
+    problem: PinMalformed | None = None
+    kb_branch: KbBranch | None = None
+    attachment: Attachment = "detached"
+
+    @property
+    def revision(self) -> str:
+        assert self.pin is not None  # noqa: S101  asked only in the states `pinned` and `missing`
+        return self.pin.dolt_commit
+
+
+def read_trigger(places: Places) -> Trigger:
+    return Trigger(plumbing.head(places).symbolic, plumbing.pin_bytes(places))
+
+
+def resolve(places: Places, engine: Engine, trigger: Trigger) -> Target:
+    """The pin decides; the branch that it names is information only."""
+    if trigger.pin is None:
+        return Target(trigger, "no_pin")
+    try:
+        pin = pins.parse(trigger.pin)
+    except PinMalformed as problem:
+        return Target(trigger, "malformed", problem=problem)
+    if not engine.has_revision(pin.dolt_commit):
+        return Target(trigger, "missing", pin)
+    branch = kb_branch(places, engine, trigger)
+    return Target(trigger, "pinned", pin, kb_branch=branch, attachment=_attachment(branch, pin))
+
+
+def kb_branch(places: Places, engine: Engine, trigger: Trigger) -> KbBranch | None:
+    """The KB branch on which documents of HEAD's code branch are written; None before the first write."""
+    name = plumbing.kb_branch_of(places, trigger.branch) if trigger.branch else None
+    return engine.branch(name) if name else None
+
+
+def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
+    if branch is None:
+        return "detached"
+    if branch.head == pin.dolt_commit:
+        return "attached"
+    return "held" if branch.dirty else "behind"

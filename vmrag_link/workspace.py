@@ -1,0 +1,224 @@
+"""A git work tree with its view of the knowledge base: what every operation starts from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from vmrag_link import config as settings
+from vmrag_link import pin as pins
+from vmrag_link.embedding import registry
+from vmrag_link.embedding.base import Model
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.errors import NotInitialized, PinMissing, PinRevisionMissing, VmragError
+from vmrag_link.git import plumbing
+from vmrag_link.index import snapshots
+from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.store import IndexStore
+from vmrag_link.journal import Journal
+from vmrag_link.models import At, Collection, KbBranch, Record, Working
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME, Places
+from vmrag_link.progress import Progress
+from vmrag_link.settings import Config
+from vmrag_link.sync import apply
+from vmrag_link.sync import binding as bindings
+from vmrag_link.sync.apply import Parts, SyncReport
+from vmrag_link.sync.binding import Binding
+from vmrag_link.sync.bring import Bringer
+from vmrag_link.sync.resolve import Target, Trigger, kb_branch, read_trigger, resolve
+
+
+class View(Record, frozen=True):
+    """What can be read now: an index directory, the revision it stands at, and whether uncommitted documents are in it."""
+
+    folder: Path
+    revision: str
+    branch: str | None
+    dirty: bool
+
+
+class Workspace:
+    """Open one with `Workspace.open`; its parts are opened when they are first needed. Belongs to one thread at a time."""
+
+    def __init__(self, places: Places, progress: Progress) -> None:
+        self.places = places
+        self.progress = progress
+        self._models: dict[str, Model] = {}
+
+    @classmethod
+    def open(cls, start: Path, progress: Progress) -> Workspace:
+        """The work tree around a directory. Raises `GitRepositoryMissing`."""
+        return cls(plumbing.locate(start), progress)
+
+    def close(self) -> None:
+        if "engine" in self.__dict__:
+            self.engine.close()
+            del self.__dict__["engine"]
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def settings(self) -> settings.Loaded:
+        """Raises `ConfigInvalid`."""
+        try:
+            text = self.places.config.read_bytes()
+        except FileNotFoundError:
+            text = None
+        return settings.load(
+            text,
+            path_label=CONFIG_NAME,
+            overrides=plumbing.config_section(self.places, "vmrag"),
+            environ=os.environ,
+            trusted_text=lambda: plumbing.blob(self.places, f"refs/remotes/origin/HEAD:{CONFIG_NAME}"),
+        )
+
+    @property
+    def config(self) -> Config:
+        return self.settings.config
+
+    @property
+    def initialized(self) -> bool:
+        return self.places.kb.is_dir()
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Raises `NotInitialized`."""
+        if not self.initialized:
+            raise NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
+        return DoltliteEngine.open(self.places.kb, lock_timeout=self.config.lock_timeout_s)
+
+    @cached_property
+    def shelf(self) -> Snapshots:
+        return Snapshots(self.places.snapshots, store_documents=self.config.index.store_documents)
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.places.journal)
+
+    @property
+    def parts(self) -> Parts:
+        return Parts(
+            places=self.places,
+            engine=self.engine,
+            shelf=self.shelf,
+            keep=self.config.index.keep,
+            lock_timeout=self.config.lock_timeout_s,
+            bringer=self.bringer,
+            progress=self.progress,
+        )
+
+    def bringer(self) -> Bringer:
+        cache = EmbeddingCache(self.places.embeddings, progress=self.progress)
+        return Bringer(self.engine, cache, self.model_for, self.progress)
+
+    def model_for(self, collection: Collection) -> Model:
+        return self.model(collection.embedding_function)
+
+    def model(self, name: str) -> Model:
+        if name not in self._models:
+            path = self.config.embedding.model_path
+            self._models[name] = registry.load(name, model_path=Path(path) if path else None)
+        return self._models[name]
+
+    # -- where it stands ----------------------------------------------------------------------------------------------
+
+    @property
+    def binding(self) -> Binding | None:
+        return bindings.read(self.places)
+
+    @property
+    def applied(self) -> Trigger | None:
+        return bindings.applied(self.places)
+
+    def trigger(self) -> Trigger:
+        return read_trigger(self.places)
+
+    def target(self) -> Target:
+        return resolve(self.places, self.engine, self.trigger())
+
+    def kb_branch(self) -> KbBranch | None:
+        """HEAD's KB branch, if it was made."""
+        return kb_branch(self.places, self.engine, self.trigger())
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def reconcile(self) -> SyncReport | None:
+        """Bring the index to the pin if it is not there; None when there was nothing to do."""
+        return None if apply.settled(self.parts) else apply.reconcile(self.parts)
+
+    def revision(self) -> str:
+        """The revision that the workspace stands at. Raises why it never stood anywhere."""
+        bound = self.binding
+        if bound is None:
+            raise self.unusable(self.target())
+        return bound.revision
+
+    def unusable(self, target: Target) -> VmragError:
+        """Why a target cannot be gone to, with the command that helps."""
+        if target.problem:
+            return target.problem
+        if target.state == "missing":
+            return PinRevisionMissing(
+                f"The pin names revision {target.revision}, which is not in this knowledge base.",
+                hint=f"git log -1 -- {PIN_NAME} (shows who pinned it: their knowledge base has it)",
+                revision=target.revision,
+            )
+        return PinMissing(
+            "This code commit pins no knowledge.", hint="vmrag init (or, to see what there is: vmrag branch)"
+        )
+
+    def at(self) -> At:
+        """Where documents are read: the KB branch's working set if it is attached and has uncommitted ones, else the revision."""
+        revision, branch = self.revision(), self.kb_branch()
+        return Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[View]:
+        """An index that answers for the workspace, uncommitted documents included; nobody changes it meanwhile."""
+        revision, branch = self.revision(), self.kb_branch()
+        attached = branch.name if branch and branch.head == revision else None
+        if branch and attached and branch.dirty:
+            copy = apply.working_copy(self.parts, branch.name, revision)
+            with copy.reading():
+                usable = not copy.problem()
+            if not usable:
+                with copy.writing() as whole:
+                    self.follow(copy.path, branch.name, revision, whole=whole)
+            with copy.reading():
+                yield View(copy.path, revision, attached, dirty=True)
+            return
+        path = self.shelf.path(revision)
+        with self.shelf.reading(path):
+            yield View(path, revision, attached, dirty=False)
+
+    def follow(self, folder: Path, branch: str, revision: str, *, whole: bool) -> None:
+        """Let a working copy (held alone) follow the KB branch's working set; not `whole`: it is made from the snapshot first."""
+        if not whole:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            source = self.shelf.path(revision)
+            with self.shelf.reading(source):
+                snapshots.copy(source, folder)
+        with IndexStore(folder, store_documents=self.shelf.store_documents) as store:
+            brought = self.bringer().bring(store, Working(branch), base=revision)
+            store.seal(revision=revision, settings=self.shelf.settings, added=brought.plan.add)
+
+    def pinned_at(self, ref: str) -> str:
+        """The revision that a git ref pins. Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`, `PinRevisionMissing`."""
+        commit = plumbing.resolve(self.places, ref)
+        data = plumbing.blob(self.places, f"{commit}:{PIN_NAME}")
+        if data is None:
+            raise PinMissing(f"{ref} pins no knowledge.", hint=f"git log {ref} -- {PIN_NAME}", ref=ref)
+        revision = pins.parse(data, source=f"{ref}:{PIN_NAME}").dolt_commit
+        if not self.engine.has_revision(revision):
+            raise PinRevisionMissing(
+                f"{ref} pins revision {revision}, which is not in this knowledge base.",
+                hint="vmrag status",
+                ref=ref,
+                revision=revision,
+            )
+        return revision
