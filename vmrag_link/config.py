@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -17,6 +15,7 @@ import msgspec
 from vmrag_link import env, settings_file
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.models import Record
+from vmrag_link.nearest import nearest
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import KEYS, SECTIONS, Config, Key
 from vmrag_link.settings_docs import documentation, template
@@ -120,8 +119,8 @@ def _from_git(overrides: Mapping[str, str]) -> dict[str, _Found]:
 def _misspelled(overrides: Mapping[str, str]) -> list[str]:
     """Other things live in that section, too: only what is nearly a setting is worth a sentence."""
     names = [key.git_name for key in KEYS.values() if key.in_git]
-    near = {name: get_close_matches(name, names, 1, 0.9) for name in overrides if name not in names}
-    return [f"git config {name} is not a setting; did you mean {found[0]}?" for name, found in near.items() if found]
+    near = {name: nearest(name, names, cutoff=0.9) for name in overrides if name not in names}
+    return [f"git config {name} is not a setting; did you mean {found}?" for name, found in near.items() if found]
 
 
 def _from_file(data: bytes, label: str) -> dict[str, _Found]:
@@ -151,6 +150,8 @@ def _from_trusted(data: bytes | None, label: str, warnings: list[str]) -> dict[s
 
 
 def _ignored(key: Key, own: _Found) -> str:
+    import shlex  # only for this sentence
+
     return (
         f"{own.place.label}: {key.name} is ignored, because a pull request could set it. "
         f"To trust it: git config {key.git_name} {shlex.quote(str(own.value))}"
@@ -189,11 +190,11 @@ def _invalid(reason: str, place: _Place) -> ConfigInvalid:
 
 def _unknown(name: str, place: _Place) -> ConfigInvalid:
     spellings = {spelling: key for key in KEYS for spelling in (key.rpartition(".")[2], key)} | {s: s for s in SECTIONS}
-    near = get_close_matches(name, spellings, 1) or get_close_matches(name.rpartition(".")[2], spellings, 1)
-    nearest = spellings[near[0]] if near else None
-    reason = f"there is no setting {shown(name)}" + (f"; the nearest is {nearest}" if nearest else "")
-    hint = f"Write `{nearest}`, or delete the line." if nearest else f"Delete the line. There are: {', '.join(KEYS)}."
-    return _invalid(reason, _Place(place.label, hint, place.details | {"nearest": nearest}))
+    near = nearest(name, spellings) or nearest(name.rpartition(".")[2], spellings)
+    meant = spellings[near] if near else None
+    reason = f"there is no setting {shown(name)}" + (f"; the nearest is {meant}" if meant else "")
+    hint = f"Write `{meant}`, or delete the line." if meant else f"Delete the line. There are: {', '.join(KEYS)}."
+    return _invalid(reason, _Place(place.label, hint, place.details | {"nearest": meant}))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Journal:
         After an error it stays: who comes next finishes what was begun, or sees that nothing was. Raises `FileFailed`
         (a full disk) before the block.
         """
-        path = self._folder / f"commit-{secrets.token_hex(8)}.json"
+        path = self._folder / f"commit-{os.urandom(8).hex()}.json"
         try:
             write_atomically(path, msgspec.json.encode(entry), durable=True)
         except OSError as error:

@@ -1,4 +1,5 @@
-"""Locks between processes. They belong to the open file: the system drops them when their process dies, however it dies.
+"""Locks between processes, and between two holders in one. They belong to the open file (`flock`): the system drops them when their
+process dies, however it dies, and closing the same file elsewhere in the process leaves them alone, which POSIX record locks do not.
 
 Beside a lock that is held exclusively lies `<name>.holder`, so that whoever waits in vain can be told for whom.
 """
@@ -6,44 +7,39 @@ Beside a lock that is held exclusively lies `<name>.holder`, so that whoever wai
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import fasteners
-
-from vmrag_link.errors import Busy
+from vmrag_link.errors import Busy, FileFailed
 
 POLL_SECONDS = 0.02
 
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
-    """Hold the lock alone. `timeout` in seconds, 0 = do not wait. Raises `Busy` with the holder's process and purpose."""
-    lock = _opened(path)
-    _acquire(lock.acquire_write_lock, path, purpose, timeout)
-    holder = _holder_file(path)
-    try:
-        with contextlib.suppress(OSError):  # a full disk must not keep anyone from working: the name is a courtesy
-            holder.write_text(f"{os.getpid()} {purpose}")
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            holder.unlink()
-        lock.release_write_lock()
+    """Hold the lock alone. `timeout` in seconds, 0 = do not wait. Not re-entrant.
+
+    Raises `Busy` with the holder's process and purpose, `FileFailed` where the lock file cannot be made.
+    """
+    with _held(path, fcntl.LOCK_EX, purpose, timeout):
+        name = _holder_file(path)
+        try:
+            with contextlib.suppress(OSError):  # a full disk must not keep anyone from working: the name is a courtesy
+                name.write_text(f"{os.getpid()} {purpose}")
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                name.unlink()
 
 
 @contextlib.contextmanager
 def shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
-    """Hold the lock together with other readers; waits as `exclusive` does."""
-    lock = _opened(path)
-    _acquire(lock.acquire_read_lock, path, purpose, timeout)
-    try:
+    """Hold the lock together with other readers; waits and raises as `exclusive` does."""
+    with _held(path, fcntl.LOCK_SH, purpose, timeout):
         yield
-    finally:
-        lock.release_read_lock()
 
 
 def holder(path: Path) -> tuple[int, str] | None:
@@ -54,28 +50,53 @@ def holder(path: Path) -> tuple[int, str] | None:
     return None
 
 
-def _opened(path: Path) -> fasteners.InterProcessReaderWriterLock:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return fasteners.InterProcessReaderWriterLock(path)
-
-
 def _holder_file(path: Path) -> Path:
     return path.with_name(path.name + ".holder")
 
 
-def _acquire(acquire: object, path: Path, purpose: str, timeout: float) -> None:
-    assert callable(acquire)  # noqa: S101  one of the two methods of a lock
+@contextlib.contextmanager
+def _held(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]:
+    descriptor = _opened(path, purpose)
+    try:
+        _acquire(descriptor, kind, path, purpose, timeout)
+        yield
+    finally:
+        os.close(descriptor)  # which releases the lock
+
+
+def _opened(path: Path, purpose: str) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise FileFailed(
+            f"Cannot {purpose}: {path} cannot be written ({error.strerror}).",
+            hint=f"Check that you may write to {path.parent} and that its disk has room.",
+            path=str(path),
+        ) from error
+
+
+def _acquire(descriptor: int, kind: int, path: Path, purpose: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    while not acquire(blocking=False):
-        if time.monotonic() >= deadline:
-            pid, theirs = holder(path) or (None, "another process")
-            who = f"process {pid} ({theirs})" if pid else theirs
-            raise Busy(
-                f"Cannot {purpose}: {who} has held {path.name} for {timeout:g} s.",
-                hint="Wait for it to finish and run the command again."
-                + (f" See what it does: ps -fp {pid}" if pid and sys.platform != "win32" else ""),
-                lock=str(path),
-                holder_pid=pid,
-                holder=theirs,
-            )
-        time.sleep(POLL_SECONDS)
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise _busy(path, purpose, timeout) from None
+            time.sleep(POLL_SECONDS)
+        else:
+            return
+
+
+def _busy(path: Path, purpose: str, timeout: float) -> Busy:
+    pid, theirs = holder(path) or (None, "another process")
+    who = f"process {pid} ({theirs})" if pid else theirs
+    waited = f" for {timeout:g} s" if timeout else ""
+    return Busy(
+        f"Cannot {purpose}: {who} has held {path.name}{waited}.",
+        hint="Wait for it to finish and run the command again." + (f" See what it does: ps -fp {pid}" if pid else ""),
+        lock=str(path),
+        holder_pid=pid,
+        holder=theirs,
+    )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PIN_NAME = ".dolt-version"
 CONFIG_NAME = ".vmrag.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """The folders of one git work tree: `top`, its own `git_dir`, and `common`, which all worktrees share."""
 
     top: Path
@@ -87,17 +85,16 @@ class Places:
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Replace a file in one step; readers see the old or the new bytes. `durable`: survives a power cut on return."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as out:
+        with temporary.open("xb") as out:
             out.write(content)
             if durable:
                 out.flush()
                 os.fsync(out.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     if durable:
         folder = os.open(path.parent, os.O_RDONLY)
@@ -105,9 +102,3 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
             os.fsync(folder)
         finally:
             os.close(folder)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

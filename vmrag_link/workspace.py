@@ -7,19 +7,16 @@ import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmrag_link import config as settings
 from vmrag_link import pin as pins
-from vmrag_link.embedding import registry
-from vmrag_link.embedding.base import Model
-from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import NotInitialized, PinMissing, PinRevisionMissing, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.index import snapshots
 from vmrag_link.index.snapshots import Snapshots
-from vmrag_link.index.store import IndexStore
 from vmrag_link.journal import Journal
 from vmrag_link.models import At, Collection, KbBranch, Record, Working
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, Places
@@ -29,8 +26,13 @@ from vmrag_link.sync import apply
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.apply import Parts, SyncReport
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.bring import Bringer
 from vmrag_link.sync.resolve import Target, Trigger, kb_branch, read_trigger, resolve
+
+if TYPE_CHECKING:
+    from vmrag_link.embedding.base import Model
+    from vmrag_link.sync.bring import Bringer
+
+# What embeds and indexes is imported where it is used: going back to a snapshot that is there takes a tenth of a second in all.
 
 
 class View(Record, frozen=True):
@@ -45,15 +47,19 @@ class View(Record, frozen=True):
 class Workspace:
     """Open one with `Workspace.open`; its parts are opened when they are first needed. Belongs to one thread at a time."""
 
-    def __init__(self, places: Places, progress: Progress) -> None:
+    def __init__(self, places: Places, progress: Progress, *, patience: float | None = None) -> None:
         self.places = places
         self.progress = progress
+        self._patience = patience
         self._models: dict[str, Model] = {}
 
     @classmethod
-    def open(cls, start: Path, progress: Progress) -> Workspace:
-        """The work tree around a directory. Raises `GitRepositoryMissing`."""
-        return cls(plumbing.locate(start), progress)
+    def open(cls, start: Path, progress: Progress, *, patience: float | None = None) -> Workspace:
+        """The work tree around a directory. `patience`: seconds to wait for locks, instead of `lock_timeout_s`.
+
+        Raises `GitRepositoryMissing`.
+        """
+        return cls(plumbing.locate(start), progress, patience=patience)
 
     def close(self) -> None:
         if "engine" in self.__dict__:
@@ -82,6 +88,11 @@ class Workspace:
         return self.settings.config
 
     @property
+    def lock_timeout(self) -> float:
+        """Seconds."""
+        return self.config.lock_timeout_s if self._patience is None else self._patience
+
+    @property
     def initialized(self) -> bool:
         return self.places.kb.is_dir()
 
@@ -90,7 +101,7 @@ class Workspace:
         """Raises `NotInitialized`."""
         if not self.initialized:
             raise NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
-        return DoltliteEngine.open(self.places.kb, lock_timeout=self.config.lock_timeout_s)
+        return DoltliteEngine.open(self.places.kb, lock_timeout=self.lock_timeout)
 
     @cached_property
     def shelf(self) -> Snapshots:
@@ -107,12 +118,15 @@ class Workspace:
             engine=self.engine,
             shelf=self.shelf,
             keep=self.config.index.keep,
-            lock_timeout=self.config.lock_timeout_s,
+            lock_timeout=self.lock_timeout,
             bringer=self.bringer,
             progress=self.progress,
         )
 
     def bringer(self) -> Bringer:
+        from vmrag_link.embedding.cache import EmbeddingCache
+        from vmrag_link.sync.bring import Bringer
+
         cache = EmbeddingCache(self.places.embeddings, progress=self.progress)
         return Bringer(self.engine, cache, self.model_for, self.progress)
 
@@ -121,6 +135,8 @@ class Workspace:
 
     def model(self, name: str) -> Model:
         if name not in self._models:
+            from vmrag_link.embedding import registry
+
             path = self.config.embedding.model_path
             self._models[name] = registry.load(name, model_path=Path(path) if path else None)
         return self._models[name]
@@ -198,6 +214,8 @@ class Workspace:
 
     def follow(self, folder: Path, branch: str, revision: str, *, whole: bool) -> None:
         """Let a working copy (held alone) follow the KB branch's working set; not `whole`: it is made from the snapshot first."""
+        from vmrag_link.index.store import IndexStore
+
         if not whole:
             folder.parent.mkdir(parents=True, exist_ok=True)
             source = self.shelf.path(revision)

@@ -1,46 +1,61 @@
-"""What a hook does when its shim saw that something moved. A post-* hook says at most one line and never fails."""
+"""What a hook does when its shim saw that something moved: `python -m vmrag_hooks.run HOOK [ARGUMENT…]`.
+
+Apart from the command line, because a checkout should not wait for a command-line library to load. A post-* hook says at most
+one line and always ends with 0: git must go on.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from vmrag_link.errors import VmragError
 from vmrag_link.models import Changes
 from vmrag_link.ops.recover import reconciled
-from vmrag_link.progress import QUIET, Progress
+from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
+PATIENCE = 0.0
+"""Seconds that git waits for a lock that somebody else holds; the next command goes on where the hook gave up."""
 
-def run(name: str, arguments: Sequence[str], directory: Path, progress: Progress = QUIET) -> int:  # noqa: ARG001
-    """post-checkout, post-merge, post-rewrite: bring knowledge base and index to the pin. Always 0: git must go on."""
+
+def main() -> int:
+    """The outermost boundary of the hooks."""
     try:
-        workspace = Workspace.open(directory, progress)
-        try:
-            _synchronise(workspace)
-        finally:
-            workspace.close()
+        run(Path())
     except VmragError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        _say(f"{error.message}{hint}")
+        _say(f"{error.message}{f' ({error.hint})' if error.hint else ''}")
+    except KeyboardInterrupt:
+        _say("interrupted; the next command goes on: vmrag sync")
+    except Exception as error:  # noqa: BLE001  a bug of ours must not look like a failure of git
+        from vmrag_link.ops.buglog import write
+
+        _say(f"a bug: {type(error).__name__}; please report it with this file: {write(error, sys.argv)}")
     return 0
 
 
-def _synchronise(workspace: Workspace) -> None:
-    if not workspace.initialized or workspace.config.hooks.sync == "off":
-        return
+def run(directory: Path) -> None:
+    """Bring knowledge base and index to the pin."""
+    workspace = Workspace.open(directory.resolve(), QUIET, patience=PATIENCE)
+    try:
+        if workspace.initialized and workspace.config.hooks.sync != "off":
+            _follow(workspace)
+    finally:
+        workspace.close()
+
+
+def _follow(workspace: Workspace) -> None:
     report = reconciled(workspace)
     if report is None:
         return
     if report.state in ("malformed", "missing"):
         raise workspace.unusable(workspace.target())
-    if workspace.config.hooks.quiet or report.state == "no_pin":
+    if workspace.config.hooks.quiet:
         return
-    if report.from_ != report.to:
+    if report.notes:
+        _say(report.notes[0])
+    elif report.from_ != report.to:
         _say(f"knowledge is at {(report.to or '')[:7]} ({_counted(report.plan)})")
-    for note in report.notes:
-        _say(note)
 
 
 def _counted(changes: Changes) -> str:
@@ -49,3 +64,7 @@ def _counted(changes: Changes) -> str:
 
 def _say(line: str) -> None:
     sys.stderr.write(f"vmrag: {line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

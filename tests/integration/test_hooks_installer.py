@@ -39,7 +39,7 @@ class Log:
         self.folder = folder
         self.path = folder / "log"
         self.recorder = folder / "recorder"
-        self.recorder.write_text(f'#!/bin/sh\necho "vmrag $5" >>"{self.path}"\n')
+        self.recorder.write_text(f'#!/bin/sh\necho "vmrag $4" >>"{self.path}"\n')
         self.recorder.chmod(0o755)
 
     def __call__(self):

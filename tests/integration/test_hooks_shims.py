@@ -45,7 +45,7 @@ class Stage:
     def starts(self):
         """The hooks for which Python was started since the last call, with their arguments."""
         lines = self.lines()
-        return [line.partition(" hook ")[2] for line in lines if line.startswith("-P -m vmrag_link.cli.main hook ")]
+        return [line.partition("vmrag_hooks.run ")[2] for line in lines if line.startswith("-P -m vmrag_hooks.run ")]
 
     def lines(self):
         lines = self.log.read_text().splitlines() if self.log.exists() else []
@@ -240,7 +240,7 @@ def test_a_rebase_by_patches_tells_of_its_end_before_head_is_back_on_its_branch(
     stage.repo.commit("work", work="w")
     stage.apply()
     stage.lines()
-    stage.recorder.write_text(f"#!/bin/sh\necho \"$5 $6 $(cat .git/HEAD)\" >>'{stage.log}'\n")
+    stage.recorder.write_text(f"#!/bin/sh\necho \"$4 $5 $(cat .git/HEAD)\" >>'{stage.log}'\n")
     stage.repo.git("rebase", "-q", "--apply", "side")
     side = stage.repo.git("rev-parse", "side")
     started = stage.lines()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +15,8 @@ from typing import Protocol
 import pytest
 
 from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.models import Collection, Document, Working, content_hash  # noqa: F401  Working is for `child`
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,15 @@ class Maker(Protocol):
 MAKERS: dict[str, Maker] = {"doltlite": DoltliteEngine}
 
 
+def _doltlite_forgets(folder: Path, branch: str, to: str) -> None:
+    with Connection(folder / FILE_NAME, access="write") as connection:
+        connection.execute("SELECT dolt_branch('-f', ?, ?)", (branch, to))
+
+
+FORGET: dict[str, Callable[[Path, str, str], None]] = {"doltlite": _doltlite_forgets}
+"""How another program moves a branch behind our back: nothing anchors its old head, uncommitted rows are discarded."""
+
+
 @dataclass(frozen=True)
 class Engines:
     """Makes and opens knowledge bases of one engine, in this process and (`child`) in another."""
@@ -43,6 +53,12 @@ class Engines:
 
     def open(self, folder: Path, *, lock_timeout: float = 30.0) -> Engine:
         return MAKERS[self.name].open(folder, lock_timeout=lock_timeout)
+
+    def forget(self, engine: Engine, branch: str) -> str:
+        """Let the raw engine reset the branch to the root; returns the head that nothing reaches any more."""
+        old = head(engine, branch)
+        FORGET[self.name](engine.folder, branch, root(engine))
+        return old
 
     def child(self, folder: Path, body: str) -> subprocess.Popen[str]:
         """A process that runs `body` with `engine` open and everything of this module at hand; stdin and stdout piped."""

@@ -61,7 +61,7 @@ class Invocation:
                 click.echo(line)
 
 
-def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     """A click command whose function gets an `Invocation` first; adds `--json`, `-C`, `-q` and `-v`."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
@@ -73,7 +73,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.
             verbosity = -1 if quiet else int(verbose)
             return function(Invocation(start.resolve(), as_json, verbosity), **given)
 
-        made = click.command(name, **settings)(wrapped)
+        made: click.Command = click.command(name, cls=click.Command)(wrapped)
         made.params += [
             click.Option(["-C", "directory"], type=click.Path(path_type=Path), help="Run as if started there."),
             click.Option(["-q", "--quiet"], is_flag=True, help="Print errors only."),

@@ -15,6 +15,7 @@ import click
 
 from vmrag_link import __version__, env
 from vmrag_link.errors import VmragError
+from vmrag_link.nearest import nearest
 
 COMMANDS = {
     "add": "Store one document from a file or standard input.",
@@ -39,7 +40,7 @@ COMMANDS = {
     "sync": "Bring knowledge base and index to the pin.",
     "uninstall": "Remove the git hooks.",
 }
-HIDDEN = {"hook": "What the git hooks run."}
+
 MODULES = {"import": "import_", "rm": "remove", "list": "list_"}
 
 OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -52,7 +53,7 @@ class LazyGroup(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
+        if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"vmrag_link.cli.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
@@ -66,11 +67,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            ctx.fail(f"There is no command '{name}'." + (f" Did you mean '{near[0]}'?" if near else ""))
+        if name not in COMMANDS and not name.startswith("-"):
+            near = nearest(name, COMMANDS)
+            ctx.fail(f"There is no command '{name}'." + (f" Did you mean '{near}'?" if near else ""))
         return super().resolve_command(ctx, args)
 
 
@@ -155,7 +154,7 @@ def _pipe_closed() -> int:
 
 
 def _bug(error: Exception, argv: Sequence[str]) -> int:
-    from vmrag_link.cli.buglog import write
+    from vmrag_link.ops.buglog import write
 
     path = write(error, argv)
     click.echo(f"{click.style('bug:', fg='red', bold=True)} {type(error).__name__}: {error}", err=True)

@@ -30,7 +30,9 @@ def command(invocation: Invocation) -> int:
 def _lines(report: operation.StatusReport) -> list[str]:
     title, colour = TITLES[report.state]
     lines = [click.style(title, fg=colour, bold=True)]
-    lines.append(f"  code       {report.git.branch or 'detached HEAD'} {(report.git.head or 'no commit yet')[:10]}")
+    lines.append(
+        f"  code       {report.git.branch or 'detached HEAD'} {report.git.head[:10] if report.git.head else '(no commit yet)'}"
+    )
     if report.pin:
         lines.append(f"  pin        {report.pin.dolt_commit[:7]}, linked {report.pin.linked_at}")
     if report.kb.revision:

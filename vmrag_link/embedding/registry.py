@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from vmrag_link.embedding.base import Model
@@ -10,6 +9,7 @@ from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.embedding.static import StaticModel
 from vmrag_link.errors import UsageInvalid
+from vmrag_link.nearest import nearest
 
 NAMES = ("default", "hash", "minilm")
 
@@ -26,9 +26,9 @@ def load(name: str, *, model_path: Path | None = None) -> Model:
             return HashModel()
         case "minilm":
             return MiniLmModel(model_path)
-    nearest = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
+    near = nearest(name, NAMES, cutoff=0.5)
     raise UsageInvalid(
-        f"There is no embedding model named {name!r}." + (f" Did you mean {nearest[0]!r}?" if nearest else ""),
+        f"There is no embedding model named {name!r}." + (f" Did you mean {near!r}?" if near else ""),
         hint=f"Set embedding.model in .vmrag.yaml to one of: {', '.join(NAMES)}.",
         name=name,
         valid=list(NAMES),

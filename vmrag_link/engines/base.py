@@ -88,10 +88,13 @@ class Engine(Protocol):
         """Raises `BranchExists` (names that differ only in case collide), `RevisionMissing`, `NameInvalid`."""
 
     def move_branch(self, name: str, to: str, *, expected: str) -> None:
-        """Make `to` the head. Refuses a dirty branch (`Uncommitted`) and one whose head is not `expected` (`KnowledgeMoved`)."""
+        """Make `to` the head; the old one is anchored first unless something else reaches it.
+
+        Refuses a dirty branch (`Uncommitted`) and one whose head is not `expected` (`KnowledgeMoved`).
+        """
 
     def delete_branch(self, name: str, *, expected: str) -> None:
-        """Same refusals as `move_branch`."""
+        """Anchors and refuses as `move_branch` does."""
 
     # -- anchors: what no branch reaches is dropped by garbage collection ------------------------------------------
 

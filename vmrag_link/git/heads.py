@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed
 from vmrag_link.git.run import demand, git
@@ -26,8 +26,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """`symbolic` such as `refs/heads/main`, None when detached; `commit` full hash, None on an unborn branch."""
 
     symbolic: str | None

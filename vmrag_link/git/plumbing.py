@@ -17,6 +17,7 @@ from vmrag_link.git.settings import (
     config_set,
     config_unset,
     kb_branch_of,
+    kb_branches,
     set_kb_branch,
 )
 from vmrag_link.paths import PIN_NAME, Places
@@ -36,6 +37,7 @@ __all__ = [
     "identity",
     "index_locked",
     "kb_branch_of",
+    "kb_branches",
     "locate",
     "pin_bytes",
     "resolve",

@@ -7,6 +7,7 @@ from vmrag_link.paths import Places
 
 _ABSENT = 1  # exit code of `git config --get`
 _NOTHING_TO_UNSET = 5
+_MAPPING = "vmragBranch"
 
 
 def config_get(places: Places, key: str) -> str | None:
@@ -43,9 +44,26 @@ def config_section(places: Places, prefix: str) -> dict[str, str]:
     return {key: value if equals else "true" for key, equals, value in pairs if key.startswith(prefix + ".")}
 
 
+def kb_branches(places: Places) -> dict[str, str]:
+    """KB branches by code branch; `git branch -m` and `-D` carry and drop them.
+
+    `git branch -c` copies the entry, and puts the copy behind the original: a KB branch belongs to who names it first.
+    """
+    arguments = ("config", "--null", "--get-regexp", rf"^branch\..*\.{_MAPPING.lower()}$")
+    done = git(places, *arguments)
+    if done.returncode not in (0, _ABSENT):
+        raise failure(arguments, done)
+    owners: dict[str, str] = {}
+    for entry in done.text.split("\0"):
+        key, _, kb_branch = entry.partition("\n")
+        if kb_branch:
+            owners.setdefault(kb_branch, key.removeprefix("branch.")[: -len(f".{_MAPPING}")])
+    return {code: kb_branch for kb_branch, code in owners.items()}
+
+
 def kb_branch_of(places: Places, branch: str) -> str | None:
-    """The KB branch on which this code branch's documents are written; `git branch -m` and `-D` carry and drop it."""
-    return config_get(places, _mapping(branch))
+    """The KB branch on which this code branch's documents are written."""
+    return kb_branches(places).get(branch)
 
 
 def set_kb_branch(places: Places, branch: str, kb_branch: str | None) -> None:
@@ -57,4 +75,4 @@ def set_kb_branch(places: Places, branch: str, kb_branch: str | None) -> None:
 
 
 def _mapping(branch: str) -> str:
-    return f"branch.{branch}.vmragBranch"
+    return f"branch.{branch}.{_MAPPING}"

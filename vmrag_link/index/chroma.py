@@ -10,17 +10,15 @@ from __future__ import annotations
 import array
 import contextlib
 import gc
-import importlib.metadata
 import importlib.util
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from vmrag_link.errors import IndexExtraMissing, IndexFailed
+from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed
 
 DATABASE_FILE = "chroma.sqlite3"
 TENANT = "default_tenant"
@@ -72,7 +70,7 @@ class ChromaStore(Protocol):
         where: Mapping[str, Any] | None = None,
         where_document: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        """The ids of the rows that exist and match, in no particular order. Paged, so of any number."""
+        """The ids of the rows that exist and match, in no particular order; of any number. Raises `FilterInvalid`."""
 
     def close(self) -> None: ...
 
@@ -86,6 +84,8 @@ def open_store(folder: Path, *, public: bool = False) -> ChromaStore:
 
 
 def _installed_version() -> str:
+    import importlib.metadata  # with the email package behind it: only where a store is opened
+
     try:
         return importlib.metadata.version("chromadb")
     except importlib.metadata.PackageNotFoundError:
@@ -99,13 +99,23 @@ def _bindings_present() -> bool:
     return importlib.util.find_spec("chromadb_rust_bindings") is not None
 
 
+REFUSALS = frozenset({"InvalidArgumentError", "InvalidWhereError", "ValueError", "TypeError"})
+"""What Chroma raises for an argument that it does not take, by name: importing the classes costs 2 s."""
+
+
 @contextlib.contextmanager
-def _translated(folder: Path, doing: str) -> Iterator[None]:
+def _translated(folder: Path, doing: str, *, filtered: bool = False) -> Iterator[None]:
+    """`filtered`: a refused argument is the filter."""
     try:
         yield
     except (IndexFailed, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # the border to a foreign library: a Rust panic is a BaseException of no public type
+        if filtered and type(error).__name__ in REFUSALS:
+            raise FilterInvalid(
+                f"Chroma does not take this filter: {error}",
+                hint="Compare it with docs.trychroma.com/docs/querying-collections.",
+            ) from error
         raise IndexFailed(
             f"Chroma failed to {doing}: {error}",
             hint="The index is derived; 'vmrag sync --rebuild' builds it again.",
@@ -183,14 +193,10 @@ class BindingsStore:
     ) -> list[str]:
         filters = [msgspec.json.encode(each).decode() if each else None for each in (where, where_document)]
         found: list[str] = []
-        for part, offset in _pages(among):
-            with _translated(self._folder, "read ids"):
-                answer = self._rust.get(
-                    collection_id, part, filters[0], _limit(part), offset, filters[1], [], TENANT, DATABASE
-                )
+        for part in [None] if among is None else _batches(among):
+            with _translated(self._folder, "read ids", filtered=any(filters)):
+                answer = self._rust.get(collection_id, part, filters[0], None, None, filters[1], [], TENANT, DATABASE)
             found += answer.ids
-            if part is None and len(answer.ids) < BATCH:
-                break
         return found
 
     def close(self) -> None:
@@ -255,20 +261,14 @@ class PublicStore:
         where: Mapping[str, Any] | None = None,
         where_document: Mapping[str, Any] | None = None,
     ) -> list[str]:
+        collection = self._collection(collection_id)
         found: list[str] = []
-        for part, offset in _pages(among):
-            with _translated(self._folder, "read ids"):
-                answer = self._collection(collection_id).get(
-                    ids=part,
-                    where=where or None,
-                    where_document=where_document or None,
-                    limit=_limit(part),
-                    offset=offset,
-                    include=[],
+        for part in [None] if among is None else _batches(among):
+            with _translated(self._folder, "read ids", filtered=bool(where or where_document)):
+                answer = collection.get(
+                    ids=part, where=where or None, where_document=where_document or None, include=[]
                 )
             found += answer["ids"]
-            if part is None and len(answer["ids"]) < BATCH:
-                break
         return found
 
     def close(self) -> None:
@@ -283,6 +283,8 @@ class PublicStore:
 
 def _import_public_client() -> Any:
     # chromadb reads `.env` in the current directory and can fail on it: import it from an empty one.
+    import tempfile
+
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as empty:
         os.chdir(empty)
@@ -309,19 +311,3 @@ def _parts(rows: Rows) -> Iterator[Rows]:
         cut = slice(at, at + BATCH)
         documents = None if rows.documents is None else rows.documents[cut]
         yield Rows(rows.ids[cut], rows.vectors[cut], rows.metadatas[cut], documents)
-
-
-def _pages(among: Sequence[str] | None) -> Iterator[tuple[list[str] | None, int]]:
-    """What to ask one call after the other: the given ids in batches, or all rows page by page (endless; the caller stops)."""
-    if among is not None:
-        for part in _batches(among):
-            yield part, 0
-        return
-    offset = 0
-    while True:
-        yield None, offset
-        offset += BATCH
-
-
-def _limit(part: list[str] | None) -> int | None:
-    return BATCH if part is None else None

@@ -29,6 +29,10 @@ def row_id(collection_id: int, slot: int) -> int:
     return (collection_id << SLOT_BITS) | slot
 
 
+def collection_of(row: int) -> int:
+    return row >> SLOT_BITS
+
+
 def slot_of(row: int) -> int:
     return row & ((1 << SLOT_BITS) - 1)
 
@@ -36,23 +40,40 @@ def slot_of(row: int) -> int:
 def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
     """A connection to the words of an index; made if absent. `frozen`: nobody changes the file while it is open."""
     if frozen:
-        return sqlite3.connect(f"{(folder / FILE).as_uri()}?immutable=1", uri=True)
+        return sqlite3.connect(f"{(folder / FILE).absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     connection = sqlite3.connect(folder / FILE, isolation_level=None)
-    connection.execute("PRAGMA synchronous = OFF")  # the index is derived: speed before durability
-    connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS keywords USING fts5(text, tokenize = 'porter unicode61')")
+    try:
+        connection.execute("PRAGMA synchronous = OFF")  # the index is derived: speed before durability
+        connection.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS keywords USING fts5(text, tokenize = 'porter unicode61')"
+        )
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
 def add(connection: sqlite3.Connection, rows: Iterable[tuple[int, str]]) -> None:
+    """One transaction."""
+    connection.execute("BEGIN")
     connection.executemany("INSERT INTO keywords(rowid, text) VALUES (?, ?)", rows)
+    connection.execute("COMMIT")
 
 
-def remove(connection: sqlite3.Connection, rows: Iterable[int]) -> None:
-    connection.executemany("DELETE FROM keywords WHERE rowid = ?", ((row,) for row in rows))
+def remove(connection: sqlite3.Connection, ranges: Iterable[range]) -> None:
+    """Remove the rows in these ranges, as one transaction."""
+    connection.execute("BEGIN")
+    connection.executemany(
+        "DELETE FROM keywords WHERE rowid >= ? AND rowid < ?", ((each.start, each.stop) for each in ranges)
+    )
+    connection.execute("COMMIT")
 
 
-def count(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM keywords_docsize").fetchone()[0])
+def count(connection: sqlite3.Connection, rows: range | None = None) -> int:
+    """Number of rows: all, or those in a range."""
+    low, high = (rows.start, rows.stop) if rows is not None else (0, 1 << 62)
+    found = connection.execute("SELECT count(*) FROM keywords_docsize WHERE id >= ? AND id < ?", (low, high))
+    return int(found.fetchone()[0])
 
 
 def texts(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, str]:

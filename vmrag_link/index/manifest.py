@@ -1,34 +1,33 @@
 """What an index holds, document by document and chunk by chunk: the part of it that can be compared with the knowledge base.
 
-A row of `chunks` has the same `row` as the chunk's words (`keywords.row_id`): collection and slot in the vector file.
+The chunks of a document lie in consecutive slots of its collection's vector file, from `first` on; `keywords.row_id` names them.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import msgspec
 
-from vmrag_link.index.keywords import row_id
+from vmrag_link.index.keywords import collection_of, slot_of
 from vmrag_link.models import Collection, DocumentHeader, Record
 
 FILE = "manifest.sqlite"
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS collections (
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE collections (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, chroma_id TEXT NOT NULL,
     slots INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS documents (
-    id INTEGER PRIMARY KEY, collection_id INTEGER NOT NULL, doc_id TEXT NOT NULL, title TEXT NOT NULL,
-    content_hash TEXT NOT NULL, metadata TEXT NOT NULL, chunks INTEGER NOT NULL, UNIQUE (collection_id, doc_id));
-CREATE TABLE IF NOT EXISTS chunks (row INTEGER PRIMARY KEY, document_id INTEGER NOT NULL, number INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS chunks_of_document ON chunks (document_id);
-CREATE TABLE IF NOT EXISTS dead (row INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS touched (collection TEXT NOT NULL, doc_id TEXT NOT NULL, UNIQUE (collection, doc_id));
+CREATE TABLE documents (
+    collection_id INTEGER NOT NULL, doc_id TEXT NOT NULL, title TEXT NOT NULL, content_hash TEXT NOT NULL,
+    metadata TEXT NOT NULL, first INTEGER NOT NULL, chunks INTEGER NOT NULL, UNIQUE (collection_id, doc_id));
+CREATE INDEX documents_by_slot ON documents (collection_id, first);
+CREATE TABLE dead (collection_id INTEGER NOT NULL, first INTEGER NOT NULL, chunks INTEGER NOT NULL);
+CREATE TABLE touched (collection TEXT NOT NULL, doc_id TEXT NOT NULL, UNIQUE (collection, doc_id));
 """
 
 
@@ -42,8 +41,7 @@ class Held(Record, frozen=True):
     dead: int
 
 
-class HeldChunk(Record, frozen=True):
-    row: int
+class HeldChunk(NamedTuple):
     doc_id: str
     number: int
     title: str
@@ -55,11 +53,17 @@ class Manifest:
 
     def __init__(self, folder: Path, *, create: bool = False, frozen: bool = False) -> None:
         """`frozen`: nobody changes the file while it is open, so it needs no locks (and no writable directory)."""
-        mode = "mode=rwc" if create else "immutable=1" if frozen else "mode=rw"
-        self.connection = sqlite3.connect(f"{(folder / FILE).as_uri()}?{mode}", uri=True, isolation_level=None)
-        self.connection.execute("PRAGMA synchronous = OFF")  # the index is derived: speed before durability
-        if create:
-            self.connection.executescript(SCHEMA)
+        mode = "mode=rwc" if create else "mode=ro&immutable=1" if frozen else "mode=rw"
+        self.connection = sqlite3.connect(
+            f"{(folder / FILE).absolute().as_uri()}?{mode}", uri=True, isolation_level=None
+        )
+        try:
+            self.connection.execute("PRAGMA synchronous = OFF")  # the index is derived: speed before durability
+            if create:
+                self.connection.executescript(SCHEMA)
+        except sqlite3.Error:
+            self.connection.close()
+            raise
 
     def __enter__(self) -> Self:
         self.connection.execute("BEGIN IMMEDIATE")
@@ -102,9 +106,7 @@ class Manifest:
         )
 
     def drop_collection(self, held: Held) -> None:
-        low, high = row_id(held.id, 0), row_id(held.id + 1, 0) - 1
-        self.connection.execute("DELETE FROM chunks WHERE row BETWEEN ? AND ?", (low, high))
-        self.connection.execute("DELETE FROM dead WHERE row BETWEEN ? AND ?", (low, high))
+        self.connection.execute("DELETE FROM dead WHERE collection_id = ?", (held.id,))
         self.connection.execute("DELETE FROM documents WHERE collection_id = ?", (held.id,))
         self.connection.execute("DELETE FROM collections WHERE id = ?", (held.id,))
 
@@ -131,44 +133,30 @@ class Manifest:
                 found[name, doc_id] = DocumentHeader(name, doc_id, *row)
         return found
 
-    def chunk_counts(self, keys: Iterable[tuple[str, str]] | None = None) -> dict[tuple[str, str], int]:
-        """Numbers of chunks by document: of all documents, or of the given ones (which the index must hold)."""
-        ids = {name: held.id for name, held in self.collections().items()}
-        if keys is None:
-            names = {number: name for name, number in ids.items()}
-            rows = self.connection.execute("SELECT collection_id, doc_id, chunks FROM documents")
-            return {(names[row[0]], row[1]): int(row[2]) for row in rows}
-        one = "SELECT chunks FROM documents WHERE collection_id = ? AND doc_id = ?"
-        return {
-            (name, doc_id): int(self.connection.execute(one, (ids[name], doc_id)).fetchone()[0])
-            for name, doc_id in keys
-        }
+    def chunk_counts(self) -> dict[tuple[str, str], int]:
+        """Numbers of chunks by document."""
+        rows = self.connection.execute(
+            "SELECT c.name, d.doc_id, d.chunks FROM documents d JOIN collections c ON c.id = d.collection_id"
+        )
+        return {(row[0], row[1]): int(row[2]) for row in rows}
 
-    def add_document(self, held: Held, header: DocumentHeader, slots: Sequence[int]) -> None:
-        made = self.connection.execute(
-            "INSERT INTO documents (collection_id, doc_id, title, content_hash, metadata, chunks) VALUES (?, ?, ?, ?, ?, ?)",
-            (held.id, header.doc_id, header.title, header.content_hash, header.metadata, len(slots)),
-        ).lastrowid
-        self.connection.executemany(
-            "INSERT INTO chunks VALUES (?, ?, ?)",
-            ((row_id(held.id, slot), made, number) for number, slot in enumerate(slots)),
+    def add_document(self, held: Held, header: DocumentHeader, slots: range) -> None:
+        self.connection.execute(
+            "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (held.id, header.doc_id, header.title, header.content_hash, header.metadata, slots.start, len(slots)),
         )
 
     def grow(self, held: Held, slots: int) -> None:
         self.connection.execute("UPDATE collections SET slots = ? WHERE id = ?", (slots, held.id))
 
-    def remove_document(self, held: Held, doc_id: str) -> list[int]:
-        """Returns the rows of its chunks in the order of their numbers; they are dead from now on."""
-        document = self.connection.execute(
-            "SELECT id FROM documents WHERE collection_id = ? AND doc_id = ?", (held.id, doc_id)
-        ).fetchone()[0]
-        found = self.connection.execute("SELECT row FROM chunks WHERE document_id = ? ORDER BY number", (document,))
-        rows = [int(row[0]) for row in found]
-        self.connection.execute("DELETE FROM chunks WHERE document_id = ?", (document,))
-        self.connection.execute("DELETE FROM documents WHERE id = ?", (document,))
-        self.connection.executemany("INSERT INTO dead VALUES (?)", ((row,) for row in rows))
-        self.connection.execute("UPDATE collections SET dead = dead + ? WHERE id = ?", (len(rows), held.id))
-        return rows
+    def remove_document(self, held: Held, doc_id: str) -> range:
+        """Returns the slots of its chunks; they are dead from now on."""
+        first, chunks = self.connection.execute(
+            "DELETE FROM documents WHERE collection_id = ? AND doc_id = ? RETURNING first, chunks", (held.id, doc_id)
+        ).fetchone()
+        self.connection.execute("INSERT INTO dead VALUES (?, ?, ?)", (held.id, first, chunks))
+        self.connection.execute("UPDATE collections SET dead = dead + ? WHERE id = ?", (chunks, held.id))
+        return range(first, first + chunks)
 
     # -- touched: documents of a working copy that may differ from the revision it is based on ------------------------
 
@@ -189,30 +177,41 @@ class Manifest:
         chunks = self.connection.execute("SELECT coalesce(sum(slots - dead), 0) FROM collections").fetchone()[0]
         return int(documents), int(chunks)
 
+    def live_chunks(self) -> dict[str, int]:
+        """Numbers of chunks by collection, counted document by document."""
+        rows = self.connection.execute(
+            "SELECT c.name, coalesce(sum(d.chunks), 0) FROM collections c "
+            "LEFT JOIN documents d ON d.collection_id = c.id GROUP BY c.id"
+        )
+        return {str(row[0]): int(row[1]) for row in rows}
+
     def dead_slots(self, held: Held) -> list[int]:
-        low, high = row_id(held.id, 0), row_id(held.id + 1, 0) - 1
-        rows = self.connection.execute("SELECT row - ? FROM dead WHERE row BETWEEN ? AND ?", (low, low, high))
-        return [int(row[0]) for row in rows]
+        rows = self.connection.execute("SELECT first, chunks FROM dead WHERE collection_id = ?", (held.id,))
+        return [slot for first, chunks in rows for slot in range(first, first + chunks)]
 
     def chunk(self, row: int) -> HeldChunk:
+        """A live chunk by its row (`keywords.row_id`)."""
+        slot = slot_of(row)
         found = self.connection.execute(
-            "SELECT c.row, d.doc_id, c.number, d.title, d.metadata FROM chunks c JOIN documents d ON d.id = c.document_id "
-            "WHERE c.row = ?",
-            (row,),
+            "SELECT doc_id, ? - first, title, metadata FROM documents WHERE collection_id = ? AND first <= ? "
+            "ORDER BY first DESC LIMIT 1",
+            (slot, collection_of(row), slot),
         ).fetchone()
         return HeldChunk(*found)
 
-    def rows_of(self, held: Held, chunk_ids: Iterable[str]) -> Iterator[int]:
-        """The rows of chunks named `<doc_id>_chunk_<n>`."""
-        for chunk_id in chunk_ids:
-            doc_id, _, number = chunk_id.rpartition("_chunk_")
-            yield int(
-                self.connection.execute(
-                    "SELECT c.row FROM documents d JOIN chunks c ON c.document_id = d.id "
-                    "WHERE d.collection_id = ? AND d.doc_id = ? AND c.number = ?",
-                    (held.id, doc_id, int(number)),
-                ).fetchone()[0]
-            )
+    def slots_of(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], range]:
+        """Where the chunks of these documents lie (the index must hold them)."""
+        ids = {name: held.id for name, held in self.collections().items()}
+        one = "SELECT first, first + chunks FROM documents WHERE collection_id = ? AND doc_id = ?"
+        return {
+            (name, doc_id): range(*self.connection.execute(one, (ids[name], doc_id)).fetchone())
+            for name, doc_id in keys
+        }
+
+    def first_slots(self, held: Held) -> dict[str, int]:
+        """The first slot of every document of a collection."""
+        rows = self.connection.execute("SELECT doc_id, first FROM documents WHERE collection_id = ?", (held.id,))
+        return dict(rows.fetchall())
 
 
 def _definition(collection: Collection) -> str:

@@ -9,8 +9,9 @@ Readers and copiers hold a snapshot's lock together; who removes one takes it al
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
-import secrets
+import os
 import shutil
 import sqlite3
 import sys
@@ -61,9 +62,12 @@ class Snapshots:
         """Every snapshot, of other settings too; the most recently bound or built first."""
         if not self.root.is_dir():
             return []
-        found = [path for path in self.root.iterdir() if path.is_dir() and not path.name.startswith(".")]
-        found.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        return [Snapshot(path, *path.name.rsplit("-", 1)) for path in found if "-" in path.name]
+        found: list[tuple[int, Path]] = []
+        for path in self.root.iterdir():
+            if path.is_dir() and "-" in path.name and not path.name.startswith("."):
+                with contextlib.suppress(FileNotFoundError):  # another process evicts it right now
+                    found.append((path.stat().st_mtime_ns, path))
+        return [Snapshot(path, *path.name.rsplit("-", 1)) for _, path in sorted(found, reverse=True)]
 
     @contextlib.contextmanager
     def reading(self, path: Path) -> Iterator[None]:
@@ -80,7 +84,7 @@ class Snapshots:
     @contextlib.contextmanager
     def building(self) -> Iterator[Path]:
         """A new, empty path to build at (the directory itself is for the builder to make). Gone afterwards unless published."""
-        folder = self.root / f"{BUILDING}{secrets.token_hex(6)}"
+        folder = self.root / f"{BUILDING}{os.urandom(6).hex()}"
         with locks.exclusive(_lock(folder), purpose="build a snapshot", timeout=0):
             try:
                 yield folder
@@ -91,20 +95,21 @@ class Snapshots:
     def publish(self, built: Path, revision: str) -> Path:
         """Give a sealed index its name. Finding a usable one of that name there already is success, too."""
         target = self.path(revision)
-        for _ in range(2):
-            if not self.problem(revision):
-                return target
+        while self.problem(revision):
             try:
                 built.rename(target)
-            except OSError:  # something of that name is there, and it does not verify
-                self.discard(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                if not self.discard(target):
+                    raise IndexFailed(
+                        f"The snapshot {target.name} does not verify and cannot be replaced: another process reads it.",
+                        hint="Run 'vmrag sync' again when the other process has finished.",
+                        path=str(target),
+                    ) from None
             else:
-                return target
-        raise IndexFailed(
-            f"The snapshot {target.name} does not verify and cannot be replaced: another process reads it.",
-            hint="Run 'vmrag sync' again when the other process has finished.",
-            path=str(target),
-        )
+                break
+        return target
 
     # -- removing -----------------------------------------------------------------------------------------------------
 
@@ -112,10 +117,12 @@ class Snapshots:
         """Remove a snapshot that nobody reads; False when somebody does."""
         try:
             with locks.exclusive(_lock(path), purpose="remove a snapshot", timeout=0):
-                trash = self.root / f"{BUILDING}{secrets.token_hex(6)}"
-                with contextlib.suppress(FileNotFoundError):
-                    path.rename(trash)
-                _remove(trash)
+                trash = self.root / f"{BUILDING}{os.urandom(6).hex()}"
+                with locks.exclusive(_lock(trash), purpose="remove a snapshot", timeout=0):
+                    with contextlib.suppress(FileNotFoundError):
+                        path.rename(trash)
+                    _remove(trash)
+                _lock(trash).unlink(missing_ok=True)
         except Busy:
             return False
         return True
@@ -146,7 +153,8 @@ def copy(source: Path, target: Path) -> None:
     """
     clone = ["-c"] if sys.platform == "darwin" else ["--reflink=auto"]
     try:
-        with contextlib.closing(sqlite3.connect(source / "chroma" / DATABASE_FILE, timeout=READ_TIMEOUT)) as database:
+        location = f"{(source / 'chroma' / DATABASE_FILE).absolute().as_uri()}?mode=rw"
+        with contextlib.closing(sqlite3.connect(location, uri=True, timeout=READ_TIMEOUT)) as database:
             database.execute("BEGIN")
             database.execute("SELECT count(*) FROM sqlite_master")
             copied = proc.run(["cp", "-R", *clone, str(source), str(target)])

@@ -46,11 +46,13 @@ class IndexStore:
         self._store_documents = store_documents
         if create:
             (folder / "chroma").mkdir(parents=True)
-        try:
-            self.manifest = Manifest(folder, create=create)
-            self._words = keywords.connect(folder)
-        except sqlite3.Error as error:
-            raise unusable(folder, str(error)) from error
+        with contextlib.ExitStack() as opened:
+            try:
+                self.manifest = opened.enter_context(contextlib.closing(Manifest(folder, create=create)))
+                self._words = opened.enter_context(contextlib.closing(keywords.connect(folder)))
+            except sqlite3.Error as error:
+                raise unusable(folder, str(error)) from error
+            opened.pop_all()
         self._chroma: ChromaStore | None = None
 
     @property
@@ -89,10 +91,7 @@ class IndexStore:
         """Returns the number of chunks that went with it."""
         held = self._held(name)
         self.chroma.drop(name)
-        self._words.execute("BEGIN")
-        rows = range(keywords.row_id(held.id, 0), keywords.row_id(held.id, held.slots))
-        keywords.remove(self._words, rows)
-        self._words.execute("COMMIT")
+        keywords.remove(self._words, [_rows(held, range(held.slots))])
         with self.manifest:
             self.manifest.drop_collection(held)
         (self.folder / vectors.file_name(held.id)).unlink(missing_ok=True)
@@ -101,18 +100,12 @@ class IndexStore:
     def remove(self, collection: str, doc_ids: Sequence[str]) -> int:
         """Remove documents that the index holds; returns the number of chunks that went with them."""
         held = self._held(collection)
-        gone: list[int] = []
-        names: list[str] = []
         with self.manifest:
-            for doc_id in doc_ids:
-                rows = self.manifest.remove_document(held, doc_id)
-                names += [chunk_id(doc_id, number) for number in range(len(rows))]
-                gone += rows
+            gone = {doc_id: self.manifest.remove_document(held, doc_id) for doc_id in doc_ids}
+        names = [chunk_id(doc_id, number) for doc_id, slots in gone.items() for number in range(len(slots))]
         self.chroma.delete(held.chroma_id, names)
-        self._words.execute("BEGIN")
-        keywords.remove(self._words, gone)
-        self._words.execute("COMMIT")
-        return len(gone)
+        keywords.remove(self._words, [_rows(held, slots) for slots in gone.values()])
+        return len(names)
 
     def add(self, collection: str, documents: Sequence[ChunkedDocument]) -> int:
         """Add documents that the index does not hold; returns the number of their chunks."""
@@ -125,18 +118,14 @@ class IndexStore:
                 slots = range(slot, slot + len(each.chunks))
                 self.manifest.add_document(held, each.document.header, slots)
                 _collect(rows, each)
-                words += [
-                    (keywords.row_id(held.id, place), chunk.text)
-                    for place, chunk in zip(slots, each.chunks, strict=True)
-                ]
-                slot += len(each.chunks)
+                words += zip(_rows(held, slots), [chunk.text for chunk in each.chunks], strict=True)
+                slot = slots.stop
             self.manifest.grow(held, slot)
         whole = [vectors.quantise(vector) for vector in rows.vectors]
         if whole:
-            vectors.append(self.folder, held.id, whole, slots=held.slots, dimensions=len(whole[0]))
-        self._words.execute("BEGIN")
+            dimensions = held.collection.embedding_dimensions
+            vectors.append(self.folder, held.id, whole, slots=held.slots, dimensions=dimensions)
         keywords.add(self._words, words)
-        self._words.execute("COMMIT")
         self.chroma.add(held.chroma_id, rows)
         return len(rows.ids)
 
@@ -149,7 +138,7 @@ class IndexStore:
         """Verify the whole index, then write down what a reader checks before it trusts the directory. Closes the store.
 
         `revision` is the one that the index stands at, apart from its touched documents. `added` are the documents whose
-        chunks are looked for in Chroma one by one; what was removed shows in the counts.
+        chunks are looked for one by one; what was removed shows in the counts.
         """
         problem = self._disagreement(added)
         if problem:
@@ -162,6 +151,7 @@ class IndexStore:
         manifest = Manifest(self.folder)
         with manifest:
             manifest.set(format=FORMAT, revision=revision, settings=settings, files=canonical_json(_sizes(self.folder)))
+            manifest.set(store_documents=canonical_json(self._store_documents))
         manifest.close()
 
     def unseal(self) -> None:
@@ -171,25 +161,31 @@ class IndexStore:
 
     def _disagreement(self, added: Iterable[tuple[str, str]]) -> str:
         """What is wrong between the parts; empty when they agree."""
-        held = self.manifest.collections()
-        _, chunks = self.manifest.counts()
-        words = keywords.count(self._words)
+        held, listed = self.manifest.collections(), self.manifest.live_chunks()
+        words, chunks = keywords.count(self._words), sum(listed.values())
         if words != chunks:
             return f"the word index holds {words} chunks, the manifest {chunks}"
         in_chroma = self.chroma.collections()
         if in_chroma != {name: each.chroma_id for name, each in held.items()}:
             return f"Chroma holds the collections {sorted(in_chroma)}, the manifest {sorted(held)}"
         for name, each in held.items():
+            live = each.slots - each.dead
+            if listed[name] != live:
+                return f"the documents of {name!r} have {listed[name]} chunks, its slots are {live}"
             count = self.chroma.count(each.chroma_id)
-            if count != each.slots - each.dead:
-                return f"Chroma holds {count} chunks of {name!r}, the manifest {each.slots - each.dead}"
+            if count != live:
+                return f"Chroma holds {count} chunks of {name!r}, the manifest {live}"
+            size = vectors.size(self.folder, each.id)
+            if size != each.slots * each.collection.embedding_dimensions:
+                return f"the vectors of {name!r} have {size} bytes, which are not those of {each.slots} rows"
         return self._lost(held, added)
 
     def _lost(self, held: Mapping[str, Held], added: Iterable[tuple[str, str]]) -> str:
-        numbers = self.manifest.chunk_counts(added)
         names: dict[str, list[str]] = {}
-        for (collection, doc_id), number in numbers.items():
-            names.setdefault(collection, []).extend(chunk_id(doc_id, each) for each in range(number))
+        for (collection, doc_id), slots in self.manifest.slots_of(added).items():
+            if keywords.count(self._words, _rows(held[collection], slots)) != len(slots):
+                return f"the word index lacks chunks of {collection!r}/{doc_id!r}"
+            names.setdefault(collection, []).extend(chunk_id(doc_id, number) for number in range(len(slots)))
         for collection, ids in names.items():
             lost = set(ids).difference(self.chroma.ids(held[collection].chroma_id, among=ids))
             if lost:
@@ -215,21 +211,21 @@ def problem_of(folder: Path, *, revision: str, settings: str) -> str:
     if not folder.is_dir():
         return "it is not there"
     try:
-        manifest = Manifest(folder, frozen=True)
-        try:
-            sealed, found = (
-                manifest.get("files"),
-                {key: manifest.get(key) for key in ("format", "revision", "settings")},
-            )
-        finally:
-            manifest.close()
-    except sqlite3.Error as error:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            found = {key: manifest.get(key) for key in ("format", "revision", "settings")}
+            sealed = manifest.get("files")
+        if found != {"format": FORMAT, "revision": revision, "settings": settings}:
+            return f"its manifest describes {found}"
+        if sealed is None:
+            return "it was never finished"
+        return _damage(msgspec.json.decode(sealed, type=dict[str, int]), _sizes(folder))
+    except (sqlite3.Error, msgspec.DecodeError) as error:
         return f"its manifest cannot be read ({error})"
-    if found != {"format": FORMAT, "revision": revision, "settings": settings}:
-        return f"its manifest describes {found}"
-    if sealed is None:
-        return "it was never finished"
-    expected, actual = msgspec.json.decode(sealed, type=dict[str, int]), _sizes(folder)
+    except FileNotFoundError:
+        return "it is being removed"
+
+
+def _damage(expected: Mapping[str, int], actual: Mapping[str, int]) -> str:
     for name, size in expected.items():
         grown = name == f"chroma/{DATABASE_FILE}" and actual.get(name, -1) > size  # Chroma writes a row when it reads
         if actual.get(name) != size and not grown:
@@ -248,9 +244,12 @@ def indexes_equally(one: Collection, other: Collection) -> bool:
 
 
 def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, MetadataValue]:
-    """What Chroma holds of a chunk besides text and vector. No branch, commit or time: equal contents give equal indexes."""
+    """What Chroma holds of a chunk besides text and vector. No branch, commit or time: equal contents give equal indexes.
+
+    None and keys that Chroma keeps to itself are left out; answers take a document's metadata from the manifest.
+    """
     given = msgspec.json.decode(document.metadata)
-    kept = {key: _chroma_value(value) for key, value in given.items() if value is not None}
+    kept = {key: _chroma_value(value) for key, value in given.items() if value is not None and _chroma_key(key)}
     if document.title:
         kept.setdefault("title", document.title)
     return kept | {
@@ -263,14 +262,21 @@ def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, M
     }
 
 
+def _chroma_key(key: str) -> bool:
+    return key != "" and not key.startswith(("$", "#", "chroma:"))
+
+
 def _chroma_value(value: Any) -> MetadataValue:
     """Chroma takes scalars and non-empty lists of one kind of them; everything else reaches it as JSON text."""
-    if isinstance(value, bool | str | float) or (isinstance(value, int) and -(2**63) <= value < 2**63):
+    if _scalar(value):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, list) and all(map(_scalar, value)) and len({type(each) for each in value}) == 1:
         return value
-    kinds = {type(item) for item in value} if isinstance(value, list) else set()
-    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
-        return list(value)
     return canonical_json(value)
+
+
+def _scalar(value: Any) -> bool:
+    return isinstance(value, bool | str | float) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 def _collect(rows: Rows, each: ChunkedDocument) -> None:
@@ -280,6 +286,11 @@ def _collect(rows: Rows, each: ChunkedDocument) -> None:
         rows.metadatas.append(chroma_metadata(each.document, chunk, len(each.chunks)))
         if rows.documents is not None:
             rows.documents.append(chunk.text)
+
+
+def _rows(held: Held, slots: range) -> range:
+    """The rows of the word index that belong to these slots."""
+    return range(keywords.row_id(held.id, slots.start), keywords.row_id(held.id, slots.stop))
 
 
 def _description(collection: Collection) -> dict[str, str]:

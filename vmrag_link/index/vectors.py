@@ -25,6 +25,12 @@ def file_name(collection_id: int) -> str:
     return f"vectors-{collection_id}.i8"
 
 
+def size(folder: Path, collection_id: int) -> int:
+    """Bytes of a collection's vectors; 0 where none were written."""
+    path = folder / file_name(collection_id)
+    return path.stat().st_size if path.exists() else 0
+
+
 def append(folder: Path, collection_id: int, rows: list[bytes], *, slots: int, dimensions: int) -> None:
     """Write rows behind the first `slots` ones. What a killed process left behind them is overwritten."""
     path = folder / file_name(collection_id)

@@ -11,8 +11,6 @@ from vmrag_link.models import Record
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
-MAPPING = ".vmragbranch"
-
 
 class BranchRow(Record, frozen=True):
     """A KB branch; `code_branch` is the code branch whose documents are written on it, None when there is none."""
@@ -30,7 +28,7 @@ class BranchesReport(Record, frozen=True):
 
 def branches(ws: Workspace) -> BranchesReport:
     """All KB branches but the reserved ones."""
-    mapped = {kb: code for code, kb in mappings(ws).items()}
+    mapped = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
     current = ws.trigger().branch
     rows = [
         BranchRow(each.name, each.head, each.dirty, mapped.get(each.name), mapped.get(each.name, "") == current)
@@ -38,16 +36,6 @@ def branches(ws: Workspace) -> BranchesReport:
         if not each.name.startswith(RESERVED_PREFIX)
     ]
     return BranchesReport(rows)
-
-
-def mappings(ws: Workspace) -> dict[str, str]:
-    """KB branches by code branch, as git config has them."""
-    section = plumbing.config_section(ws.places, "branch")
-    return {
-        key.removeprefix("branch.").removesuffix(MAPPING): value
-        for key, value in section.items()
-        if key.endswith(MAPPING)
-    }
 
 
 def prepare(ws: Workspace, target: Target) -> str:
@@ -59,8 +47,9 @@ def prepare(ws: Workspace, target: Target) -> str:
     assert code is not None  # noqa: S101  `writable` refuses a detached HEAD
     if target.kb_branch:
         return target.kb_branch.name
-    taken = {kb.lower() for other, kb in mappings(ws).items() if other != code}
-    mapped = plumbing.kb_branch_of(ws.places, code)
+    mappings = plumbing.kb_branches(ws.places)
+    mapped = mappings.pop(code, None)
+    taken = {kb.lower() for kb in mappings.values()}
     if mapped and mapped.lower() not in taken and ws.engine.legal_branch_name(mapped):
         return mapped
     name = free_name(ws.engine, code, taken)

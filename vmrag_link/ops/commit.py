@@ -38,7 +38,7 @@ def commit(ws: Workspace, message: str, *, author: str | None = None) -> CommitR
     if target.kb_branch is None or not target.kb_branch.dirty:
         raise NoChanges("No documents have changed since the last commit.", hint="vmrag import DIR, vmrag add FILE")
     author = author or plumbing.identity(ws.places)
-    with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.config.lock_timeout_s):
+    with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger:
             raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
         report = _committed(ws, target, message, author)

@@ -27,6 +27,7 @@ from vmrag_link.models import (
     canonical_json,
     content_hash,
 )
+from vmrag_link.nearest import nearest
 from vmrag_link.ops import names, writing
 from vmrag_link.ops.recover import reconciled
 from vmrag_link.workspace import Workspace
@@ -258,9 +259,9 @@ def show(ws: Workspace, name: str) -> ShowReport:
 def no_document(ws: Workspace, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
     if all(each.name != collection for each in ws.engine.collections(at)):
         return no_collection(ws, at, collection)
-    nearest = names.nearest(doc_id, (each.doc_id for each in ws.engine.headers(at, collection=collection)))
+    near = nearest(doc_id, (each.doc_id for each in ws.engine.headers(at, collection=collection)))
     return DocumentMissing(
-        f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {nearest!r}?" if nearest else ""),
+        f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {near!r}?" if near else ""),
         hint=f"vmrag list --collection {collection}",
         collection_name=collection,
         doc_id=doc_id,
@@ -269,9 +270,9 @@ def no_document(ws: Workspace, at: At, collection: str, doc_id: str) -> Document
 
 def no_collection(ws: Workspace, at: At, collection: str) -> CollectionMissing:
     there = [each.name for each in ws.engine.collections(at)]
-    nearest = names.nearest(collection, there)
+    near = nearest(collection, there)
     return CollectionMissing(
-        f"There is no collection {collection!r}." + (f" Is it {nearest!r}?" if nearest else ""),
+        f"There is no collection {collection!r}." + (f" Is it {near!r}?" if near else ""),
         hint=f"There are: {', '.join(there)}." if there else "vmrag import DIR --collection NAME (makes the first one)",
         collection_name=collection,
         collections=there,

@@ -39,7 +39,7 @@ def init(ws: Workspace) -> InitReport:
             f"{ws.places.pin.name} && rm {ws.places.pin.name} && vmrag init",
         )
     ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
-    with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.config.lock_timeout_s):
+    with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         if not ws.initialized:
             now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             DoltliteEngine.create(ws.places.kb, author=plumbing.identity(ws.places), date=now).close()

@@ -1,11 +1,9 @@
-"""Names of collections and documents: what is allowed, and what was probably meant."""
+"""Names of collections and documents: what is allowed."""
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
-from collections.abc import Iterable
 
 from vmrag_link.errors import NameInvalid
 
@@ -37,9 +35,3 @@ def check_document(doc_id: str) -> None:
             hint="For example: --id guide/setup.md",
             doc_id=doc_id,
         )
-
-
-def nearest(name: str, there: Iterable[str]) -> str | None:
-    """The name that was probably meant."""
-    found = difflib.get_close_matches(name, list(there), n=1)
-    return found[0] if found else None

@@ -22,7 +22,7 @@ def recover(ws: Workspace) -> None:
     """Every command that works on the knowledge base calls this first; nearly always there is nothing to do."""
     if not ws.journal.entries(ws.places.git_dir):
         return
-    with locks.exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.config.lock_timeout_s):
+    with locks.exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.lock_timeout):
         for path, entry in ws.journal.entries(ws.places.git_dir):  # again: who held the lock may have finished it
             _finish(ws, path, entry)
 

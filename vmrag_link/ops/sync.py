@@ -6,7 +6,7 @@ from vmrag_link.models import Changes
 from vmrag_link.ops.recover import recover
 from vmrag_link.sync import apply
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
-from vmrag_link.sync.bring import ChunkCounts
+from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.workspace import Workspace
 
 

@@ -66,7 +66,7 @@ def write(ws: Workspace, rows: Write, purpose: str) -> Landed:
     for _ in range(ATTEMPTS):
         target = writable(ws)
         name = branches.prepare(ws, target)
-        with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.config.lock_timeout_s):
+        with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.trigger() != target.trigger:
                 continue  # a checkout in another terminal: write where it went, or be refused there
             return _stored(ws, rows, name, target.revision)

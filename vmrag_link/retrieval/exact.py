@@ -48,11 +48,8 @@ class ExactVectors:
             chosen = np.full(self._slots, -np.inf, dtype=self._number)
             chosen[among] = scores[among]
             scores = chosen
-        alive = int(np.count_nonzero(scores > -np.inf))
-        if not alive:
-            return []
-        cut = -np.inf
-        if alive > depth:
-            cut = np.partition(scores, self._slots - depth)[self._slots - depth]
-        slots = np.flatnonzero((scores >= cut) & (scores > -np.inf))
+        lowest = np.float64(np.finfo(np.float32).min)
+        if self._slots > depth:
+            lowest = max(lowest, np.partition(scores, self._slots - depth)[self._slots - depth])
+        slots = np.flatnonzero(scores >= lowest)
         return [(int(slot), int(scores[slot])) for slot in slots]

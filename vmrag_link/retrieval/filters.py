@@ -7,14 +7,18 @@ Chroma 1.5 refuses the first two forms.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vmrag_link.errors import FilterInvalid
 
-COMPARISONS = frozenset({"$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$contains", "$not_contains"})
+ORDERINGS = frozenset({"$gt", "$gte", "$lt", "$lte"})
+COMPARISONS = ORDERINGS | {"$eq", "$ne", "$in", "$nin", "$contains", "$not_contains"}
 TEXT_MATCHES = frozenset({"$contains", "$not_contains", "$regex", "$not_regex"})
 JUNCTIONS = frozenset({"$and", "$or"})
+DEEPEST = 50
+Leaf = Callable[[str, Any], dict[str, Any]]
 EXAMPLE = 'for example \'{"status": "open"}\' or \'{"$and": [{"year": {"$gte": 2024}}, {"team": "core"}]}\''
 
 
@@ -22,7 +26,7 @@ def parse(text: str) -> dict[str, Any]:
     """A filter from the command line. Raises `FilterInvalid`."""
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FilterInvalid(
             f"The filter is not JSON: {error}.", hint=f"Write it as one JSON object, {EXAMPLE}."
         ) from None
@@ -41,17 +45,21 @@ def where_document(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return _normal(given, _text_match) if given else None
 
 
-def _normal(given: Any, leaf: Any) -> dict[str, Any]:
+def _normal(given: Any, leaf: Leaf, depth: int = 0) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not given:
         raise _refusal("is not an object with keys", given)
-    parts = [_junction(key, value, leaf) if key in JUNCTIONS else leaf(key, value) for key, value in given.items()]
+    if depth > DEEPEST:
+        raise FilterInvalid(f"The filter is nested deeper than {DEEPEST} levels.", hint="Join conditions in one $and.")
+    parts = [
+        _junction(key, value, leaf, depth) if key in JUNCTIONS else leaf(key, value) for key, value in given.items()
+    ]
     return parts[0] if len(parts) == 1 else {"$and": parts}
 
 
-def _junction(key: str, value: Any, leaf: Any) -> dict[str, Any]:
+def _junction(key: str, value: Any, leaf: Leaf, depth: int) -> dict[str, Any]:
     if not isinstance(value, list) or not value:
         raise _refusal(f"needs a non-empty list behind {key}", value)
-    parts = [_normal(each, leaf) for each in value]
+    parts = [_normal(each, leaf, depth + 1) for each in value]
     return parts[0] if len(parts) == 1 else {key: parts}
 
 
@@ -72,13 +80,21 @@ def _operand(operator: str, operand: Any) -> Any:
     if operator in ("$in", "$nin"):
         if not isinstance(operand, list) or not operand:
             raise _refusal(f"needs a non-empty list behind {operator}", operand)
+        if len({type(each) for each in operand}) > 1:
+            raise _refusal(f"mixes kinds of values behind {operator}", operand)
         return [_scalar(each) for each in operand]
+    if operator in ORDERINGS and (isinstance(operand, bool) or not isinstance(operand, int | float)):
+        raise _refusal(f"needs a number behind {operator}", operand)
     return _scalar(operand)
 
 
 def _scalar(value: Any) -> Any:
     if not isinstance(value, str | int | float | bool):
         raise _refusal("compares with something that is not a string, number or boolean", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _refusal("compares with a number that is not finite", value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise _refusal("compares with a whole number beyond 64 bits", value)
     return value
 
 

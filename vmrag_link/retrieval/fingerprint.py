@@ -11,13 +11,14 @@ from vmrag_link.models import Collection, DocumentHeader, canonical_json
 def fingerprint(settings: str, collections: Iterable[Collection], headers: Iterable[DocumentHeader]) -> str:
     """SHA-256 over the settings, what the collections say about indexing, and the documents, 64 hex digits.
 
-    `settings` is the index's (`index.snapshots.settings_hash`); the order of the inputs does not matter.
+    `settings` is the index's (`index.snapshots.settings_hash`); the order of the inputs does not matter. Titles count:
+    a filter can ask for them.
     """
     digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 1, settings]).encode())
     for each in sorted(collections, key=lambda row: row.name):
         decisive = [each.name, each.embedding_function, each.embedding_model, each.embedding_dimensions, each.distance]
         digest.update(canonical_json([*decisive, each.chunking]).encode())
-    rows = ((each.collection, each.doc_id, each.content_hash, each.metadata) for each in headers)
+    rows = ((each.collection, each.doc_id, each.title, each.content_hash, each.metadata) for each in headers)
     for row in sorted(rows):
         digest.update(canonical_json(row).encode())
     return digest.hexdigest()

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import heapq
 import sqlite3
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import CollectionMissing, EmbeddingMismatch
+from vmrag_link.errors import CollectionMissing, EmbeddingMismatch, FilterInvalid, UsageInvalid
 from vmrag_link.index import keywords, vectors
-from vmrag_link.index.chroma import open_store
-from vmrag_link.index.manifest import Held, HeldChunk, Manifest
+from vmrag_link.index.chroma import ChromaStore, open_store
+from vmrag_link.index.manifest import Held, Manifest
 from vmrag_link.index.store import unusable
 from vmrag_link.models import Collection, Record
 from vmrag_link.retrieval import filters, fusion
+
+if TYPE_CHECKING:
+    from vmrag_link.retrieval.exact import ExactVectors
 
 
 class Mode(enum.StrEnum):
@@ -71,68 +77,84 @@ class _Candidate(NamedTuple):
     row: int
 
 
+Scored = list[tuple[int, float]]
+"""Rows (`keywords.row_id`) and their scores."""
+
+
 class Searcher:
-    """One index directory, open for reading; nobody changes it meanwhile. `model_for` gives a collection's model."""
+    """One index directory, open for reading; nobody changes it meanwhile. `model_for` gives a collection's model.
+
+    What a query needs is loaded once and kept, so a long-lived searcher answers faster than a new one.
+    """
 
     def __init__(self, folder: Path, model_for: Callable[[Collection], Model]) -> None:
         self._folder = folder
         self._model_for = model_for
-        try:
-            self._manifest = Manifest(folder, frozen=True)
-            self._words = keywords.connect(folder, frozen=True)
-            self._held = self._manifest.collections()
-        except sqlite3.Error as error:
-            raise unusable(folder, str(error)) from error
-        self._vectors: dict[int, Any] = {}
+        with contextlib.ExitStack() as opened:
+            try:
+                self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, frozen=True)))
+                self._words = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
+                self._held = self._manifest.collections()
+            except sqlite3.Error as error:
+                raise unusable(folder, str(error)) from error
+            self._opened = opened.pop_all()
+        self._names = {held.id: name for name, held in self._held.items()}
+        self._vectors: dict[int, ExactVectors] = {}
+        self._first_slots: dict[int, dict[str, int]] = {}
 
     def close(self) -> None:
         self._vectors.clear()
-        self._words.close()
-        self._manifest.close()
+        self._opened.close()
 
     def search(self, query: Query) -> list[Hit]:
-        """The best `k` chunks. Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`."""
+        """The best `k` chunks. Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`."""
+        if query.k < 1:
+            raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
         among = self._filtered(query)
-        depth = query.k if query.mode is not Mode.HYBRID else max(DEPTH, query.k)
-        rankings = []
-        if query.mode is not Mode.KEYWORD:
-            rankings.append(self._by_vector(query, depth, among))
-        if query.mode is not Mode.VECTOR:
-            rankings.append(self._by_keyword(query, depth, among))
-        if query.mode is Mode.HYBRID:
-            return self._answer(_fused(rankings)[: query.k], digits=keywords.DIGITS)
-        digits = 6 if query.mode is Mode.VECTOR else keywords.DIGITS
-        return self._answer(rankings[0][: query.k], digits=digits, unit=UNIT if query.mode is Mode.VECTOR else 1.0)
+        if query.mode is Mode.VECTOR:
+            return self._answer(self._by_vector(query, query.k, among), digits=6, unit=UNIT)
+        if query.mode is Mode.KEYWORD:
+            return self._answer(self._by_keyword(query, query.k, among), digits=keywords.DIGITS)
+        depth = max(DEPTH, query.k)
+        rankings = [self._by_vector(query, depth, among), self._by_keyword(query, depth, among)]
+        return self._answer(_fused(rankings)[: query.k], digits=keywords.DIGITS)
 
     # -- rankings -----------------------------------------------------------------------------------------------------
 
     def _by_vector(self, query: Query, depth: int, among: dict[int, list[int]] | None) -> list[_Candidate]:
         embedded: dict[str, bytes] = {}
-        found: list[tuple[Held, int, float]] = []
+        found: Scored = []
         for held in self._asked(query):
             model = self._model(held)
             if model.fingerprint not in embedded:
                 embedded[model.fingerprint] = vectors.quantise(model.embed([query.text])[0])
-            slots = None if among is None else [keywords.slot_of(row) for row in among[held.id]]
+            slots = None if among is None else among[held.id]
             best = self._exact(held).best(embedded[model.fingerprint], depth, among=slots)
-            found += [(held, keywords.row_id(held.id, slot), score) for slot, score in best]
-        return self._ordered(found)[:depth]
+            found += [(keywords.row_id(held.id, slot), score) for slot, score in best]
+        return self._ordered(found, depth)
 
     def _by_keyword(self, query: Query, depth: int, among: dict[int, list[int]] | None) -> list[_Candidate]:
-        found: list[tuple[Held, int, float]] = []
+        found: Scored = []
         for held in self._asked(query):
-            allowed = None if among is None else frozenset(among[held.id])
-            # A filter may take away any of the best ones, so with one all matches are ranked.
-            hits = keywords.search(self._words, query.text, held.id, depth if allowed is None else max(1, held.slots))
-            found += [(held, row, score) for row, score in hits if allowed is None or row in allowed]
-        return self._ordered(found)[:depth]
+            if among is None:
+                found += keywords.search(self._words, query.text, held.id, depth)
+            else:  # a filter may take away any of the best ones, so all matches are ranked
+                allowed = {keywords.row_id(held.id, slot) for slot in among[held.id]}
+                hits = keywords.search(self._words, query.text, held.id, max(1, held.slots)) if allowed else []
+                found += [hit for hit in hits if hit[0] in allowed]
+        return self._ordered(found, depth)
 
-    def _ordered(self, found: list[tuple[Held, int, float]]) -> list[_Candidate]:
-        chunks = ((held, self._manifest.chunk(row), score) for held, row, score in found)
-        return sorted(
-            _Candidate(-score, held.collection.name, chunk.doc_id, chunk.number, chunk.row)
-            for held, chunk, score in chunks
-        )
+    def _ordered(self, found: Scored, depth: int) -> list[_Candidate]:
+        """The best `depth`, ties decided. Only what can be among them is looked up."""
+        if len(found) > depth:
+            lowest = heapq.nlargest(depth, (score for _, score in found))[-1]
+            found = [hit for hit in found if hit[1] >= lowest]
+        candidates = []
+        for row, score in found:
+            chunk = self._manifest.chunk(row)
+            collection = self._names[keywords.collection_of(row)]
+            candidates.append(_Candidate(-score, collection, chunk.doc_id, chunk.number, row))
+        return sorted(candidates)[:depth]
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -159,7 +181,7 @@ class Searcher:
             )
         return model
 
-    def _exact(self, held: Held) -> Any:
+    def _exact(self, held: Held) -> ExactVectors:
         if held.id not in self._vectors:
             from vmrag_link.retrieval.exact import ExactVectors  # numpy: 0.1 s that keyword queries do not need
 
@@ -172,26 +194,37 @@ class Searcher:
         return self._vectors[held.id]
 
     def _filtered(self, query: Query) -> dict[int, list[int]] | None:
-        """The rows that pass the filters, by collection; None without filters. Chroma evaluates them."""
+        """The slots that pass the filters, by collection; None without filters. Chroma evaluates them."""
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None:
             return None
-        chroma = open_store(self._folder / "chroma")
-        try:
-            return {
-                held.id: list(
-                    self._manifest.rows_of(held, chroma.ids(held.chroma_id, where=where, where_document=where_document))
-                )
-                for held in self._asked(query)
-            }
-        finally:
-            chroma.close()
+        if where_document is not None and self._manifest.get("store_documents") == "false":
+            raise FilterInvalid(
+                "Filters on the text of chunks need the texts in Chroma, and this index was made without them.",
+                hint="Set index.store_documents to true in .vmrag.yaml, then: vmrag sync",
+            )
+        return {
+            held.id: self._slots(held, self._chroma.ids(held.chroma_id, where=where, where_document=where_document))
+            for held in self._asked(query)
+        }
+
+    @cached_property
+    def _chroma(self) -> ChromaStore:
+        return self._opened.enter_context(contextlib.closing(open_store(self._folder / "chroma")))
+
+    def _slots(self, held: Held, chunk_ids: list[str]) -> list[int]:
+        """The slots of chunks named `<doc_id>_chunk_<n>`."""
+        if held.id not in self._first_slots:
+            self._first_slots[held.id] = self._manifest.first_slots(held)
+        first = self._first_slots[held.id]
+        parted = (chunk_id.rpartition("_chunk_") for chunk_id in chunk_ids)
+        return [first[doc_id] + int(number) for doc_id, _, number in parted]
 
     def _answer(self, ranked: list[_Candidate], *, digits: int, unit: float = 1.0) -> list[Hit]:
         texts = keywords.texts(self._words, [each.row for each in ranked])
         hits = []
         for rank, each in enumerate(ranked, start=1):
-            chunk: HeldChunk = self._manifest.chunk(each.row)
+            chunk = self._manifest.chunk(each.row)
             metadata = msgspec.json.decode(chunk.metadata, type=dict[str, Any])
             if chunk.title:
                 metadata.setdefault("title", chunk.title)

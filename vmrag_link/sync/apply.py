@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Engine
@@ -19,17 +19,19 @@ from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.bring import Bringer, ChunkCounts
 from vmrag_link.sync.build import Base, Built, How, snapshot
+from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.resolve import Attachment, State, Target, read_trigger, resolve
+
+if TYPE_CHECKING:
+    from vmrag_link.sync.bring import Bringer
 
 ATTEMPTS = 5
 INDEX_LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """What a sync works on: one work tree, its knowledge base and the snapshots."""
 
     places: Places
@@ -185,7 +187,7 @@ def _swap(parts: Parts, target: Target, built: Built) -> tuple[Attachment, tuple
 
 
 def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str, ...]]:
-    """The KB branch follows the pin, like a git branch follows a reset; its old head is anchored first."""
+    """The KB branch follows the pin, like a git branch follows a reset; the engine anchors its old head."""
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
@@ -194,7 +196,6 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
     if bindings.applied(parts.places) == target.trigger:
         return "behind", ()  # the pin did not move, the branch did: 'vmrag pin' decides, not we
     with parts.engine.writing("move a branch", timeout=parts.lock_timeout):
-        parts.engine.anchor(branch.head, reason=f"{branch.name} moved to its pin")
         parts.engine.move_branch(branch.name, target.revision, expected=branch.head)
     return "attached", ()
 

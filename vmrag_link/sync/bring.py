@@ -17,20 +17,12 @@ from vmrag_link.index.store import ChunkedDocument, IndexStore
 from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, content_hash
 from vmrag_link.progress import Progress
 from vmrag_link.sync import plan as planning
+from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.plan import Key, Plan
 
 BATCH_CHUNKS = 1_000
 STREAM_ABOVE = 200
 """Documents that are read one by one; more are picked from a stream of their collection."""
-
-
-class ChunkCounts(Record, frozen=True):
-    """Numbers of chunks: put into the index, taken out of it; of the texts put in, computed now and found in the cache."""
-
-    added: int = 0
-    removed: int = 0
-    embedded: int = 0
-    cached: int = 0
 
 
 class Brought(Record, frozen=True):

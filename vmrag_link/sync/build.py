@@ -6,15 +6,17 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.index import snapshots
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.snapshots import Snapshots
-from vmrag_link.index.store import IndexStore
 from vmrag_link.models import Changes, Record
-from vmrag_link.sync.bring import Bringer, ChunkCounts
+from vmrag_link.sync.counts import ChunkCounts
+
+if TYPE_CHECKING:
+    from vmrag_link.sync.bring import Bringer
 
 How = Literal["reused", "delta", "fresh"]
 NEAR = 100
@@ -68,6 +70,10 @@ def snapshot(
     if not shelf.problem(revision):
         shelf.touch(path)
         return Built(path, "reused", Changes(), ChunkCounts(), watch.seconds())
+    from vmrag_link.index.store import (
+        IndexStore,  # heavier than all the rest, and not needed on the way back to a snapshot
+    )
+
     with shelf.building() as folder:
         base = _nearest(engine, revision, bases)
         watch.lap("diff")

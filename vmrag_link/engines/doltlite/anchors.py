@@ -14,18 +14,18 @@ _NEXT = f"{KEEP_BRANCH}_next"
 
 
 def keep(main: Connection, revision: str, message: str, connect: Callable[[str], Connection]) -> None:
-    """Give `vmrag_keep` a merge commit with the parents (its head, `revision`); about 4 ms and 5 KB, whatever they hold.
+    """Make `vmrag_keep` reach the revision; 5-10 ms and a few KB, whatever it holds and however many documents.
 
-    A merge of contents could conflict. So the old head is first given a child with exactly the revision's contents: merging
-    equal contents changes nothing. This happens on a branch of its own, and moving `vmrag_keep` to the result is the one
-    step that counts. `connect` opens a connection on a branch; the caller holds the write lock.
+    A merge walks all rows of the tables on its two sides, and could conflict. So both sides are commits without any table:
+    a child of the revision, and a child of the old head unless that has none already. All of it is made on a branch of its
+    own; moving `vmrag_keep` to the result is the one step that counts. `connect` opens a connection on a branch; the caller
+    holds the write lock and has called `drop_unfinished`, without which a leftover would count as a branch.
     """
-    drop_unfinished(main)
-    head = history.branch(main, KEEP_BRANCH)
-    if head is None:
+    kept = history.branch(main, KEEP_BRANCH)
+    if kept is None:
         main.execute("SELECT dolt_branch(?, ?)", (KEEP_BRANCH, revision))
         return
-    if history.merge_base(main, head.head, revision) is None:
+    if history.merge_base(main, kept.head, revision) is None:
         raise EngineFailed(
             f"The revision {revision[:12]} has no history in common with what is kept already.",
             hint="Give it a branch of its own.",
@@ -33,12 +33,23 @@ def keep(main: Connection, revision: str, message: str, connect: Callable[[str],
         )
     main.execute("SELECT dolt_branch(?, ?)", (_NEXT, revision))
     with connect(_NEXT) as connection:
-        connection.execute("SELECT dolt_reset('--soft', ?)", (head.head,))
-        connection.execute("SELECT dolt_commit('-A', '--skip-empty', '-m', ?)", (message,))
-        connection.execute("SELECT dolt_merge('--no-ff', '-m', ?, ?)", (message, revision))
-        merged = connection.execute("SELECT dolt_hashof('HEAD')")[0][0]
-    main.execute("SELECT dolt_branch('-f', ?, ?)", (KEEP_BRANCH, merged))
+        with connection.transaction():
+            for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+                quoted = table.replace('"', '""')
+                connection.execute(f'DROP TABLE "{quoted}"')
+        emptied = _commit(connection, message)
+        connection.execute("SELECT dolt_reset('--soft', ?)", (kept.head,))
+        _commit(connection, message)
+        connection.execute("SELECT dolt_merge('--no-ff', '-m', ?, ?)", (message, emptied))
+        connection.execute("SELECT dolt_branch('-f', ?, dolt_hashof('HEAD'))", (KEEP_BRANCH,))
     drop_unfinished(main)
+
+
+def _commit(connection: Connection, message: str) -> str:
+    """The head afterwards; what is equal to its parent is not committed."""
+    connection.execute("SELECT dolt_commit('-A', '--skip-empty', '-m', ?)", (message,))
+    head: str = connection.execute("SELECT dolt_hashof('HEAD')")[0][0]
+    return head
 
 
 def drop_unfinished(main: Connection) -> None:

@@ -114,8 +114,7 @@ class DoltliteEngine:
             if self._lock_depth == 0:
                 seconds = self._lock_timeout if timeout is None else timeout
                 lock = locks.exclusive(self._folder / LOCK_NAME, purpose=purpose, timeout=seconds)
-                with _writable(self._folder):
-                    held.enter_context(lock)
+                held.enter_context(lock)
             self._lock_depth += 1
             try:
                 yield
@@ -164,12 +163,21 @@ class DoltliteEngine:
         with self.writing(f"move the branch {name}"):
             history.require(self._main, to)
             self._require_movable(name, expected)
+            if not history.is_ancestor(self._main, expected, to):
+                self._keep_without(name, expected)
             self._main.execute("SELECT dolt_branch('-f', ?, ?)", (name, to))
 
     def delete_branch(self, name: str, *, expected: str) -> None:
         with self.writing(f"delete the branch {name}"):
             self._require_movable(name, expected)
+            self._keep_without(name, expected)
             self._main.execute("SELECT dolt_branch('-D', ?)", (name,))
+
+    def _keep_without(self, name: str, head: str) -> None:
+        """Anchor a head that nothing would reach without its branch."""
+        anchors.drop_unfinished(self._main)
+        if not history.reachable(self._main, head, without=name):
+            anchors.keep(self._main, head, f"Keep {head}: the head of {name}", self._connection)
 
     def _require_movable(self, name: str, expected: str) -> None:
         # The raw commands discard uncommitted rows silently.
@@ -201,6 +209,7 @@ class DoltliteEngine:
     def anchor(self, revision: str, *, reason: str) -> None:
         schema.exact(reason, "The reason")
         with self.writing("keep a revision"):
+            anchors.drop_unfinished(self._main)
             if not self.reachable(revision):
                 anchors.keep(self._main, revision, f"Keep {revision}: {reason}", self._connection)
 

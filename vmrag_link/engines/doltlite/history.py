@@ -30,7 +30,7 @@ _ANCESTRY = """
     )
     SELECT 1 FROM ancestry WHERE revision = ? LIMIT 1"""
 _FROM_REVISION = _ANCESTRY.format(start="VALUES (?)")
-_FROM_BRANCHES = _ANCESTRY.format(start="SELECT hash FROM dolt_branches")
+_FROM_BRANCHES = _ANCESTRY.format(start="SELECT hash FROM dolt_branches WHERE name <> ?")
 
 _LOG = """
     SELECT commit_hash, committer, email, date, message,
@@ -51,7 +51,7 @@ def require(connection: Connection, *revisions: str) -> None:
         if not exists(connection, revision):
             raise RevisionMissing(
                 f"The knowledge base has no revision {revision[:60]!r}.",
-                hint="Fetch it: vmrag fetch",
+                hint="vmrag log (shows the revisions that are here)",
                 revision=revision,
             )
 
@@ -70,9 +70,10 @@ def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
     return bool(connection.execute(_FROM_REVISION, (descendant, ancestor)))
 
 
-def reachable(connection: Connection, revision: str) -> bool:
+def reachable(connection: Connection, revision: str, *, without: str = "") -> bool:
+    """Whether a branch other than `without` reaches the revision."""
     require(connection, revision)
-    return bool(connection.execute(_FROM_BRANCHES, (revision,)))
+    return bool(connection.execute(_FROM_BRANCHES, (without, revision)))
 
 
 def merge_base(connection: Connection, one: str, other: str) -> str | None:

@@ -98,7 +98,7 @@ def locate() -> Path:
     return found[0]
 
 
-FETCH_AGAIN = "Move the file aside and fetch the knowledge base again: vmrag clone"
+FETCH_AGAIN = "Move the file aside and put a sound copy in its place: another clone or a backup has one."
 
 _SENTENCES = {
     8: (

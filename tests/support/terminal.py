@@ -1,0 +1,201 @@
+"""`vmrag` as a person types it and as a program calls it, and repositories with knowledge in them to start from.
+
+A test module takes the fixtures with `template, project = terminal.template, terminal.project`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link.cli.main import run
+
+SCRIPT = Path(sys.executable).with_name("vmrag")
+QUERIES = ("install the program", "rest and sleep", "certificates for TLS", "uv", "faq question")
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error that stands on stderr as JSON; stdout is empty then."""
+        assert self.out == ""
+        return json.loads(self.err[self.err.index("{") :])["error"]
+
+
+@dataclass(frozen=True)
+class Project(Repo):
+    """A git work tree in which `vmrag` is run."""
+
+    def vmrag(self, *arguments: str, code: int = 0, stdin: str = "", env: dict[str, str] | None = None) -> Done:
+        """Run in this process, as if started in the work tree: no start-up time."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            patch.chdir(self.top)
+            done = Done(run(arguments), out.getvalue(), err.getvalue())
+        assert done.code == code, f"vmrag {' '.join(arguments)}: {done}"
+        return done
+
+    def ask(self, *arguments: str, code: int = 0, **options: Any) -> Any:
+        """What the command answers as JSON."""
+        return self.vmrag(*arguments, "--json", code=code, **options).json
+
+    def start(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Done:
+        """Run as a process of its own."""
+        done = subprocess.run(
+            [SCRIPT, *arguments],
+            cwd=self.top,
+            env=os.environ | (env or {}),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    # -- shorthands ---------------------------------------------------------------------------------------------------
+
+    def put(self, doc_id: str, text: str, *, collection: str = "handbook") -> None:
+        self.vmrag("add", "-", "--collection", collection, "--id", doc_id, stdin=text)
+
+    def drop(self, doc_id: str, *, collection: str = "handbook") -> None:
+        self.vmrag("rm", doc_id, "--collection", collection)
+
+    def record(self, message: str, **documents: str) -> str:
+        """Store documents, commit them to the knowledge base and to git; returns the revision. `faq="text"` is `faq.md`."""
+        for name, text in documents.items():
+            self.put(f"{name}.md", text)
+        revision = self.ask("commit", "-m", message)["revision"]
+        self.git("commit", "-q", "-m", message)
+        return revision
+
+    @property
+    def pinned(self) -> str:
+        return json.loads((self.top / ".dolt-version").read_text())["dolt_commit"]
+
+    def status(self) -> dict[str, Any]:
+        report = json.loads(self.run_quietly("status", "--json").out)
+        assert report["in_sync"] == (report["state"] == "in_sync")
+        return report
+
+    def run_quietly(self, *arguments: str) -> Done:
+        """Whatever the exit code is."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(["-C", str(self.top), *arguments])
+        return Done(code, out.getvalue(), err.getvalue())
+
+    def marks(self) -> dict[str, str | None]:
+        """How `list` marks each document."""
+        return {each["doc_id"]: each["uncommitted"] for each in self.ask("list")["documents"]}
+
+    def texts(self) -> dict[str, str]:
+        """Every document's text, as the workspace has it."""
+        there = [each for each in self.ask("list")["documents"] if each["uncommitted"] != "removed"]
+        return {each["doc_id"]: self.ask("show", f"{each['collection']}/{each['doc_id']}")["content"] for each in there}
+
+    def answers(self, *options: str) -> list[list[Any]]:
+        """Ids, order, scores and texts of all answers in every mode: equal for equal knowledge, whatever way it went."""
+        return [
+            [
+                (each["collection"], each["doc_id"], each["chunk"], each["score"], each["text"])
+                for each in self.ask("query", text, "--mode", mode, "-k", "20", *options)["results"]
+            ]
+            for text in QUERIES
+            for mode in ("hybrid", "vector", "keyword")
+        ]
+
+    @property
+    def own(self) -> Path:
+        """What vmrag keeps for this work tree alone."""
+        return Path(self.git("rev-parse", "--path-format=absolute", "--git-dir")) / "vmrag"
+
+    @property
+    def shared(self) -> Path:
+        return Path(self.git("rev-parse", "--path-format=absolute", "--git-common-dir")) / "vmrag"
+
+    def forget_indexes(self) -> None:
+        """The index is derived: from here on it is built afresh."""
+        shutil.rmtree(self.shared / "snapshots")
+        shutil.rmtree(self.own / "working", ignore_errors=True)
+
+    def consistent(self) -> bool:
+        """In sync, and the index equals one that is built afresh from the knowledge base."""
+        found = self.answers()
+        self.forget_indexes()
+        return self.status()["kb"]["documents"] == len(self.texts()) and found == self.answers()
+
+
+def new_project(top: Path, *, settings: str = "embedding:\n  model: hash\n") -> Project:
+    """An empty git repository with a settings file that makes tests fast; call `isolate` first."""
+    project = Project(make_repo(top).top)
+    project.write(".vmrag.yaml", settings)
+    return project
+
+
+DOCUMENTS = {
+    "setup.md": "# Setup\n\nInstall the program with pip.\n",
+    "rest.md": "# Rest\n\nTake a rest, and sleep well.\n",
+    "deep/tls.txt": "Certificates for TLS are renewed every month.\n",
+}
+
+
+def build_template(top: Path) -> Project:
+    """Two code branches whose knowledge differs, HEAD on `main`; hooks installed.
+
+    main: `first` (three documents) - `faq`;  feature: `first` - `uv` (one added, one modified, one removed)
+    """
+    project = new_project(top)
+    for name, text in DOCUMENTS.items():
+        project.write(f"docs/{name}", text)
+    project.vmrag("init")
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", "first")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "first")
+    project.git("tag", "first")
+    project.git("switch", "-q", "-c", "feature")
+    project.put("rest.md", "# Rest\n\nNever rest.\n")
+    project.drop("deep/tls.txt")
+    project.record("uv", uv="Use uv.")
+    project.git("switch", "-q", "main")
+    project.record("faq", faq="A frequent question.")
+    return project
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("template")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        return build_template(folder / "project").top
+
+
+@pytest.fixture
+def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A copy of the template, in an isolated home."""
+    isolate(monkeypatch, tmp_path / "home")
+    subprocess.run(["cp", "-a", template, tmp_path / "project"], check=True)
+    return Project(tmp_path / "project")

@@ -1,0 +1,169 @@
+"""What a module documents, read from its source (so that nothing of it runs) or, for a module in C, from its objects."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import warnings
+from collections.abc import Iterator
+from importlib.util import resolve_name
+from types import ModuleType
+
+from vmrag_link.demo import library
+from vmrag_link.models import Record
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class Entry(Record, frozen=True):
+    """A public, documented class, function or method. `name` counts from the module: `JSONDecoder.decode`."""
+
+    name: str
+    signature: str
+    doc: str
+
+
+class Documentation(Record, frozen=True):
+    doc: str
+    entries: tuple[Entry, ...]
+
+
+def documentation(module: library.Module) -> Documentation:
+    """Names in the order of the source; for a module in C in that of the alphabet. Private and undocumented ones are left out."""
+    if module.source is None:
+        return _of_objects(library.imported(module.name))
+    return _of_source(module, module.source)
+
+
+# -- from source --------------------------------------------------------------------------------------------------------
+
+
+def _of_source(module: library.Module, source: str) -> Documentation:
+    tree = _parsed(source)
+    exported = _exported(tree)
+    entries: dict[str, Entry] = {}
+    for node in _definitions(tree.body, module):
+        if node.name not in entries and (exported is None or node.name in exported) and not node.name.startswith("_"):
+            entries |= {entry.name: entry for entry in _entries(node)}
+    return Documentation(_doc(tree), tuple(entries.values()))
+
+
+def _parsed(source: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the library's own source
+        return ast.parse(source)
+
+
+def _exported(tree: ast.Module) -> frozenset[str] | None:
+    """The names in `__all__`; None where there is none, or where it is computed."""
+    mentions = sum(isinstance(node, ast.Name) and node.id == "__all__" for node in ast.walk(tree))
+    names: list[str] = []
+    for node in tree.body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=items) | ast.Tuple(elts=items))
+                | ast.AugAssign(target=ast.Name(id="__all__"), value=ast.List(elts=items) | ast.Tuple(elts=items))
+            ):
+                names += [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+                mentions -= 1
+    return frozenset(names) if names and mentions == 0 else None
+
+
+def _definitions(body: list[ast.stmt], module: library.Module) -> Iterator[Definition]:
+    """Definitions at the top, in whichever branch they stand, and those taken from a private module (`from _pydecimal import *`)."""
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node
+            case ast.If():
+                yield from _definitions(node.body + node.orelse, module)
+            case ast.Try():
+                alternatives = [statement for handler in node.handlers for statement in handler.body]
+                yield from _definitions(node.body + node.orelse + alternatives, module)
+            case ast.ImportFrom(module=str()):
+                yield from _taken(node, module)
+
+
+def _taken(node: ast.ImportFrom, module: library.Module) -> Iterator[Definition]:
+    package = module.name if module.package else module.name.rpartition(".")[0]
+    origin = resolve_name("." * node.level + (node.module or ""), package or None)
+    found = library.find(origin) if origin.rpartition(".")[2].startswith("_") else None
+    if found is None or found.source is None:
+        return
+    names = {alias.name for alias in node.names}
+    for each in _definitions(_parsed(found.source).body, found):
+        if "*" in names or each.name in names:
+            yield each
+
+
+def _entries(node: Definition) -> Iterator[Entry]:
+    if not isinstance(node, ast.ClassDef):
+        if doc := _doc(node):
+            yield Entry(node.name, node.name + _signature(node), doc)
+        return
+    methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    documented = [each for each in methods if not each.name.startswith("_") and _doc(each)]
+    if not documented and not _doc(node):
+        return
+    made = next((each for each in methods if each.name == "__init__"), None)
+    yield Entry(node.name, f"class {node.name}{_signature(made, bound=True) if made else ''}", _doc(node))
+    for each in documented:
+        decorators = {ast.unparse(decorator) for decorator in each.decorator_list}
+        attribute = not decorators.isdisjoint(("property", "functools.cached_property", "types.DynamicClassAttribute"))
+        name = f"{node.name}.{each.name}"
+        yield Entry(name, name + ("" if attribute else _signature(each, bound="staticmethod" not in decorators)), _doc(each))
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool = False) -> str:
+    """`(obj, *, indent=None) -> str`; `bound` leaves `self` out."""
+    arguments = node.args
+    if bound and (arguments.posonlyargs or arguments.args):
+        (arguments.posonlyargs or arguments.args).pop(0)
+        del arguments.defaults[: max(0, len(arguments.defaults) - len(arguments.posonlyargs) - len(arguments.args))]
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"({ast.unparse(arguments)}){returns}"
+
+
+def _doc(node: ast.Module | Definition) -> str:
+    return (ast.get_docstring(node) or "").strip()
+
+
+# -- from objects -------------------------------------------------------------------------------------------------------
+
+
+def _of_objects(module: ModuleType) -> Documentation:
+    entries: list[Entry] = []
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        kind = "class " if inspect.isclass(value) else ""
+        members = _members(name, value) if kind else []
+        if (doc := _doc_of(value)) or members:
+            entries += [Entry(name, f"{kind}{name}{_signature_of(value)}", doc), *members]
+    return Documentation(_doc_of(module), tuple(entries))
+
+
+def _members(owner: str, value: type) -> list[Entry]:
+    found = []
+    for name, member in sorted(vars(value).items()):
+        doc = _doc_of(member)
+        if doc and not name.startswith("_") and (inspect.isroutine(member) or inspect.isdatadescriptor(member)):
+            full = f"{owner}.{name}"
+            found.append(Entry(full, full + (_signature_of(member) if inspect.isroutine(member) else ""), doc))
+    return found
+
+
+def _signature_of(value: object) -> str:
+    """As C code states it; empty where it does not, and where a default value would print its address."""
+    if not callable(value):
+        return ""
+    try:
+        signature = str(inspect.signature(value)).replace("($self, /, ", "(").replace("(self, /, ", "(")
+    except (ValueError, TypeError):
+        return "(…)"
+    return "(…)" if " at 0x" in signature else signature.replace("(self, /)", "()")
+
+
+def _doc_of(value: object) -> str:
+    doc = getattr(value, "__doc__", None)
+    return inspect.cleandoc(doc).strip() if isinstance(doc, str) else ""

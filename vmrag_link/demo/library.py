@@ -1,0 +1,93 @@
+"""The public modules of this Python's standard library, found without importing any of them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import pkgutil
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from vmrag_link.models import Record
+
+LEFT_OUT = frozenset(
+    "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this turtledemo"  # jokes, applications, what is deprecated, data and tests
+    " encodings"  # a hundred tables of characters
+    " ctypes.test sqlite3.test tkinter.test unittest.test".split()
+)
+
+IMPORTABLE = frozenset(
+    "array atexit audioop binascii builtins cmath errno faulthandler fcntl gc grp itertools marshal math mmap posix pwd"
+    " pyexpat resource select sys syslog termios time unicodedata zlib".split()
+)
+"""Modules written in C whose import does nothing but define names: their documentation is nowhere but in them."""
+
+
+class Module(Record, frozen=True):
+    """`source` is None for a module in C, which is read by importing it."""
+
+    name: str
+    source: str | None
+    package: bool = False
+
+
+def modules() -> Iterator[Module]:
+    """By name; each package before its submodules. Whatever has neither source nor a safe import is left out."""
+    for name in sorted(sys.stdlib_module_names):
+        if not _private(name):
+            yield from _with_submodules(name, _paths())
+
+
+def find(name: str) -> Module | None:
+    """A module with source by its full name, private ones included."""
+    paths: Sequence[str] = _paths()
+    parts = name.split(".")
+    for depth in range(1, len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[:depth]), paths)
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        paths = spec.submodule_search_locations
+    spec = PathFinder.find_spec(name, paths)
+    return _module(name, spec) if spec and name.partition(".")[0] in sys.stdlib_module_names else None
+
+
+def imported(name: str) -> ModuleType:
+    """One of `IMPORTABLE`."""
+    return importlib.import_module(name)
+
+
+def _with_submodules(name: str, paths: Sequence[str]) -> Iterator[Module]:
+    spec = PathFinder.find_spec(name, paths)
+    module = _module(name, spec)
+    if module:
+        yield module
+    if spec is None or spec.submodule_search_locations is None:
+        return
+    below = spec.submodule_search_locations
+    for child in sorted(each.name for each in pkgutil.iter_modules(below)):
+        if not _private(child) and f"{name}.{child}" not in LEFT_OUT:
+            yield from _with_submodules(f"{name}.{child}", below)
+
+
+def _module(name: str, spec: ModuleSpec | None) -> Module | None:
+    if spec is not None and isinstance(spec.loader, InspectLoader):
+        source = spec.loader.get_source(name)
+        if source is not None:
+            return Module(name, source, package=spec.submodule_search_locations is not None)
+    there = spec is not None or name in sys.builtin_module_names
+    return Module(name, None) if there and name in IMPORTABLE else None
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") or name in LEFT_OUT
+
+
+def _paths() -> list[str]:
+    """Where the library lies, and nothing else: no site-packages, no working directory."""
+    folders = [Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("platstdlib"))]
+    return [str(path) for folder in dict.fromkeys(folders) for path in (folder, folder / "lib-dynload")]

@@ -1,0 +1,41 @@
+"""How the demo is told while it goes on, apart from who prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from vmrag_link.demo.answers import Answer
+
+
+class Narrator(Protocol):
+    def chapter(self, title: str, text: str = "") -> None:
+        """A part begins."""
+
+    def command(self, line: str) -> None:
+        """A command starts; what it says follows."""
+
+    def output(self, lines: Sequence[str], seconds: float) -> None:
+        """What the command said, and how long it took."""
+
+    def answer(self, answer: Answer) -> None:
+        """What a query found."""
+
+
+class Silent:
+    """Tells nothing: for programs."""
+
+    def chapter(self, title: str, text: str = "") -> None:
+        pass
+
+    def command(self, line: str) -> None:
+        pass
+
+    def output(self, lines: Sequence[str], seconds: float) -> None:
+        pass
+
+    def answer(self, answer: Answer) -> None:
+        pass
+
+
+SILENT: Narrator = Silent()

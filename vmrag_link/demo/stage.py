@@ -1,0 +1,104 @@
+"""The repository in which the demo plays: real commands, run as a user would run them, narrated and timed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmrag_link import env, proc
+from vmrag_link.demo.narration import Narrator
+from vmrag_link.demo.pages import Page
+from vmrag_link.errors import DemoFailed, GitFailed
+from vmrag_link.git.run import LOCAL_VARIABLES
+from vmrag_link.models import Record
+from vmrag_link.paths import Places
+from vmrag_link.pin import Pin, parse
+
+PAGES = "pages"
+OURS = (sys.executable, "-P", "-m", "vmrag_link.cli.main")
+
+
+class Step(Record, frozen=True):
+    """One command, or a piece of work of the demo's own."""
+
+    what: str
+    seconds: float
+
+
+class Stage:
+    """`bars`: commands that take long show their progress on standard error."""
+
+    def __init__(self, top: Path, narrator: Narrator, *, bars: bool) -> None:
+        self.places = Places(top, top / ".git", top / ".git")
+        self.steps: list[Step] = []
+        self._narrator = narrator
+        self._bars = bars
+        self._environment = _environment()
+
+    def run(self, *words: str, long: bool = False) -> None:
+        """A `git` or `vmrag` command. Raises `DemoFailed` with what it said."""
+        self._narrator.command(shlex.join(words))
+        done, seconds = self._timed(*words, show_stderr=long and self._bars)
+        said = [*done.text.splitlines(), *done.complaint.splitlines()]
+        self._narrator.output([line for line in said if not line.startswith("Next: ")], seconds)
+
+    def asked(self, *words: str) -> tuple[dict[str, Any], float]:
+        """What a `vmrag` command answers to a program, and its seconds; not narrated."""
+        done, seconds = self._timed(*words, "--json")
+        report: dict[str, Any] = msgspec.json.decode(done.stdout)
+        return report, seconds
+
+    def did(self, what: str, since: float) -> None:
+        """Note work of the demo's own that began at `since` (`time.perf_counter()`)."""
+        self.steps.append(Step(what, round(time.perf_counter() - since, 3)))
+        self._narrator.output([what], self.steps[-1].seconds)
+
+    def write_pages(self, pages: Iterable[Page]) -> None:
+        """The folder of pages holds these, and no others."""
+        folder = self.places.top / PAGES
+        folder.mkdir(exist_ok=True)
+        names = set()
+        for page in pages:
+            (folder / page.file).write_text(page.text, encoding="utf-8")
+            names.add(page.file)
+        for path in folder.iterdir():
+            if path.name not in names:
+                path.unlink()
+
+    def pin(self) -> Pin:
+        """What the checked-out code pins."""
+        return parse(self.places.pin.read_bytes())
+
+    def snapshots(self) -> dict[str, int]:
+        """The indexes that are there: name and inode, which tells a new one from an old one of that name."""
+        folders = [each for each in self.places.snapshots.iterdir() if each.is_dir()]
+        return {each.name: each.stat().st_ino for each in folders}
+
+    def _timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.Finished, float]:
+        argv = [*OURS, *words[1:]] if words[0] == "vmrag" else list(words)
+        started = time.perf_counter()
+        try:
+            done = proc.run(argv, cwd=self.places.top, env=self._environment, show_stderr=show_stderr)
+        except FileNotFoundError as error:
+            raise GitFailed("There is no git on PATH.", hint="Install git (https://git-scm.com).") from error
+        seconds = round(time.perf_counter() - started, 3)
+        line = shlex.join(words)
+        if done.returncode != 0:
+            said = done.complaint or done.text.strip() or "it said nothing"
+            raise DemoFailed(f"'{line}' failed with exit code {done.returncode}: {said}", command=line)
+        self.steps.append(Step(line, seconds))
+        return done, seconds
+
+
+def _environment() -> dict[str, str]:
+    """Without what points git elsewhere, and without anyone's settings: signed commits, hooks elsewhere, switched-off hooks."""
+    inherited = env.without(frozenset(LOCAL_VARIABLES))
+    kept = {name: value for name, value in inherited.items() if not name.startswith("VMRAG")}
+    return kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}

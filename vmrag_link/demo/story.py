@@ -1,0 +1,79 @@
+"""What the two branches of the demo know. `main` has Python's documentation as it is; what is new on the other one is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vmrag_link.demo.pages import Page
+from vmrag_link.errors import FileFailed
+from vmrag_link.models import Record
+
+COLLECTION = "python"
+MAIN, NEXT = "main", "next-release"
+
+EDITED = {
+    "csv": "New in the next release: `csv.reader(file, types=True)` turns columns of numbers into numbers.",
+    "json": "New in the next release: `json.loads(text, comments=True)` reads JSON with comments, from `//` to the line's end.",
+    "logging": "New in the next release: `logging.basicConfig(colours=True)` colours the levels on a terminal.",
+    "shutil": "New in the next release: `shutil.copytree(..., workers=8)` copies files in parallel.",
+    "textwrap": "New in the next release: `textwrap.wrap(text, balanced=True)` makes all lines about equally long.",
+}
+"""Paragraphs that come below a page's title."""
+
+REMOVED = ("getopt", "optparse", "profile")
+
+ADDED = {
+    "ratelimit": "Limit how often a function is called.\n\n## `ratelimit.limit(calls, per)`\n\n"
+    "Decorator: the function is called at most `calls` times in `per` seconds; whoever calls more often waits.\n"
+    "A token bucket refills evenly, so that short bursts pass.",
+    "retry": "Call a function again when it failed.\n\n## `retry.retry(times, wait=1.0, on=Exception)`\n\n"
+    "Decorator: tries `times` times, and waits twice as long after each failure.",
+}
+
+
+class Question(Record, frozen=True):
+    """A query, and what its answer must show: on the other branch `first` comes first; `never` there, but on main."""
+
+    text: str
+    about: str
+    first: str = ""
+    never: tuple[str, ...] = ()
+    says: str = ""
+
+
+QUESTIONS = (
+    Question("read JSON with comments", "an edited page", first="json", says=EDITED["json"]),
+    Question("parse command line options", "removed pages", never=("getopt", "optparse")),
+    Question("limit how often a function is called", "an added page", first="ratelimit", says="Limit how often"),
+)
+
+
+def check(pages: Sequence[Page]) -> None:
+    """Raises `FileFailed` where this Python lacks the pages that the story is about."""
+    missing = sorted({*EDITED, *REMOVED} - {page.name for page in pages})
+    if missing:
+        raise FileFailed(
+            f"This Python came without the source of its standard library ({', '.join(missing)}).",
+            hint="Run the demo with another Python, for example one from python.org or uv.",
+        )
+
+
+def selection(pages: Sequence[Page], number: int) -> list[Page]:
+    """At least the pages that the story is about, and others up to `number`."""
+    needed = [page for page in pages if page.name in {*EDITED, *REMOVED, "argparse"}]
+    others = [page for page in pages if page not in needed]
+    return [*needed, *others[: max(0, number - len(needed))]]
+
+
+def revised(pages: Sequence[Page]) -> list[Page]:
+    """The pages of the other branch."""
+    kept = [page for page in pages if page.name not in REMOVED]
+    edited = [_edited(page) for page in kept]
+    return [*edited, *(Page(name, f"# {name}\n\n{text}\n") for name, text in ADDED.items())]
+
+
+def _edited(page: Page) -> Page:
+    if page.name not in EDITED:
+        return page
+    title, _, rest = page.text.partition("\n")
+    return Page(page.name, f"{title}\n\n{EDITED[page.name]}\n{rest}")
