@@ -10,6 +10,7 @@
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
     ├── Files        (exit 3)     FileFailed
+    ├── Demo         (exit 3)     DemoFailed
     └── Lock         (exit 3)     Busy
 
 Codes are those of the tool specification; a hint is a command that can be run, or a sentence that names one.
@@ -222,6 +223,14 @@ class Files(VmragError):
 
 class FileFailed(Files):
     """A file could not be read or written."""
+
+
+class Demo(VmragError):
+    code = "OPERATION_FAILED"
+
+
+class DemoFailed(Demo):
+    """A command of the demo failed."""
 
 
 class Lock(VmragError):

@@ -20,16 +20,25 @@ class Finished(subprocess.CompletedProcess[bytes]):
 
 
 def run(
-    argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: bytes | None = None
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    show_stderr: bool = False,
 ) -> Finished:
-    """Run a program to its end with captured output; never through a shell. Raises FileNotFoundError if it is absent."""
+    """Run a program to its end with captured output; never through a shell. Raises FileNotFoundError if it is absent.
+
+    `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that is captured.
+    """
     done = subprocess.run(
         list(argv),
         cwd=cwd,
         env=env,
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=None if show_stderr else subprocess.PIPE,
         check=False,
     )
-    return Finished(done.args, done.returncode, done.stdout, done.stderr)
+    return Finished(done.args, done.returncode, done.stdout, done.stderr or b"")

@@ -17,7 +17,7 @@ from vmrag_link.pin_values import shown
 MAX_BYTES = 64 * 1024
 
 # What YAML does not allow, and the three characters that end a line for YAML 1.1 but for no editor.
-_STRANGE = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_STRANGE = "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 class Entry(Record, frozen=True):
@@ -60,13 +60,17 @@ def _decoded(data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _Flaw("is not UTF-8", line, "Save the file as UTF-8.") from None
-    if strange := _STRANGE.search(text):
+    plain = text.translate({ord(each): None for each in "\t\n\r"}).isprintable()
+    if not plain and (strange := re.search(_STRANGE, text)):  # compiling it takes longer than anything else here
         line = text.count("\n", 0, strange.start()) + 1
         raise _Flaw(f"holds a control character: {shown(strange[0])}", line)
     return text
 
 
 def _entries(text: str) -> Iterator[Entry]:
+    if all(line.lstrip(" ").startswith("#") or not line.strip() for line in text.splitlines()):
+        return  # as `vmrag init` writes it; YAML would take as long to load as all else that a checkout needs
+
     import yaml
 
     events = _events(text)

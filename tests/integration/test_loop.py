@@ -110,7 +110,7 @@ def rebase_knowledge(project: Project) -> None:
 
 def amend(project: Project) -> None:
     project.vmrag("pin", project.ask("log")["revisions"][1]["revision"])
-    project.git("commit", "-q", "--amend", "-m", "back to the first")
+    project.git("commit", "-q", "--amend", "--allow-empty", "-m", "back")
 
 
 def fast_forward(project: Project) -> None:

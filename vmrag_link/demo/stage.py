@@ -49,6 +49,14 @@ class Stage:
         said = [*done.text.splitlines(), *done.complaint.splitlines()]
         self._narrator.output([line for line in said if not line.startswith("Next: ")], seconds)
 
+    def set_git(self, key: str, value: str) -> None:
+        """A setting of this repository; not narrated."""
+        self._timed("git", "config", key, value)
+        self.steps.pop()
+
+    def write(self, name: str, text: str) -> None:
+        (self.places.top / name).write_text(text, encoding="utf-8")
+
     def asked(self, *words: str) -> tuple[dict[str, Any], float]:
         """What a `vmrag` command answers to a program, and its seconds; not narrated."""
         done, seconds = self._timed(*words, "--json")

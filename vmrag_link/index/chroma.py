@@ -195,7 +195,7 @@ class BindingsStore:
         found: list[str] = []
         for part in [None] if among is None else _batches(among):
             with _translated(self._folder, "read ids", filtered=any(filters)):
-                answer = self._rust.get(collection_id, part, filters[0], None, None, filters[1], [], TENANT, DATABASE)
+                answer = self._rust.get(collection_id, part, filters[0], None, 0, filters[1], [], TENANT, DATABASE)
             found += answer.ids
         return found
 
@@ -290,6 +290,11 @@ def _import_public_client() -> Any:
         os.chdir(empty)
         try:
             import chromadb
+        except ImportError as error:
+            raise IndexExtraMissing(
+                f"The vector index needs chromadb, which cannot be imported: {error}",
+                hint="pip install --upgrade 'vmrag-link[index]'",
+            ) from error
         finally:
             os.chdir(here)
     return chromadb

@@ -1,0 +1,474 @@
+"""Where uncommitted documents stay, how KB branches follow their code branches, and what states there are."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+
+template, project = terminal.template, terminal.project
+
+
+def kb_branches(project: Project) -> dict[str, tuple[str, bool, str | None]]:
+    """Head, dirtiness and code branch of every KB branch."""
+    listed = project.ask("branch")["branches"]
+    return {each["name"]: (each["revision"], each["dirty"], each["code_branch"]) for each in listed}
+
+
+# -- uncommitted documents stay with their code branch -------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(project: Project) -> dict[str, dict[str, str]]:
+    """Uncommitted edits on three code branches, of which `twin` pins the same revision as `main`; what each one shows."""
+    project.git("branch", "twin", "main")
+    expected = {}
+    for branch in ("main", "twin", "feature"):
+        project.git("switch", "-q", branch)
+        assert set(project.marks().values()) == {None}
+        expected[branch] = project.texts()
+        project.put(f"added-on-{branch}.md", f"Written on {branch}.")
+        project.put("setup.md", f"Setup as {branch} does it.")
+        project.drop("rest.md")
+        expected[branch] |= {f"added-on-{branch}.md": f"Written on {branch}.", "setup.md": f"Setup as {branch} does it."}
+        del expected[branch]["rest.md"]
+    return expected
+
+
+def test_each_code_branch_shows_exactly_its_own_uncommitted_documents_on_every_walk(project, three):
+    before = kb_branches(project)
+    assert {name: dirty for name, (_, dirty, _) in before.items()} == dict.fromkeys(three, True)
+    for branch in itertools.chain.from_iterable(itertools.permutations(three)):
+        project.git("switch", "-q", branch)
+        status = project.status()
+        assert (status["state"], status["kb"]["branch"], status["kb"]["dirty"]) == ("in_sync", branch, True)
+        assert project.texts() == three[branch]
+        marks = {doc_id: mark for doc_id, mark in project.marks().items() if mark}
+        assert marks == {f"added-on-{branch}.md": "added", "setup.md": "modified", "rest.md": "removed"}
+        found = project.ask("query", "written setup rest sleep", "-k", "50")
+        assert {each["doc_id"]: each["text"] for each in found["results"]}.items() <= {
+            doc_id: text.strip() for doc_id, text in three[branch].items()
+        }.items()
+        assert f"added-on-{branch}.md" in {each["doc_id"] for each in found["results"]}
+        assert (found["kb"]["branch"], found["kb"]["dirty"]) == (branch, True)
+    assert kb_branches(project) == before
+
+
+def test_a_commit_on_one_branch_takes_nothing_from_the_others(project, three):
+    project.git("switch", "-q", "twin")
+    assert project.ask("commit", "-m", "twin")["changes"] == {"added": 1, "modified": 1, "removed": 1}
+    project.git("commit", "-q", "-m", "twin")
+    for branch, dirty in (("main", True), ("feature", True), ("twin", False)):
+        project.git("switch", "-q", branch)
+        assert project.texts() == three[branch]
+        assert project.status()["kb"]["dirty"] is dirty
+    project.git("switch", "-q", "feature")
+    project.vmrag("commit", "-m", "feature")
+    project.git("commit", "-q", "-m", "feature")
+    project.git("switch", "-q", "main")
+    assert project.texts() == three["main"]
+    assert project.consistent()
+
+
+def test_uncommitted_documents_do_not_leak_into_a_branch_that_starts_there(project):
+    project.put("draft.md", "A draft.")
+    project.git("switch", "-q", "-c", "fresh")
+    assert "draft.md" not in project.marks()
+    project.put("other.md", "Another.")
+    project.git("switch", "-q", "--detach", "main")
+    assert set(project.marks()) == {"setup.md", "rest.md", "deep/tls.txt", "faq.md"}
+    project.git("switch", "-q", "main")
+    assert project.marks()["draft.md"] == "added"
+    assert "other.md" not in project.marks()
+
+
+def test_the_index_of_uncommitted_documents_is_derived_too(project):
+    project.put("draft.md", "A draft about uv.")
+    project.drop("faq.md")
+    assert project.consistent()
+
+
+def test_taking_an_edit_back_leaves_nothing_to_commit(project):
+    before = project.answers()
+    project.put("draft.md", "A draft.")
+    project.drop("draft.md")
+    assert set(project.marks().values()) == {None}
+    assert project.status()["kb"]["dirty"] is False
+    assert project.vmrag("commit", "-m", "nothing", "--json", code=1).error["code"] == "NO_CHANGES"
+    assert project.answers() == before
+
+
+# -- the pin moves under uncommitted documents ---------------------------------------------------------------------------
+
+
+def test_uncommitted_documents_are_held_when_the_pin_moves_and_come_back_with_it(project):
+    project.put("draft.md", "A draft.")
+    here = project.pinned
+    project.git("reset", "-q", "--hard", "first")
+    assert "draft.md" not in project.marks()
+    status = project.status()
+    assert status["state"] == "drift"
+    assert status["kb"] == status["kb"] | {"branch": "main", "detached": True, "dirty": True, "revision": project.pinned}
+    assert any("Uncommitted documents of 'main'" in reason for reason in status["reasons"])
+
+    refused = [
+        project.vmrag("add", "-", "--collection", "handbook", "--id", "x.md", "--json", code=1, stdin="x").error,
+        project.vmrag("rm", "setup.md", "--collection", "handbook", "--json", code=1).error,
+        project.vmrag("import", "docs", "--collection", "handbook", "--json", code=1).error,
+        project.vmrag("commit", "-m", "m", "--json", code=1).error,
+    ]
+    assert {(each["code"], each["hint"]) for each in refused} == {("UNCOMMITTED_CHANGES", status["hint"])}
+    assert kb_branches(project)["main"] == (here, True, "main")
+
+    command, *arguments = status["hint"].split()
+    assert command == "vmrag"
+    project.vmrag(*arguments)
+    assert project.pinned == here
+    assert project.marks()["draft.md"] == "added"
+    assert project.status()["state"] == "in_sync"
+    assert project.ask("commit", "-m", "draft")["parent"] == here
+
+
+def test_going_back_with_git_brings_held_documents_back_too(project):
+    project.put("draft.md", "A draft.")
+    project.git("reset", "-q", "--hard", "first")
+    assert "draft.md" not in project.marks()
+    project.git("reset", "-q", "--hard", "ORIG_HEAD")
+    assert project.marks()["draft.md"] == "added"
+    assert project.status()["state"] == "in_sync"
+
+
+def test_a_pull_over_uncommitted_documents_says_so_once_and_keeps_them(project):
+    project.git("switch", "-q", "-c", "behind", "first")
+    project.put("draft.md", "A draft.")
+    said = project.run("pull", "-q", "--ff-only", ".", "main").stderr.splitlines()
+    assert [line for line in said if line.startswith("vmrag:")] == said
+    assert len(said) == 1
+    assert "Uncommitted documents of 'behind'" in said[0]
+    assert "faq.md" in project.marks()
+    assert project.status()["state"] == "drift"
+    project.git("switch", "-q", "main")
+    assert project.status()["state"] == "in_sync"
+    project.git("switch", "-q", "behind")
+    project.git("reset", "-q", "--hard", "first")
+    assert project.marks()["draft.md"] == "added"
+
+
+def test_pinning_something_else_over_uncommitted_documents_says_where_they_are(project):
+    project.put("draft.md", "A draft.")
+    here = project.pinned
+    said = project.vmrag("pin", project.ask("log")["revisions"][1]["revision"])
+    assert f"vmrag pin {here}" in said.out + said.err
+
+
+# -- a clean KB branch follows the pin -----------------------------------------------------------------------------------
+
+
+def test_a_clean_kb_branch_follows_the_pin_and_its_old_head_survives_gc(project):
+    before, answers = project.pinned, project.answers()
+    project.git("reset", "-q", "--hard", "first")
+    project.vmrag("sync")
+    assert kb_branches(project)["main"] == (project.pinned, False, "main")
+    project.git("reflog", "expire", "--expire=now", "--all")
+    project.vmrag("gc", "--apply")
+    project.vmrag("pin", before)
+    assert project.answers() == answers
+    assert kb_branches(project)["main"][0] == before
+
+
+def test_an_amended_pin_replaces_the_last_one(project):
+    old = project.pinned
+    project.put("more.md", "More.")
+    project.vmrag("commit", "-m", "more")
+    project.git("commit", "-q", "--amend", "-m", "faq and more")
+    assert project.status()["state"] == "in_sync"
+    assert kb_branches(project)["main"][0] == project.pinned != old
+    assert project.ask("show", f"{project.git('rev-parse', 'ORIG_HEAD')}:handbook/faq.md")["revision"] == old
+
+
+def test_a_commit_that_was_not_pinned_is_not_taken_back(project):
+    project.git("config", "vmrag.auto-pin", "false")
+    project.put("more.md", "More.")
+    report = project.ask("commit", "-m", "more")
+    assert (report["pin"], report["staged"]) == (None, False)
+    status = project.status()
+    assert (status["state"], status["hint"]) == ("drift", "vmrag pin")
+    assert "more.md" not in project.marks()
+    error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x.md", "--json", code=1, stdin="x").error
+    assert (error["code"], error["hint"].split(" (")[0]) == ("KB_MOVED", "vmrag pin")
+    project.vmrag("sync")
+    assert kb_branches(project)["main"][0] == report["revision"]
+    assert "Pinned" in project.vmrag("pin").out
+    assert "more.md" in project.marks()
+    assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
+    assert project.status()["state"] == "in_sync"
+
+
+def test_pin_goes_to_a_revision_and_to_a_kb_branch(project):
+    first = project.ask("log")["revisions"][1]["revision"]
+    report = project.ask("pin", first)
+    assert (report["pin"]["dolt_commit"], report["changed"], report["staged"]) == (first, True, True)
+    assert "faq.md" not in project.marks()
+    assert project.status()["state"] == "in_sync"
+    project.vmrag("pin", "feature")
+    assert "uv.md" in project.marks()
+    assert kb_branches(project)["main"] == (project.pinned, False, "main")
+    assert project.ask("pin", "feature")["changed"] is False
+    error = project.vmrag("pin", "featur", "--json", code=3).error
+    assert error["code"] == "BRANCH_NOT_FOUND"
+    assert "vmrag branch" in error["hint"]
+
+
+# -- KB branches and code branches ---------------------------------------------------------------------------------------
+
+
+def test_a_kb_branch_is_made_at_the_first_write_only(project):
+    project.git("switch", "-q", "-c", "quiet")
+    project.vmrag("query", "rest")
+    project.vmrag("sync")
+    project.vmrag("commit", "-m", "nothing", code=1)
+    assert "quiet" not in kb_branches(project)
+    assert project.status()["kb"]["detached"] is True
+    project.put("x.md", "x")
+    assert kb_branches(project)["quiet"] == (project.pinned, True, "quiet")
+    assert project.git("config", "branch.quiet.vmragBranch") == "quiet"
+
+
+def test_a_renamed_code_branch_keeps_its_documents(project):
+    project.git("switch", "-q", "-c", "old-name")
+    project.put("draft.md", "A draft.")
+    project.git("branch", "-m", "new/name")
+    assert project.status()["state"] in ("in_sync", "drift")
+    assert project.marks()["draft.md"] == "added"
+    assert kb_branches(project)["old-name"][2] == "new/name"
+    assert project.ask("commit", "-m", "draft")["branch"] == "old-name"
+
+
+def test_a_deleted_code_branch_leaves_a_kb_branch_that_its_successor_does_not_adopt(project):
+    project.git("switch", "-q", "-c", "topic")
+    project.put("draft.md", "A draft.")
+    project.git("switch", "-q", "main")
+    project.git("branch", "-q", "-D", "topic")
+    assert kb_branches(project)["topic"][1:] == (True, None)
+    project.git("switch", "-q", "-c", "topic")
+    assert "draft.md" not in project.marks()
+    project.put("other.md", "Another.")
+    report = project.ask("commit", "-m", "other")
+    assert report["branch"].startswith("b/topic-")
+    assert kb_branches(project)["topic"][1:] == (True, None)
+
+
+@pytest.mark.parametrize("arguments", [("-c", "main", "copy"), ("-C", "main", "feature")])
+def test_a_copied_code_branch_gets_a_kb_branch_of_its_own(project, arguments):
+    project.put("draft.md", "A draft of main.")
+    before = kb_branches(project)["main"]
+    project.git("branch", *arguments)
+    copy = arguments[-1]
+    project.git("switch", "-q", copy)
+    assert "draft.md" not in project.marks()
+    assert project.status()["state"] == "in_sync"
+    project.put("other.md", "Another.")
+    assert set(project.marks()) == {"setup.md", "rest.md", "deep/tls.txt", "faq.md", "other.md"}
+    report = project.ask("commit", "-m", "on the copy")
+    assert report["branch"] == copy
+    assert kb_branches(project)["main"] == before
+    assert kb_branches(project)[copy][2] == copy
+    project.git("commit", "-q", "-m", "other")
+    project.git("switch", "-q", "main")
+    assert project.marks()["draft.md"] == "added"
+    assert "other.md" not in project.marks()
+
+
+@pytest.mark.parametrize("name", ["Feature", "FEATURE", "grün/日本", "head", "WORKING", "staged", "vmrag_keep", "a" * 40, "x@y", "-".join("ab" * 60)])
+def test_a_code_branch_may_have_a_name_that_no_engine_takes(project, name):
+    project.git("update-ref", f"refs/heads/{name}", "main")
+    project.git("symbolic-ref", "HEAD", f"refs/heads/{name}")
+    project.put("x.md", "x")
+    branch = project.ask("commit", "-m", "x")["branch"]
+    project.git("commit", "-q", "-m", "x")
+    assert kb_branches(project)[branch] == (project.pinned, False, name)
+    assert project.status()["state"] == "in_sync"
+    assert kb_branches(project)["feature"][2] == "feature"
+    project.git("switch", "-q", "main")
+    assert "x.md" not in project.marks()
+
+
+def test_the_branches_are_listed_with_their_code_branches(project):
+    project.put("draft.md", "A draft.")
+    said = project.vmrag("branch").out.splitlines()
+    assert said[0].startswith("  feature  ")
+    assert said[1] == f"* main  {project.pinned[:7]}  for main, uncommitted changes"
+
+
+# -- linked worktrees ----------------------------------------------------------------------------------------------------
+
+
+def test_two_worktrees_have_their_own_view_of_one_knowledge_base(project, tmp_path):
+    said = project.run("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"), "feature")
+    side = Project(tmp_path / "side")
+    assert said.returncode == 0
+    assert side.status()["state"] == "in_sync"
+    assert side.shared == project.shared
+    assert side.own != project.own
+    assert ("uv.md" in side.marks(), "uv.md" in project.marks()) == (True, False)
+
+    side.put("side.md", "Written beside.")
+    project.put("main.md", "Written on main.")
+    assert (side.marks()["side.md"], project.marks()["main.md"]) == ("added", "added")
+    assert "main.md" not in side.marks()
+    assert "side.md" not in project.marks()
+    assert {each["doc_id"] for each in side.ask("query", "written", "--mode", "keyword")["results"]} == {"side.md"}
+    assert {each["doc_id"] for each in project.ask("query", "written", "--mode", "keyword")["results"]} == {"main.md"}
+
+    revision = side.ask("commit", "-m", "beside")["revision"]
+    assert "side.md" not in project.marks()
+    assert project.marks()["main.md"] == "added"
+    side.git("commit", "-q", "-m", "beside")
+    assert project.ask("query", "beside", "--at", "side")["kb"]["commit"] == revision
+    assert side.consistent()
+    assert project.status()["kb"]["dirty"] is True
+
+    project.git("worktree", "remove", "--force", str(side.top))
+    assert project.marks()["main.md"] == "added"
+    assert project.consistent()
+    project.vmrag("commit", "-m", "main")
+    project.git("commit", "-q", "-m", "main")
+    project.git("merge", "-q", "-X", "theirs", "--no-edit", "first")
+    project.git("switch", "-q", "side")
+    assert "side.md" in project.marks()
+
+
+def test_eviction_in_one_worktree_spares_what_another_one_is_bound_to(project, tmp_path):
+    project.git("worktree", "add", "-q", str(tmp_path / "side"), "feature")
+    side = Project(tmp_path / "side")
+    project.git("config", "vmrag.index.keep", "0")
+    for branch in ("first", "main", "first", "main"):
+        project.git("switch", "-q", "--detach", branch)
+        project.vmrag("sync")
+    project.vmrag("gc", "--apply")
+    assert {path.name.split("-")[0] for path in (side.shared / "snapshots").iterdir() if path.is_dir()} == {
+        project.pinned,
+        side.pinned,
+    }
+    assert side.status()["state"] == "in_sync"
+
+
+def test_the_same_branch_in_two_worktrees_reads_one_set_of_uncommitted_documents(project, tmp_path):
+    project.put("draft.md", "A draft.")
+    project.git("worktree", "add", "-q", "--force", str(tmp_path / "twin"), "main")
+    assert Project(tmp_path / "twin").marks()["draft.md"] == "added"
+
+
+# -- states --------------------------------------------------------------------------------------------------------------
+
+
+def test_state_not_initialized(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "new")
+    report = project.ask("status", code=1)
+    assert (report["state"], report["hint"], report["pin"]) == ("not_initialized", "vmrag init", None)
+    for command in (["query", "x"], ["list"], ["sync"], ["log"], ["commit", "-m", "m"], ["branch"], ["pin"], ["gc"]):
+        error = project.vmrag(*command, "--json", code=2).error
+        assert (error["code"], error["hint"]) == ("NOT_INITIALIZED", "vmrag init"), command
+
+
+def test_state_no_pin_leaves_the_knowledge_where_it_is(project):
+    before = project.answers()
+    project.git("rm", "-q", ".dolt-version")
+    project.git("commit", "-q", "-m", "no pin")
+    report = project.ask("status", code=1)
+    assert (report["state"], report["pin"], report["hint"]) == ("no_pin", None, "vmrag pin")
+    answer = project.vmrag("query", "faq", "--json")
+    assert answer.json["kb"]["in_sync"] is False
+    assert "pins no knowledge" in answer.err
+    assert project.answers() == before
+    assert project.vmrag("sync", "--json", code=1).error["code"] == "NO_PIN"
+    assert project.vmrag("add", "-", "--collection", "handbook", "--id", "x", "--json", code=1, stdin="x").error["code"] == "NO_PIN"
+    project.vmrag("pin")
+    assert project.status()["state"] == "in_sync"
+
+
+def test_state_no_pin_on_a_branch_from_before_the_knowledge_base(project):
+    here = project.pinned
+    project.git("switch", "-q", "--orphan", "ancient")
+    project.commit("ancient", **{"code.py": "1"})
+    assert project.ask("query", "faq")["kb"] | {"in_sync": False, "commit": here} == project.ask("query", "faq")["kb"]
+    project.git("switch", "-q", "feature")
+    assert project.status()["state"] == "in_sync"
+
+
+def test_state_malformed_names_line_and_fix_and_the_old_revision_answers(project):
+    before = project.answers()
+    project.write(".dolt-version", '{\n  "dolt_remote": 5\n}\n')
+    report = project.ask("status", code=1)
+    assert (report["state"], report["pin"]) == ("malformed", None)
+    assert ".dolt-version, line 2" in report["reasons"][0]
+    assert "git checkout HEAD -- .dolt-version" in report["hint"]
+    assert project.answers() == before
+    assert project.ask("query", "faq")["kb"]["in_sync"] is False
+    assert project.vmrag("sync", "--json", code=1).error["code"] == "PIN_MALFORMED"
+    assert project.vmrag("commit", "-m", "m", "--json", code=1).error["code"] == "PIN_MALFORMED"
+    project.git("checkout", "HEAD", "--", ".dolt-version")
+    assert project.status()["state"] == "in_sync"
+
+
+def test_state_missing_says_who_may_have_it_and_the_old_revision_answers(project):
+    before = project.answers()
+    pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": "0" * 40}
+    project.write(".dolt-version", json.dumps(pin))
+    report = project.ask("status", code=1)
+    assert (report["state"], report["pin"]["dolt_commit"]) == ("missing", "0" * 40)
+    assert "git log -1 -- .dolt-version" in report["hint"]
+    assert project.answers() == before
+    assert project.ask("query", "faq")["kb"]["in_sync"] is False
+    assert project.vmrag("sync", "--json", code=1).error["code"] == "PIN_MISSING_REVISION"
+
+
+def test_state_drift_after_the_index_was_damaged_and_sync_mends_it(project):
+    before = project.answers()
+    folder = Path(project.status()["index"]["path"])
+    (folder / "keywords.sqlite").unlink()
+    report = project.ask("status", code=1)
+    assert (report["state"], report["hint"]) == ("drift", "vmrag sync")
+    assert "cannot be served" in report["reasons"][0]
+    assert project.ask("sync")["snapshot"]["how"] in ("delta", "fresh")
+    assert project.answers() == before
+
+
+def test_a_clone_without_the_knowledge_base_says_what_to_do(project, tmp_path):
+    project.git("clone", "-q", str(project.top), str(tmp_path / "clone"))
+    clone = Project(tmp_path / "clone")
+    report = clone.ask("status", code=1)
+    assert report["state"] == "not_initialized"
+    error = clone.vmrag("init", "--json", code=2).error
+    assert "pins a knowledge base already" in error["message"]
+    shutil.copytree(project.shared / "kb", clone.shared / "kb")
+    assert clone.answers() == project.answers()
+
+
+# -- where nothing is written --------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_written_on_a_detached_head(project):
+    project.git("switch", "-q", "--detach")
+    error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x", "--json", code=3, stdin="x").error
+    assert (error["code"], error["hint"]) == ("GIT_BUSY", "git switch -c NAME")
+
+
+def test_nothing_is_written_during_a_rebase_and_the_knowledge_is_read(project):
+    project.git("switch", "-q", "-c", "side", "first")
+    project.commit("a", **{"a.py": "1"})
+    project.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "feature")
+    error = project.vmrag("commit", "-m", "m", "--json", code=3).error
+    assert error["code"] == "GIT_BUSY"
+    assert "git rebase --continue" in error["hint"]
+    assert project.ask("query", "uv")["kb"]["commit"] == project.pinned
+    project.git("rebase", "--continue")
+    assert project.status()["state"] == "in_sync"

@@ -1,0 +1,179 @@
+"""A knowledge base on the embedded engine with its index, without git: the parts of `vmrag_link.sync` by hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmrag_link.embedding import registry
+from vmrag_link.embedding.base import Model
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.engines.base import ROOT_BRANCH, Write
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.index import snapshots
+from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.store import IndexStore
+from vmrag_link.models import Collection, Document, Working, canonical_json, content_hash, json_text
+from vmrag_link.progress import QUIET
+from vmrag_link.retrieval.search import Query, Searcher
+from vmrag_link.sync.bring import Bringer, Brought
+from vmrag_link.sync.build import Base, Built, snapshot
+
+ROOT = Path(__file__).parents[2]
+AUTHOR = "Ada <ada@example.org>"
+DATE = "2026-01-02T03:04:05Z"
+BRANCH = "main"
+
+
+def doc(doc_id: str, content: str = "text", *, collection: str = "guide", title: str = "", metadata=None) -> Document:
+    return Document(collection, doc_id, title, content, content_hash(content), canonical_json(metadata or {}))
+
+
+def collection(name: str = "guide", *, model: str = "hash", **fields) -> Collection:
+    loaded = registry.load(model)
+    return Collection(
+        name,
+        embedding_function=model,
+        embedding_model=loaded.fingerprint,
+        embedding_dimensions=loaded.dimensions,
+        **fields,
+    )
+
+
+class Knowledge:
+    """One branch of documents in `folder/kb`, its snapshots in `folder/snapshots`; made if absent."""
+
+    def __init__(self, folder: Path, *, store_documents: bool = True) -> None:
+        self.folder = folder
+        kb = folder / "kb"
+        self.engine = DoltliteEngine.open(kb) if kb.exists() else DoltliteEngine.create(kb, author=AUTHOR, date=DATE)
+        if self.engine.branch(BRANCH) is None:
+            root = self.engine.branch(ROOT_BRANCH)
+            assert root is not None
+            self.engine.create_branch(BRANCH, root.head)
+        self.shelf = Snapshots(folder / "snapshots", store_documents=store_documents)
+        self.shelf.root.mkdir(exist_ok=True)
+        self.cache = EmbeddingCache(folder / "embeddings.sqlite")
+        self.bringer = Bringer(self.engine, self.cache, self.model_for, QUIET)
+        self.models: dict[str, Model] = {}
+
+    def close(self) -> None:
+        self.cache.close()
+        self.engine.close()
+
+    def model_for(self, row: Collection) -> Model:
+        return self.models.setdefault(row.embedding_function, registry.load(row.embedding_function))
+
+    # -- documents ----------------------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> str:
+        branch = self.engine.branch(BRANCH)
+        assert branch is not None
+        return branch.head
+
+    def write(
+        self,
+        *documents: Document,
+        collections: Sequence[Collection] = (),
+        remove: Sequence[tuple[str, str]] = (),
+        drop: Sequence[str] = (),
+    ) -> None:
+        """Uncommitted."""
+        rows = Write(
+            put_collections=collections, put_documents=documents, remove_documents=remove, remove_collections=drop
+        )
+        self.engine.write(BRANCH, rows, expected=self.head)
+
+    def commit(self, *documents: Document, **changes) -> str:
+        self.write(*documents, **changes)
+        return self.engine.commit(BRANCH, message="a change", author=AUTHOR, date=DATE, expected=self.head)
+
+    # -- index --------------------------------------------------------------------------------------------------------
+
+    def base(self, revision: str) -> Base:
+        path = self.shelf.path(revision)
+        return Base(path, revision, lambda: self.shelf.reading(path))
+
+    def index(self, revision: str, *, base: str | None = None) -> Built:
+        """The snapshot of a revision; made from the snapshot of `base`, or from nothing."""
+        return snapshot(
+            revision,
+            engine=self.engine,
+            shelf=self.shelf,
+            bases=[self.base(base)] if base else [],
+            bringer=lambda: self.bringer,
+        )
+
+    def store(self, folder: Path, *, create: bool = False) -> IndexStore:
+        return IndexStore(folder, store_documents=self.shelf.store_documents, create=create)
+
+    def copied(self, revision: str, name: str) -> Path:
+        """A copy of a revision's snapshot that a test may change."""
+        target = self.folder / name
+        snapshots.copy(self.shelf.path(revision), target)
+        return target
+
+    def bring_working(self, folder: Path, revision: str) -> Brought:
+        """Let an index that stands at a revision follow the uncommitted documents."""
+        with self.store(folder) as store:
+            brought = self.bringer.bring(store, Working(BRANCH), base=revision)
+            store.seal(revision=revision, settings=self.shelf.settings, added=brought.plan.add)
+        return brought
+
+    def search(self, path: Path, text: str, **fields) -> list:
+        searcher = Searcher(path, self.model_for)
+        try:
+            return searcher.search(Query(text, **fields))
+        finally:
+            searcher.close()
+
+    def answers(self, path: Path, queries: Sequence[Query]) -> str:
+        """The JSON of all answers: what has to be the same byte by byte."""
+        searcher = Searcher(path, self.model_for)
+        try:
+            return json_text([searcher.search(query) for query in queries])
+        finally:
+            searcher.close()
+
+
+def child(body: str, **variables: str) -> subprocess.Popen[str]:
+    """A process that runs `body` with everything of this module at hand; stdin and stdout piped."""
+    program = "import os, sys, time\nfrom pathlib import Path\nfrom tests.support.knowledge import *\n" + body
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """The next line that a child printed."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """Close the child's stdin and wait for it; what it printed since."""
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    return out
+
+
+def open_files(folder: Path) -> list[str]:
+    """The files under a folder that this process has open (Linux)."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except FileNotFoundError:
+            continue
+        if target.startswith(f"{folder}/"):
+            found.append(target)
+    return found

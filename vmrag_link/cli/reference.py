@@ -1,0 +1,68 @@
+"""docs/commands.md, made from the commands themselves: `python -m vmrag_link.cli.reference > docs/commands.md`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli.main import COMMANDS, cli
+
+_HEAD = """\
+# Commands
+
+<!-- Written by: python -m vmrag_link.cli.reference > docs/commands.md -->
+
+Every command takes these options:
+
+{common}
+
+Exit codes: 0 done · 1 drift, or a failed check · 2 usage or configuration · 3 the operation failed · 4 a bug, with a log to
+send · 130 interrupted. With `--json`, an error is `{{"error": {{"code", "message", "hint", "details"}}}}` on standard error, and
+standard output stays empty.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    context = click.Context(cli, info_name="vmrag")
+    commands = {name: cli.get_command(context, name) for name in sorted(COMMANDS)}
+    found = [command for command in commands.values() if command is not None]
+    common = [option for option in _options(found[0]) if all(option in _options(each) for each in found)]
+    parts = [_HEAD.format(common=_table(common))]
+    parts += [_section(name, command, common) for name, command in commands.items() if command is not None]
+    return "\n".join(parts)
+
+
+def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -> str:
+    own = [option for option in _options(command) if option not in common]
+    arguments = [_written(each) for each in command.params if isinstance(each, click.Argument)]
+    usage = " ".join(["vmrag", name, *(["[OPTIONS]"] if own else []), *arguments])
+    paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
+    return "\n\n".join([f"## vmrag {name}", f"```\n{usage}\n```", *paragraphs, *([_table(own)] if own else [])]) + "\n"
+
+
+def _options(command: click.Command) -> list[tuple[str, str]]:
+    """How each option is written, and its help; not taken from click, whose versions write them differently."""
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    return [(_written(each), (each.help or "") + " Required." * each.required) for each in options]
+
+
+def _written(parameter: click.Parameter) -> str:
+    if isinstance(parameter.type, click.Choice):
+        value = "|".join(str(choice) for choice in parameter.type.choices)
+    else:
+        value = parameter.metavar or {"integer range": "NUMBER", "path": "PATH"}.get(parameter.type.name, "TEXT")
+    if isinstance(parameter, click.Option):
+        return ", ".join(parameter.opts) + ("" if parameter.is_flag else f" {value}")
+    if not isinstance(parameter.type, click.Choice):
+        value = parameter.metavar or (parameter.name or "").upper()
+    value += "..." if parameter.nargs == -1 else ""
+    return value if parameter.required else f"[{value}]"
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    cells = [(written.replace("|", "\\|"), text.replace("|", "\\|")) for written, text in rows]
+    return "\n".join(["| option | |", "|---|---|", *(f"| `{written}` | {text} |" for written, text in cells)])
+
+
+if __name__ == "__main__":
+    click.echo(reference(), nl=False)

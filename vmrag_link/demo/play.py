@@ -1,0 +1,221 @@
+"""The demo itself, in three acts: a pinned knowledge base, a branch that knows something else, and checkouts back and forth."""
+
+from __future__ import annotations
+
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmrag_link.demo import story
+from vmrag_link.demo.answers import Answer, Compared, Found, compared
+from vmrag_link.demo.narration import Narrator
+from vmrag_link.demo.pages import Page, pages
+from vmrag_link.demo.stage import PAGES, Stage, Step
+from vmrag_link.models import Record
+from vmrag_link.progress import Progress
+
+WALK = (story.MAIN, story.NEXT, story.MAIN, story.NEXT)
+"""The branches that are checked out, one after the other."""
+
+
+class Visit(Record, frozen=True):
+    """One checkout and what the queries found after it; `seconds` are the checkout's, hook included.
+
+    `revision` is what the checked-out code pins; `snapshot` says whether its index was there already.
+    """
+
+    branch: str
+    revision: str
+    snapshot: str
+    seconds: float
+    answers: tuple[Answer, ...]
+
+
+class Difference(Record, frozen=True):
+    """Document ids that differ on the other branch."""
+
+    added: tuple[str, ...]
+    modified: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+class Check(Record, frozen=True):
+    """Something that the demo promises, and whether it came out so."""
+
+    what: str
+    ok: bool
+
+
+class DemoReport(Record, frozen=True):
+    """`repository` is None where it is removed at the end; `branches` gives the revision that each pins."""
+
+    ok: bool
+    python: str
+    repository: str | None
+    pages: int
+    characters: int
+    branches: dict[str, str]
+    difference: Difference
+    steps: tuple[Step, ...]
+    visits: tuple[Visit, ...]
+    checks: tuple[Check, ...]
+    seconds: float
+
+
+def play(
+    top: Path, narrator: Narrator, progress: Progress, *, kept: bool, bars: bool = False, number: int | None = None
+) -> DemoReport:
+    """`top` is an empty directory; `kept` says that it stays. `number` limits the pages. Raises `DemoFailed`, `FileFailed`."""
+    started = time.perf_counter()
+    stage = Stage(top, narrator, bars=bars)
+    rendered = _begin(stage, narrator, progress, number)
+    first = stage.pin().dolt_commit
+    _branch_off(stage, narrator, rendered)
+    branches = {story.MAIN: first, story.NEXT: stage.pin().dolt_commit}
+    difference = _difference(stage)
+    visits = _walk(stage, narrator)
+    checks = _checks(branches, difference, visits)
+    return DemoReport(
+        ok=all(check.ok for check in checks),
+        python=platform.python_version(),
+        repository=str(top) if kept else None,
+        pages=len(rendered),
+        characters=sum(len(page.text) for page in rendered),
+        branches=branches,
+        difference=difference,
+        steps=tuple(stage.steps),
+        visits=visits,
+        checks=checks,
+        seconds=round(time.perf_counter() - started, 3),
+    )
+
+
+# -- the acts -----------------------------------------------------------------------------------------------------------
+
+
+def _begin(stage: Stage, narrator: Narrator, progress: Progress, number: int | None) -> list[Page]:
+    narrator.chapter("A repository whose code pins its knowledge")
+    stage.run("git", "init", "-q", "-b", story.MAIN)
+    for key, value in (("user.name", "Vmrag Demo"), ("user.email", "demo@localhost")):
+        stage.set_git(key, value)
+    stage.run("vmrag", "init")
+    since = time.perf_counter()
+    rendered = _rendered(progress, number)
+    stage.write_pages(rendered)
+    size = sum(len(page.text) for page in rendered) / 1e6
+    stage.did(f"Wrote {len(rendered)} pages ({size:.1f} MB) into {PAGES}/, read from this Python's own library", since)
+    stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, long=True)
+    stage.run("vmrag", "commit", "-m", f"The library of Python {platform.python_version()}", long=True)
+    stage.write("version.txt", "1.0\n")
+    stage.write(".gitignore", f"/{PAGES}/\n")
+    stage.run("git", "add", "version.txt", ".gitignore")
+    stage.run("git", "commit", "-q", "-m", "Release 1.0")
+    return rendered
+
+
+def _rendered(progress: Progress, number: int | None) -> list[Page]:
+    found = []
+    with progress.task("reading the library", ABOUT) as task:
+        for page in pages():
+            found.append(page)
+            task.advance()
+    story.check(found)
+    return found if number is None else story.selection(found, number)
+
+
+ABOUT = 330
+"""Pages that a Python's library has, for the progress bar."""
+
+
+def _branch_off(stage: Stage, narrator: Narrator, rendered: list[Page]) -> None:
+    narrator.chapter("A branch whose code needs other knowledge")
+    stage.run("git", "checkout", "-q", "-b", story.NEXT)
+    since = time.perf_counter()
+    stage.write_pages(story.revised(rendered))
+    edited, removed, added = (", ".join(names) for names in (story.EDITED, story.REMOVED, story.ADDED))
+    stage.did(f"Edited the pages {edited}; removed {removed}; added {added}", since)
+    stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--prune", long=True)
+    stage.run("vmrag", "commit", "-m", "What the next release changes", long=True)
+    stage.write("version.txt", "2.0.dev0\n")
+    stage.run("git", "commit", "-q", "-a", "-m", "Towards release 2.0")
+    stage.run("rm", "-r", PAGES)
+
+
+def _difference(stage: Stage) -> Difference:
+    report, _ = stage.asked("vmrag", "diff", story.MAIN, story.NEXT)
+    kinds: dict[str, list[str]] = {"added": [], "modified": [], "removed": []}
+    for each in report["documents"]:
+        kinds[each["kind"]].append(each["doc_id"])
+    return Difference(*(tuple(kinds[kind]) for kind in ("added", "modified", "removed")))
+
+
+def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
+    narrator.chapter(
+        "Back and forth",
+        f"The folder {PAGES}/ is gone: what answers from here on is the knowledge base of the code that is checked out.",
+    )
+    visits: list[Visit] = []
+    for branch in WALK:
+        known = stage.snapshots()
+        stage.run("git", "checkout", "-q", branch)
+        seconds = stage.steps[-1].seconds
+        revision = stage.pin().dolt_commit
+        bound = [name for name in stage.snapshots().items() if name[0].startswith(revision)]
+        before = visits[-1].answers if visits else (None,) * len(story.QUESTIONS)
+        answers = []
+        for question, other in zip(story.QUESTIONS, before, strict=True):
+            answers.append(_answered(stage, question.text, other))
+            narrator.answer(answers[-1])
+        how = "reused" if bound and all(item in known.items() for item in bound) else "made"
+        visits.append(Visit(branch, revision, how, seconds, tuple(answers)))
+    return tuple(visits)
+
+
+def _answered(stage: Stage, text: str, before: Answer | None) -> Answer:
+    report, seconds = stage.asked("vmrag", "query", text)
+    results = msgspec.convert(report["results"], tuple[Found, ...])
+    difference: Compared | None = compared(results, before.results) if before else None
+    return Answer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
+
+
+# -- what it promises ---------------------------------------------------------------------------------------------------
+
+
+def _checks(branches: dict[str, str], difference: Difference, visits: tuple[Visit, ...]) -> tuple[Check, ...]:
+    def same_as_before(each: Visit, other: Visit) -> bool:
+        return [answer.results for answer in each.answers] == [answer.results for answer in other.answers]
+
+    expected = Difference(*(_ids(names) for names in (story.ADDED, story.EDITED, story.REMOVED)))
+    returns = [(each, visits[number - 2]) for number, each in enumerate(visits) if number >= 2]  # noqa: PLR2004  there and back
+    answers = [(each, answer) for each in visits for answer in each.answers]
+    return (
+        Check("The two branches pin two revisions.", branches[story.MAIN] != branches[story.NEXT]),
+        Check("They differ in the documents that were changed, and in no others.", difference == expected),
+        Check("Each checkout brought back its branch's pin.", all(each.revision == branches[each.branch] for each in visits)),
+        Check(
+            "Every answer came from the revision that the checked-out code pins.",
+            all(answer.in_sync and answer.revision == each.revision for each, answer in answers),
+        ),
+        *(_kept_promise(question, visits, number) for number, question in enumerate(story.QUESTIONS)),
+        Check("Back on a branch, every answer is as before, score for score.", all(same_as_before(*each) for each in returns)),
+        Check("Back on a branch, its index was still there.", all(each.snapshot == "reused" for each, _ in returns)),
+    )
+
+
+def _kept_promise(question: story.Question, visits: tuple[Visit, ...], number: int) -> Check:
+    """What a question must show of the difference between the branches."""
+    on_main, on_next = ({each.branch: each.answers[number] for each in visits}[name] for name in (story.MAIN, story.NEXT))
+    gone = set(_ids(question.never))
+    ok = gone <= set(on_main.documents) and gone.isdisjoint(on_next.documents)
+    if question.first:
+        best = on_next.results[0] if on_next.results else None
+        ok &= best is not None and best.doc_id == f"{question.first}.md" and question.says in best.text
+        ok &= all(question.says not in found.text for found in on_main.results)
+    return Check(f"{question.text!r} shows {question.about}.", ok)
+
+
+def _ids(names: Any) -> tuple[str, ...]:
+    return tuple(sorted(f"{name}.md" for name in names))
