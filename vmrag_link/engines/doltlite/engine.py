@@ -55,6 +55,7 @@ class DoltliteEngine:
         self._folder = folder
         self._lock_timeout = lock_timeout
         self._lock_depth = 0
+        self._latest_diff: tuple[tuple[str, str], Difference] | None = None
         self._main = Connection(folder / FILE_NAME, timeout=lock_timeout)
 
     @classmethod
@@ -247,6 +248,13 @@ class DoltliteEngine:
 
     def diff(self, old: At, new: At) -> Difference:
         old, new = self._settled(old), self._settled(new)
+        if isinstance(old, Working) or isinstance(new, Working):
+            return self._diff(old, new)
+        if self._latest_diff is None or self._latest_diff[0] != (old, new):  # a sync asks several times for the same
+            self._latest_diff = (old, new), self._diff(old, new)
+        return self._latest_diff[1]
+
+    def _diff(self, old: At, new: At) -> Difference:
         with self._reading(old) as before, self._reading(new) as after:
             schema.version(before)
             schema.version(after)

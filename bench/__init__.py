@@ -1,0 +1,1 @@
+"""Benchmarks: ratios taken in one run. `python -m bench --help`; the figures are in README.md."""

@@ -1,0 +1,57 @@
+"""`python -m bench [--into DIR] [--sizes 1000,10000,100000]`: measure, print a table, write JSON. Exit code 1 if a limit is broken."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import tempfile
+from pathlib import Path
+
+from bench import hooks, knowledge, query, switch
+from bench.timing import Figure
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--into", type=Path, help="keep the repositories here, for the next run")
+    parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of documents")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="switch,hooks,query")
+    given = parser.parse_args()
+    sizes = [int(size) for size in given.sizes.split(",")]
+    parts = given.only.split(",")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.into or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        env = knowledge.environment(folder / "home")
+        figures: list[Figure] = []
+        if "switch" in parts:
+            figures += switch.run(folder, sizes, given.rounds, env)
+        if "hooks" in parts:
+            figures += hooks.run(folder, given.rounds, env)
+        if "query" in parts:
+            figures += query.run(folder, sizes, env)
+    report(figures)
+    return 0 if all(figure.kept for figure in figures) else 1
+
+
+def report(figures: list[Figure]) -> None:
+    print(f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}, Python {platform.python_version()}\n")
+    print("| what | ratio | limit | kept | seconds |\n|---|---|---|---|---|")
+    for each in figures:
+        sign = "≥" if each.at_least else "≤"
+        limit = f"{sign} {each.limit:g}" if each.limit is not None else "-"
+        seconds = ", ".join(f"{name} {value:.4g}" for name, value in each.seconds.items())
+        print(f"| {each.name} | {each.ratio:.2f} | {limit} | {'yes' if each.kept else '**no**'} | {seconds} |")
+    RESULTS.mkdir(exist_ok=True)
+    rows = [dataclasses.asdict(each) | {"kept": each.kept} for each in figures]
+    (RESULTS / "latest.json").write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

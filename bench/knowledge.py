@@ -1,0 +1,98 @@
+"""Repositories to measure on: N documents of one chunk each, and a branch on which 100 of them differ."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from vmrag_link import pin as pins
+from vmrag_link.embedding import registry
+from vmrag_link.engines.base import ROOT_BRANCH, Write
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.models import Collection, Document, content_hash
+
+DIFFERENT = 100
+WORDS = 55
+VMRAG = [sys.executable, "-m", "vmrag_link.cli.main"]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Nobody's git configuration and no hooks but those under test."""
+    home.mkdir(parents=True, exist_ok=True)
+    identity = {"NAME": "Bench", "EMAIL": "bench@example.com"}
+    return {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "VMRAG"))},
+        "HOME": str(home),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        **{f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in identity.items()},
+    }
+
+
+def git(repo: Path, *arguments: str, env: dict[str, str]) -> str:
+    done = subprocess.run(["git", *arguments], cwd=repo, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"git {' '.join(arguments)}: {done.stderr}")
+    return done.stdout
+
+
+def make(folder: Path, documents: int, env: dict[str, str]) -> Path:
+    """A repository with the branches `main` and `feature`, indexed and bound at `main`; made once per folder."""
+    repo = folder / f"repo-{documents}"
+    if (repo / "done").exists():
+        return repo
+    repo.mkdir(parents=True)
+    git(repo, "init", "-q", "-b", "main", env=env)
+    subprocess.run([*VMRAG, "init", "-q", "--no-hooks"], cwd=repo, env=env, check=True)
+    engine = DoltliteEngine.open(repo / ".git/vmrag/kb")
+    rng = random.Random(7)
+    vocabulary = [f"word{number}" for number in range(5000)]
+    text = lambda: " ".join(rng.choices(vocabulary, k=WORDS))  # noqa: E731  the words of the bare prototype
+    model = registry.load("default")
+    collection = Collection(
+        "documents",
+        embedding_function=model.name,
+        embedding_model=model.fingerprint,
+        embedding_dimensions=model.dimensions,
+    )
+    rows = [_document(f"d{number:07d}", text()) for number in range(documents)]
+    step = max(1, documents // DIFFERENT)
+    edits = [_document(rows[number * step].doc_id, text()) for number in range(DIFFERENT)]
+    revision = head(engine, ROOT_BRANCH)
+    for branch, write in (
+        ("main", Write(put_collections=[collection], put_documents=rows)),
+        ("feature", Write(put_documents=edits)),
+    ):
+        engine.create_branch(branch, revision)
+        engine.write(branch, write, expected=revision)
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        revision = engine.commit(
+            branch, message=branch, author="Bench <bench@example.com>", date=now, expected=revision
+        )
+        if branch == "feature":
+            git(repo, "switch", "-q", "-c", "feature", env=env)
+        pin = pins.repin(None, remote="git:", branch=branch, commit=revision, committed_at=now)
+        (repo / ".dolt-version").write_bytes(pins.format(pin))
+        git(repo, "config", f"branch.{branch}.vmragBranch", branch, env=env)
+        git(repo, "add", "-A", env=env)
+        git(repo, "commit", "-q", "-m", branch, env=env)
+    engine.close()
+    for branch in ("feature", "main"):  # so that every vector is in the cache
+        git(repo, "switch", "-q", branch, env=env)
+        subprocess.run([*VMRAG, "sync", "-q"], cwd=repo, env=env, check=True)
+    (repo / "done").touch()
+    (repo / ".git/info/exclude").write_text("done\n")
+    return repo
+
+
+def head(engine: DoltliteEngine, branch: str) -> str:
+    found = engine.branch(branch)
+    assert found is not None
+    return found.head
+
+
+def _document(doc_id: str, text: str) -> Document:
+    return Document("documents", doc_id, doc_id, text, content_hash(text))

@@ -1,0 +1,93 @@
+"""Warm queries inside a process, against Chroma's own query of the same store: `python -m bench.query REPO ours|chroma`."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench import knowledge
+from bench.timing import Figure
+
+LIMITS = {10_000: 1.0, 100_000: 2.5}
+MEMORY_MB = 400
+QUERIES = 40
+
+
+def run(folder: Path, sizes: list[int], env: dict[str, str]) -> list[Figure]:
+    figures = []
+    for size in (size for size in sizes if size in LIMITS):
+        repo = knowledge.make(folder, size, env)
+        knowledge.git(repo, "-c", "core.hooksPath=/dev/null", "switch", "-q", "main", env=env)
+        subprocess.run([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env, check=True)
+        measured = {}
+        for kind in ("ours", "chroma"):  # apart, so that neither's memory counts for the other
+            argv = [sys.executable, "-m", "bench.query", str(repo), kind]
+            measured |= json.loads(subprocess.run(argv, env=env, check=True, capture_output=True).stdout)
+        ratio = measured["vector"] / measured["chroma"]
+        figures.append(Figure(f"warm vector query, {size:,} chunks, against Chroma's", ratio, LIMITS[size], measured))
+        hybrid = measured["hybrid"] / measured["chroma"]
+        figures.append(Figure(f"warm hybrid query, {size:,} chunks, against Chroma's", hybrid, None, measured))
+        if size == max(LIMITS):
+            used = measured["memory_mb"] / MEMORY_MB
+            figures.append(Figure(f"memory at {size:,} chunks, of {MEMORY_MB} MB", used, 1.0, measured))
+    return figures
+
+
+def measure(repo: Path, kind: str) -> dict[str, float]:
+    from vmrag_link.progress import QUIET
+    from vmrag_link.retrieval.search import Mode, Query, Searcher
+    from vmrag_link.workspace import Workspace
+
+    ws = Workspace.open(repo, QUIET)
+    rng = random.Random(3)
+    texts = [" ".join(f"word{rng.randrange(5000)}" for _ in range(6)) for _ in range(QUERIES)]
+    with ws.view() as view:
+        if kind == "chroma":
+            return {"chroma": _chroma(view.folder, ws, texts)}
+        searcher = Searcher(view.folder, ws.model_for)
+        seconds = {
+            mode.value: _median(lambda text, mode=mode: searcher.search(Query(text, k=10, mode=mode)), texts)
+            for mode in (Mode.VECTOR, Mode.KEYWORD, Mode.HYBRID)
+        }
+        searcher.close()
+    return seconds | {"memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def _chroma(folder: Path, ws, texts: list[str]) -> float:
+    """Chroma's public client with the embedding of the text included, as ours includes it."""
+    import array
+
+    import chromadb
+
+    collection = chromadb.PersistentClient(str(folder / "chroma")).get_collection("documents", embedding_function=None)
+    model = ws.model("default")
+
+    def ask(text: str) -> None:
+        vector = array.array("f")
+        vector.frombytes(model.embed([text])[0])
+        collection.query(
+            query_embeddings=[vector.tolist()], n_results=10, include=["documents", "metadatas", "distances"]
+        )
+
+    return _median(ask, texts)
+
+
+def _median(ask, texts: list[str]) -> float:
+    for text in texts[:5]:
+        ask(text)
+    seconds = []
+    for text in texts:
+        start = time.perf_counter()
+        ask(text)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(Path(sys.argv[1]), sys.argv[2])))

@@ -1,0 +1,119 @@
+"""Moving between two revisions of which 100 documents differ, against the bare prototype of the same idea."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import knowledge, timing
+from bench.knowledge import VMRAG
+from bench.timing import Figure, Run
+
+PROTOTYPE = Path(__file__).parent / "prototype"
+AGAINST_PROTOTYPE = 1.6
+AGAINST_FRESH = 30
+GROWTH = 4.0
+BACK = 1.5
+START = 2.0
+
+
+def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:
+    figures = [start(folder, rounds, env)]
+    switches = {size: switch(folder, size, rounds, env) for size in sizes}
+    figures += [figure for pair in switches.values() for figure in pair]
+    if len(sizes) > 1:
+        small, large = min(sizes), max(sizes)
+        seconds = {f"{size:,} documents": switches[size][0].seconds["vmrag sync"] for size in (small, large)}
+        ratio = seconds[f"{large:,} documents"] / seconds[f"{small:,} documents"]
+        figures.append(Figure(f"growth of a switch from {small:,} to {large:,} documents", ratio, GROWTH, seconds))
+    middle = 10_000
+    if middle in sizes:
+        figures.append(fresh(folder, middle, switches[middle][0].seconds["vmrag sync"], env))
+    return figures
+
+
+def start(folder: Path, rounds: int, env: dict[str, str]) -> Figure:
+    """What it costs to say hello."""
+    timed = timing.in_turn(
+        {
+            "vmrag --version": lambda: timing.once([*VMRAG, "--version"], cwd=folder, env=env),
+            "python -c 'import click'": lambda: timing.once(
+                [sys.executable, "-c", "import click"], cwd=folder, env=env
+            ),
+        },
+        3 * rounds,
+    )
+    seconds = {name: sample.wall for name, sample in timed.items()}
+    return Figure("start", seconds["vmrag --version"] / seconds["python -c 'import click'"], START, seconds)
+
+
+def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> list[Figure]:
+    """The way there (its snapshot is not there yet) and the way back (it is)."""
+    bare = prototype(folder, size, env)
+    repo = knowledge.make(folder, size, env)
+    shelf = repo / ".git/vmrag/snapshots"
+
+    def there() -> Run:
+        knowledge.git(repo, "switch", "-q", "feature", env=env)
+        pinned = next(line for line in (repo / ".dolt-version").read_text().splitlines() if "dolt_commit" in line)
+        revision = pinned.split('"')[3]
+        for path in shelf.glob(f"{revision}-*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
+
+    def back() -> Run:
+        knowledge.git(repo, "switch", "-q", "main", env=env)
+        return timing.once([sys.executable, "-P", "-m", "vmrag_hooks.run", "post-checkout"], cwd=repo, env=env)
+
+    def bare_switch() -> Run:
+        shutil.rmtree(bare / "snapB", ignore_errors=True)
+        return timing.once([sys.executable, str(PROTOTYPE / "switch.py"), str(bare)], cwd=PROTOTYPE, env=env)
+
+    timed = timing.in_turn(
+        {
+            "bare prototype": bare_switch,
+            "vmrag sync": there,
+            "back": back,
+            "vmrag --version": lambda: timing.once([*VMRAG, "--version"], cwd=repo, env=env),
+            "git": lambda: timing.once(["git", "rev-parse", "HEAD"], cwd=repo, env=env),
+        },
+        rounds,
+    )
+    seconds = {name: sample.wall for name, sample in timed.items()}
+    allowed = seconds["bare prototype"] * AGAINST_PROTOTYPE + seconds["vmrag --version"]
+    there_figure = Figure(
+        f"switch, {size:,} documents, 100 differ: against {AGAINST_PROTOTYPE} x prototype + start",
+        seconds["vmrag sync"] / allowed,
+        1.0,
+        {name: seconds[name] for name in ("vmrag sync", "bare prototype", "vmrag --version")},
+    )
+    # Three git calls: where the work tree is, its configuration, and the KB branch of the code branch.
+    one_start = seconds["vmrag --version"]
+    back_figure = Figure(
+        f"back to a snapshot that is there, {size:,} documents: against one start + git",
+        (seconds["back"] - 3 * seconds["git"]) / one_start,
+        BACK,
+        {name: seconds[name] for name in ("back", "vmrag --version", "git")},
+    )
+    return [there_figure, back_figure]
+
+
+def fresh(folder: Path, size: int, switched: float, env: dict[str, str]) -> Figure:
+    """Building the index of one revision from cached vectors."""
+    repo = knowledge.make(folder, size, env)
+    shutil.rmtree(repo / ".git/vmrag/snapshots")
+    built = timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env).wall
+    seconds = {"built afresh": built, "vmrag sync": switched}
+    name = f"a switch is faster than building afresh, {size:,} documents"
+    return Figure(name, built / switched, AGAINST_FRESH, seconds, at_least=True)
+
+
+def prototype(folder: Path, size: int, env: dict[str, str]) -> Path:
+    made = folder / f"prototype-{size}"
+    if not (made / "cid").exists():
+        shutil.rmtree(made, ignore_errors=True)
+        program = [sys.executable, str(PROTOTYPE / "switch_setup.py"), str(made), str(size)]
+        subprocess.run(program, cwd=PROTOTYPE, env=env, check=True)
+    return made
