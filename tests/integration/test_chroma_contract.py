@@ -54,7 +54,7 @@ def test_rows_come_and_go(store):
     guide = made(store)
     store.add(guide, rows(["a", "b", "c"]))
     assert (store.count(guide), sorted(store.ids(guide))) == (3, ["a", "b", "c"])
-    assert store.ids(guide, among=["b", "nobody", "b"]) == ["b"]
+    assert store.ids(guide, among=["b", "nobody"]) == ["b"]
     store.delete(guide, ["b", "nobody"])
     store.delete(guide, [])
     assert sorted(store.ids(guide)) == ["a", "c"]
@@ -101,7 +101,9 @@ def test_a_filter_that_chroma_refuses_is_a_filter_error(store):
 
 def test_unicode_and_lists_survive(store):
     guide = made(store)
-    store.add(guide, rows(["Füße/🦉_chunk_0", "C:\\new\n"], tags=["ä", "🦉"], numbers=[1, 2], flags=[True], key="naïve"))
+    store.add(
+        guide, rows(["Füße/🦉_chunk_0", "C:\\new\n"], tags=["ä", "🦉"], numbers=[1, 2], flags=[True], key="naïve")
+    )
     assert sorted(store.ids(guide)) == ["C:\\new\n", "Füße/🦉_chunk_0"]
     assert len(store.ids(guide, where={"tags": {"$contains": "🦉"}})) == 2
     assert store.ids(guide, where_document={"$contains": "🦉"}) == ["Füße/🦉_chunk_0"]
@@ -131,7 +133,6 @@ def test_an_unknown_collection_is_an_index_failure(store, unknown):
         lambda: store.ids(unknown),
         lambda: store.add(unknown, rows(["a"])),
         lambda: store.delete(unknown, ["a"]),
-        lambda: store.describe(unknown, {"a": "b"}),
         lambda: store.drop(unknown),
     ):
         with pytest.raises(IndexFailed):
@@ -219,7 +220,9 @@ def test_without_chromadb_the_error_names_the_extra(tmp_path):
         "try: open_store(Path(sys.argv[1]))\n"
         "except IndexExtraMissing as error: print(error.hint)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == "pip install 'vmrag-link[index]'", done.stderr
 
 

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 AUTHOR = "Ada <ada@example.org>"
 DATE = "2026-01-02T03:04:05Z"
 BRANCH = "main"
+CHILDREN: list[subprocess.Popen[str]] = []
 
 
 def doc(doc_id: str, content: str = "text", *, collection: str = "guide", title: str = "", metadata=None) -> Document:
@@ -61,8 +62,13 @@ class Knowledge:
         self.models: dict[str, Model] = {}
 
     def close(self) -> None:
-        self.cache.close()
+        """Ends the children that a failed test left, too."""
         self.engine.close()
+        while CHILDREN:
+            process = CHILDREN.pop()
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
 
     def model_for(self, row: Collection) -> Model:
         return self.models.setdefault(row.embedding_function, registry.load(row.embedding_function))
@@ -143,7 +149,7 @@ class Knowledge:
 def child(body: str, **variables: str) -> subprocess.Popen[str]:
     """A process that runs `body` with everything of this module at hand; stdin and stdout piped."""
     program = "import os, sys, time\nfrom pathlib import Path\nfrom tests.support.knowledge import *\n" + body
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=ROOT,
         env=os.environ | variables,
@@ -151,6 +157,8 @@ def child(body: str, **variables: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
+    CHILDREN.append(process)
+    return process
 
 
 def said(process: subprocess.Popen[str]) -> str:
@@ -162,6 +170,7 @@ def said(process: subprocess.Popen[str]) -> str:
 def end(process: subprocess.Popen[str]) -> str:
     """Close the child's stdin and wait for it; what it printed since."""
     out, _ = process.communicate()
+    CHILDREN.remove(process)
     assert process.returncode == 0
     return out
 

@@ -15,7 +15,8 @@ import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, proc
@@ -26,6 +27,7 @@ from vmrag_link.models import Record, canonical_json
 
 BUILDING = ".building-"
 READ_TIMEOUT = 30.0
+STALE_SECONDS = 600
 
 
 class Snapshot(Record, frozen=True):
@@ -89,8 +91,8 @@ class Snapshots:
             try:
                 yield folder
             finally:
-                _remove(folder)
-        _lock(folder).unlink(missing_ok=True)
+                remove(folder)
+                _lock(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
 
     def publish(self, built: Path, revision: str) -> Path:
         """Give a sealed index its name. Finding a usable one of that name there already is success, too."""
@@ -113,35 +115,41 @@ class Snapshots:
 
     # -- removing -----------------------------------------------------------------------------------------------------
 
-    def discard(self, path: Path) -> bool:
-        """Remove a snapshot that nobody reads; False when somebody does."""
+    def discard(self, path: Path, *, unless: Callable[[], Collection[Path]] = tuple) -> bool:
+        """Remove a snapshot that nobody reads; False when somebody does, or when it is among `unless` by then."""
         try:
             with locks.exclusive(_lock(path), purpose="remove a snapshot", timeout=0):
+                if path in unless():
+                    return False
                 trash = self.root / f"{BUILDING}{os.urandom(6).hex()}"
                 with locks.exclusive(_lock(trash), purpose="remove a snapshot", timeout=0):
                     with contextlib.suppress(FileNotFoundError):
                         path.rename(trash)
-                    _remove(trash)
-                _lock(trash).unlink(missing_ok=True)
+                    remove(trash)
+                    _lock(trash).unlink(missing_ok=True)
         except Busy:
             return False
         return True
 
-    def spare(self, *, bound: Iterable[Path], keep: int) -> list[Snapshot]:
+    def spare(self, *, bound: Collection[Path], keep: int) -> list[Snapshot]:
         """What `evict` would remove: all but the bound ones and the `keep` most recently used others."""
-        held = set(bound)
-        return [each for each in self.all() if each.path not in held][keep:]
+        return [each for each in self.all() if each.path not in bound][keep:]
 
-    def evict(self, *, bound: Iterable[Path], keep: int) -> list[Snapshot]:
-        return [each for each in self.spare(bound=bound, keep=keep) if self.discard(each.path)]
+    def evict(self, *, bound: Callable[[], Collection[Path]], keep: int) -> list[Snapshot]:
+        """`bound` is asked again with each snapshot's lock held: who binds one holds its lock from looking at it to binding it."""
+        return [each for each in self.spare(bound=bound(), keep=keep) if self.discard(each.path, unless=bound)]
 
     def sweep(self) -> list[Path]:
         """Remove what killed builders left; those at work hold their lock."""
         swept = []
         for folder in sorted(self.root.glob(f"{BUILDING}*")):
             if folder.is_dir() and self.discard(folder):
-                _lock(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
+                _lock(folder).unlink(missing_ok=True)
                 swept.append(folder)
+        for lock in self.root.glob(f"{BUILDING}*.lock"):  # of builders that were killed when their directory was gone
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - lock.stat().st_mtime > STALE_SECONDS and not lock.with_suffix("").exists():
+                    lock.unlink()
         return swept
 
 
@@ -171,6 +179,7 @@ def _lock(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-def _remove(folder: Path) -> None:
+def remove(folder: Path) -> None:
+    """Remove an index directory that nobody else touches; one that is not there is fine."""
     if folder.exists():
         shutil.rmtree(folder)

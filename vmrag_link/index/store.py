@@ -25,6 +25,9 @@ from vmrag_link.models import Chunk, Collection, Document, Record, canonical_jso
 FORMAT = "1"
 """Rises with every change of what lies in an index directory or of how texts are cut."""
 
+HNSW_WRITTEN_OUT = "index_metadata.pickle"
+"""The file beside an HNSW index that holds something."""
+
 RESERVED_METADATA = frozenset(
     {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}
 )
@@ -71,8 +74,11 @@ class IndexStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """What SQLite says of a damaged or full file becomes `IndexFailed`."""
         self.close()
+        if isinstance(error, sqlite3.Error):
+            raise unusable(self.folder, str(error)) from error
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -299,11 +305,19 @@ def _description(collection: Collection) -> dict[str, str]:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Names and sizes in bytes of the files that a reader needs, the manifest itself (which holds them) left out."""
+    """Names and sizes in bytes of the files that a reader needs, the manifest itself (which holds them) left out.
+
+    Chroma writes an HNSW index out after 1,000 changes. Until then its vectors lie in the database's log, and whoever opens
+    the collection, reader or not, writes the files anew: they hold nothing and may be empty at any moment.
+    """
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
     return {
         path.relative_to(folder).as_posix(): path.stat().st_size
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != FILE and not path.name.endswith("-journal")
+        for path in files
+        if path.name != FILE
+        and not path.name.endswith("-journal")
+        and (path.parent in written_out or path.parent.parent != folder / "chroma")
     }
 
 

@@ -1,8 +1,9 @@
-"""The working copy: the index of one workspace's uncommitted documents.
+"""The working copy: the index of a KB branch's uncommitted documents.
 
-    <git dir>/vmrag/working/<key>/      + <key>.lock and, while somebody writes, <key>.writing beside it
+    <git common dir>/vmrag/working/<key>/      + <key>.lock and, while somebody writes, <key>.writing beside it
 
-It is keyed by (KB branch, base revision, settings). A writer holds the lock alone from before the documents are stored until the
+It is keyed by (KB branch, base revision, settings), and shared like the uncommitted documents themselves: their code branch may be
+checked out in one work tree today and in another one tomorrow. A writer holds the lock alone from before the documents are stored until the
 index has followed; readers hold it together. A `writing` mark that nobody's lock stands behind means that a writer was killed: the copy
 is thrown away and made again from the snapshot and the uncommitted rows.
 """
@@ -11,12 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.errors import Busy
+from vmrag_link.index.snapshots import remove
 from vmrag_link.index.store import problem_of
 
 
@@ -38,15 +39,16 @@ class WorkingCopy:
         return self.path.with_name(self.path.name + ".writing")
 
     def problem(self) -> str:
-        """Why the copy must not be read; empty when it may. Ask while holding the lock."""
+        """Why the copy must not be read; empty when it may. Tells for as long as the lock is held."""
         if self._mark.exists():
             return "its writer was interrupted"
         return problem_of(self.path, revision=self.base, settings=self.settings)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[str]:
+        """Nobody changes the copy meanwhile. Yields its `problem`."""
         with locks.shared(self._lock, purpose="read uncommitted documents", timeout=self._timeout):
-            yield
+            yield self.problem()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[bool]:
@@ -64,15 +66,18 @@ class WorkingCopy:
 
     def drop(self) -> None:
         """Throw the copy away (call it while holding the lock)."""
-        if self.path.exists():
-            shutil.rmtree(self.path)
+        remove(self.path)
 
-    def sweep(self) -> None:
-        """Throw away all other copies of this workspace that nobody holds: their KB branch moved on or was committed."""
-        for path in self.root.iterdir() if self.root.is_dir() else ():
-            if not path.is_dir() or path == self.path:
-                continue
-            lock = path.with_name(path.name + ".lock")
+
+def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
+    """Throw away the copies that are not needed any more and that nobody holds: their documents were committed, say."""
+    there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    if not there:
+        return
+    keep = needed()
+    for path in there:
+        lock = path.with_name(path.name + ".lock")
+        if path not in keep:
             with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
-                shutil.rmtree(path)
+                remove(path)
                 path.with_name(path.name + ".writing").unlink(missing_ok=True)

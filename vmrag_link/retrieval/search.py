@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import CollectionMissing, EmbeddingMismatch, FilterInvalid, UsageInvalid
+from vmrag_link.errors import EmbeddingMismatch, FilterInvalid, UsageInvalid
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import ChromaStore, open_store
 from vmrag_link.index.manifest import Held, Manifest
 from vmrag_link.index.store import unusable
 from vmrag_link.models import Collection, Record
+from vmrag_link.nearest import no_collection
 from vmrag_link.retrieval import filters, fusion
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ class Searcher:
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
         among = self._filtered(query)
-        if query.mode is Mode.VECTOR:
+        if query.mode == Mode.VECTOR:
             return self._answer(self._by_vector(query, query.k, among), digits=6, unit=UNIT)
-        if query.mode is Mode.KEYWORD:
+        if query.mode == Mode.KEYWORD:
             return self._answer(self._by_keyword(query, query.k, among), digits=keywords.DIGITS)
         depth = max(DEPTH, query.k)
         rankings = [self._by_vector(query, depth, among), self._by_keyword(query, depth, among)]
@@ -163,12 +164,7 @@ class Searcher:
             return list(self._held.values())
         for name in query.collections:
             if name not in self._held:
-                raise CollectionMissing(
-                    f"There is no collection named {name!r} in this knowledge.",
-                    hint="'vmrag list' shows what there is.",
-                    collection_name=name,
-                    collections=sorted(self._held),
-                )
+                raise no_collection(name, sorted(self._held))
         return [self._held[name] for name in dict.fromkeys(query.collections)]
 
     def _model(self, held: Held) -> Model:

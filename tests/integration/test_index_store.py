@@ -1,0 +1,453 @@
+"""One index directory: what it holds, what it refuses to serve."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
+from vmrag_link.errors import IndexFailed, MassDeletion
+from vmrag_link.index import keywords, vectors
+from vmrag_link.index.chroma import DATABASE, DATABASE_FILE, TENANT, Rows, open_store
+from vmrag_link.index.manifest import FILE, Manifest
+from vmrag_link.index.store import HNSW_WRITTEN_OUT, IndexStore, chroma_metadata, problem_of
+from vmrag_link.models import Chunk, Chunking, Working
+
+LONG = " ".join(f"word{number}" for number in range(400))
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Iterator[Knowledge]:
+    made = Knowledge(tmp_path)
+    yield made
+    made.close()
+
+
+def chunk_ids(folder: Path, name: str = "guide") -> list[str]:
+    """As Chroma holds them."""
+    store = open_store(folder / "chroma")
+    try:
+        return sorted(store.ids(store.collections()[name]))
+    finally:
+        store.close()
+
+
+def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
+    """The parts hold the same chunks, whatever way the index came about."""
+    fresh = kb.folder / "compare"
+    with kb.store(fresh, create=True) as store:
+        kb.bringer.bring(store, revision, base=None)
+        store.seal(revision=revision, settings=kb.shelf.settings)
+    seen = []
+    for each in (folder, fresh):
+        manifest = Manifest(each, frozen=True)
+        held = manifest.collections()
+        seen.append(
+            (
+                manifest.headers(),
+                manifest.chunk_counts(),
+                {name: (row.collection, row.slots - row.dead) for name, row in held.items()},
+                {name: chunk_ids(each, name) for name in held},
+            )
+        )
+        manifest.close()
+    shutil.rmtree(fresh)
+    assert seen[0] == seen[1]
+
+
+# -- contents -------------------------------------------------------------------------------------------------------------
+
+
+def test_documents_with_equal_texts_keep_their_own_chunks(kb):
+    revision = kb.commit(
+        doc("a", LONG), doc("b", LONG), doc("c", "short"), doc("d", "short"), collections=[collection()]
+    )
+    path = kb.index(revision).path
+    assert {hit.doc_id for hit in kb.search(path, "word7 word8", k=20)} == {"a", "b", "c", "d"}
+    edited = kb.commit(remove=[("guide", "a")])
+    after = kb.index(edited, base=revision)
+    assert after.how == "delta"
+    assert {name.partition("_chunk_")[0] for name in chunk_ids(after.path)} == {"b", "c", "d"}
+    assert {hit.doc_id for hit in kb.search(after.path, "word7 word8", mode="keyword", k=20)} == {"b"}
+    assert_whole(kb, after.path, edited)
+
+
+def test_document_ids_that_look_like_chunk_names_do_not_collide(kb):
+    revision = kb.commit(
+        doc("a", LONG), doc("a_chunk_0", "short"), doc("a_chunk_0_chunk_1"), collections=[collection()]
+    )
+    path = kb.index(revision).path
+    hits = kb.search(path, "short", k=50, where={"source_id": "a_chunk_0"})
+    assert [(hit.doc_id, hit.chunk) for hit in hits] == [("a_chunk_0", 0)]
+
+
+def test_an_edit_a_removal_and_an_addition_give_what_a_fresh_index_holds(kb):
+    first = kb.commit(*[doc(f"d{n}", LONG + str(n)) for n in range(9)], collections=[collection()])
+    kb.index(first)
+    second = kb.commit(doc("d1", "short now"), doc("new", LONG), remove=[("guide", "d2")])
+    built = kb.index(second, base=first)
+    assert (built.how, built.changes.added, built.changes.modified, built.changes.removed) == ("delta", 1, 1, 1)
+    assert_whole(kb, built.path, second)
+
+
+def test_a_document_of_five_megabytes(kb):
+    sentence = "Every chunk of this long document says the same thing again and again. "
+    revision = kb.commit(
+        doc("big", sentence * 70_000), collections=[collection(chunking=Chunking(size=20_000, overlap=10))]
+    )
+    path = kb.index(revision).path
+    names = chunk_ids(path)
+    assert len(names) > 200
+    assert kb.search(path, "chunk", mode="vector", k=3)[0].doc_id == "big"
+
+
+def test_collections_come_go_and_change_their_definition(kb):
+    rows = [collection(), collection("notes")]
+    first = kb.commit(doc("a", LONG), doc("b", LONG, collection="notes"), collections=rows)
+    kb.index(first)
+    changed = [
+        {"chunking": Chunking(size=100, overlap=10)},
+        {"chunking": Chunking(size=100, overlap=10), "distance": "l2"},
+        {"chunking": Chunking(size=100, overlap=10), "distance": "l2", "metadata": '{"about":"redefined"}'},
+    ]
+    before = first
+    for fields in changed:
+        revision = kb.commit(doc("c", str(fields)), collections=[collection(**fields)])
+        path = kb.folder / "changed"
+        shutil.copytree(kb.shelf.path(before), path)
+        with kb.store(path) as store:
+            brought = kb.bringer.bring(store, revision, base=before)
+            store.manifest.forget_touched()
+            store.seal(revision=revision, settings=kb.shelf.settings, added=brought.plan.add)
+        assert_whole(kb, path, revision)
+        assert brought.plan.drop == (("guide",) if "about" not in str(fields) else ())
+        before = revision
+        path.rename(kb.shelf.path(revision))
+    dropped = kb.commit(drop=["notes"])
+    last = kb.index(dropped, base=before)
+    assert_whole(kb, last.path, dropped)
+
+
+def test_hnsw_directories_of_dropped_collections_are_swept(kb):
+    first = kb.commit(
+        *[doc(f"d{n}") for n in range(5)],
+        doc("n", collection="notes"),
+        collections=[collection(), collection("notes")],
+    )
+    kb.index(first)
+    path = kb.copied(first, "changed")
+    assert len([each for each in (path / "chroma").iterdir() if each.is_dir()]) == 2
+    second = kb.commit(drop=["notes"])
+    with kb.store(path) as store:
+        kb.bringer.bring(store, second, base=first)
+        store.seal(revision=second, settings=kb.shelf.settings)
+    assert len([each for each in (path / "chroma").iterdir() if each.is_dir()]) == 1
+    assert problem_of(path, revision=second, settings=kb.shelf.settings) == ""
+
+
+def test_uncommitted_documents_are_followed_and_their_revert_too(kb):
+    revision = kb.commit(doc("a", LONG), doc("b", LONG), collections=[collection()])
+    kb.index(revision)
+    path = kb.copied(revision, "working")
+    kb.write(doc("a", "edited"), doc("new", "added"), remove=[("guide", "b")])
+    kb.bring_working(path, revision)
+    assert set(chunk_ids(path)) == {"a_chunk_0", "new_chunk_0"}
+    kb.write(doc("a", LONG), doc("b", LONG), remove=[("guide", "new")])
+    kb.bring_working(path, revision)
+    assert chunk_ids(path) == chunk_ids(kb.shelf.path(revision))
+    assert_whole(kb, path, revision)
+
+
+def test_after_sealing_no_file_of_the_index_is_open(kb):
+    revision = kb.commit(doc("a"), collections=[collection()])
+    path = kb.index(revision).path
+    kb.search(path, "text", where={"source_id": "a"})
+    deadline = time.monotonic() + 5
+    while open_files(kb.shelf.root) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert open_files(kb.shelf.root) == []
+
+
+# -- metadata -------------------------------------------------------------------------------------------------------------
+
+METADATA = {
+    "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nothing": None, "nested": {"b": 1, "a": [None]}, "empty": [],
+    "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": [1, "x"], "ints and flags": [1, True],
+    "huge": 2**63, "list of huge": [1, 2**70], "least": -(2**63), "": "no name", "$set": 1, "#document": "x", "chroma:document": "x",
+    "title": "the user's own", "nulls": [None],
+}  # fmt: skip
+
+
+def test_metadata_of_every_kind_reaches_chroma_as_specified(kb):
+    import chromadb
+
+    revision = kb.commit(
+        doc("a", "body", title="A title", metadata=METADATA), doc("b", title="B"), collections=[collection()]
+    )
+    path = kb.index(revision).path
+    client = chromadb.PersistentClient(str(path / "chroma"))
+    rows = client.get_collection("guide").get()
+    found = dict(zip(rows["ids"], rows["metadatas"], strict=True))
+    client.close()
+    content_hash = doc("a", "body").content_hash
+    assert found["a_chunk_0"] == {
+        "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nested": '{"a":[null],"b":1}', "empty": "[]",
+        "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": '[1,"x"]',
+        "ints and flags": "[1,true]", "huge": str(2**63), "list of huge": f"[1,{2**70}]", "least": -(2**63),
+        "title": "the user's own", "nulls": "[null]",
+        "source_id": "a", "chunk_index": 0, "total_chunks": 1, "content_hash": content_hash, "source_table": "documents",
+        "collection": "guide",
+    }  # fmt: skip
+    assert found["b_chunk_0"]["title"] == "B"
+    [hit] = kb.search(path, "body", where={"title": "the user's own"})
+    assert hit.metadata == json.loads(json.dumps(METADATA))
+
+
+@given(st.dictionaries(st.text(max_size=5), st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=6)))  # fmt: skip
+def test_any_metadata_becomes_something_that_chroma_takes(metadata):
+    row = chroma_metadata(doc("a", metadata=metadata), Chunk(0, "text", 0, 4), 1)
+    for key, value in row.items():
+        assert not key.startswith(("$", "#", "chroma:"))
+        assert key
+        assert isinstance(value, str | bool | float | int) or (value and len({type(each) for each in value}) == 1)
+        for number in value if isinstance(value, list) else [value]:
+            assert isinstance(number, str | float) or -(2**63) <= number < 2**63
+
+
+# -- sealing finds what does not agree ------------------------------------------------------------------------------------
+
+
+def _row_missing_in_chroma(store: IndexStore) -> None:
+    store.chroma.delete(store.manifest.collections()["guide"].chroma_id, ["a_chunk_0"])
+
+
+def _other_row_in_chroma(store: IndexStore) -> None:
+    guide = store.manifest.collections()["guide"].chroma_id
+    store.chroma.delete(guide, ["a_chunk_0"])
+    store.chroma.add(guide, Rows(["x_chunk_0"], [struct.pack("<256f", *[1.0] * 256)], [{"a": 1}], ["x"]))
+
+
+def _extra_words_row(store: IndexStore) -> None:
+    keywords.add(store._words, [(keywords.row_id(1, 99), "extra")])
+
+
+def _words_row_missing(store: IndexStore) -> None:
+    first = keywords.row_id(1, store.manifest.slots_of([("guide", "a")])["guide", "a"].start)
+    keywords.remove(store._words, [range(first, first + 1)])
+    keywords.add(store._words, [(keywords.row_id(1, 99), "another")])
+
+
+def _vectors_cut(store: IndexStore) -> None:
+    path = store.folder / vectors.file_name(1)
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _vectors_gone(store: IndexStore) -> None:
+    (store.folder / vectors.file_name(1)).unlink()
+
+
+def _document_row_lost(store: IndexStore) -> None:
+    store.manifest.connection.execute("DELETE FROM documents WHERE doc_id = 'b'")
+
+
+def _document_row_and_words_lost(store: IndexStore) -> None:
+    slots = store.manifest.slots_of([("guide", "b")])["guide", "b"]
+    keywords.remove(store._words, [range(keywords.row_id(1, slots.start), keywords.row_id(1, slots.stop))])
+    _document_row_lost(store)
+
+
+def _foreign_collection(store: IndexStore) -> None:
+    store.chroma.create("stranger", space="cosine", metadata={"a": "b"})
+
+
+def _collection_gone(store: IndexStore) -> None:
+    store.chroma.drop("guide")
+
+
+def _collection_made_anew(store: IndexStore) -> None:
+    store.chroma.drop("guide")
+    store.chroma.create("guide", space="cosine", metadata={"a": "b"})
+
+
+BREAKS = [
+    _row_missing_in_chroma, _other_row_in_chroma, _extra_words_row, _words_row_missing, _vectors_cut, _vectors_gone,
+    _document_row_lost, _document_row_and_words_lost, _foreign_collection, _collection_gone, _collection_made_anew,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", BREAKS, ids=lambda each: each.__name__.strip("_"))
+def test_parts_that_disagree_are_never_sealed(kb, damage):
+    revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
+    path = kb.folder / "index"
+    with kb.store(path, create=True) as store:
+        brought = kb.bringer.bring(store, revision, base=None)
+        damage(store)
+        with pytest.raises(IndexFailed, match="does not verify"):
+            store.seal(revision=revision, settings=kb.shelf.settings, added=brought.plan.add)
+    assert problem_of(path, revision=revision, settings=kb.shelf.settings) != ""
+
+
+def test_an_index_that_is_being_changed_is_not_served(kb):
+    revision = kb.commit(doc("a"), collections=[collection()])
+    kb.index(revision)
+    path = kb.copied(revision, "changed")
+    with kb.store(path) as store:
+        store.unseal()
+    assert problem_of(path, revision=revision, settings=kb.shelf.settings) == "it was never finished"
+
+
+@pytest.mark.parametrize("truncate", [False, True], ids=["deleted", "truncated"])
+def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
+    many = collection(chunking=Chunking(size=12, overlap=0))
+    revision = kb.commit(
+        doc("a", "one two tri " * 1_100), collections=[many]
+    )  # enough for Chroma to write its HNSW index out
+    source = kb.index(revision).path
+    files = [path.relative_to(source) for path in source.rglob("*") if path.is_file()]
+    expected = {DATABASE_FILE, FILE, keywords.FILE, "header.bin", "data_level0.bin", HNSW_WRITTEN_OUT, "vectors-1.i8"}
+    assert expected <= {path.name for path in files}
+    for name in files:
+        size = (source / name).stat().st_size
+        if truncate and not size:
+            continue
+        path = kb.copied(revision, "damaged")
+        if truncate:
+            with (path / name).open("r+b") as file:
+                file.truncate(size // 2)
+        else:
+            (path / name).unlink()
+        assert problem_of(path, revision=revision, settings=kb.shelf.settings) != "", name
+        shutil.rmtree(path)
+
+
+def test_files_of_an_hnsw_index_that_was_never_written_out_hold_nothing(kb):
+    """Every opener writes them anew, so one that is caught empty, or was lost, is no damage."""
+    revision = kb.commit(*[doc(f"d{n}") for n in range(3)], collections=[collection()])
+    kb.index(revision)
+    path = kb.copied(revision, "changed")
+    [hnsw] = [each for each in (path / "chroma").iterdir() if each.is_dir()]
+    assert not (hnsw / HNSW_WRITTEN_OUT).exists()
+    (hnsw / "header.bin").write_bytes(b"")
+    (hnsw / "data_level0.bin").unlink()
+    assert problem_of(path, revision=revision, settings=kb.shelf.settings) == ""
+    store = open_store(path / "chroma")
+    guide = store.collections()["guide"]
+    answer = store._rust.query(guide, None, [[1.0] * 256], 9, None, None, [], TENANT, DATABASE)
+    assert sorted(answer.ids[0]) == ["d0_chunk_0", "d1_chunk_0", "d2_chunk_0"]
+    store.close()
+
+
+def test_an_index_of_another_revision_setting_or_format_is_not_served(kb):
+    revision = kb.commit(doc("a"), collections=[collection()])
+    path = kb.index(revision).path
+    assert problem_of(path, revision=revision, settings=kb.shelf.settings) == ""
+    assert "describes" in problem_of(path, revision="f" * 40, settings=kb.shelf.settings)
+    assert "describes" in problem_of(path, revision=revision, settings="another")
+    assert problem_of(path / "absent", revision=revision, settings=kb.shelf.settings) == "it is not there"
+    changed = kb.copied(revision, "changed")
+    with sqlite3.connect(changed / FILE) as manifest:
+        manifest.execute("UPDATE meta SET value = '0' WHERE key = 'format'")
+    manifest.close()
+    assert "describes" in problem_of(changed, revision=revision, settings=kb.shelf.settings)
+    with sqlite3.connect(changed / FILE) as manifest:
+        manifest.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
+        manifest.execute("UPDATE meta SET value = 'garbage' WHERE key = 'files'")
+    manifest.close()
+    assert "cannot be read" in problem_of(changed, revision=revision, settings=kb.shelf.settings)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
+def test_a_manifest_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
+    revision = kb.commit(doc("a"), collections=[collection()])
+    kb.index(revision)
+    path = kb.copied(revision, "damaged")
+    (path / FILE).write_bytes(content)
+    assert "cannot be read" in problem_of(path, revision=revision, settings=kb.shelf.settings)
+    with pytest.raises(IndexFailed):
+        kb.search(path, "text")
+    assert (path / FILE).read_bytes() == content
+
+
+def test_looking_at_a_folder_without_a_manifest_makes_none(kb, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "cannot be read" in problem_of(empty, revision="r", settings="s")
+    with pytest.raises(IndexFailed):
+        kb.search(empty, "text")
+    assert list(empty.iterdir()) == []
+
+
+# -- the plan -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mass_deletion_that_no_history_explains_is_refused(kb):
+    full = kb.commit(*[doc(f"d{n}") for n in range(201)], collections=[collection()])
+    kb.index(full)
+    path = kb.copied(full, "index")
+    emptied = kb.commit(remove=[("guide", f"d{n}") for n in range(150)])
+    with kb.store(path) as store, pytest.raises(MassDeletion):
+        kb.bringer.bring(store, emptied, base=None)
+    with kb.store(path) as store:
+        assert kb.bringer.bring(store, emptied, base=full).plan.changes.removed == 150
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "remove", "rechunk", "drop", "create"]),
+        st.sampled_from(["guide", "notes"]),
+        st.sampled_from(["a", "b", "c"]),
+        st.integers(0, 2),
+    ),
+    max_size=6,
+)
+
+
+def _apply(kb: Knowledge, changes: list[tuple[str, str, str, int]]) -> None:
+    names = {each.name for each in kb.engine.collections(Working(BRANCH))}
+    for what, name, doc_id, number in changes:
+        if what == "create" or (name not in names and what != "drop"):
+            kb.write(collections=[collection(name)])
+            names.add(name)
+        if what == "put":
+            kb.write(doc(doc_id, f"text {number}", collection=name))
+        elif what == "remove" and kb.engine.document(Working(BRANCH), name, doc_id):
+            kb.write(remove=[(name, doc_id)])
+        elif what == "rechunk":
+            kb.write(collections=[collection(name, chunking=Chunking(size=100 + number, overlap=0))])
+        elif what == "drop" and name in names:
+            kb.write(drop=[name])
+            names.discard(name)
+
+
+@given(base=CHANGES, touched=CHANGES, later=CHANGES)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_path_factory, base, touched, later):
+    kb = Knowledge(tmp_path_factory.mktemp("kb"))
+    kb.write(doc("z"), collections=[collection()])
+    _apply(kb, base)
+    revision = kb.commit(doc("marker", "1", collection="always"), collections=[collection("always")])
+    path = kb.folder / "index"
+    with kb.store(path, create=True) as store:
+        kb.bringer.bring(store, revision, base=None)
+        store.manifest.forget_touched()
+        _apply(kb, touched)
+        kb.bringer.bring(store, Working(BRANCH), base=revision)
+        _apply(kb, later)
+        by_diff, _ = kb.bringer._plan(store.manifest, Working(BRANCH), revision)
+        by_rows, _ = kb.bringer._plan(store.manifest, Working(BRANCH), None)
+        assert by_diff == by_rows
+        kb.bringer.bring(store, Working(BRANCH), base=revision)
+        assert store.manifest.headers() == {each.key: each for each in kb.engine.headers(Working(BRANCH))}
+        store.seal(revision=revision, settings=kb.shelf.settings)
+    kb.close()

@@ -1,0 +1,355 @@
+"""Answers from an index: exact, filtered, and the same however the index came to be."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.knowledge import ROOT, Knowledge, collection, doc
+from vmrag_link.errors import CollectionMissing, EmbeddingMismatch, FilterInvalid, UsageInvalid
+from vmrag_link.index import vectors
+from vmrag_link.index.manifest import Manifest
+from vmrag_link.models import Chunking
+from vmrag_link.retrieval.fingerprint import fingerprint
+from vmrag_link.retrieval.search import UNIT, Mode, Query
+
+WORDS = "owl fox night forest river stone winter hunger light path bird nest hunt sleep snow rain tree root leaf seed".split()
+SMALL = Chunking(size=60, overlap=10)
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Iterator[Knowledge]:
+    made = Knowledge(tmp_path)
+    yield made
+    made.close()
+
+
+def prose(dice: random.Random, words: int) -> str:
+    return " ".join(dice.choices(WORDS, k=words))
+
+
+def reference(kb: Knowledge, query: Query, texts: dict[tuple[str, str, int], str]) -> list[tuple]:
+    """Vector scores by whole numbers in plain Python."""
+    model = kb.models["hash"]
+
+    def whole(text: str) -> list[int]:
+        return [byte - 256 if byte > 127 else byte for byte in vectors.quantise(model.embed([text])[0])]
+
+    asked = whole(query.text)
+    scored = sorted(
+        (-sum(a * b for a, b in zip(asked, whole(text), strict=True)), place) for place, text in texts.items()
+    )
+    return [(*place, round(-negative / UNIT, 6)) for negative, place in scored[: query.k]]
+
+
+def places(hits: list) -> list[tuple]:
+    return [(hit.collection, hit.doc_id, hit.chunk, hit.score) for hit in hits]
+
+
+def test_vector_scores_are_those_of_whole_numbers_in_plain_python(kb):
+    dice = random.Random(1)
+    documents = [doc(f"d{n}", prose(dice, 8)) for n in range(60)] + [doc("twin", "owl owl"), doc("alike", "owl owl")]
+    notes = [doc(f"n{n}", prose(dice, 8), collection="notes") for n in range(20)]
+    revision = kb.commit(*documents, *notes, collections=[collection(), collection("notes")])
+    path = kb.index(revision).path
+    texts = {(each.collection, each.doc_id, 0): each.content for each in documents + notes}
+    for text in ("owl at night", "stone river", "snow", "nothing of this kind", "", "owl owl"):
+        query = Query(text, k=15, mode=Mode.VECTOR)
+        assert places(kb.search(path, text, k=15, mode=Mode.VECTOR)) == reference(kb, query, texts)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_equal_scores_are_ordered_by_collection_document_and_chunk(kb, mode):
+    names = ["b", "a", "C", "ä", "a_chunk_0", "z"]
+    texts = [doc(name, "owl fox", collection=where) for where in ("notes", "guide") for name in names]
+    long = doc("long", "owl fox" + " " * 5 + "owl fox", collection="guide")
+    revision = kb.commit(
+        *texts, long, collections=[collection(chunking=Chunking(size=12, overlap=0)), collection("notes")]
+    )
+    hits = kb.search(kb.index(revision).path, "owl fox", k=50, mode=mode, where={"source_id": {"$ne": "long"}})
+    expected = [(where, name) for where in ("guide", "notes") for name in sorted(names)]
+    assert [(hit.collection, hit.doc_id) for hit in hits] == expected
+    assert [hit.rank for hit in hits] == list(range(1, 13))
+    few = kb.search(kb.index(revision).path, "owl fox", k=5, mode=mode, where={"source_id": {"$ne": "long"}})
+    assert [(hit.collection, hit.doc_id) for hit in few] == expected[:5]
+
+
+# -- the same answers, however the index came to be -----------------------------------------------------------------------
+
+FILTERS = [
+    {},
+    {"where": {"team": "red"}},
+    {"where": {"year": {"$gte": 2024}, "team": {"$ne": "red"}}},
+    {"where_document": {"$contains": "owl"}},
+    {"where": {"tags": {"$contains": "x"}}, "where_document": {"$not_contains": "fox"}},
+]
+QUERIES = [
+    Query(text, collections=collections, k=12, mode=mode, **narrowed)
+    for text in ("owl at night", "the river stone", "root")
+    for collections in (None, ("notes",))
+    for mode in Mode
+    for narrowed in FILTERS
+]
+
+
+def random_document(dice: random.Random, name: str, where: str):
+    metadata = dice.choice([{}, {"team": "red", "year": 2023}, {"team": "blue", "year": 2025, "tags": ["x", "y"]}])
+    return doc(name, prose(dice, dice.randint(1, 40)), collection=where, metadata=metadata)
+
+
+def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb):
+    dice = random.Random(7)
+    rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]
+    before = kb.commit(*[random_document(dice, f"d{n}", "guide") for n in range(40)], collections=rows)
+    kb.index(before)
+    alive = {("guide", f"d{n}") for n in range(40)}
+    for number in range(50):
+        gone = dice.sample(sorted(alive), k=dice.randint(0, 2))
+        edited = [key for key in dice.sample(sorted(alive), k=2) if key not in gone]
+        new = [(dice.choice(["guide", "notes"]), f"new{number}")]
+        after = kb.commit(*[random_document(dice, name, where) for where, name in (*edited, *new)], remove=gone)
+        alive = alive.difference(gone) | set(new)
+        built = kb.index(after, base=before)
+        kb.shelf.discard(kb.shelf.path(before))
+        before = after
+    grown = kb.answers(built.path, QUERIES)
+    manifest = Manifest(built.path, frozen=True)
+    assert sum(held.dead for held in manifest.collections().values()) > 0
+    headers = manifest.headers().values()
+    assert fingerprint(kb.shelf.settings, rows, headers) == fingerprint(
+        kb.shelf.settings, kb.engine.collections(before), kb.engine.headers(before)
+    )
+    manifest.close()
+    shutil.rmtree(built.path)
+    rebuilt = kb.index(before)
+    assert rebuilt.how == "fresh"
+    assert kb.answers(rebuilt.path, QUERIES) == grown
+    (elsewhere := kb.folder / "elsewhere").mkdir()
+    other = Knowledge(elsewhere)
+    other.write(collections=rows)
+    documents = list(kb.engine.documents(before))
+    dice.shuffle(documents)
+    second = other.commit(*documents)
+    assert other.answers(other.index(second).path, QUERIES) == grown
+    other.close()
+
+
+def openblas() -> bool:
+    import numpy as np
+
+    return "openblas" in str(np.show_config(mode="dicts")).lower()
+
+
+KERNELS = [("Prescott", 1), ("Haswell", 2), ("SkylakeX", 1), ("Zen", 2), ("Nehalem", 2)]
+
+ANSWER = """
+import sys
+from tests.support.knowledge import *
+from vmrag_link.retrieval.search import Mode
+kb = Knowledge(Path(sys.argv[1]))
+path = Path(sys.argv[2])
+queries = [Query(text, k=30, mode=mode) for text in ('owls hunt at night', 'a river of stones') for mode in Mode]
+print(kb.answers(path, queries))
+kb.close()
+"""
+
+
+@pytest.mark.skipif(not openblas(), reason="numpy's BLAS is not OpenBLAS, so its kernels cannot be chosen")
+def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
+    dice = random.Random(3)
+    documents = [doc(f"d{n}", prose(dice, 12)) for n in range(300)]
+    revision = kb.commit(*documents, collections=[collection(model="default")])
+    path = kb.index(revision).path
+    answers = {}
+    for kernel, threads in KERNELS:
+        done = subprocess.run(
+            [sys.executable, "-c", ANSWER, str(kb.folder), str(path)],
+            cwd=ROOT,
+            env={"PATH": "/usr/bin:/bin", "OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": str(threads)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == -4:  # SIGILL: this processor has no such instructions
+            continue
+        assert done.returncode == 0, done.stderr
+        answers[kernel] = done.stdout
+    assert len(answers) >= 2
+    assert len(set(answers.values())) == 1
+    assert "owl" in answers.popitem()[1]
+
+
+# -- filters --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filtered(kb: Knowledge):
+    """Searches a small knowledge base; returns the ids that were found, sorted."""
+    rows = {
+        "red": {"team": "red", "year": 2023, "tags": ["x"], "open": True},
+        "blue": {"team": "blue", "year": 2025, "tags": ["x", "y"], "open": False},
+        "bare": {},
+    }
+    documents = [doc(name, f"owl says {name.upper()}", metadata=each) for name, each in rows.items()]
+    path = kb.index(kb.commit(*documents, collections=[collection()])).path
+
+    def search(where=None, text=None, mode=Mode.HYBRID) -> list[str]:
+        hits = kb.search(path, "owl", k=50, mode=mode, where=where, where_document=text)
+        return sorted(hit.doc_id for hit in hits)
+
+    return search
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (None, ["bare", "blue", "red"]),
+        ({}, ["bare", "blue", "red"]),
+        ({"team": "red"}, ["red"]),
+        ({"team": {"$ne": "red"}}, ["bare", "blue"]),
+        ({"team": {"$nin": ["red", "green"]}}, ["bare", "blue"]),
+        ({"team": {"$in": ["red", "blue"]}}, ["blue", "red"]),
+        ({"year": {"$gt": 2023}}, ["blue"]),
+        ({"year": {"$gte": 2023, "$lt": 2025}}, ["red"]),
+        ({"team": "red", "year": 2023}, ["red"]),
+        ({"team": "red", "year": 2025}, []),
+        ({"$or": [{"team": "red"}, {"year": 2025}]}, ["blue", "red"]),
+        ({"$and": [{"team": "red"}]}, ["red"]),
+        ({"tags": {"$contains": "y"}}, ["blue"]),
+        ({"tags": {"$not_contains": "y"}}, ["bare", "red"]),
+        ({"open": True}, ["red"]),
+        ({"source_id": "bare"}, ["bare"]),
+        ({"no such key": 1}, []),
+    ],
+)
+def test_filters_on_metadata_mean_what_chroma_means(filtered, mode, where, expected):
+    assert filtered(where, mode=mode) == expected
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ({"$contains": "RED"}, ["red"]),
+        ({"$contains": "red"}, []),
+        ({"$not_contains": "RED"}, ["bare", "blue"]),
+        ({"$regex": "B[AL]"}, ["bare", "blue"]),
+        ({"$or": [{"$contains": "RED"}, {"$contains": "BARE"}]}, ["bare", "red"]),
+    ],
+)
+def test_filters_on_text_mean_what_chroma_means(filtered, mode, text, expected):
+    assert filtered(text=text, mode=mode) == expected
+
+
+def test_a_filter_that_cannot_be_evaluated_is_refused(filtered):
+    for where, text in [
+        ({"year": {"$gt": "2023"}}, None),
+        ({"team": {"$in": ["a", 1]}}, None),
+        (None, {"$regex": "("}),
+    ]:
+        with pytest.raises(FilterInvalid):
+            filtered(where, text)
+
+
+def test_filters_on_text_are_refused_where_chroma_holds_no_texts(tmp_path):
+    kb = Knowledge(tmp_path, store_documents=False)
+    path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
+    assert [hit.text for hit in kb.search(path, "owl", where={"source_id": "a"})] == ["owl"]
+    with pytest.raises(FilterInvalid, match="made without them"):
+        kb.search(path, "owl", where_document={"$contains": "owl"})
+    kb.close()
+
+
+def test_a_filter_finds_what_would_not_be_among_the_best_without_it(kb):
+    many = [doc(f"d{n:04}", "owl owl owl") for n in range(400)]
+    path = kb.index(
+        kb.commit(*many, doc("far", "the fox saw an owl once", metadata={"team": "red"}), collections=[collection()])
+    ).path
+    for mode in Mode:
+        assert [hit.doc_id for hit in kb.search(path, "owl", k=3, mode=mode, where={"team": "red"})] == ["far"]
+
+
+# -- edges ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_an_empty_collection_answers_nothing(kb, mode):
+    path = kb.index(kb.commit(collections=[collection()])).path
+    assert kb.search(path, "owl", mode=mode) == []
+    assert kb.search(path, "owl", mode=mode, where={"a": 1}) == []
+
+
+def test_a_collection_whose_documents_are_all_gone_answers_nothing(kb):
+    first = kb.commit(doc("a", "owl"), collections=[collection()])
+    kb.index(first)
+    path = kb.copied(first, "emptied")
+    kb.write(remove=[("guide", "a")])
+    kb.bring_working(path, first)
+    for mode in Mode:
+        assert kb.search(path, "owl", mode=mode) == []
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_more_results_than_there_are_gives_all(kb, mode):
+    path = kb.index(kb.commit(doc("a", "owl"), doc("b", "owl too"), collections=[collection()])).path
+    assert len(kb.search(path, "owl", k=1000, mode=mode)) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  \n", "?!… --", '"', "__", "'); DROP TABLE x; --", "owl\0", "NEAR(a b)", "a* OR b", "🦉"]
+)
+def test_any_text_can_be_asked(kb, text):
+    path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
+    for mode in Mode:
+        assert kb.search(path, text, mode=mode) == kb.search(path, text, mode=mode)
+    assert len(kb.search(path, text, mode=Mode.VECTOR)) == 1
+
+
+def test_a_query_of_stop_words_only_looks_for_them(kb):
+    path = kb.index(kb.commit(doc("a", "to be or not"), doc("b", "owl"), collections=[collection()])).path
+    assert [hit.doc_id for hit in kb.search(path, "not to be", mode=Mode.KEYWORD)] == ["a"]
+    assert [hit.doc_id for hit in kb.search(path, "what is the owl", mode=Mode.KEYWORD)] == ["b"]
+
+
+def test_a_text_as_long_as_a_document_can_be_asked(kb):
+    path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
+    text = " ".join(f"word{number}" for number in range(5_000)) + " owl"
+    assert [hit.doc_id for hit in kb.search(path, text)] == ["a"]
+
+
+def test_unknown_collections_and_impossible_numbers_are_refused(kb):
+    path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
+    with pytest.raises(CollectionMissing, match="nowhere"):
+        kb.search(path, "owl", collections=("guide", "nowhere"))
+    with pytest.raises(UsageInvalid, match="at least one"):
+        kb.search(path, "owl", k=0)
+
+
+def test_vectors_of_another_model_are_not_compared(kb):
+    path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
+
+    class Newer:
+        fingerprint = "another model v2"
+
+    kb.models["hash"] = Newer()
+    with pytest.raises(EmbeddingMismatch, match="another model v2"):
+        kb.search(path, "owl")
+    assert len(kb.search(path, "owl", mode=Mode.KEYWORD)) == 1
+
+
+def test_a_title_is_part_of_the_answer_unless_the_metadata_has_one(kb):
+    documents = [
+        doc("a", "owl", title="Owls"),
+        doc("b", "owl", title="Birds", metadata={"title": "mine", "deep": {"x": [1]}}),
+    ]
+    path = kb.index(kb.commit(*documents, collections=[collection()])).path
+    metadata = {hit.doc_id: hit.metadata for hit in kb.search(path, "owl")}
+    assert metadata == {"a": {"title": "Owls"}, "b": {"title": "mine", "deep": {"x": [1]}}}
+    assert [hit.doc_id for hit in kb.search(path, "owl", where={"title": "mine"})] == ["b"]

@@ -1,0 +1,173 @@
+"""The index of uncommitted documents, between processes."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.knowledge import Knowledge, child, collection, doc, end, said
+from vmrag_link.errors import Busy
+from vmrag_link.index import snapshots
+from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.working import WorkingCopy, sweep
+
+BODY = """
+kb = Knowledge(Path(sys.argv[1]) if len(sys.argv) > 1 else Path({folder!r}))
+from vmrag_link.index.working import WorkingCopy
+copy = WorkingCopy(Path({root!r}), kb_branch='main', base={revision!r}, settings=kb.shelf.settings, timeout=20.0)
+"""
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Iterator[Knowledge]:
+    made = Knowledge(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def revision(kb: Knowledge) -> str:
+    made = kb.commit(*[doc(f"d{n}", f"text number {n}") for n in range(5)], collections=[collection()])
+    kb.index(made)
+    return made
+
+
+@pytest.fixture
+def copy(kb: Knowledge, revision: str) -> WorkingCopy:
+    return working(kb, revision)
+
+
+def working(kb: Knowledge, revision: str, *, timeout: float = 0.2, branch: str = "main") -> WorkingCopy:
+    return WorkingCopy(
+        kb.folder / "working", kb_branch=branch, base=revision, settings=kb.shelf.settings, timeout=timeout
+    )
+
+
+def other(kb: Knowledge, revision: str, body: str):
+    return child(
+        BODY.format(folder=str(kb.folder), root=str(kb.folder / "working"), revision=revision)
+        + "from vmrag_link.index import snapshots\n"
+        + body
+    )
+
+
+def write(kb: Knowledge, copy: WorkingCopy, name: str) -> bool:
+    """As the workspace does; returns whether the copy could be taken over."""
+    with copy.writing() as whole:
+        kb.write(doc(name, f"the text of {name}"))
+        if not whole:
+            copy.path.parent.mkdir(parents=True, exist_ok=True)
+            snapshots.copy(kb.shelf.path(copy.base), copy.path)
+        kb.bring_working(copy.path, copy.base)
+    return whole
+
+
+def held(copy: WorkingCopy) -> set[str]:
+    manifest = Manifest(copy.path, frozen=True)
+    try:
+        return {doc_id for _, doc_id in manifest.headers()}
+    finally:
+        manifest.close()
+
+
+DOCUMENTS = {f"d{n}" for n in range(5)}
+
+
+def test_the_first_write_makes_the_copy_and_the_next_takes_it_over(kb, copy):
+    assert copy.problem() == "it is not there"
+    assert write(kb, copy, "new") is False
+    assert copy.problem() == ""
+    assert write(kb, copy, "newer") is True
+    assert held(copy) == DOCUMENTS | {"new", "newer"}
+
+
+def test_a_copy_belongs_to_one_branch_and_one_revision(kb, copy, revision):
+    write(kb, copy, "new")
+    later = kb.commit()
+    assert working(kb, later).problem() == "it is not there"
+    assert working(kb, revision, branch="topic").problem() == "it is not there"
+
+
+def test_a_writer_that_fails_leaves_a_mark_and_the_copy_is_made_again(kb, copy):
+    write(kb, copy, "new")
+    with pytest.raises(RuntimeError), copy.writing():
+        raise RuntimeError
+    assert copy.problem() == "its writer was interrupted"
+    assert write(kb, copy, "newer") is False
+    assert held(copy) == DOCUMENTS | {"new", "newer"}
+    assert copy.problem() == ""
+
+
+def test_a_killed_writer_leaves_a_mark_and_the_copy_is_made_again(kb, copy, revision):
+    write(kb, copy, "new")
+    writer = other(
+        kb,
+        revision,
+        "with copy.writing():\n    kb.write(doc('half'))\n    store = kb.store(copy.path)\n"
+        "    store.unseal(); store.remove('guide', ['d1'])\n    print('half', flush=True); sys.stdin.read()",
+    )
+    assert said(writer) == "half"
+    with pytest.raises(Busy), copy.reading():
+        pass
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    with copy.reading() as problem:
+        assert problem == "its writer was interrupted"
+    assert write(kb, copy, "newer") is False
+    assert held(copy) == DOCUMENTS | {"new", "half", "newer"}
+
+
+def test_two_processes_write_one_after_the_other(kb, copy, revision):
+    body = (
+        "def write(name):\n    with copy.writing() as whole:\n        kb.write(doc(name))\n"
+        "        if not whole:\n            copy.path.parent.mkdir(parents=True, exist_ok=True)\n"
+        "            snapshots.copy(kb.shelf.path(copy.base), copy.path)\n"
+        "        kb.bring_working(copy.path, copy.base)\n"
+        "for number in range(4): write(f'{name}{number}')\nprint('done', flush=True)"
+    )
+    writers = [other(kb, revision, f"name = {name!r}\n" + body) for name in ("left", "right")]
+    assert [said(writer) for writer in writers] == ["done", "done"]
+    for writer in writers:
+        end(writer)
+    assert held(copy) == DOCUMENTS | {f"{name}{number}" for name in ("left", "right") for number in range(4)}
+    assert {hit.doc_id for hit in kb.search(copy.path, "text", mode="keyword", k=50)} == held(copy)
+
+
+def test_a_reader_never_sees_a_half_written_copy(kb, copy, revision):
+    write(kb, copy, "new0")
+    reader = other(
+        kb,
+        revision,
+        "print('ready', flush=True)\nseen = set()\n"
+        "while len(seen) < 3:\n    with copy.reading() as problem:\n        assert problem == '', problem\n"
+        "        hits = kb.search(copy.path, 'text', mode='keyword', k=50, where={'source_table': 'documents'})\n"
+        "        seen.add(len(hits))\n    time.sleep(0.002)\n"
+        "print(sorted(seen), flush=True)",
+    )
+    assert said(reader) == "ready"
+    patient = working(kb, revision, timeout=20.0)
+    deadline = time.monotonic() + 60
+    number = 1
+    while reader.poll() is None and time.monotonic() < deadline:
+        write(kb, patient, f"new{number}")
+        number += 1
+        time.sleep(0.05)
+    assert end(reader).startswith("[")
+
+
+def test_sweeping_removes_copies_that_are_not_needed_unless_somebody_holds_them(kb, copy, revision):
+    write(kb, copy, "new")
+    reader = other(kb, revision, "with copy.reading():\n    print('reading', flush=True); sys.stdin.read()")
+    assert said(reader) == "reading"
+    sweep(copy.root, needed=list)
+    assert copy.path.is_dir()
+    end(reader)
+    sweep(copy.root, needed=lambda: [copy.path])
+    assert copy.path.is_dir()
+    sweep(copy.root, needed=list)
+    assert not copy.path.exists()
+    sweep(copy.root / "absent", needed=list)

@@ -1,0 +1,109 @@
+"""Filters as people write them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmrag_link.errors import FilterInvalid
+from vmrag_link.retrieval import filters
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [
+        (None, None),
+        ({}, None),
+        ({"a": 1}, {"a": {"$eq": 1}}),
+        ({"a": {"$gt": 1}}, {"a": {"$gt": 1}}),
+        ({"a": 1, "b": "x"}, {"$and": [{"a": {"$eq": 1}}, {"b": {"$eq": "x"}}]}),
+        ({"a": {"$gte": 1, "$lt": 2.5}}, {"$and": [{"a": {"$gte": 1}}, {"a": {"$lt": 2.5}}]}),
+        ({"$or": [{"a": 1}]}, {"a": {"$eq": 1}}),
+        ({"$or": [{"a": 1}, {"b": True}]}, {"$or": [{"a": {"$eq": 1}}, {"b": {"$eq": True}}]}),
+        ({"a": {"$in": ["x", "y"]}}, {"a": {"$in": ["x", "y"]}}),
+        ({"a": {"$contains": "x"}}, {"a": {"$contains": "x"}}),
+    ],
+)
+def test_shorthand_becomes_what_chroma_takes(given, normal):
+    assert filters.where(given) == normal
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"a": None},
+        {"a": {}},
+        {"a": {"$like": "x"}},
+        {"$not": [{"a": 1}]},
+        {"$and": []},
+        {"$and": {"a": 1}},
+        {"$or": [{}]},
+        {"$or": ["a"]},
+        {"a": {"$in": []}},
+        {"a": {"$in": "x"}},
+        {"a": {"$in": ["x", 1]}},
+        {"a": {"$in": [1, True]}},
+        {"a": {"$gt": "x"}},
+        {"a": {"$gt": True}},
+        {"a": [1]},
+        {"a": float("nan")},
+        {"a": float("inf")},
+        {"a": 2**63},
+        {"a": {"$in": [2**64, 1]}},
+    ],
+)
+def test_what_chroma_would_not_take_is_refused(wrong):
+    with pytest.raises(FilterInvalid, match="The filter"):
+        filters.where(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"$like": "x"}, {"$contains": ""}, {"$contains": 1}, {"text": "x"}, {"$or": []}])
+def test_filters_on_text_take_texts_only(wrong):
+    assert filters.where_document({"$contains": "x"}) == {"$contains": "x"}
+    assert filters.where_document({"$contains": "x", "$not_contains": "y"}) == {
+        "$and": [{"$contains": "x"}, {"$not_contains": "y"}]
+    }
+    with pytest.raises(FilterInvalid):
+        filters.where_document(wrong)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '"a"', "null", "[" * 100_000, '{"a": 1', "{'a': 1}"])
+def test_what_is_not_one_json_object_is_refused(text):
+    with pytest.raises(FilterInvalid) as refused:
+        filters.parse(text)
+    assert "JSON object" in refused.value.hint
+
+
+def test_a_filter_of_any_depth_is_answered_without_a_crash():
+    deep: dict = {"a": 1}
+    for _ in range(5_000):
+        deep = {"$or": [deep, {"b": 2}]}
+    with pytest.raises(FilterInvalid, match="deeper"):
+        filters.where(deep)
+    assert filters.parse('{"a": 1}') == {"a": 1}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["$and", "$or", "$in", "$gt", "$eq", "a", "b"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_anything_gives_a_filter_or_a_refusal(value):
+    try:
+        normal = filters.where(value)
+    except FilterInvalid:
+        return
+    if value:
+        assert normal is not None
+        assert len(normal) == 1
+        assert filters.where(normal) == normal
+        json.dumps(normal, allow_nan=False)
