@@ -25,12 +25,17 @@ from vmrag_link.errors import FileFailed, UsageInvalid
 FAILED = 3
 WIDTH = 96
 SHOWN = 5
+WORTH_TELLING = 0.1
+"""Seconds from which a step is in the summary."""
+
 HOOK_SECONDS = 5.0
 """How long a hook that an interrupted git left behind may still write while the repository is removed."""
 
 
 @vmrag_command("demo")
-@click.option("--into", type=click.Path(path_type=Path), help="Make the repository here (a new or empty folder) and keep it.")
+@click.option(
+    "--into", type=click.Path(path_type=Path), help="Make the repository here (a new or empty folder) and keep it."
+)
 @click.option("--pages", "number", type=click.IntRange(10), help="Import only about this many pages (default: all).")
 def command(invocation: Invocation, *, into: Path | None, number: int | None) -> int:
     """See the whole loop on real input: the documentation of Python's library, on two branches that know different things.
@@ -39,11 +44,11 @@ def command(invocation: Invocation, *, into: Path | None, number: int | None) ->
     """
     silent = invocation.as_json or invocation.verbosity < 0
     told = None if silent else Told()
-    with _repository(invocation.directory / into if into else None) as top, invocation.progress() as progress:
+    with _repository(invocation.directory / into if into else None) as top:
         if told:
             told.opening(into)
         bars = told is not None and sys.stderr.isatty()
-        report = demo.play(top, told or SILENT, progress, kept=into is not None, bars=bars, number=number)
+        report = demo.play(top, told or SILENT, invocation.progress, kept=into is not None, bars=bars, number=number)
     invocation.emit(report, _ending(report))
     return 0 if report.ok else FAILED
 
@@ -67,7 +72,9 @@ def _made(into: Path) -> Path:
             raise UsageInvalid(f"{into} is not an empty folder.", hint="Name one that is new or empty.", path=str(into))
         into.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileFailed(f"Cannot make {into}: {error.strerror}.", hint="Name another folder.", path=str(into)) from error
+        raise FileFailed(
+            f"Cannot make {into}: {error.strerror}.", hint="Name another folder.", path=str(into)
+        ) from error
     return into.resolve()
 
 
@@ -109,11 +116,103 @@ class Told:
             click.echo(f"    {line}")
         click.echo(f"    {wrapped[-1]}  {took}")
 
+    def work(self, what: str, seconds: float) -> None:
+        click.echo()
+        self.output([what], seconds)
+
     def answer(self, answer: Answer) -> None:
-        took = click.style(f"from {answer.revision[:7]} ({answer.seconds:.2f} s)", dim=True)
-        click.echo(f"    {click.style('vmrag query', fg='cyan')} \"{answer.query}\"  {took}")
-        names = [_name(doc_id) for doc_id in answer.documents[:SHOWN]]
-        click.echo("      " + "  ".join(f"{rank} {click.style(name, bold=True)}" for rank, name in enumerate(names, 1)))
+        self.command(f'vmrag query "{answer.query}"')
+        names = [f"{rank} {_name(doc_id)}" for rank, doc_id in enumerate(answer.documents[:SHOWN], 1)]
+        source = click.style(f"from {answer.revision[:7]} ({answer.seconds:.2f} s)", dim=True)
+        click.echo(f"    {click.style('  '.join(names), bold=True)}  {source}")
+        if answer.results:
+            click.echo(f"    {click.style(_excerpt(answer.results[0].text), italic=True)}")
         if answer.compared:
             for line in _changes(answer.compared):
-                click.echo(f"      {line}")
+                click.echo(f"    {line}")
+
+    def remark(self, line: str) -> None:
+        click.echo()
+        click.echo(f"  {line}")
+
+
+def _changes(compared: Compared) -> list[str]:
+    """What the checkout changed in an answer, one line for each kind of change."""
+    if compared.equal:
+        return [click.style("as on the branch before", dim=True)]
+    lines = []
+    if compared.came:
+        lines.append(click.style(f"+ {_names(compared.came)}", fg="green"))
+    if compared.went:
+        lines.append(click.style(f"- {_names(compared.went)}", fg="red"))
+    if compared.reworded:
+        lines.append(click.style(f"~ {_names(compared.reworded)}", fg="yellow"))
+    moves = ", ".join(f"{_name(move.doc_id)} from {move.before} to {move.now}" for move in compared.moved)
+    return [*lines, click.style(f"moved: {moves}", dim=True)] if moves else lines
+
+
+def _ending(report: demo.DemoReport) -> Iterator[str]:
+    yield ""
+    yield click.style("What it took", bold=True)
+    for what, seconds in _summary(report):
+        yield f"  {what:<{WIDTH - 16}}{seconds:>6.2f} s"
+    yield ""
+    failed = [check.what for check in report.checks if not check.ok]
+    if failed:
+        yield click.style("Not everything came out as it should:", fg="red", bold=True)
+        yield from (f"  {what}" for what in failed)
+    else:
+        yield click.style(f"Checked on the way ({len(report.checks)}, all true)", bold=True)
+        yield from (f"  {check.what}" for check in report.checks)
+    yield ""
+    yield from _next(report)
+
+
+def _summary(report: demo.DemoReport) -> list[tuple[str, float]]:
+    visits = re.compile(rf"vmrag (query|diff)|git checkout {story.MAIN}|git checkout {story.NEXT}|rm ")
+    rows = [
+        (textwrap.shorten(step.what, WIDTH - 18, placeholder=" …"), step.seconds)
+        for step in report.steps
+        if step.seconds >= WORTH_TELLING and not visits.match(step.what)
+    ]
+    checkouts = [visit.seconds for visit in report.visits]
+    queries = [answer.seconds for visit in report.visits for answer in visit.answers]
+    rows.append(
+        (f"git checkout, knowledge and index included (mean of {len(checkouts)})", sum(checkouts) / len(checkouts))
+    )
+    rows.append((f"vmrag query (mean of {len(queries)})", sum(queries) / len(queries)))
+    return [*rows, ("everything", report.seconds)]
+
+
+def _next(report: demo.DemoReport) -> Iterator[str]:
+    if report.repository:
+        yield click.style("The repository is yours to try", bold=True)
+        yield f"  cd {report.repository}"
+        yield f'  git checkout {story.MAIN} && vmrag query "{story.QUESTIONS[0].text}"'
+        yield "  vmrag status"
+    else:
+        yield "The temporary repository has been removed; 'vmrag demo --into DIR' makes one that stays."
+    yield ""
+    yield click.style("In a repository of your own", bold=True)
+    yield "  cd your-repo && vmrag init"
+    yield "  vmrag import docs/ --collection handbook"
+    yield '  vmrag commit -m "What we know" && git commit -m "Pin the knowledge"'
+    yield '  git checkout …, and then: vmrag query "…"'
+
+
+def _excerpt(text: str) -> str:
+    """The beginning of a passage, on one line, without the page's title."""
+    return textwrap.shorten(re.sub(r"\A# .*\n", "", text), WIDTH - 6, placeholder=" …")
+
+
+def _names(doc_ids: Sequence[str]) -> str:
+    return ", ".join(_name(doc_id) for doc_id in doc_ids)
+
+
+def _name(doc_id: str) -> str:
+    return doc_id.removesuffix(".md")
+
+
+def _echo_wrapped(text: str) -> None:
+    for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False):
+        click.echo(line)

@@ -25,16 +25,19 @@ class Move(Record, frozen=True):
 
 
 class Compared(Record, frozen=True):
-    """An answer against the same query's on the branch before. `rewritten`: in both, with another text."""
+    """An answer against the same query's on the branch before.
+
+    `moved`: in another order among those that are in both; `reworded`: in both, the best passage being another one.
+    """
 
     came: tuple[str, ...]
     went: tuple[str, ...]
     moved: tuple[Move, ...]
-    rewritten: tuple[str, ...]
+    reworded: tuple[str, ...]
 
     @property
     def equal(self) -> bool:
-        return not (self.came or self.went or self.moved or self.rewritten)
+        return not (self.came or self.went or self.moved or self.reworded)
 
 
 class Answer(Record, frozen=True):
@@ -50,21 +53,28 @@ class Answer(Record, frozen=True):
     @property
     def documents(self) -> list[str]:
         """Document ids, the best first."""
-        return list(dict.fromkeys(found.doc_id for found in self.results))
+        return _documents(self.results)
 
 
 def compared(now: Sequence[Found], before: Sequence[Found]) -> Compared:
-    places = {doc_id: rank for rank, doc_id in enumerate(_documents(before), start=1)}
-    places_now = {doc_id: rank for rank, doc_id in enumerate(_documents(now), start=1)}
-    both = [doc_id for doc_id in places_now if doc_id in places]
-    texts = {(found.doc_id, found.chunk): found.text for found in before}
-    changed = [each.doc_id for each in now if texts.get((each.doc_id, each.chunk), each.text) != each.text]
+    old, new = _documents(before), _documents(now)
+    old_order = [doc_id for doc_id in old if doc_id in new]
+    new_order = [doc_id for doc_id in new if doc_id in old]
+    best, best_before = _best_texts(now), _best_texts(before)
     return Compared(
-        came=tuple(doc_id for doc_id in places_now if doc_id not in places),
-        went=tuple(doc_id for doc_id in places if doc_id not in places_now),
-        moved=tuple(Move(each, places[each], places_now[each]) for each in both if places[each] != places_now[each]),
-        rewritten=tuple(dict.fromkeys(changed)),
+        came=tuple(doc_id for doc_id in new if doc_id not in old),
+        went=tuple(doc_id for doc_id in old if doc_id not in new),
+        moved=tuple(
+            Move(each, old.index(each) + 1, new.index(each) + 1)
+            for each, other in zip(new_order, old_order, strict=True)
+            if each != other
+        ),
+        reworded=tuple(doc_id for doc_id in new_order if best[doc_id] != best_before[doc_id]),
     )
+
+
+def _best_texts(found: Sequence[Found]) -> dict[str, str]:
+    return {each.doc_id: each.text for each in reversed(found)}
 
 
 def _documents(found: Sequence[Found]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import warnings
 from collections.abc import Iterator
 from importlib.util import resolve_name
@@ -42,7 +43,7 @@ def _of_source(module: library.Module, source: str) -> Documentation:
     tree = _parsed(source)
     exported = _exported(tree)
     entries: dict[str, Entry] = {}
-    for node in _definitions(tree.body, module):
+    for node in _definitions(tree.body, module, exported):
         if node.name not in entries and (exported is None or node.name in exported) and not node.name.startswith("_"):
             entries |= {entry.name: entry for entry in _entries(node)}
     return Documentation(_doc(tree), tuple(entries.values()))
@@ -56,7 +57,9 @@ def _parsed(source: str) -> ast.Module:
 
 def _exported(tree: ast.Module) -> frozenset[str] | None:
     """The names in `__all__`; None where there is none, or where it is computed."""
-    mentions = sum(isinstance(node, ast.Name) and node.id == "__all__" for node in ast.walk(tree))
+    statements = [node for node in tree.body if not isinstance(node, Definition)]
+    names_used = (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name))
+    mentions = sum(node.id == "__all__" for node in names_used)
     names: list[str] = []
     for node in tree.body:
         match node:
@@ -64,36 +67,56 @@ def _exported(tree: ast.Module) -> frozenset[str] | None:
                 ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=items) | ast.Tuple(elts=items))
                 | ast.AugAssign(target=ast.Name(id="__all__"), value=ast.List(elts=items) | ast.Tuple(elts=items))
             ):
-                names += [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+                names += [
+                    item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)
+                ]
                 mentions -= 1
     return frozenset(names) if names and mentions == 0 else None
 
 
-def _definitions(body: list[ast.stmt], module: library.Module) -> Iterator[Definition]:
-    """Definitions at the top, in whichever branch they stand, and those taken from a private module (`from _pydecimal import *`)."""
+def _definitions(body: list[ast.stmt], module: library.Module, exported: frozenset[str] | None) -> Iterator[Definition]:
+    """Definitions at the top, and those that a private module gives to be passed on (`from _pydecimal import *`)."""
+    for node in _outermost(body):
+        if isinstance(node, ast.ImportFrom):
+            yield from _taken(node, module, exported or frozenset())
+        else:
+            yield node
+
+
+def _outermost(body: list[ast.stmt]) -> Iterator[Definition | ast.ImportFrom]:
+    """In whichever branch of the module they stand."""
     for node in body:
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.ImportFrom():
                 yield node
             case ast.If():
-                yield from _definitions(node.body + node.orelse, module)
+                yield from _outermost(node.body + node.orelse)
             case ast.Try():
                 alternatives = [statement for handler in node.handlers for statement in handler.body]
-                yield from _definitions(node.body + node.orelse + alternatives, module)
-            case ast.ImportFrom(module=str()):
-                yield from _taken(node, module)
+                yield from _outermost(node.body + node.orelse + alternatives)
 
 
-def _taken(node: ast.ImportFrom, module: library.Module) -> Iterator[Definition]:
+def _taken(node: ast.ImportFrom, module: library.Module, exported: frozenset[str]) -> Iterator[Definition]:
+    """What that module defines itself; what it takes from others would lead in circles (`_pyio` takes from `_io`)."""
+    names = {alias.name for alias in node.names}
+    if "*" not in names and names.isdisjoint(exported):
+        return  # for the module's own use
     package = module.name if module.package else module.name.rpartition(".")[0]
-    origin = resolve_name("." * node.level + (node.module or ""), package or None)
-    found = library.find(origin) if origin.rpartition(".")[2].startswith("_") else None
+    found = _private_source(resolve_name("." * node.level + (node.module or ""), package or None))
     if found is None or found.source is None:
         return
-    names = {alias.name for alias in node.names}
-    for each in _definitions(_parsed(found.source).body, found):
-        if "*" in names or each.name in names:
+    for each in _outermost(_parsed(found.source).body):
+        if not isinstance(each, ast.ImportFrom) and ("*" in names or each.name in names & exported):
             yield each
+
+
+def _private_source(name: str) -> library.Module | None:
+    """A private module, or its twin in Python where it is written in C (`_io` and `_pyio`)."""
+    package, _, last = name.rpartition(".")
+    if not last.startswith("_"):
+        return None
+    found = library.find(name)
+    return found if found and found.source else library.find(f"{package}{'.' if package else ''}_py{last[1:]}")
 
 
 def _entries(node: Definition) -> Iterator[Entry]:
@@ -111,7 +134,9 @@ def _entries(node: Definition) -> Iterator[Entry]:
         decorators = {ast.unparse(decorator) for decorator in each.decorator_list}
         attribute = not decorators.isdisjoint(("property", "functools.cached_property", "types.DynamicClassAttribute"))
         name = f"{node.name}.{each.name}"
-        yield Entry(name, name + ("" if attribute else _signature(each, bound="staticmethod" not in decorators)), _doc(each))
+        yield Entry(
+            name, name + ("" if attribute else _signature(each, bound="staticmethod" not in decorators)), _doc(each)
+        )
 
 
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool = False) -> str:
@@ -137,7 +162,7 @@ def _of_objects(module: ModuleType) -> Documentation:
         if name.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         kind = "class " if inspect.isclass(value) else ""
-        members = _members(name, value) if kind else []
+        members = _members(name, value) if inspect.isclass(value) else []
         if (doc := _doc_of(value)) or members:
             entries += [Entry(name, f"{kind}{name}{_signature_of(value)}", doc), *members]
     return Documentation(_doc_of(module), tuple(entries))
@@ -154,14 +179,12 @@ def _members(owner: str, value: type) -> list[Entry]:
 
 
 def _signature_of(value: object) -> str:
-    """As C code states it; empty where it does not, and where a default value would print its address."""
-    if not callable(value):
-        return ""
-    try:
-        signature = str(inspect.signature(value)).replace("($self, /, ", "(").replace("(self, /, ", "(")
-    except (ValueError, TypeError):
-        return "(…)"
-    return "(…)" if " at 0x" in signature else signature.replace("(self, /)", "()")
+    """As C code states it, without `self` or the module; nothing is evaluated."""
+    stated = getattr(value, "__text_signature__", None)
+    return " ".join(_BOUND.sub("(", stated).split()) if isinstance(stated, str) else "(…)"
+
+
+_BOUND = re.compile(r"\A\(\$\w+(?:, /(?=[,)]))?(?:, )?")
 
 
 def _doc_of(value: object) -> str:

@@ -16,13 +16,13 @@ from types import ModuleType
 from vmrag_link.models import Record
 
 LEFT_OUT = frozenset(
-    "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this turtledemo"  # jokes, applications, what is deprecated, data and tests
+    "antigravity distutils ensurepip idlelib lib2to3 pydoc_data test this turtledemo"  # jokes, tools, data and tests
     " encodings"  # a hundred tables of characters
     " ctypes.test sqlite3.test tkinter.test unittest.test".split()
 )
 
 IMPORTABLE = frozenset(
-    "array atexit audioop binascii builtins cmath errno faulthandler fcntl gc grp itertools marshal math mmap posix pwd"
+    "array atexit binascii builtins cmath errno faulthandler fcntl gc grp itertools marshal math mmap posix pwd"
     " pyexpat resource select sys syslog termios time unicodedata zlib".split()
 )
 """Modules written in C whose import does nothing but define names: their documentation is nowhere but in them."""

@@ -18,8 +18,14 @@ class Narrator(Protocol):
     def output(self, lines: Sequence[str], seconds: float) -> None:
         """What the command said, and how long it took."""
 
+    def work(self, what: str, seconds: float) -> None:
+        """The demo did something itself."""
+
     def answer(self, answer: Answer) -> None:
         """What a query found."""
+
+    def remark(self, line: str) -> None:
+        """A sentence about what was just seen."""
 
 
 class Silent:
@@ -34,7 +40,13 @@ class Silent:
     def output(self, lines: Sequence[str], seconds: float) -> None:
         pass
 
+    def work(self, what: str, seconds: float) -> None:
+        pass
+
     def answer(self, answer: Answer) -> None:
+        pass
+
+    def remark(self, line: str) -> None:
         pass
 
 

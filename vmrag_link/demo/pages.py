@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from vmrag_link.demo import definitions, library
 from vmrag_link.models import Record
+from vmrag_link.progress import QUIET, Progress
 
 LONGEST = 20_000
 """Characters of a page, about; what would go beyond is named, not told."""
@@ -22,12 +23,17 @@ class Page(Record, frozen=True):
         return f"{self.name}.md"
 
 
-def pages() -> Iterator[Page]:
-    """Modules that document nothing have no page."""
-    for module in library.modules():
-        documented = definitions.documentation(module)
-        if documented.doc or documented.entries:
-            yield page(module.name, documented)
+def pages(modules: Iterable[library.Module], progress: Progress = QUIET) -> list[Page]:
+    """In the order of the modules; those that document nothing have no page."""
+    modules = list(modules)
+    found = []
+    with progress.task("reading the library", len(modules)) as task:
+        for module in modules:
+            documented = definitions.documentation(module)
+            if documented.doc or documented.entries:
+                found.append(page(module.name, documented))
+            task.advance()
+    return found
 
 
 def page(name: str, documented: definitions.Documentation) -> Page:

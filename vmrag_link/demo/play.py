@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from vmrag_link.demo import story
+from vmrag_link.demo import library, story
 from vmrag_link.demo.answers import Answer, Compared, Found, compared
 from vmrag_link.demo.narration import Narrator
 from vmrag_link.demo.pages import Page, pages
@@ -17,8 +19,11 @@ from vmrag_link.demo.stage import PAGES, Stage, Step
 from vmrag_link.models import Record
 from vmrag_link.progress import Progress
 
-WALK = (story.MAIN, story.NEXT, story.MAIN, story.NEXT)
+WALK = (story.MAIN, story.NEXT, story.MAIN)
 """The branches that are checked out, one after the other."""
+
+Shown = Callable[[], contextlib.AbstractContextManager[Progress]]
+"""Where progress is shown; a bar that is left open would draw over what comes after it."""
 
 
 class Visit(Record, frozen=True):
@@ -66,7 +71,7 @@ class DemoReport(Record, frozen=True):
 
 
 def play(
-    top: Path, narrator: Narrator, progress: Progress, *, kept: bool, bars: bool = False, number: int | None = None
+    top: Path, narrator: Narrator, progress: Shown, *, kept: bool, bars: bool = False, number: int | None = None
 ) -> DemoReport:
     """`top` is an empty directory; `kept` says that it stays. `number` limits the pages. Raises `DemoFailed`, `FileFailed`."""
     started = time.perf_counter()
@@ -96,9 +101,9 @@ def play(
 # -- the acts -----------------------------------------------------------------------------------------------------------
 
 
-def _begin(stage: Stage, narrator: Narrator, progress: Progress, number: int | None) -> list[Page]:
+def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[Page]:
     narrator.chapter("A repository whose code pins its knowledge")
-    stage.run("git", "init", "-q", "-b", story.MAIN)
+    stage.run("git", "init", "-b", story.MAIN)
     for key, value in (("user.name", "Vmrag Demo"), ("user.email", "demo@localhost")):
         stage.set_git(key, value)
     stage.run("vmrag", "init")
@@ -116,23 +121,17 @@ def _begin(stage: Stage, narrator: Narrator, progress: Progress, number: int | N
     return rendered
 
 
-def _rendered(progress: Progress, number: int | None) -> list[Page]:
-    found = []
-    with progress.task("reading the library", ABOUT) as task:
-        for page in pages():
-            found.append(page)
-            task.advance()
+def _rendered(progress: Shown, number: int | None) -> list[Page]:
+    modules = list(library.modules())
+    with progress() as bars:
+        found = pages(modules if number is None else story.selection(modules, number), bars)
     story.check(found)
-    return found if number is None else story.selection(found, number)
-
-
-ABOUT = 330
-"""Pages that a Python's library has, for the progress bar."""
+    return found
 
 
 def _branch_off(stage: Stage, narrator: Narrator, rendered: list[Page]) -> None:
     narrator.chapter("A branch whose code needs other knowledge")
-    stage.run("git", "checkout", "-q", "-b", story.NEXT)
+    stage.run("git", "checkout", "-b", story.NEXT)
     since = time.perf_counter()
     stage.write_pages(story.revised(rendered))
     edited, removed, added = (", ".join(names) for names in (story.EDITED, story.REMOVED, story.ADDED))
@@ -155,12 +154,13 @@ def _difference(stage: Stage) -> Difference:
 def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
     narrator.chapter(
         "Back and forth",
-        f"The folder {PAGES}/ is gone: what answers from here on is the knowledge base of the code that is checked out.",
+        f"The folder {PAGES}/ is gone: what answers from here on is the knowledge base. Below each answer stands what changed "
+        "against the branch before: + came into the answer, - left it, ~ is found by another passage.",
     )
     visits: list[Visit] = []
     for branch in WALK:
         known = stage.snapshots()
-        stage.run("git", "checkout", "-q", branch)
+        stage.run("git", "checkout", branch)
         seconds = stage.steps[-1].seconds
         revision = stage.pin().dolt_commit
         bound = [name for name in stage.snapshots().items() if name[0].startswith(revision)]
@@ -171,6 +171,8 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
             narrator.answer(answers[-1])
         how = "reused" if bound and all(item in known.items() for item in bound) else "made"
         visits.append(Visit(branch, revision, how, seconds, tuple(answers)))
+        if any(_same(visits[-1], each) for each in visits[:-1] if each.branch == branch):
+            narrator.remark(f"The answers are the same as when {branch} was checked out before, score for score.")
     return tuple(visits)
 
 
@@ -185,29 +187,35 @@ def _answered(stage: Stage, text: str, before: Answer | None) -> Answer:
 
 
 def _checks(branches: dict[str, str], difference: Difference, visits: tuple[Visit, ...]) -> tuple[Check, ...]:
-    def same_as_before(each: Visit, other: Visit) -> bool:
-        return [answer.results for answer in each.answers] == [answer.results for answer in other.answers]
-
     expected = Difference(*(_ids(names) for names in (story.ADDED, story.EDITED, story.REMOVED)))
     returns = [(each, visits[number - 2]) for number, each in enumerate(visits) if number >= 2]  # noqa: PLR2004  there and back
     answers = [(each, answer) for each in visits for answer in each.answers]
     return (
         Check("The two branches pin two revisions.", branches[story.MAIN] != branches[story.NEXT]),
         Check("They differ in the documents that were changed, and in no others.", difference == expected),
-        Check("Each checkout brought back its branch's pin.", all(each.revision == branches[each.branch] for each in visits)),
+        Check(
+            "Each checkout brought back its branch's pin.",
+            all(each.revision == branches[each.branch] for each in visits),
+        ),
         Check(
             "Every answer came from the revision that the checked-out code pins.",
             all(answer.in_sync and answer.revision == each.revision for each, answer in answers),
         ),
         *(_kept_promise(question, visits, number) for number, question in enumerate(story.QUESTIONS)),
-        Check("Back on a branch, every answer is as before, score for score.", all(same_as_before(*each) for each in returns)),
+        Check("Back on a branch, every answer is as before, score for score.", all(_same(*each) for each in returns)),
         Check("Back on a branch, its index was still there.", all(each.snapshot == "reused" for each, _ in returns)),
     )
 
 
+def _same(each: Visit, other: Visit) -> bool:
+    return [answer.results for answer in each.answers] == [answer.results for answer in other.answers]
+
+
 def _kept_promise(question: story.Question, visits: tuple[Visit, ...], number: int) -> Check:
     """What a question must show of the difference between the branches."""
-    on_main, on_next = ({each.branch: each.answers[number] for each in visits}[name] for name in (story.MAIN, story.NEXT))
+    on_main, on_next = (
+        {each.branch: each.answers[number] for each in visits}[name] for name in (story.MAIN, story.NEXT)
+    )
     gone = set(_ids(question.never))
     ok = gone <= set(on_main.documents) and gone.isdisjoint(on_next.documents)
     if question.first:

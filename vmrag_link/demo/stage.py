@@ -66,7 +66,7 @@ class Stage:
     def did(self, what: str, since: float) -> None:
         """Note work of the demo's own that began at `since` (`time.perf_counter()`)."""
         self.steps.append(Step(what, round(time.perf_counter() - since, 3)))
-        self._narrator.output([what], self.steps[-1].seconds)
+        self._narrator.work(what, self.steps[-1].seconds)
 
     def write_pages(self, pages: Iterable[Page]) -> None:
         """The folder of pages holds these, and no others."""
@@ -99,8 +99,8 @@ class Stage:
         seconds = round(time.perf_counter() - started, 3)
         line = shlex.join(words)
         if done.returncode != 0:
-            said = done.complaint or done.text.strip() or "it said nothing"
-            raise DemoFailed(f"'{line}' failed with exit code {done.returncode}: {said}", command=line)
+            said = "see above" if show_stderr else done.complaint or done.text.strip() or "it said nothing"
+            raise DemoFailed(f"{line} failed with exit code {done.returncode}: {said}", command=line)
         self.steps.append(Step(line, seconds))
         return done, seconds
 

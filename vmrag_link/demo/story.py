@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vmrag_link.demo.library import Module
 from vmrag_link.demo.pages import Page
 from vmrag_link.errors import FileFailed
 from vmrag_link.models import Record
@@ -58,10 +59,11 @@ def check(pages: Sequence[Page]) -> None:
         )
 
 
-def selection(pages: Sequence[Page], number: int) -> list[Page]:
-    """At least the pages that the story is about, and others up to `number`."""
-    needed = [page for page in pages if page.name in {*EDITED, *REMOVED, "argparse"}]
-    others = [page for page in pages if page not in needed]
+def selection(modules: Sequence[Module], number: int) -> list[Module]:
+    """At least the modules that the story is about, and others up to `number`."""
+    about = {*EDITED, *REMOVED, "argparse"}
+    needed = [module for module in modules if module.name in about]
+    others = [module for module in modules if module.name not in about]
     return [*needed, *others[: max(0, number - len(needed))]]
 
 
