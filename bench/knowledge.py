@@ -21,11 +21,11 @@ VMRAG = [sys.executable, "-m", "vmrag_link.cli.main"]
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Nobody's git configuration and no hooks but those under test."""
+    """Nobody's git configuration, no hooks but those under test, and compiled modules as an installation has them."""
     home.mkdir(parents=True, exist_ok=True)
     identity = {"NAME": "Bench", "EMAIL": "bench@example.com"}
     return {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "VMRAG"))},
+        **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "VMRAG", "PYTHON"))},
         "HOME": str(home),
         "GIT_CONFIG_NOSYSTEM": "1",
         **{f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in identity.items()},

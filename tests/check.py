@@ -21,7 +21,7 @@ QUICK = {
     "types": ["mypy"],
     "imports": ["lint-imports"],
 }
-TESTS = ["pytest", "-n", "auto"]
+TESTS = ["pytest", "-n", "auto", "--dist", "loadgroup"]
 
 
 def started(name: str, arguments: list[str]) -> tuple[str, bool]:

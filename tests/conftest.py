@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.support.repos import isolate
 
 NOT_FROM_PYPI = {"busybox", "dash", "fish", "zsh"}
 """Programs that the line which CI runs cannot install: a test that needs one may be skipped there, too."""
+
+PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache" / "pip")
+"""The one thing of this machine that a test may use: what installing the project has downloaded already."""
 
 _MISSING = re.compile(r"\b([\w.-]+) is not installed")
 
@@ -24,6 +28,7 @@ def _nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterat
         isolate(patch, folder / "configured")
         (folder / "home-is-out-of-bounds").touch()
         patch.setenv("HOME", str(folder / "home-is-out-of-bounds"))
+        patch.setenv("PIP_CACHE_DIR", PIP_CACHE)
         yield
 
 

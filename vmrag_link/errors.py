@@ -18,6 +18,8 @@ Codes are those of the tool specification; a hint is a command that can be run, 
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
 from typing import Any, ClassVar
 
 
@@ -223,6 +225,32 @@ class Files(VmragError):
 
 class FileFailed(Files):
     """A file could not be read or written."""
+
+
+def system_failure(error: BaseException) -> FileFailed | None:
+    """What the machine refuses (permission, space, a broken disk) is no bug, wherever it comes up; None for everything else."""
+    hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None
+    if hint is None or not isinstance(error, OSError):
+        return None
+    path = str(error.filename or "")
+    return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=path), path=path)
+
+
+def no_space(folder: Path) -> FileFailed:
+    return FileFailed(f"The disk is full: {folder} cannot be written.", hint=_SPACE, path=str(folder))
+
+
+_SPACE = "Make room on that disk ('vmrag gc --apply' removes what can be built again), then run the command again."
+_ACCESS = "See who may write there: ls -ld '{path}'"
+_SYSTEM_HINTS = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EACCES: _ACCESS,
+    errno.EPERM: _ACCESS,
+    errno.EROFS: _ACCESS,
+    errno.EIO: "Check the health of that disk, then run the command again.",
+    errno.EMFILE: "Raise the limit of open files: ulimit -n 4096",
+}
 
 
 class Demo(VmragError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from vmrag_link.errors import FileFailed
+from vmrag_link.errors import FileFailed, system_failure
 from vmrag_link.models import Record
 from vmrag_link.paths import write_atomically
 
@@ -42,25 +43,42 @@ class Journal:
         """
         path = self._folder / f"commit-{os.urandom(8).hex()}.json"
         try:
-            write_atomically(path, msgspec.json.encode(entry), durable=True)
+            write_atomically(path, _encoded(entry), durable=True)
         except OSError as error:
+            known = system_failure(error)
             raise FileFailed(
-                f"Nothing was committed: the journal cannot be written ({error.strerror}).",
-                hint=f"Make room on the disk of {self._folder}, then run the command again.",
+                f"Nothing was committed: the journal in {self._folder} cannot be written ({error.strerror}).",
+                hint=known.hint if known else f"ls -la '{self._folder}'",
                 path=str(path),
             ) from error
         yield
         self.finish(path)
 
-    def entries(self, git_dir: Path) -> list[tuple[Path, CommitEntry]]:
-        """What a killed operation of this work tree left, oldest first."""
-        if not self._folder.is_dir():
-            return []
-        read = (
-            (path, msgspec.json.decode(path.read_bytes(), type=CommitEntry)) for path in self._folder.glob("*.json")
-        )
-        mine = [(path, entry) for path, entry in read if entry.git_dir == str(git_dir)]
-        return sorted(mine, key=lambda each: each[0].stat().st_mtime_ns)
+    def entries(self) -> list[tuple[Path, CommitEntry | None]]:
+        """What operations under way or killed ones have written, oldest first; None for what cannot be read."""
+        found = []
+        for path in self._folder.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):  # its operation ends right now
+                found.append((path.stat().st_mtime_ns, path, path.read_bytes()))
+        return [(path, _decoded(content)) for _, path, content in sorted(found)]
 
     def finish(self, path: Path) -> None:
         path.unlink(missing_ok=True)
+
+    def set_aside(self, path: Path) -> Path:
+        """Keep a damaged entry where nobody looks for work to do; returns its new place."""
+        return path.replace(path.with_suffix(".damaged"))
+
+
+# By the standard library: names of paths and branches that are not UTF-8 are lone surrogates, which msgspec's JSON refuses.
+
+
+def _encoded(entry: CommitEntry) -> bytes:
+    return json.dumps(msgspec.to_builtins(entry)).encode()
+
+
+def _decoded(content: bytes) -> CommitEntry | None:
+    try:
+        return msgspec.convert(json.loads(content), type=CommitEntry)
+    except (ValueError, RecursionError):  # ValidationError is a ValueError
+        return None

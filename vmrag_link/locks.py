@@ -46,8 +46,19 @@ def holder(path: Path) -> tuple[int, str] | None:
     """Process id and purpose of who holds the lock exclusively, as far as it said so."""
     with contextlib.suppress(OSError, ValueError):
         pid, _, purpose = _holder_file(path).read_text().partition(" ")
-        return int(pid), purpose
+        if _alive(int(pid)):  # one that was killed could not take its name away
+            return int(pid), purpose
     return None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
 
 
 def _holder_file(path: Path) -> Path:
@@ -56,7 +67,7 @@ def _holder_file(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _held(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]:
-    descriptor = _opened(path, purpose)
+    descriptor = _opened(path, os.O_RDONLY if kind == fcntl.LOCK_SH else os.O_RDWR, purpose)
     try:
         _acquire(descriptor, kind, path, purpose, timeout)
         yield
@@ -64,10 +75,11 @@ def _held(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]
         os.close(descriptor)  # which releases the lock
 
 
-def _opened(path: Path, purpose: str) -> int:
+def _opened(path: Path, access: int, purpose: str) -> int:
+    """Who only reads needs no right to write, once there is a lock file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return os.open(path, access | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise FileFailed(
             f"Cannot {purpose}: {path} cannot be written ({error.strerror}).",

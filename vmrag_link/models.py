@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Literal
 
 import msgspec
@@ -166,6 +165,8 @@ class Chunk(Record, frozen=True):
 
 def content_hash(text: str) -> str:
     """SHA-256 of the UTF-8 text, 64 lower-case hex digits."""
+    import hashlib  # a checkout that finds its index there hashes nothing
+
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -176,4 +177,9 @@ def canonical_json(value: Any) -> str:
 
 def json_text(report: Any) -> str:
     """A report as readable JSON, keys in the order of its definition."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+    try:
+        return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+    except UnicodeEncodeError:
+        import json  # a path or a branch that is not UTF-8 comes out as an escaped lone surrogate
+
+        return json.dumps(msgspec.to_builtins(report), indent=2)

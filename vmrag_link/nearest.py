@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from vmrag_link.errors import CollectionMissing
 
 
 def nearest(name: str, there: Iterable[str], *, cutoff: float = 0.6) -> str | None:
@@ -11,3 +13,13 @@ def nearest(name: str, there: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
     found = difflib.get_close_matches(name, list(there), n=1, cutoff=cutoff)
     return found[0] if found else None
+
+
+def no_collection(name: str, there: Sequence[str]) -> CollectionMissing:
+    near = nearest(name, there)
+    return CollectionMissing(
+        f"There is no collection {name!r}." + (f" Is it {near!r}?" if near else ""),
+        hint=f"There are: {', '.join(there)}." if there else "vmrag import DIR --collection NAME (makes the first one)",
+        collection_name=name,
+        collections=list(there),
+    )

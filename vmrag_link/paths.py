@@ -1,13 +1,18 @@
-"""Where everything lies. Pure names: nothing here looks at the disk, except `write_atomically`."""
+"""Where everything lies. Pure names: nothing here looks at the disk, except the functions at the end."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import stat
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 PIN_NAME = ".dolt-version"
 CONFIG_NAME = ".vmrag.yaml"
+STALE_SECONDS = 600
 
 
 class Places(NamedTuple):
@@ -38,6 +43,10 @@ class Places(NamedTuple):
     @property
     def snapshots(self) -> Path:
         return self.shared / "snapshots"
+
+    @property
+    def working_copies(self) -> Path:
+        return self.shared / "working"
 
     @property
     def embeddings(self) -> Path:
@@ -77,9 +86,16 @@ class Places(NamedTuple):
     def workspace_lock(self) -> Path:
         return self.own / "workspace.lock"
 
-    @property
-    def working_copy(self) -> Path:
-        return self.own / "working"
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """At most `limit` bytes of a file that a stranger may have put there: links, devices and pipes raise OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return os.read(descriptor, limit)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
@@ -102,3 +118,12 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def sweep_temporaries(*folders: Path) -> None:
+    """Remove what `write_atomically` was killed over."""
+    for folder in folders:
+        for path in folder.glob(".*.tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                    path.unlink()

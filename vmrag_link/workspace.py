@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING
 
 from vmrag_link import config as settings
 from vmrag_link import pin as pins
+from vmrag_link import settings_file
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import NotInitialized, PinMissing, PinRevisionMissing, VmragError
+from vmrag_link.errors import (
+    Busy,
+    ConfigInvalid,
+    GitReferenceMissing,
+    NotInitialized,
+    PinMissing,
+    PinRevisionMissing,
+    VmragError,
+)
 from vmrag_link.git import plumbing
 from vmrag_link.index import snapshots
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.journal import Journal
 from vmrag_link.models import At, Collection, KbBranch, Record, Working
-from vmrag_link.paths import CONFIG_NAME, PIN_NAME, Places
+from vmrag_link.paths import CONFIG_NAME, PIN_NAME, Places, read_regular
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import apply
@@ -33,6 +42,10 @@ if TYPE_CHECKING:
     from vmrag_link.sync.bring import Bringer
 
 # What embeds and indexes is imported where it is used: going back to a snapshot that is there takes a tenth of a second in all.
+
+
+ATTEMPTS = 5
+"""How often an index is looked for that other processes take away again."""
 
 
 class View(Record, frozen=True):
@@ -71,17 +84,32 @@ class Workspace:
     @cached_property
     def settings(self) -> settings.Loaded:
         """Raises `ConfigInvalid`."""
-        try:
-            text = self.places.config.read_bytes()
-        except FileNotFoundError:
-            text = None
         return settings.load(
-            text,
+            self._own_settings(),
             path_label=CONFIG_NAME,
             overrides=plumbing.config_section(self.places, "vmrag"),
             environ=os.environ,
-            trusted_text=lambda: plumbing.blob(self.places, f"refs/remotes/origin/HEAD:{CONFIG_NAME}"),
+            trusted_text=self._accepted_settings,
         )
+
+    def _own_settings(self) -> bytes | None:
+        try:
+            return read_regular(self.places.config, settings_file.MAX_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigInvalid(
+                f"{CONFIG_NAME} cannot be read: {error.strerror}.",
+                hint=f"See what it is: ls -ld '{self.places.config}'",
+                file=CONFIG_NAME,
+            ) from error
+
+    def _accepted_settings(self) -> bytes | None:
+        """The settings file that the maintainers have accepted: that of the remote's default branch."""
+        try:
+            return plumbing.blob(self.places, f"refs/remotes/origin/HEAD:{CONFIG_NAME}")
+        except GitReferenceMissing:
+            return None  # no such remote, or it was never fetched
 
     @property
     def config(self) -> Config:
@@ -94,13 +122,25 @@ class Workspace:
 
     @property
     def initialized(self) -> bool:
-        return self.places.kb.is_dir()
+        return DoltliteEngine.there(self.places.kb)
+
+    def uninitialized(self) -> NotInitialized:
+        """Why nothing can be done here, with the command that helps: different for a clone than for a new repository."""
+        if plumbing.pin_bytes(self.places) is None:
+            return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
+        pin = self.places.pin.name
+        return NotInitialized(
+            f"This repository pins a knowledge base, but it is not on this machine ({self.places.kb} is missing).",
+            hint="Copy that folder from where the knowledge base was made, or start a new one: "
+            f"git rm --quiet --force {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init",
+            path=str(self.places.kb),
+        )
 
     @cached_property
     def engine(self) -> Engine:
         """Raises `NotInitialized`."""
         if not self.initialized:
-            raise NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
+            raise self.uninitialized()
         return DoltliteEngine.open(self.places.kb, lock_timeout=self.lock_timeout)
 
     @cached_property
@@ -174,6 +214,13 @@ class Workspace:
             raise self.unusable(self.target())
         return bound.revision
 
+    def revision_here(self) -> str:
+        """As `revision`; raises why, if the knowledge base does not have it (any more): the index may go on answering."""
+        revision = self.revision()
+        if not self.engine.has_revision(revision):
+            raise self.unusable(self.target())
+        return revision
+
     def unusable(self, target: Target) -> VmragError:
         """Why a target cannot be gone to, with the command that helps."""
         if target.problem:
@@ -184,33 +231,44 @@ class Workspace:
                 hint=f"git log -1 -- {PIN_NAME} (shows who pinned it: their knowledge base has it)",
                 revision=target.revision,
             )
-        return PinMissing(
-            "This code commit pins no knowledge.", hint="vmrag init (or, to see what there is: vmrag branch)"
-        )
+        hint = "vmrag pin" if self.binding else "vmrag init"  # pins where the knowledge base stands; or its beginning
+        return PinMissing("This code commit pins no knowledge.", hint=hint)
 
     def at(self) -> At:
         """Where documents are read: the KB branch's working set if it is attached and has uncommitted ones, else the revision."""
-        revision, branch = self.revision(), self.kb_branch()
+        revision, branch = self.revision_here(), self.kb_branch()
         return Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
 
     @contextlib.contextmanager
     def view(self) -> Iterator[View]:
         """An index that answers for the workspace, uncommitted documents included; nobody changes it meanwhile."""
-        revision, branch = self.revision(), self.kb_branch()
-        attached = branch.name if branch and branch.head == revision else None
-        if branch and attached and branch.dirty:
+        for _ in range(ATTEMPTS):
+            revision, branch = self.revision(), self.kb_branch()
+            attached = branch.name if branch and branch.head == revision else None
+            if not (branch and attached and branch.dirty):
+                with self.snapshot(revision) as path:
+                    yield View(path, revision, attached, dirty=False)
+                return
             copy = apply.working_copy(self.parts, branch.name, revision)
-            with copy.reading():
-                usable = not copy.problem()
-            if not usable:
-                with copy.writing() as whole:
-                    self.follow(copy.path, branch.name, revision, whole=whole)
-            with copy.reading():
-                yield View(copy.path, revision, attached, dirty=True)
-            return
+            with copy.reading() as problem:
+                if not problem:
+                    yield View(copy.path, revision, attached, dirty=True)
+                    return
+            with copy.writing() as whole:
+                self.follow(copy.path, branch.name, revision, whole=whole)
+        raise _restless("uncommitted documents")
+
+    @contextlib.contextmanager
+    def snapshot(self, revision: str) -> Iterator[Path]:
+        """The index of a revision; nobody removes it meanwhile. One that is not there or does not verify is built first."""
         path = self.shelf.path(revision)
-        with self.shelf.reading(path):
-            yield View(path, revision, attached, dirty=False)
+        for _ in range(ATTEMPTS):
+            with self.shelf.reading(path):
+                if not self.shelf.problem(revision):
+                    yield path
+                    return
+            apply.provide(self.parts, revision, bases=apply.bases(self.parts))
+        raise _restless(f"revision {revision[:7]}")
 
     def follow(self, folder: Path, branch: str, revision: str, *, whole: bool) -> None:
         """Let a working copy (held alone) follow the KB branch's working set; not `whole`: it is made from the snapshot first."""
@@ -218,8 +276,7 @@ class Workspace:
 
         if not whole:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            source = self.shelf.path(revision)
-            with self.shelf.reading(source):
+            with self.snapshot(revision) as source:
                 snapshots.copy(source, folder)
         with IndexStore(folder, store_documents=self.shelf.store_documents) as store:
             brought = self.bringer().bring(store, Working(branch), base=revision)
@@ -240,3 +297,10 @@ class Workspace:
                 revision=revision,
             )
         return revision
+
+
+def _restless(what: str) -> Busy:
+    return Busy(
+        f"Other processes changed the index of {what} {ATTEMPTS} times while it was to be read.",
+        hint="Run the command again when they have finished.",
+    )

@@ -611,6 +611,7 @@ def test_any_two_places_differ_by_exactly_what_their_rows_say(engine: Engine) ->
     collections = {place: {c.name: c for c in engine.collections(place)} for place in places}
     for old in places:
         for new in places:
+            assert engine.count_changes(old, new) == engine.diff(old, new).counts()
             difference = engine.diff(old, new)
             keys = sorted(rows[old].keys() | rows[new].keys())
             expected = [(rows[old].get(k), rows[new].get(k)) for k in keys if rows[old].get(k) != rows[new].get(k)]

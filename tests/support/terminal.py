@@ -143,9 +143,9 @@ class Project(Repo):
 
     def consistent(self) -> bool:
         """In sync, and the index equals one that is built afresh from the knowledge base."""
-        found = self.answers()
+        found = self.ask("list"), self.answers()
         self.forget_indexes()
-        return self.status()["kb"]["documents"] == len(self.texts()) and found == self.answers()
+        return found == (self.ask("list"), self.answers())
 
 
 def new_project(top: Path, *, settings: str = "embedding:\n  model: hash\n") -> Project:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.ops import documents
@@ -25,15 +25,17 @@ def command(
     invocation: Invocation, *, source: Path, collection: str, doc_id: str | None, title: str | None, metadata: str
 ) -> None:
     """Store one document: the text of a file, or of standard input (-). One of that id is replaced."""
-    text = _text(invocation.directory / source if str(source) != "-" else None)
-    name = doc_id or (source.name if str(source) != "-" else "")
-    if not name:
+    name = source.name if doc_id is None else doc_id
+    if doc_id is None and str(source) == "-":
         raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")
+    text = _text(invocation.directory / source if str(source) != "-" else None)
     with invocation.workspace() as ws:
         report = documents.add(ws, collection, name, text, title=title or name, metadata=_object(metadata))
     lines = [f"{collection}/{name}: {described(report.changes)}"]
     if report.pending:
         lines.append(f"warning: {report.pending}")
+    if report.branch:
+        lines.append(NEXT_COMMIT)
     invocation.emit(report, lines)
 
 

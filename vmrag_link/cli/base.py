@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ import click
 from vmrag_link.models import Changes, json_text
 from vmrag_link.progress import QUIET, Progress
 from vmrag_link.workspace import Workspace
+
+NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
 
 FAILED_CHECK = 1
 """Exit code of a command that did its work and found drift, or something left to do."""
@@ -55,10 +58,17 @@ class Invocation:
     def emit(self, report: Any, lines: Iterable[str] = ()) -> None:
         """The report as JSON, or the lines that render it (none when quiet)."""
         if self.as_json:
-            click.echo(json_text(report))
-        elif self.verbosity >= 0:
-            for line in lines:
-                click.echo(line)
+            _print(json_text(report))
+        elif self.verbosity >= 0 and (shown := list(lines)):
+            _print("\n".join(shown))
+
+
+def _print(text: str) -> None:
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. click would exit with 1, Python complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
@@ -83,6 +93,11 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
         return made
 
     return decorate
+
+
+def headline(message: str) -> str:
+    """The first line of a commit message that says something."""
+    return next(iter(message.strip().splitlines()), "")
 
 
 def plural(number: int, noun: str) -> str:

@@ -17,11 +17,11 @@ def command(invocation: Invocation, *, apply: bool) -> None:
     """Drop revisions that no pin needs and spare indexes. Every revision that git can still check out is kept."""
     with invocation.workspace() as ws:
         report = operation.gc(ws, apply=apply)
-    would = "" if apply else "would be "
+    anchored, removed = ("Anchored", "Removed") if apply else ("Would anchor", "Would remove")
     freed = f"{report.snapshot_bytes / MEGABYTE:.1f} MB"
     lines = [
-        f"{plural(len(report.anchored), 'pinned revision')} that no branch reaches {would}anchored.",
-        f"{plural(len(report.snapshots), 'spare snapshot')} ({freed}) {would}removed.",
+        f"{anchored} {plural(len(report.anchored), 'pinned revision')} that no branch reaches.",
+        f"{removed} {plural(len(report.snapshots), 'spare snapshot')} ({freed}).",
     ]
     if apply:
         lines.append(

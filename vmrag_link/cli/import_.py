@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from vmrag_link.cli.base import Invocation, described, plural
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, plural
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import documents
 
@@ -35,5 +35,5 @@ def command(invocation: Invocation, *, sources: tuple[Path, ...], collection: st
     if report.pending:
         lines.append(f"warning: {report.pending}")
     if report.branch:
-        lines.append('Next: vmrag commit -m "What changed in the knowledge"')
+        lines.append(NEXT_COMMIT)
     invocation.emit(report, lines)

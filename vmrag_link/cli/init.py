@@ -7,7 +7,7 @@ from vmrag_hooks import installer
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import HooksRefused
+from vmrag_link.errors import HooksRefused, IndexExtraMissing
 from vmrag_link.ops import init as operation
 
 
@@ -29,6 +29,9 @@ def command(invocation: Invocation, *, no_hooks: bool) -> None:
                 lines.append(f"Installed the git hooks in {hooks.folder}")
             except HooksRefused as refused:
                 lines.append(f"Did not install the git hooks: {refused.message} ({refused.hint})")
-        ws.reconcile()
+        try:
+            ws.reconcile()
+        except IndexExtraMissing as missing:  # a base installation: the knowledge base is there, searching can wait
+            lines.append(f"Made no index: {missing.message} ({missing.hint})")
     lines.append("Next: vmrag import docs/ --collection handbook")
     invocation.emit(report, lines)

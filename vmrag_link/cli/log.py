@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import Invocation, described, headline
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import history
 
@@ -19,5 +19,5 @@ def command(invocation: Invocation, *, ref: str | None, limit: int) -> None:
     lines = []
     for each in report.revisions:
         lines.append(f"{click.style(each.revision, fg='yellow')}  {each.date}  {each.author}")
-        lines.append(f"    {each.message.splitlines()[0] if each.message else ''}  ({described(each.changes)})")
+        lines.append(f"    {headline(each.message)}  ({described(each.changes)})")
     invocation.emit(report, lines)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from vmrag_link import __version__, env
-from vmrag_link.errors import VmragError
+from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.nearest import nearest
 
 COMMANDS = {
@@ -109,10 +109,10 @@ def _unusual(error: BaseException, argv: Sequence[str]) -> int:
         case click.Abort() | KeyboardInterrupt():
             click.echo("Interrupted; nothing that was stored is lost.", err=True)
             return INTERRUPTED
-        case BrokenPipeError():
-            return _pipe_closed()
         case Exception():
-            return _bug(error, argv)  # what nobody foresaw is a bug, and leaves a log
+            known = system_failure(error)
+            # What nobody foresaw is a bug, and leaves a log.
+            return _known(known, as_json="--json" in argv) if known else _bug(error, argv)
     raise error
 
 
@@ -143,14 +143,6 @@ def _usage(error: click.ClickException, *, as_json: bool) -> int:
     else:
         error.show()
     return USAGE
-
-
-def _pipe_closed() -> int:
-    """Whoever read our output has seen enough. Python would complain once more when it flushes at exit."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return OK
 
 
 def _bug(error: Exception, argv: Sequence[str]) -> int:

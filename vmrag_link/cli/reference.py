@@ -43,7 +43,7 @@ def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -
 def _options(command: click.Command) -> list[tuple[str, str]]:
     """How each option is written, and its help; not taken from click, whose versions write them differently."""
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
-    return [(_written(each), (each.help or "") + " Required." * each.required) for each in options]
+    return [(_written(each), f"{each.help or ''}{' Required.' * each.required}".strip()) for each in options]
 
 
 def _written(parameter: click.Parameter) -> str:
@@ -56,7 +56,8 @@ def _written(parameter: click.Parameter) -> str:
     if not isinstance(parameter.type, click.Choice):
         value = parameter.metavar or (parameter.name or "").upper()
     value += "..." if parameter.nargs == -1 else ""
-    return value if parameter.required else f"[{value}]"
+    bracketed = value.startswith("[") and value.endswith("]")
+    return value if parameter.required or bracketed else f"[{value}]"
 
 
 def _table(rows: list[tuple[str, str]]) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, plural
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import documents
 
 
 @vmrag_command("rm")
 @click.argument("doc_ids", nargs=-1, required=True)
-@click.option("--collection", required=True)
+@click.option("--collection", required=True, help="The collection that they are in.")
 def command(invocation: Invocation, *, doc_ids: tuple[str, ...], collection: str) -> None:
     """Remove documents; 'vmrag commit' pins the removal. Files are not touched."""
     with invocation.workspace() as ws:
@@ -19,4 +19,5 @@ def command(invocation: Invocation, *, doc_ids: tuple[str, ...], collection: str
     lines = [f"{collection}: {plural(len(report.removed), 'document')} removed"]
     if report.pending:
         lines.append(f"warning: {report.pending}")
+    lines.append(NEXT_COMMIT)
     invocation.emit(report, lines)

@@ -43,8 +43,11 @@ def _lines(report: operation.StatusReport) -> list[str]:
         )
     if report.index.revision:
         chunks = plural(report.index.chunks, "chunk")
+        more = (
+            ", and a working copy" if report.kb.dirty and not report.kb.detached and report.index.working_copy else ""
+        )
         lines.append(
-            f"  index      {report.index.revision[:7]}, {plural(report.index.documents, 'document')}, {chunks}"
+            f"  index      {report.index.revision[:7]}, {plural(report.index.documents, 'document')}, {chunks}{more}"
         )
     lines += [f"  {reason}" for reason in report.reasons]
     return [*lines, f"hint: {report.hint}"] if report.hint else lines

@@ -22,7 +22,7 @@ def command(invocation: Invocation, *, rebuild: bool) -> None:
 def _lines(report: SyncReport) -> list[str]:
     to = (report.to or "")[:7]
     if not report.seconds:
-        return [f"In sync at {to}; nothing to do."]
+        return [f"Knowledge is at {to}, as pinned; nothing to do.", *report.notes]
     chunks = report.chunks
     lines = [f"Knowledge is at {to} now: {described(report.plan)} ({report.seconds['total']:.2f} s)."]
     if chunks.added or chunks.removed:

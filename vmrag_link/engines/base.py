@@ -12,6 +12,7 @@ from typing import Protocol
 
 from vmrag_link.models import (
     At,
+    Changes,
     Collection,
     Difference,
     Document,
@@ -128,6 +129,9 @@ class Engine(Protocol):
 
         Documents that differ only in `updated_at` or `last_modified` are equal.
         """
+
+    def count_changes(self, old: At, new: At) -> Changes:
+        """The numbers of `diff`, without reading the texts."""
 
     # -- writing -----------------------------------------------------------------------------------------------------
 

@@ -189,7 +189,10 @@ def identity(places: Places) -> str:
     """The author of a commit made now, as `Name <email>`."""
     arguments = ("var", "GIT_AUTHOR_IDENT")
     done = git(places, *arguments)
+    who = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
     if done.returncode != 0:
-        who = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
         raise failure(arguments, done, hint=who)
-    return done.text.rsplit(" ", 2)[0]  # without seconds and time zone
+    author = done.text.rsplit(" ", 2)[0]  # without seconds and time zone
+    if author.endswith("<>"):
+        raise GitFailed(f"git knows no e-mail address for {author.removesuffix(' <>')}.", hint=who)
+    return author

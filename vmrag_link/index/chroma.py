@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed
+from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed, no_space
 
 DATABASE_FILE = "chroma.sqlite3"
 TENANT = "default_tenant"
@@ -29,6 +29,9 @@ BATCH = 5_000
 
 HNSW_CACHE = 64
 """Open HNSW indexes a process; each holds five files."""
+
+ROOM = 1 << 20
+"""Bytes; a failure on a disk with less is one of space."""
 
 MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
@@ -116,12 +119,19 @@ def _translated(folder: Path, doing: str, *, filtered: bool = False) -> Iterator
                 f"Chroma does not take this filter: {error}",
                 hint="Compare it with docs.trychroma.com/docs/querying-collections.",
             ) from error
+        if _full(folder):  # which Chroma reports in many ways
+            raise no_space(folder) from error
         raise IndexFailed(
             f"Chroma failed to {doing}: {error}",
             hint="The index is derived; 'vmrag sync --rebuild' builds it again.",
             folder=str(folder),
             error=type(error).__name__,
         ) from error
+
+
+def _full(folder: Path) -> bool:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize < ROOM
 
 
 class BindingsStore:

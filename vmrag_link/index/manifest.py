@@ -70,7 +70,10 @@ class Manifest:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.connection.execute("COMMIT" if kind is None else "ROLLBACK")
+        if kind is None:
+            self.connection.execute("COMMIT")
+        elif self.connection.in_transaction:  # a full disk has rolled back already
+            self.connection.execute("ROLLBACK")
 
     def close(self) -> None:
         self.connection.close()

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
-import shutil
 import sqlite3
 import sys
 import time
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -39,10 +38,11 @@ class Snapshot(Record, frozen=True):
 
 
 def settings_hash(*, store_documents: bool) -> str:
-    """What decides an index besides the revision's own rows (which name models, chunking and distances): 12 hex digits."""
-    return hashlib.sha256(canonical_json({"format": FORMAT, "store_documents": store_documents}).encode()).hexdigest()[
-        :12
-    ]
+    """What decides an index besides the revision's own rows (which name models, chunking and distances): 8 hex digits.
+
+    A checksum tells the few values apart that there can be, and needs no cryptography to be loaded at each checkout.
+    """
+    return f"{zlib.crc32(canonical_json({'format': FORMAT, 'store_documents': store_documents}).encode()):08x}"
 
 
 class Snapshots:
@@ -170,7 +170,7 @@ def copy(source: Path, target: Path) -> None:
         raise IndexFailed(f"The index {source.name} cannot be copied: {error}.", hint="vmrag sync --rebuild") from error
     if copied.returncode:
         raise FileFailed(
-            f"The index {source.name} cannot be copied: {copied.complaint}",
+            f"The index {source.name} cannot be copied: {copied.complaint.splitlines()[0]}",
             hint=f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
         )
 
@@ -182,4 +182,6 @@ def _lock(path: Path) -> Path:
 def remove(folder: Path) -> None:
     """Remove an index directory that nobody else touches; one that is not there is fine."""
     if folder.exists():
+        import shutil
+
         shutil.rmtree(folder)

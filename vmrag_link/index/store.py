@@ -8,7 +8,6 @@ Nobody changes a directory that somebody else reads: see `snapshots` and `workin
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from vmrag_link.errors import IndexFailed
+from vmrag_link.errors import IndexFailed, no_space
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, MetadataValue, Rows, open_store
 from vmrag_link.index.manifest import FILE, Held, Manifest
@@ -75,10 +74,11 @@ class IndexStore:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """What SQLite says of a damaged or full file becomes `IndexFailed`."""
+        """What SQLite says of a damaged or full file becomes `IndexFailed` or `FileFailed`."""
         self.close()
         if isinstance(error, sqlite3.Error):
-            raise unusable(self.folder, str(error)) from error
+            full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+            raise (no_space(self.folder) if full else unusable(self.folder, str(error))) from error
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -327,4 +327,6 @@ def _sweep_segments(chroma: Path) -> None:
         alive = {str(row[0]) for row in database.execute("SELECT id FROM segments")}
     for path in chroma.iterdir():
         if path.is_dir() and path.name not in alive:
+            import shutil
+
             shutil.rmtree(path)

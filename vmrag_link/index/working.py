@@ -11,7 +11,6 @@ is thrown away and made again from the snapshot and the uncommitted rows.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from vmrag_link.index.store import problem_of
 
 class WorkingCopy:
     def __init__(self, root: Path, *, kb_branch: str, base: str, settings: str, timeout: float) -> None:
+        import hashlib
+
         key = hashlib.sha256(f"{kb_branch}\0{base}\0{settings}".encode()).hexdigest()[:16]
         self.root = root
         self.path = root / key

@@ -16,18 +16,20 @@ from vmrag_link.git import plumbing
 
 def write(error: BaseException, argv: Sequence[str]) -> Path:
     """Where the log lies: with the repository's other logs, or in the temporary directory if there is no repository."""
-    try:
-        folder = plumbing.locate(Path.cwd()).logs
-        folder.mkdir(parents=True, exist_ok=True)
-    except (VmragError, OSError):
-        folder = Path(tempfile.gettempdir())
     now = dt.datetime.now(dt.UTC)
-    path = folder / f"vmrag-bug-{now:%Y%m%dT%H%M%S%f}.log"
+    name = f"vmrag-bug-{now:%Y%m%dT%H%M%S%f}.log"
     lines = [
         f"vmrag {__version__}, Python {platform.python_version()}, {platform.platform()}",
         f"{now:%Y-%m-%dT%H:%M:%SZ}  vmrag {' '.join(argv)}",
         "",
         *traceback.format_exception(error),
     ]
-    path.write_text("\n".join(lines))
+    text = "\n".join(lines)
+    try:
+        path = plumbing.locate(Path.cwd()).logs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except (VmragError, OSError):
+        path = Path(tempfile.gettempdir()) / name
+        path.write_text(text)
     return path

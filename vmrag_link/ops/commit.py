@@ -7,49 +7,81 @@ finishes what the entry says (`recover`).
 from __future__ import annotations
 
 import datetime as dt
+import re
+
+import msgspec
 
 from vmrag_link import locks
-from vmrag_link.errors import KnowledgeMoved, NoChanges, UsageInvalid
+from vmrag_link.errors import (
+    Embedding,
+    Files,
+    GitBusy,
+    GitFailed,
+    Index,
+    KnowledgeMoved,
+    Lock,
+    NoChanges,
+    RevisionUnpinned,
+    UsageInvalid,
+)
 from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry
 from vmrag_link.models import Changes, Record, Working
 from vmrag_link.ops import pinning, writing
-from vmrag_link.pin import Pin
+from vmrag_link.ops.pinning import PinBlock, PinReport
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
+AUTHOR = re.compile(r"[^<>\s]([^<>\0-\x1f]*[^<>\s])? <[^<>\s]+>")
+
 
 class CommitReport(Record, frozen=True):
-    """`staged` False: another git command held the index, so `git add .dolt-version` is left to do."""
+    """`staged` False: another git command held the index, so `git add .dolt-version` is left to do.
+
+    `pending`: why the index did not follow; the revision is committed and pinned, and the next command catches up.
+    """
 
     revision: str
     parent: str
     branch: str
     changes: Changes
-    pin: Pin | None
+    pin: PinBlock | None
     staged: bool
+    pending: str = ""
 
 
 def commit(ws: Workspace, message: str, *, author: str | None = None) -> CommitReport:
-    """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `writing.writable`."""
+    """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `writing.writable`.
+
+    `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes it.
+    """
     if not message.strip():
         raise UsageInvalid("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.writable(ws)
     if target.kb_branch is None or not target.kb_branch.dirty:
         raise NoChanges("No documents have changed since the last commit.", hint="vmrag import DIR, vmrag add FILE")
-    author = author or plumbing.identity(ws.places)
+    author = _checked(author) if author is not None else plumbing.identity(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger:
             raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
         report = _committed(ws, target, message, author)
-    ws.reconcile()
+    try:
+        ws.reconcile()
+    except (Index, Embedding, Files, GitBusy, Lock) as error:
+        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
     return report
+
+
+def _checked(author: str) -> str:
+    if not AUTHOR.fullmatch(author):
+        raise UsageInvalid(f"{author!r} is not an author.", hint="--author 'Name <email>'", author=author)
+    return author
 
 
 def _committed(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
     assert target.kb_branch is not None  # noqa: S101  commit() has looked
     branch, parent = target.kb_branch.name, target.revision
-    changes = ws.engine.diff(parent, Working(branch)).counts()
+    changes = ws.engine.count_changes(parent, Working(branch))
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if not ws.config.auto_pin:
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
@@ -58,5 +90,28 @@ def _committed(ws: Workspace, target: Target, message: str, author: str) -> Comm
     entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
     with ws.journal.entry(entry):
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
-        pinned = pinning.write_pin(ws, revision, branch)
+        pinned = _pinned(ws, target, revision, branch)
     return CommitReport(revision, parent, branch, changes, pinned.pin, pinned.staged)
+
+
+def _pinned(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
+    """HEAD is looked at before the pin is written, and again when it is staged: git asks nobody before it moves HEAD."""
+    moved = "another git command moved HEAD or the pin in the same moment"
+    try:
+        report = pinning.write_pin(ws, revision, branch) if ws.trigger() == target.trigger else None
+    except (OSError, GitFailed) as error:
+        raise _unpinned(target, revision, branch, str(error)) from error
+    now = ws.trigger()
+    pin = pinning.parsed(now.pin)
+    if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
+        raise _unpinned(target, revision, branch, moved)
+    return report
+
+
+def _unpinned(target: Target, revision: str, branch: str, why: str) -> RevisionUnpinned:
+    return RevisionUnpinned(
+        f"Revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {why}.",
+        hint=f"git switch {target.trigger.branch} && vmrag pin {revision}",
+        revision=revision,
+        branch=branch,
+    )

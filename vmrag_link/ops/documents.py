@@ -12,7 +12,8 @@ import msgspec
 from vmrag_link.documents import importing
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import CollectionMissing, ContentRefused, DocumentMissing, UsageInvalid
+from vmrag_link.errors import CollectionMissing, ContentRefused, DocumentMissing, GitReferenceMissing, UsageInvalid
+from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import RESERVED_METADATA
 from vmrag_link.models import (
@@ -27,9 +28,9 @@ from vmrag_link.models import (
     canonical_json,
     content_hash,
 )
-from vmrag_link.nearest import nearest
+from vmrag_link.nearest import nearest, no_collection
 from vmrag_link.ops import names, writing
-from vmrag_link.ops.recover import reconciled
+from vmrag_link.ops.recover import reconciled_for_reading
 from vmrag_link.workspace import Workspace
 
 
@@ -207,10 +208,10 @@ def remove(ws: Workspace, collection: str, doc_ids: Sequence[str]) -> RemoveRepo
 
 def list_documents(ws: Workspace, collection: str | None) -> ListReport:
     """Documents of the workspace, uncommitted ones included; removed ones that are not committed yet stand there, too."""
-    reconciled(ws)
+    reconciled_for_reading(ws)
     at = ws.at()
     if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
-        raise no_collection(ws, at, collection)
+        raise no_collection(collection, [each.name for each in ws.engine.collections(at)])
     changes = {}
     if isinstance(at, Working):
         changes = {change.key: change for change in ws.engine.diff(ws.revision(), at).documents}
@@ -239,7 +240,7 @@ def list_documents(ws: Workspace, collection: str | None) -> ListReport:
 
 def show(ws: Workspace, name: str) -> ShowReport:
     """`[REF:]COLLECTION/DOC`; REF is a git ref, whose pinned revision is read. Raises `DocumentMissing` and kin."""
-    reference, _, path = name.rpartition(":") if ":" in name.split("/", 1)[0] else ("", "", name)
+    reference, path = _place(ws, name)
     collection, slash, doc_id = path.partition("/")
     if not slash or not doc_id:
         raise UsageInvalid(f"{name!r} is not COLLECTION/DOCUMENT.", hint="vmrag list (shows what there is)")
@@ -247,7 +248,7 @@ def show(ws: Workspace, name: str) -> ShowReport:
         revision = ws.pinned_at(reference)
         at: At = revision
     else:
-        reconciled(ws)
+        reconciled_for_reading(ws)
         revision, at = ws.revision(), ws.at()
     document = ws.engine.document(at, collection, doc_id)
     if document is None:
@@ -256,24 +257,27 @@ def show(ws: Workspace, name: str) -> ShowReport:
     return ShowReport(collection, doc_id, document.title, document.content, document.content_hash, metadata, revision)
 
 
+def _place(ws: Workspace, name: str) -> tuple[str, str]:
+    """The git ref (or nothing) and the document. Both may have slashes, and the document colons, too."""
+    before, colon, path = name.partition(":")
+    if not colon:
+        return "", name
+    if "/" in before:
+        try:
+            plumbing.resolve(ws.places, before)
+        except GitReferenceMissing:
+            return "", name
+    return before, path
+
+
 def no_document(ws: Workspace, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
-    if all(each.name != collection for each in ws.engine.collections(at)):
-        return no_collection(ws, at, collection)
+    there = [each.name for each in ws.engine.collections(at)]
+    if collection not in there:
+        return no_collection(collection, there)
     near = nearest(doc_id, (each.doc_id for each in ws.engine.headers(at, collection=collection)))
     return DocumentMissing(
         f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {near!r}?" if near else ""),
         hint=f"vmrag list --collection {collection}",
         collection_name=collection,
         doc_id=doc_id,
-    )
-
-
-def no_collection(ws: Workspace, at: At, collection: str) -> CollectionMissing:
-    there = [each.name for each in ws.engine.collections(at)]
-    near = nearest(collection, there)
-    return CollectionMissing(
-        f"There is no collection {collection!r}." + (f" Is it {near!r}?" if near else ""),
-        hint=f"There are: {', '.join(there)}." if there else "vmrag import DIR --collection NAME (makes the first one)",
-        collection_name=collection,
-        collections=there,
     )

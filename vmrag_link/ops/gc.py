@@ -9,7 +9,7 @@ from vmrag_link.errors import PinMalformed
 from vmrag_link.git import history
 from vmrag_link.models import Record
 from vmrag_link.ops.recover import recover
-from vmrag_link.sync import binding as bindings
+from vmrag_link.sync import apply as syncing
 from vmrag_link.workspace import Workspace
 
 
@@ -27,16 +27,18 @@ class GcReport(Record, frozen=True):
 def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     """Anchor every pin that git's refs and reflogs can still check out, then drop unreachable revisions and spare snapshots."""
     recover(ws)
-    wanted = tuple(
-        sorted(each for each in pinned(ws) if ws.engine.has_revision(each) and not ws.engine.reachable(each))
-    )
-    bound = {ws.shelf.root / name for name in bindings.bound_everywhere(ws.places)}
-    spare = ws.shelf.spare(bound=bound, keep=ws.config.index.keep)
+    engine = ws.engine
+    wanted = tuple(sorted(each for each in pinned(ws) if engine.has_revision(each) and not engine.reachable(each)))
+
+    def bound() -> set[Path]:
+        return syncing.bound_snapshots(ws.places, ws.shelf)
+
+    spare = ws.shelf.spare(bound=bound(), keep=ws.config.index.keep)
     before, freed = _size(ws.places.kb), sum(_size(each.path) for each in spare)
     if apply:
         for revision in wanted:
-            ws.engine.anchor(revision, reason="pinned in git history")
-        ws.engine.collect_garbage()
+            engine.anchor(revision, reason="pinned in git history")
+        engine.collect_garbage()
         ws.shelf.sweep()
         spare = ws.shelf.evict(bound=bound, keep=ws.config.index.keep)
     names = tuple(each.path.name for each in spare)

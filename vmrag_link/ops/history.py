@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.models import At, ChangeKind, Changes, Record, Working
-from vmrag_link.ops.recover import reconciled
+from vmrag_link.ops.recover import reconciled_for_reading
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.workspace import Workspace
 
@@ -51,18 +51,18 @@ class FingerprintReport(Record, frozen=True):
 def log(ws: Workspace, *, ref: str | None, limit: int) -> LogReport:
     """The revisions behind the workspace's (or the one that a git ref pins), newest first."""
     if ref is None:
-        reconciled(ws)
-    start = ws.pinned_at(ref) if ref else ws.revision()
+        reconciled_for_reading(ws)
+    start = ws.pinned_at(ref) if ref else ws.revision_here()
     rows = []
     for each in ws.engine.log(start, limit=limit):
-        changes = ws.engine.diff(each.parents[0], each.revision).counts() if each.parents else Changes()
+        changes = ws.engine.count_changes(each.parents[0], each.revision) if each.parents else Changes()
         rows.append(RevisionRow(each.revision, each.parents, each.message, each.author, each.date, changes))
     return LogReport(rows)
 
 
 def diff(ws: Workspace, old: str | None, new: str | None) -> DiffReport:
     """`old` and `new` are git refs, revisions or `WORKING`; by default the pinned revision and the uncommitted documents."""
-    reconciled(ws)
+    reconciled_for_reading(ws)
     before, after = _place(ws, old or ws.revision()), _place(ws, new or "WORKING")
     found = ws.engine.diff(before, after)
     documents = []
@@ -81,7 +81,7 @@ def diff(ws: Workspace, old: str | None, new: str | None) -> DiffReport:
 def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
     """Of the workspace, uncommitted documents included, or of the revision that a git ref pins."""
     if ref is None:
-        reconciled(ws)
+        reconciled_for_reading(ws)
     at: At = ws.pinned_at(ref) if ref else ws.at()
     value = hashed(ws.shelf.settings, ws.engine.collections(at), ws.engine.headers(at))
     revision = at if isinstance(at, str) else ws.revision()

@@ -11,8 +11,8 @@ from vmrag_link.errors import AlreadyInitialized
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops import pinning
+from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.paths import write_atomically
-from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
 
@@ -22,7 +22,7 @@ class InitReport(Record, frozen=True):
     kb: str
     engine: str
     revision: str
-    pin: Pin
+    pin: PinBlock
     written: tuple[str, ...]
     staged: bool
 
@@ -33,11 +33,8 @@ def init(ws: Workspace) -> InitReport:
     if pinned is not None and ws.initialized:
         raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")
     if pinned is not None:
-        raise AlreadyInitialized(
-            f"This repository pins a knowledge base already, but it is not on this machine ({ws.places.kb} is missing).",
-            hint=f"Copy that folder from where the knowledge base was made, or start a new one: git rm --cached "
-            f"{ws.places.pin.name} && rm {ws.places.pin.name} && vmrag init",
-        )
+        elsewhere = ws.uninitialized()
+        raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details)
     ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         if not ws.initialized:

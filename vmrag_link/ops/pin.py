@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from vmrag_link import locks
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import BranchMissing
+from vmrag_link.errors import BranchMissing, GitBusy
 from vmrag_link.git import plumbing
 from vmrag_link.ops import pinning, recover
 from vmrag_link.ops.pinning import PinReport
@@ -16,9 +19,13 @@ def pin(ws: Workspace, reference: str | None) -> PinReport:
     branch = ws.kb_branch()
     newest = branch.head if branch else ws.revision()
     revision = newest if reference is None else _revision(ws, reference)
-    report = pinning.write_pin(ws, revision, branch.name if branch else _present_name(ws))
-    ws.reconcile()
-    return report
+    with locks.exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
+        report = pinning.write_pin(ws, revision, branch.name if branch else _present_name(ws))
+    try:
+        moved = ws.reconcile()
+    except GitBusy:
+        return report  # the next command goes there; `staged` says what is left to do
+    return msgspec.structs.replace(report, notes=moved.notes) if moved else report
 
 
 def _revision(ws: Workspace, reference: str) -> str:

@@ -11,23 +11,39 @@ from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
 
-class PinReport(Record, frozen=True):
-    """`staged` False: another git command held the index; `git add .dolt-version` does it."""
+class PinBlock(Record, frozen=True):
+    """What a pin says, for reports; the keys of newer versions that it may hold besides are theirs to show."""
 
-    pin: Pin
+    dolt_remote: str
+    dolt_branch: str
+    dolt_commit: str
+    linked_at: str
+
+
+class PinReport(Record, frozen=True):
+    """`staged` False: another git command held the index; `git add .dolt-version` does it. `notes`: what was left behind."""
+
+    pin: PinBlock
     changed: bool
     staged: bool
+    notes: tuple[str, ...] = ()
 
 
 def write_pin(ws: Workspace, revision: str, kb_branch: str) -> PinReport:
-    """Write and stage the pin if it does not name that state already."""
+    """Write and stage the pin if it does not name that state already. Call it with the workspace's lock held."""
     data = plumbing.pin_bytes(ws.places)
     old = parsed(data)
     new = next_pin(ws, old, revision, kb_branch)
     changed = pins.format(new) != data
     if changed:
+        for leftover in ws.places.top.glob(f".{ws.places.pin.name}.*.tmp"):
+            leftover.unlink()  # of a killed writer; nobody else writes while we hold the lock
         write_atomically(ws.places.pin, pins.format(new))
-    return PinReport(new, changed, plumbing.stage(ws.places, ws.places.pin))
+    return PinReport(block(new), changed, plumbing.stage(ws.places, ws.places.pin))
+
+
+def block(pin: Pin) -> PinBlock:
+    return PinBlock(pin.dolt_remote, pin.dolt_branch, pin.dolt_commit, pin.linked_at)
 
 
 def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str) -> Pin:

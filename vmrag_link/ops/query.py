@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops.recover import reconciled
+from vmrag_link.ops.recover import reconciled_for_reading
 from vmrag_link.retrieval.search import Hit, Query, Searcher
-from vmrag_link.sync import apply, build
 from vmrag_link.workspace import View, Workspace
 
 
@@ -54,7 +53,7 @@ def block(ws: Workspace, view: View, *, in_sync: bool) -> KbBlock:
 @contextlib.contextmanager
 def here(ws: Workspace) -> Iterator[tuple[View, tuple[str, ...]]]:
     """The workspace's own index, brought to the pin; with the reasons where it could not be."""
-    reconciled(ws)
+    reconciled_for_reading(ws)
     target = ws.target()
     with ws.view() as view:
         stands = target.state == "pinned" and target.revision == view.revision
@@ -75,9 +74,5 @@ def describe(state: str, revision: str) -> str:
 def at_ref(ws: Workspace, ref: str) -> Iterator[tuple[View, tuple[str, ...]]]:
     """The snapshot of the revision that a git ref pins; built if it is not there, and kept as a spare."""
     revision = ws.pinned_at(ref)
-    parts = ws.parts
-    built = build.snapshot(
-        revision, engine=ws.engine, shelf=ws.shelf, bases=apply.bases(parts, None), bringer=ws.bringer
-    )
-    with ws.shelf.reading(built.path):
-        yield View(built.path, revision, None, dirty=False), ()
+    with ws.snapshot(revision) as path:
+        yield View(path, revision, None, dirty=False), ()

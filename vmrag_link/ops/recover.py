@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link import pin as pins
+from vmrag_link.errors import Busy, GitBusy, GitFailed
+from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry
 from vmrag_link.ops import pinning
 from vmrag_link.sync.apply import SyncReport
@@ -18,39 +20,101 @@ def reconciled(ws: Workspace) -> SyncReport | None:
     return ws.reconcile()
 
 
+def reconciled_for_reading(ws: Workspace) -> None:
+    """As `reconciled`; while another git command holds the repository, what was applied last goes on answering."""
+    try:
+        report = reconciled(ws)
+    except GitBusy:
+        if ws.binding is None:
+            raise
+    else:
+        for note in report.notes if report else ():
+            ws.progress.note(note)
+
+
 def recover(ws: Workspace) -> None:
     """Every command that works on the knowledge base calls this first; nearly always there is nothing to do."""
-    if not ws.journal.entries(ws.places.git_dir):
+    if not pending(ws):
         return
     with locks.exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.lock_timeout):
-        for path, entry in ws.journal.entries(ws.places.git_dir):  # again: who held the lock may have finished it
+        for path, entry in pending(ws):  # again: who held the lock may have finished it
+            if entry is None:
+                _set_aside(ws, path)
+            elif entry.git_dir == str(ws.places.git_dir):
+                _finish(ws, path, entry)
+            else:
+                _take_over(ws, path, entry)
+
+
+def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
+    """The journal's entries that concern this work tree: its own, those of the code branch that it is on, and damaged ones."""
+    entries = ws.journal.entries()
+    if not entries:
+        return []
+    symbolic = ws.trigger().symbolic
+    return [
+        (path, entry)
+        for path, entry in entries
+        if entry is None or entry.git_dir == str(ws.places.git_dir) or entry.symbolic == symbolic
+    ]
+
+
+def _set_aside(ws: Workspace, path: Path) -> None:
+    aside = ws.journal.set_aside(path)
+    ws.progress.note(
+        f"A journal entry cannot be read; it was set aside as {aside}. If it belonged to a commit that was killed, "
+        "'vmrag status' shows it as drift, and 'vmrag pin' finishes it."
+    )
+
+
+def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
+    """Another work tree was on this code branch when it was killed; one that is alive holds its lock."""
+    theirs = Path(entry.git_dir)
+    if not theirs.is_dir():
+        _finish(ws, path, entry)
+        return
+    lock = ws.places._replace(git_dir=theirs).workspace_lock
+    with contextlib.suppress(Busy), locks.exclusive(lock, purpose="finish a commit", timeout=0):
+        if path.exists():
             _finish(ws, path, entry)
 
 
 def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
+    """Call it with the workspace's lock held. An entry whose branch HEAD has left stays until HEAD comes back."""
     branch = ws.engine.branch(entry.kb_branch)
     if branch is None or branch.head == entry.parent:
         ws.journal.finish(path)  # killed before the knowledge base was committed: the documents are still uncommitted
         return
     revision = branch.head
     trigger = ws.trigger()
-    pinned = trigger.pin is not None and trigger.pin == _pin_bytes(ws, entry, revision)
+    on_branch = trigger.symbolic == entry.symbolic and not plumbing.busy(ws.places)
     before = entry.pin.encode() if entry.pin is not None else None
-    if trigger.symbolic == entry.symbolic and (trigger.pin == before or pinned):
-        pinning.write_pin(ws, revision, entry.kb_branch)
-        ws.journal.finish(path)
-        ws.progress.note(f"Finished an interrupted commit: revision {revision[:7]} is pinned now.")
+    if on_branch and (trigger.pin == before or _pinned(trigger.pin) == revision):
+        _pin(ws, path, revision, entry.kb_branch)
         return
+    code = entry.symbolic.removeprefix("refs/heads/")
     ws.progress.note(
-        f"UNPINNED_REVISION: revision {revision[:7]} of {entry.kb_branch!r} was committed, but not pinned before HEAD moved. "
-        f"On {entry.symbolic.removeprefix('refs/heads/')}: vmrag pin {revision}"
+        f"UNPINNED_REVISION: revision {revision[:7]} of {entry.kb_branch!r} was committed, but not pinned before HEAD or the pin "
+        f"moved. To pin it: {'' if on_branch else f'git switch {code} && '}vmrag pin {revision}"
     )
-    if trigger.symbolic == entry.symbolic:
-        # The pin was replaced by something else: nothing will be finished any more, but nothing is lost either.
+    if on_branch:
+        # The pin was replaced by something else: nobody will finish the commit, but nothing is lost either.
         ws.engine.anchor(revision, reason="committed, never pinned")
         ws.journal.finish(path)
 
 
-def _pin_bytes(ws: Workspace, entry: CommitEntry, revision: str) -> bytes:
-    old = pinning.parsed(entry.pin.encode()) if entry.pin is not None else None
-    return pins.format(pinning.next_pin(ws, old, revision, entry.kb_branch))
+def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
+    """What cannot be pinned now (a read-only work tree, say) keeps nobody from working: the next command tries again."""
+    try:
+        report = pinning.write_pin(ws, revision, kb_branch)
+    except (OSError, GitFailed) as error:
+        ws.progress.note(f"UNPINNED_REVISION: revision {revision[:7]} of {kb_branch!r} cannot be pinned yet: {error}")
+        return
+    ws.journal.finish(path)
+    left = "" if report.staged else f" Left to do: git add {ws.places.pin.name}"
+    ws.progress.note(f"Finished an interrupted commit: revision {revision[:7]} is pinned now.{left}")
+
+
+def _pinned(data: bytes | None) -> str | None:
+    pin = pinning.parsed(data)
+    return pin.dolt_commit if pin else None

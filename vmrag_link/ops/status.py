@@ -9,7 +9,9 @@ from vmrag_link import locks
 from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Record, Working
-from vmrag_link.pin import Pin
+from vmrag_link.ops import pinning
+from vmrag_link.ops.pinning import PinBlock
+from vmrag_link.ops.recover import pending
 from vmrag_link.sync import apply
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
@@ -20,13 +22,6 @@ State = Literal["in_sync", "drift", "missing", "no_pin", "malformed", "not_initi
 class GitBlock(Record, frozen=True):
     head: str | None
     branch: str | None
-
-
-class PinBlock(Record, frozen=True):
-    dolt_remote: str
-    dolt_branch: str
-    dolt_commit: str
-    linked_at: str
 
 
 class KbStatus(Record, frozen=True):
@@ -67,27 +62,21 @@ def status(ws: Workspace) -> StatusReport:
     head = plumbing.head(ws.places)
     git = GitBlock(head.commit, head.branch)
     if not ws.initialized:
-        reasons = ["This repository has no knowledge base yet."]
-        if plumbing.pin_bytes(ws.places) is not None:
-            reasons = [f"The pin names a knowledge base that is not on this machine ({ws.places.kb} is missing)."]
-        return StatusReport("not_initialized", False, git, None, KbStatus(), IndexStatus(), reasons, "vmrag init")
+        why = ws.uninitialized()
+        return StatusReport("not_initialized", False, git, None, KbStatus(), IndexStatus(), [why.message], why.hint)
     target = ws.target()
     index = _index(ws, target)
     state, reasons, hint = _judged(ws, target)
     reasons += [f"warning: {warning}" for warning in ws.settings.warnings]
-    return StatusReport(
-        state, state == "in_sync", git, _pin(target.pin), _kb(ws, target), index, reasons + _interrupted(ws), hint
-    )
-
-
-def _pin(pin: Pin | None) -> PinBlock | None:
-    return PinBlock(pin.dolt_remote, pin.dolt_branch, pin.dolt_commit, pin.linked_at) if pin else None
+    pin = pinning.block(target.pin) if target.pin else None
+    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, reasons + _interrupted(ws), hint)
 
 
 def _kb(ws: Workspace, target: Target) -> KbStatus:
     branch, bound = target.kb_branch, ws.binding
     stands = bound.revision if bound and ws.engine.has_revision(bound.revision) else None
-    detached = branch is None or target.attachment in ("held", "behind")
+    wanted = target.revision if target.state == "pinned" else stands
+    detached = branch is None or branch.head != wanted
     revision = stands if detached or branch is None else branch.head
     dirty = branch is not None and branch.dirty
     documents = 0
@@ -121,7 +110,8 @@ def _index(ws: Workspace, target: Target) -> IndexStatus:
 def _judged(ws: Workspace, target: Target) -> tuple[State, list[str], str]:
     """The state, why, and what to type."""
     if target.state == "no_pin":
-        return "no_pin", ["This code commit pins no knowledge; the knowledge base stays where it is."], "vmrag pin"
+        reason = "This code commit pins no knowledge; the knowledge base stays where it is."
+        return "no_pin", [reason], ws.unusable(target).hint
     if target.state == "malformed" and target.problem:
         return "malformed", [target.problem.message], target.problem.hint
     if target.state == "missing":
@@ -130,12 +120,8 @@ def _judged(ws: Workspace, target: Target) -> tuple[State, list[str], str]:
     reasons = _drift(ws, target)
     if not reasons:
         return "in_sync", [], ""
-    hint = "vmrag sync"
-    if target.kb_branch and target.attachment == "held":
-        hint = f"vmrag pin {target.kb_branch.head}"
-    elif target.attachment == "behind" and ws.applied == target.trigger:
-        hint = "vmrag pin"
-    return "drift", reasons, hint
+    stays = target.attachment == "held" or (target.attachment == "behind" and ws.applied == target.trigger)
+    return "drift", reasons, apply.way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
 
 
 def _drift(ws: Workspace, target: Target) -> list[str]:
@@ -150,15 +136,15 @@ def _drift(ws: Workspace, target: Target) -> list[str]:
     elif ws.applied != target.trigger:
         reasons.append("HEAD has moved since the last sync.")
     if target.kb_branch and target.attachment == "held":
-        reasons.append(apply.held_note(target.kb_branch.name, target.kb_branch.head, target.revision))
+        reasons.append(apply.held(target.kb_branch, target.revision))
     elif target.kb_branch and target.attachment == "behind":
-        reasons.append(f"KB branch {target.kb_branch.name!r} is at {target.kb_branch.head[:7]}, the pin elsewhere.")
+        reasons.append(apply.unpinned(target.kb_branch, target.revision))
     return reasons
 
 
 def _interrupted(ws: Workspace) -> list[str]:
     """A commit that is under way, or was killed."""
-    if not ws.journal.entries(ws.places.git_dir):
+    if not pending(ws):
         return []
     holder = locks.holder(ws.places.workspace_lock)
     doing = f" (process {holder[0]} is at work)" if holder else ""

@@ -18,8 +18,10 @@ def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
     if target.state != "pinned":
         raise ws.unusable(target)
     if report is None:
+        apply.tidy(ws.parts)  # who was killed after the switch left it undone
         revision = ws.revision()
         path = SnapshotReport(str(ws.shelf.path(revision)), "reused")
-        report = SyncReport("pinned", revision, revision, Changes(), ChunkCounts(), path, {}, target.attachment)
+        notes = apply.left_behind(target)
+        report = SyncReport("pinned", revision, revision, Changes(), ChunkCounts(), path, {}, target.attachment, notes)
     with ws.view():
         return report  # opening the view has mended the working copy, too, where there are uncommitted documents

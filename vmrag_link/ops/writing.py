@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import Embedding, GitBusy, Index, KnowledgeMoved, Uncommitted
+from vmrag_link.errors import Embedding, Files, GitBusy, Index, KnowledgeMoved, Uncommitted
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops import branches
@@ -32,15 +32,9 @@ def writable(ws: Workspace) -> Target:
     if target.state != "pinned":
         raise ws.unusable(target)
     if target.kb_branch and target.attachment == "held":
-        raise Uncommitted(
-            apply.held_note(target.kb_branch.name, target.kb_branch.head, target.revision),
-            hint=f"vmrag pin {target.kb_branch.head}",
-        )
+        raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":
-        raise KnowledgeMoved(
-            f"KB branch {target.kb_branch.name!r} is at {target.kb_branch.head[:7]}, but the pin names {target.revision[:7]}.",
-            hint="vmrag pin (pins the head of the KB branch)",
-        )
+        raise KnowledgeMoved(apply.unpinned(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
     return target
 
 
@@ -59,6 +53,7 @@ def refuse_if_busy(ws: Workspace) -> None:
             hint="git switch -c NAME",
             operation="detached",
         )
+    apply.wait_for_git(ws.places)
 
 
 def write(ws: Workspace, rows: Write, purpose: str) -> Landed:
@@ -83,7 +78,7 @@ def _stored(ws: Workspace, rows: Write, branch: str, revision: str) -> Landed:
             ws.engine.write(branch, rows, expected=revision)
             stored = True
             ws.follow(copy.path, branch, revision, whole=whole)
-    except (Index, Embedding) as error:
+    except (Index, Embedding, Files) as error:
         if not stored:
             raise
         return Landed(

@@ -108,7 +108,13 @@ class Searcher:
         self._opened.close()
 
     def search(self, query: Query) -> list[Hit]:
-        """The best `k` chunks. Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`."""
+        """The best `k` chunks. Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`, `IndexFailed`."""
+        try:
+            return self._search(query)
+        except sqlite3.Error as error:  # of the right size, but damaged
+            raise unusable(self._folder, str(error)) from error
+
+    def _search(self, query: Query) -> list[Hit]:
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
         among = self._filtered(query)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import GitBusy
+from vmrag_link.errors import Busy, GitBusy
 from vmrag_link.git import plumbing
-from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index import working
+from vmrag_link.index.snapshots import Snapshot, Snapshots
 from vmrag_link.index.working import WorkingCopy
-from vmrag_link.models import Changes, Record
-from vmrag_link.paths import Places
+from vmrag_link.models import Changes, KbBranch, Record
+from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.progress import Progress
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding
@@ -72,27 +73,22 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
     """Bring KB branch, index and binding to the pin. `rebuild` throws the revision's snapshot away first."""
     started = time.perf_counter()
     for _ in range(ATTEMPTS):
-        _wait_for_git(parts.places)
+        wait_for_git(parts.places)
         trigger = read_trigger(parts.places)
         target = resolve(parts.places, parts.engine, trigger)
         if target.state != "pinned":
             return _unapplied(parts, target)
         if rebuild:
-            parts.shelf.discard(parts.shelf.path(target.revision))
-            rebuild = False
+            _throw_away(parts, target)
         bound = bindings.read(parts.places)
-        built = snapshot(
-            target.revision,
-            engine=parts.engine,
-            shelf=parts.shelf,
-            bases=bases(parts, target),
-            bringer=parts.bringer,
-        )
+        built = provide(parts, target.revision, bases=[] if rebuild else bases(parts, target))
+        rebuild = False
         changes = _changes(parts.engine, bound, target, built)
-        swapped = _swap(parts, target, built)
+        with parts.shelf.reading(built.path):  # from here on nobody evicts it
+            swapped = None if parts.shelf.problem(target.revision) else _swap(parts, target, built)
         if swapped is None:
-            continue  # HEAD or the pin moved meanwhile; what was built stays as a spare
-        _tidy(parts)
+            continue  # HEAD or the pin moved meanwhile, and what was built stays as a spare; or it was evicted already
+        tidy(parts)
         attachment, notes = swapped
         return SyncReport(
             state="pinned",
@@ -111,8 +107,29 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
     )
 
 
-def _wait_for_git(places: Places) -> None:
-    """While a checkout runs, the pin may be the target's already and HEAD still the old branch."""
+def provide(parts: Parts, revision: str, *, bases: Sequence[Base]) -> Built:
+    """A usable snapshot of the revision, made from the nearest base where there is none."""
+    return snapshot(revision, engine=parts.engine, shelf=parts.shelf, bases=bases, bringer=parts.bringer)
+
+
+def _throw_away(parts: Parts, target: Target) -> None:
+    """The snapshot of the pinned revision, and the working copy that stands on it."""
+    revision = target.revision
+    if target.kb_branch:
+        copy = working_copy(parts, target.kb_branch.name, revision)
+        with copy.writing():
+            copy.drop()
+    path = parts.shelf.path(revision)
+    if not parts.shelf.discard(path):
+        raise Busy(
+            f"The index of {revision[:7]} cannot be built again now: another process reads it.",
+            hint="Run 'vmrag sync --rebuild' again when that has finished.",
+            path=str(path),
+        )
+
+
+def wait_for_git(places: Places) -> None:
+    """While a checkout runs, the pin may be the target's already and HEAD still the old branch. Raises `GitBusy`."""
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while plumbing.index_locked(places):
         if time.monotonic() >= deadline:
@@ -126,7 +143,8 @@ def _wait_for_git(places: Places) -> None:
 def _unapplied(parts: Parts, target: Target) -> SyncReport:
     """Without a usable pin everything stays where it is. Without any pin, that is settled; else the next command looks again."""
     if target.state == "no_pin":
-        bindings.note_applied(parts.places, target.trigger)
+        with _switching(parts):
+            bindings.note_applied(parts.places, target.trigger)
     bound = bindings.read(parts.places)
     stands = bound.revision if bound else None
     return SyncReport(target.state, stands, stands, Changes(), ChunkCounts(), None, {}, "detached")
@@ -135,16 +153,21 @@ def _unapplied(parts: Parts, target: Target) -> SyncReport:
 def bases(parts: Parts, target: Target | None = None) -> list[Base]:
     """Indexes to start from, the likeliest first. `target`: its KB branch's working copy may have become its revision."""
 
-    def reading(path: Path) -> Callable[[], contextlib.AbstractContextManager[None]]:
-        return lambda: parts.shelf.reading(path)
+    def holding(each: Snapshot) -> Callable[[], contextlib.AbstractContextManager[str]]:
+        @contextlib.contextmanager
+        def hold() -> Iterator[str]:
+            with parts.shelf.reading(each.path):
+                yield parts.shelf.problem(each.revision)
+
+        return hold
 
     bound = bindings.read(parts.places)
     usable = [each for each in parts.shelf.all() if each.settings == parts.shelf.settings]
     usable = [each for each in usable if not parts.shelf.problem(each.revision)]
     usable.sort(key=lambda each: bound is None or each.path.name != bound.snapshot)
-    found = [Base(each.path, each.revision, reading(each.path)) for each in usable]
-    working = _committed_working_copy(parts, target) if target else None
-    return [working, *found] if working else found
+    found = [Base(each.path, each.revision, holding(each)) for each in usable]
+    copy = _committed_working_copy(parts, target) if target else None
+    return [copy, *found] if copy else found
 
 
 def _committed_working_copy(parts: Parts, target: Target) -> Base | None:
@@ -158,9 +181,16 @@ def _committed_working_copy(parts: Parts, target: Target) -> Base | None:
     return None
 
 
+def _living_copies(parts: Parts) -> Iterator[Path]:
+    """The working copies that some code branch's uncommitted documents need."""
+    for branch in parts.engine.branches():
+        if branch.dirty:
+            yield working_copy(parts, branch.name, branch.head).path
+
+
 def working_copy(parts: Parts, kb_branch: str, base: str) -> WorkingCopy:
     return WorkingCopy(
-        parts.places.working_copy,
+        parts.places.working_copies,
         kb_branch=kb_branch,
         base=base,
         settings=parts.shelf.settings,
@@ -172,18 +202,22 @@ def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built
     if bound is None or bound.revision == target.revision:
         return built.changes if bound is None else Changes()
     return (
-        engine.diff(bound.revision, target.revision).counts() if engine.has_revision(bound.revision) else built.changes
+        engine.count_changes(bound.revision, target.revision) if engine.has_revision(bound.revision) else built.changes
     )
 
 
 def _swap(parts: Parts, target: Target, built: Built) -> tuple[Attachment, tuple[str, ...]] | None:
     """Bind the workspace to what was built; None when HEAD or the pin are no longer what they were."""
-    with locks.exclusive(parts.places.workspace_lock, purpose="switch the workspace", timeout=parts.lock_timeout):
+    with _switching(parts):
         if read_trigger(parts.places) != target.trigger:
             return None
         attachment, notes = _settle_branch(parts, target)
         bindings.write(parts.places, Binding(target.revision, built.path.name), target.trigger)
         return attachment, notes
+
+
+def _switching(parts: Parts) -> contextlib.AbstractContextManager[None]:
+    return locks.exclusive(parts.places.workspace_lock, purpose="switch the workspace", timeout=parts.lock_timeout)
 
 
 def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str, ...]]:
@@ -192,22 +226,47 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
     if target.attachment == "held":
-        return "held", (held_note(branch.name, branch.head, target.revision),)
+        return "held", left_behind(target)
     if bindings.applied(parts.places) == target.trigger:
-        return "behind", ()  # the pin did not move, the branch did: 'vmrag pin' decides, not we
+        return "behind", left_behind(target)  # the pin did not move, the branch did: 'vmrag pin' decides, not we
     with parts.engine.writing("move a branch", timeout=parts.lock_timeout):
         parts.engine.move_branch(branch.name, target.revision, expected=branch.head)
     return "attached", ()
 
 
-def held_note(branch: str, head: str, pinned: str) -> str:
+def left_behind(target: Target) -> tuple[str, ...]:
+    """What of HEAD's KB branch the pin does not show, with the command that brings it back."""
+    branch = target.kb_branch
+    if branch is None or target.attachment not in ("held", "behind"):
+        return ()
+    what = held(branch, target.revision) if target.attachment == "held" else unpinned(branch, target.revision)
+    return (f"{what} To go back there: {way_back(branch)}",)
+
+
+def held(branch: KbBranch, pinned: str) -> str:
     return (
-        f"Uncommitted documents of {branch!r} were written on revision {head[:7]} and stay there, while the pin names {pinned[:7]}. "
-        f"To go back to them: vmrag pin {head}"
+        f"Uncommitted documents of {branch.name!r} were written on revision {branch.head[:7]} and stay there, "
+        f"while the pin names {pinned[:7]}."
     )
 
 
-def _tidy(parts: Parts) -> None:
+def unpinned(branch: KbBranch, pinned: str) -> str:
+    return f"KB branch {branch.name!r} is at {branch.head[:7]}, while the pin names {pinned[:7]}."
+
+
+def way_back(branch: KbBranch) -> str:
+    """The command after which the pin names the branch's head again."""
+    return f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin"
+
+
+def tidy(parts: Parts) -> None:
+    """Remove what killed processes left, spare snapshots, and working copies that nothing needs any more."""
     parts.shelf.sweep()
-    bound = {parts.shelf.root / name for name in bindings.bound_everywhere(parts.places)}
-    parts.shelf.evict(bound=bound, keep=parts.keep)
+    parts.shelf.evict(bound=lambda: bound_snapshots(parts.places, parts.shelf), keep=parts.keep)
+    working.sweep(parts.places.working_copies, needed=lambda: set(_living_copies(parts)))
+    sweep_temporaries(parts.places.own, parts.places.journal)
+
+
+def bound_snapshots(places: Places, shelf: Snapshots) -> set[Path]:
+    """Those that some work tree answers from."""
+    return {shelf.root / name for name in bindings.bound_everywhere(places)}

@@ -36,7 +36,8 @@ def applied(places: Places) -> Trigger | None:
 
 
 def write(places: Places, binding: Binding, trigger: Trigger) -> None:
-    """`applied` last: a kill in between only means that the next command looks again."""
+    """Nothing counts as applied meanwhile: after a kill in between the next command looks again, wherever HEAD is by then."""
+    places.applied.unlink(missing_ok=True)
     write_atomically(places.workspace, msgspec.json.encode(binding))
     note_applied(places, trigger)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from vmrag_link.engines.base import Engine
+from vmrag_link.errors import IndexFailed
 from vmrag_link.index import snapshots
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.snapshots import Snapshots
@@ -16,18 +18,21 @@ from vmrag_link.models import Changes, Record
 from vmrag_link.sync.counts import ChunkCounts
 
 if TYPE_CHECKING:
-    from vmrag_link.sync.bring import Bringer
+    from vmrag_link.sync.bring import Bringer, Brought
 
 How = Literal["reused", "delta", "fresh"]
 NEAR = 100
 
 
 class Base(Record, frozen=True):
-    """An index to start from: a directory that nobody changes while `holding` it, and the revision that it stands at."""
+    """An index to start from: a directory, and the revision that it stands at.
+
+    While `holding` it nobody changes it. That yields why it cannot be used, if so: it may have gone since it was listed.
+    """
 
     path: Path
     revision: str
-    holding: Callable[[], contextlib.AbstractContextManager[None]]
+    holding: Callable[[], contextlib.AbstractContextManager[str | None]]
 
 
 class Built(Record, frozen=True):
@@ -70,54 +75,87 @@ def snapshot(
     if not shelf.problem(revision):
         shelf.touch(path)
         return Built(path, "reused", Changes(), ChunkCounts(), watch.seconds())
-    from vmrag_link.index.store import (
-        IndexStore,  # heavier than all the rest, and not needed on the way back to a snapshot
-    )
-
     with shelf.building() as folder:
-        base = _nearest(engine, revision, bases)
-        watch.lap("diff")
-        if base:
-            with base.holding():
-                snapshots.copy(base.path, folder)
-            watch.lap("copy")
-        with IndexStore(folder, store_documents=shelf.store_documents, create=base is None) as store:
-            brought = bringer().bring(store, revision, base=base.revision if base else None)
-            watch.lap("apply")
-            store.manifest.forget_touched()
-            store.seal(revision=revision, settings=shelf.settings, added=brought.plan.add)
+        base = _copied(folder, engine, revision, bases, watch)
+        try:
+            brought = _brought(folder, revision, base, shelf, bringer())
+        except IndexFailed:
+            if base is None:
+                raise
+            snapshots.remove(folder)  # the base is not what the sizes of its files say: start from nothing
+            base = None
+            brought = _brought(folder, revision, base, shelf, bringer())
+        watch.lap("apply")
         path = shelf.publish(folder, revision)
-        watch.lap("verify")
+        watch.lap("publish")
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
+
+
+def _brought(folder: Path, revision: str, base: Base | None, shelf: Snapshots, bringer: Bringer) -> Brought:
+    """A sealed index in `folder`, which holds a copy of the base, if there is one."""
+    # Heavier than all the rest, and not needed on the way back to a snapshot.
+    from vmrag_link.index.store import IndexStore
+
+    with IndexStore(folder, store_documents=shelf.store_documents, create=base is None) as store:
+        brought = bringer.bring(store, revision, base=base.revision if base else None)
+        store.manifest.forget_touched()
+        store.seal(revision=revision, settings=shelf.settings, added=brought.plan.add)
+    return brought
+
+
+def _copied(folder: Path, engine: Engine, revision: str, bases: Sequence[Base], watch: Stopwatch) -> Base | None:
+    """The nearest base, copied to `folder`; None where building from nothing costs no more."""
+    left = list(bases)
+    while base := _nearest(engine, revision, left):
+        watch.lap("diff")
+        with base.holding() as problem:
+            if not problem:
+                with contextlib.suppress(IndexFailed):
+                    snapshots.copy(base.path, folder)
+                    watch.lap("copy")
+                    return base
+        snapshots.remove(folder)
+        left.remove(base)
+    watch.lap("diff")
+    return None
 
 
 def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | None:
     """The base from which least has to change; None where building from nothing costs no more."""
     best: tuple[int, Base] | None = None
     for base in bases:
-        if not engine.has_revision(base.revision):
+        size = _size(base) if engine.has_revision(base.revision) else None
+        if size is None:
             continue
-        with _manifest(base) as manifest:
-            documents, live = manifest.counts()
-            dead = sum(held.dead for held in manifest.collections().values())
-            touched = len(manifest.touched())
-        changes = engine.diff(base.revision, revision).counts()
+        changes = engine.count_changes(base.revision, revision)
         leaving = changes.modified + changes.removed
-        if dead + leaving >= max(1, live - leaving + changes.added):
+        if size.dead + leaving >= max(1, size.live - leaving + changes.added):
             continue  # tombstones are never reused: with as many of them as rows, a new index is smaller and faster
-        distance = max(0, changes.total - touched)
+        distance = max(0, changes.total - size.touched)
         if best is None or distance < best[0]:
             best = (distance, base)
-        if distance <= max(NEAR, documents // 10):
+        if distance <= max(NEAR, size.documents // 10):
             break  # near enough: looking at the others costs a diff each
     return best[1] if best else None
 
 
-@contextlib.contextmanager
-def _manifest(base: Base) -> Iterator[Manifest]:
-    with base.holding():
-        manifest = Manifest(base.path, frozen=True)
+class _Size(NamedTuple):
+    """Numbers of documents, live and dead chunks, and documents that may differ from the base's revision."""
+
+    documents: int
+    live: int
+    dead: int
+    touched: int
+
+
+def _size(base: Base) -> _Size | None:
+    """None for a base that cannot be used."""
+    with base.holding() as problem:
+        if problem:
+            return None
         try:
-            yield manifest
-        finally:
-            manifest.close()
+            with contextlib.closing(Manifest(base.path, frozen=True)) as manifest:
+                dead = sum(held.dead for held in manifest.collections().values())
+                return _Size(*manifest.counts(), dead, len(manifest.touched()))
+        except sqlite3.Error:
+            return None  # of the right size, but damaged

@@ -30,7 +30,7 @@ class Trigger(Record, frozen=True):
 class Target(Record, frozen=True):
     """What the trigger asks for.
 
-    `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says how it relates to the pin:
+    `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says how it relates to a usable pin:
     no such branch (`detached`: the revision is read by hash), at the pin (`attached`), elsewhere without uncommitted
     documents (`behind`: it will be moved to the pin), elsewhere with some (`held`: it stays, and the pin is read by hash).
     """
@@ -54,15 +54,15 @@ def read_trigger(places: Places) -> Trigger:
 
 def resolve(places: Places, engine: Engine, trigger: Trigger) -> Target:
     """The pin decides; the branch that it names is information only."""
+    branch = kb_branch(places, engine, trigger)
     if trigger.pin is None:
-        return Target(trigger, "no_pin")
+        return Target(trigger, "no_pin", kb_branch=branch)
     try:
         pin = pins.parse(trigger.pin)
     except PinMalformed as problem:
-        return Target(trigger, "malformed", problem=problem)
+        return Target(trigger, "malformed", problem=problem, kb_branch=branch)
     if not engine.has_revision(pin.dolt_commit):
-        return Target(trigger, "missing", pin)
-    branch = kb_branch(places, engine, trigger)
+        return Target(trigger, "missing", pin, kb_branch=branch)
     return Target(trigger, "pinned", pin, kb_branch=branch, attachment=_attachment(branch, pin))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import (
     At,
+    Changes,
     Collection,
     Difference,
     Document,
@@ -70,6 +70,8 @@ class DoltliteEngine:
                 raise AlreadyInitialized(
                     f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
                 )
+            import shutil  # not for every opening
+
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
             with Connection(unfinished / FILE_NAME, access="create") as connection:
@@ -90,13 +92,18 @@ class DoltliteEngine:
         Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge base.
         """
         path = folder / FILE_NAME
-        if not path.exists():
+        if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
         # Opened for writing, an empty or zeroed file would become a new database.
         with Connection(path, access="read", timeout=lock_timeout) as connection:
             if not schema.version(connection):
                 raise EngineFailed(f"{path} is not a knowledge base: its tables are missing.", hint=FETCH_AGAIN)
         return cls(folder, lock_timeout=lock_timeout)
+
+    @staticmethod
+    def there(folder: Path) -> bool:
+        """Whether `open` would find something; a creation that was killed leaves nothing."""
+        return (folder / FILE_NAME).exists()
 
     @property
     def name(self) -> str:
@@ -253,6 +260,15 @@ class DoltliteEngine:
         if self._latest_diff is None or self._latest_diff[0] != (old, new):  # a sync asks several times for the same
             self._latest_diff = (old, new), self._diff(old, new)
         return self._latest_diff[1]
+
+    def count_changes(self, old: At, new: At) -> Changes:
+        old, new = self._settled(old), self._settled(new)
+        if isinstance(old, Working) or isinstance(new, Working):
+            return self._diff(old, new).counts()
+        if self._latest_diff is not None and self._latest_diff[0] == (old, new):
+            return self._latest_diff[1].counts()
+        history.require(self._main, old, new)
+        return reading.count_changes(self._main, old, new)
 
     def _diff(self, old: At, new: At) -> Difference:
         with self._reading(old) as before, self._reading(new) as after:

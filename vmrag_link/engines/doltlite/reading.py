@@ -9,6 +9,7 @@ from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.models import (
     ChangeKind,
+    Changes,
     Collection,
     CollectionChange,
     Difference,
@@ -63,17 +64,28 @@ def _document_rows(connection: Connection, columns: Sequence[str], collection: s
 # -- differences
 
 
+_CHANGED = " OR ".join(f"to_{column} IS NOT from_{column}" for column in schema.COMPARED_COLUMNS)
+
+
+def count_changes(connection: Connection, old: str, new: str) -> Changes:
+    """The numbers of `difference` between two revisions."""
+    sql = (
+        "SELECT diff_type, count(*) FROM dolt_diff_documents(?, ?) "  # noqa: S608  our own names
+        f"WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
+    )
+    return Changes(**{kind: int(number) for kind, number in connection.execute(sql, (old, new))})
+
+
 def difference(connection: Connection, old: str, new: str) -> Difference:
     """What turns `old` into `new`; each is a full revision hash or WORKING."""
     collection_rows = _differing(
         connection, "collections", (schema.COLLECTION_COLUMNS, schema.COLLECTION_COLUMNS), "", (old, new)
     )
-    changed = " OR ".join(f"to_{column} IS NOT from_{column}" for column in schema.COMPARED_COLUMNS)
     document_rows = _differing(
         connection,
         "documents",
         (schema.HEADER_COLUMNS, schema.DOCUMENT_COLUMNS),
-        f"WHERE diff_type <> 'modified' OR {changed}",
+        f"WHERE diff_type <> 'modified' OR {_CHANGED}",
         (old, new),
     )
     collection_changes = {

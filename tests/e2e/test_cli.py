@@ -1,0 +1,204 @@
+"""The command as it is installed: started as a process, in shells, and beside other programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import SCRIPT, Project
+from vmrag_link import __version__
+from vmrag_link.cli.main import COMMANDS
+
+template, project = terminal.template, terminal.project
+
+
+def test_version_and_help(project):
+    assert project.start("--version").out.strip() == f"vmrag, version {__version__}"
+    shown = project.start("--help")
+    assert shown.code == 0
+    for name, line in COMMANDS.items():
+        assert f"  {name} " in shown.out
+        assert line.split()[0] in shown.out
+    assert project.start("-h").out == shown.out
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_explains_itself_and_takes_the_common_options(project, name):
+    shown = project.vmrag(name, "--help").out
+    for option in ("--json", "-C", "-q, --quiet", "-v, --verbose"):
+        assert option in shown
+    assert len(shown.splitlines()) > 8
+
+
+def test_a_mistyped_command_names_the_one_that_was_meant(project):
+    done = project.start("staus")
+    assert (done.code, done.out) == (2, "")
+    assert "Did you mean 'status'?" in done.err
+
+
+def test_the_whole_loop_in_processes_of_their_own(project, tmp_path):
+    home = Project(tmp_path / "mine")
+    home.top.mkdir()
+    home.git("init", "-q")
+    home.write(".vmrag.yaml", "embedding:\n  model: hash\n")
+    home.write("docs/setup.md", "# Setup\n\nInstall the program.\n")
+    for arguments in (
+        ["init"],
+        ["import", "docs", "--collection", "handbook"],
+        ["commit", "-m", "first"],
+        ["status"],
+    ):
+        done = home.start(*arguments)
+        assert (done.code, done.err) == (0, ""), done
+    home.git("commit", "-q", "-m", "first")
+    home.git("switch", "-q", "-c", "other")
+    assert home.start("add", "-", "--collection", "handbook", "--id", "new", stdin="Grüße 🌍").code == 0
+    answer = json.loads(home.start("query", "Grüße", "--json").out)
+    assert answer["results"][0]["text"] == "Grüße 🌍"
+    assert home.start("show", "handbook/new").out == "Grüße 🌍\n"
+    assert home.start("commit", "-m", "second").code == 0
+    assert home.start("status", "-q").out == ""
+
+
+def test_output_is_plain_where_nobody_looks_and_errors_go_to_stderr(project):
+    for arguments in (["status"], ["list"], ["query", "rest"], ["log"], ["diff", "main", "feature"]):
+        done = project.start(*arguments)
+        assert "\x1b" not in done.out
+        assert done.err == ""
+    failed = project.start("show", "handbook/setpu.md")
+    assert (failed.code, failed.out) == (3, "")
+    assert failed.err.splitlines() == [
+        "error: There is no document 'setpu.md' in collection 'handbook'. Is it 'setup.md'?",
+        "hint: vmrag list --collection handbook",
+    ]
+
+
+def test_exit_codes(project, tmp_path):
+    assert project.start("status").code == 0
+    assert project.start("commit", "-m", "nothing").code == 1
+    assert project.start("query").code == 2
+    assert project.start("query", "x", "--collection", "none").code == 3
+    project.git("reset", "-q", "--hard", "feature")
+    assert project.start("status").code == 1
+    assert project.start("query", "x").code == 0
+    assert Project(tmp_path).start("status").code == 2
+
+
+def test_a_closed_pipe_is_no_error(project):
+    done = subprocess.run(
+        f"'{SCRIPT}' log | head -n 1; echo ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable=shutil.which("bash"),
+        cwd=project.top,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "0"
+
+
+def test_a_bug_leaves_a_log_and_a_way_to_report_it(project):
+    program = (
+        "import sys; from vmrag_link.ops import documents; from vmrag_link.cli.main import main\n"
+        "documents.list_documents = lambda *_: 1 / 0\nmain(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "list"], cwd=project.top, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 4
+    assert done.stderr.startswith("bug: ZeroDivisionError")
+    assert "Traceback" not in done.stderr
+    log = done.stderr.rsplit(": ", 1)[1].strip()
+    assert "ZeroDivisionError" in Path(log).read_text()
+
+
+def test_directory_option_before_and_behind_the_command(project, tmp_path):
+    elsewhere = Project(tmp_path)
+    expected = project.start("list").out
+    assert elsewhere.start("-C", "project", "list").out == expected
+    assert elsewhere.start("list", "-C", "project").out == expected
+    assert elsewhere.start("-C", "project", "list", "-C", "docs").out == expected
+
+
+# -- completion ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_printed(project, shell):
+    done = project.start("completion", shell)
+    assert done.code == 0
+    assert "_VMRAG_COMPLETE" in done.out
+    if shutil.which(shell):
+        checked = subprocess.run([shell, "-n"], input=done.out, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stderr
+
+
+def test_bash_completes_commands_and_options(project):
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("bash is not installed")
+
+    def completed(*words: str) -> set[str]:
+        quoted = " ".join(f"'{word}'" for word in words)
+        program = (
+            f'eval "$(vmrag completion bash)"; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; '
+            '_vmrag_completion vmrag; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        environ = os.environ | {"PATH": f"{SCRIPT.parent}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            [bash, "-c", program], env=environ, cwd=project.top, capture_output=True, text=True, check=True
+        )
+        return set(done.stdout.split())
+
+    assert completed("vmrag", "qu") == {"query"}
+    assert completed("vmrag", "i") == {"import", "init", "install"}
+    assert {"--mode", "--where", "--at"} <= completed("vmrag", "query", "--")
+    assert completed("vmrag", "query", "x", "--mode", "") == {"hybrid", "vector", "keyword"}
+
+
+# -- other programs ------------------------------------------------------------------------------------------------------
+
+
+def test_any_chroma_client_opens_what_path_prints(project):
+    lines = dict(line.split(maxsplit=1) for line in project.start("path", "chroma").out.splitlines())
+    program = (
+        "import chromadb, json, sys\n"
+        "path, tenant, database = sys.argv[1:]\n"
+        "settings = chromadb.Settings(anonymized_telemetry=False)\n"
+        "client = chromadb.PersistentClient(path, settings=settings, tenant=tenant, database=database)\n"
+        "collection = client.get_collection('handbook', embedding_function=None)\n"
+        "found = collection.get(where_document={'$contains': 'frequent'}, include=['documents', 'metadatas'])\n"
+        "print(json.dumps([[each.name for each in client.list_collections()], collection.count(), found], default=str))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, lines["path"], lines["tenant"], lines["database"]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names, count, found = json.loads(done.stdout)
+    assert (names, count) == (["handbook"], 4)
+    assert found["documents"] == ["A frequent question."]
+    assert found["ids"] == ["faq.md_chunk_0"]
+    assert found["metadatas"][0]["source_id"] == "faq.md"
+    assert project.status()["state"] == "in_sync"
+    assert project.consistent()
+
+
+def test_path_prints_what_other_programs_need(project):
+    report = project.ask("path")
+    assert report["kb"] == str(project.shared / "kb")
+    assert report["index"].startswith(str(project.shared / "snapshots"))
+    assert project.vmrag("path", "kb").out.strip() == report["kb"]
+    assert project.vmrag("path", "index").out.strip() == report["index"]
+    project.put("draft.md", "A draft.")
+    assert project.ask("path")["index"].startswith(str(project.own))

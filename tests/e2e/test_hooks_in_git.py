@@ -1,0 +1,176 @@
+"""What somebody sees who uses git, and only git, in a repository with our hooks."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+
+template, project = terminal.template, terminal.project
+
+
+def said(project: Project, *arguments: str, env: dict[str, str] | None = None) -> list[str]:
+    """Our lines on stderr; git itself must succeed."""
+    done = project.run(*arguments, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "vmrag" not in done.stdout
+    return [line for line in done.stderr.splitlines() if "vmrag" in line]
+
+
+@pytest.mark.parametrize("command", [["checkout", "feature"], ["switch", "feature"], ["checkout", "-f", "feature"]])
+def test_a_checkout_that_moves_the_knowledge_says_one_line(project, command):
+    lines = said(project, *command)
+    assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -2 documents)"]
+    assert said(project, "checkout", "-q", "main") == [
+        f"vmrag: knowledge is at {project.pinned[:7]} (+2 ~1 -1 documents)"
+    ]
+
+
+def test_what_moves_no_knowledge_says_nothing(project):
+    project.write("code.py", "1")
+    assert said(project, "add", "code.py") == []
+    assert said(project, "commit", "-m", "code") == []
+    assert said(project, "commit", "--amend", "-m", "code only") == []
+    assert said(project, "switch", "-c", "same") == []
+    assert said(project, "switch", "main") == []
+    assert said(project, "checkout", "--", "code.py") == []
+    assert said(project, "checkout", "HEAD~0") == []
+    assert said(project, "switch", "-") == []
+    assert said(project, "stash", "list") == []
+    assert said(project, "merge", "main") == []
+    assert project.status()["state"] == "in_sync"
+
+
+def test_a_fast_forward_and_a_pull_say_one_line(project):
+    project.git("switch", "-q", "-c", "behind", "first")
+    assert len(said(project, "merge", "main")) == 1
+    assert said(project, "merge", "main") == []
+    project.git("switch", "-q", "-c", "other", "first")
+    assert len(said(project, "pull", ".", "feature")) == 1
+    assert project.pinned == project.status()["kb"]["revision"]
+
+
+def test_a_rebase_over_many_commits_says_at_most_one_line_at_its_end(project):
+    project.git("switch", "-q", "-c", "side", "first")
+    for number in range(6):
+        project.commit(f"code {number}", **{f"code{number}.py": "1"})
+    lines = said(project, "rebase", "feature")
+    assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -1 documents)"]
+    assert project.status()["state"] == "in_sync"
+
+
+def test_a_new_worktree_is_at_its_pin_before_anybody_asks(project, tmp_path):
+    lines = said(project, "worktree", "add", "-q", str(tmp_path / "side"), "feature")
+    side = Project(tmp_path / "side")
+    assert len(lines) == 1
+    assert f"knowledge is at {side.pinned[:7]}" in lines[0]
+    assert side.status()["state"] == "in_sync"
+    assert said(side, "switch", "-q", "--detach", "main")[0].startswith(f"vmrag: knowledge is at {side.pinned[:7]}")
+    assert project.status()["state"] == "in_sync"
+
+
+def test_held_documents_are_named_in_the_one_line(project):
+    project.git("switch", "-q", "-c", "behind", "first")
+    project.put("draft.md", "A draft.")
+    lines = said(project, "merge", "-q", "main")
+    assert len(lines) == 1
+    assert "Uncommitted documents of 'behind'" in lines[0]
+    assert "vmrag pin" in lines[0]
+
+
+def test_quiet_hooks_work_and_say_nothing(project):
+    project.git("config", "vmrag.hooks.quiet", "true")
+    assert said(project, "switch", "feature") == []
+    assert project.status()["state"] == "in_sync"
+
+
+def test_quiet_hooks_still_say_that_something_is_wrong(project):
+    project.git("config", "vmrag.hooks.quiet", "true")
+    project.git("switch", "-q", "-c", "broken")
+    project.commit("broken", pin="{")
+    project.git("switch", "-q", "main")
+    lines = said(project, "switch", "broken")
+    assert len(lines) == 1
+    assert ".dolt-version, line 1" in lines[0]
+
+
+@pytest.mark.parametrize("how", ["setting", "environment"])
+def test_switched_off_hooks_do_nothing_and_the_next_query_catches_up(project, how):
+    env = {"VMRAG": "0"} if how == "environment" else None
+    if how == "setting":
+        project.git("config", "vmrag.hooks.sync", "off")
+    assert said(project, "switch", "feature", env=env) == []
+    assert project.status()["state"] == "drift"
+    assert project.ask("query", "uv")["kb"]["commit"] == project.pinned
+    assert project.status()["state"] == "in_sync"
+
+
+@pytest.mark.parametrize(
+    ("pin", "words"),
+    [
+        ("{\n", ".dolt-version, line"),
+        ("<<<<<<< HEAD\n", "conflict"),
+        ('{"dolt_remote": "git:", "dolt_branch": "main", "dolt_commit": "%s", "linked_at": "2026-01-02T03:04:05Z"}' % ("0" * 40), "not in this knowledge base"),
+    ],
+    ids=["malformed", "conflict", "missing"],
+)  # fmt: skip
+def test_a_pin_that_cannot_be_followed_never_stops_git(project, pin, words):
+    project.git("switch", "-q", "-c", "broken")
+    project.commit("broken", pin=pin)
+    project.git("switch", "-q", "main")
+    lines = said(project, "switch", "broken")
+    assert len(lines) == 1
+    assert words in lines[0]
+    assert "git " in lines[0]
+    assert said(project, "switch", "main") == []
+    assert project.status()["state"] == "in_sync"
+
+
+def test_a_damaged_knowledge_base_never_stops_git(project):
+    database = project.shared / "kb" / "kb.doltlite"
+    database.write_bytes(b"no database at all" * 100)
+    lines = said(project, "switch", "feature")
+    assert len(lines) == 1
+    assert "Traceback" not in lines[0]
+    assert project.git("symbolic-ref", "--short", "HEAD") == "feature"
+
+
+def test_a_repository_without_knowledge_notices_nothing(project, tmp_path):
+    project.git("clone", "-q", str(project.top), str(tmp_path / "clone"))
+    clone = Project(tmp_path / "clone")
+    clone.vmrag("install")
+    assert said(clone, "switch", "feature") == []
+
+
+def test_uninstall_puts_back_the_hook_that_was_there(project):
+    hooks = project.top / ".git/hooks"
+    project.vmrag("uninstall")
+    assert not (hooks / "post-checkout").exists()
+    assert said(project, "switch", "feature") == []
+    project.vmrag("sync")
+    (hooks / "post-checkout").write_text("#!/bin/sh\necho mine >&2\n")
+    (hooks / "post-checkout").chmod(0o755)
+    assert "The post-checkout hook that was there runs first." in project.vmrag("install").out
+    both = project.run("switch", "-q", "main").stderr.splitlines()
+    assert both[0] == "mine"
+    assert both[1].startswith("vmrag: knowledge is at")
+    assert "The post-checkout hook that was there before is back." in project.vmrag("uninstall").out
+    assert (hooks / "post-checkout").read_text() == "#!/bin/sh\necho mine >&2\n"
+    assert project.run("switch", "-q", "feature").stderr.splitlines() == ["mine"]
+
+
+def test_git_run_from_a_hook_or_a_script_with_its_own_environment_moves_the_right_repository(project, tmp_path):
+    """git gives its hooks GIT_DIR and GIT_INDEX_FILE; `git -C` from elsewhere gives neither."""
+    done = subprocess.run(
+        ["git", "--git-dir", project.top / ".git", "--work-tree", project.top, "switch", "feature"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert f"vmrag: knowledge is at {project.pinned[:7]}" in done.stderr
+    assert project.status()["state"] == "in_sync"

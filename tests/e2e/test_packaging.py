@@ -1,0 +1,154 @@
+"""What is in the wheel, and what a base installation of it can do: everything but search."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import vmrag_link
+from tests.support.repos import Repo, isolate, make_repo
+
+ROOT = Path(__file__).parents[2]
+VERSION = vmrag_link.__version__
+PACKAGES = {"vmrag_hooks", "vmrag_link"}
+OF_EXTRAS = ("chromadb", "mcp", "numpy", "onnxruntime", "tokenizers", "wordllama")
+
+pytestmark = pytest.mark.xdist_group("packaging")  # one process builds and installs, once
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    _done([sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(built: Path) -> Path:
+    return next(built.glob("*.whl"))
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment of its own, with the wheel and what it requires."""
+
+    folder: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+    def vmrag(self, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        argv = [str(self.folder / "bin" / "vmrag"), *arguments]
+        return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("base") / "venv"
+    venv.create(folder, symlinks=True)
+    _done([sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "-q", str(wheel)])
+    return Installed(folder)
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    isolate(monkeypatch, tmp_path / "home")
+    repo = make_repo(tmp_path / "repo")
+    repo.commit("first", **{"a.txt": "a"})
+    return repo
+
+
+def _done(argv: list[str]) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == PACKAGES | {f"vmrag_link-{VERSION}.dist-info"}
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert f"vmrag_link-{VERSION}.dist-info/licenses/LICENSE" in names
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "vmrag_link").rglob("*.py")}
+    assert modules == {name for name in names if name.startswith("vmrag_link/") and name.endswith(".py")}
+
+
+def test_the_wheel_has_one_command(wheel: Path) -> None:
+    entry_points = zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/entry_points.txt").decode()
+    assert entry_points.split() == ["[console_scripts]", "vmrag", "=", "vmrag_link.cli.main:main"]
+
+
+def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
+    with tarfile.open(built / f"vmrag_link-{VERSION}.tar.gz") as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/check.py", "docs/commands.md"}
+    assert wanted <= names
+    assert not {name for name in names if name.startswith((".venv", "dist", ".hypothesis", ".mypy_cache"))}
+
+
+def test_a_base_installation_leaves_the_index_out(base: Installed) -> None:
+    program = f"import importlib.util as u; print([n for n in {OF_EXTRAS!r} if u.find_spec(n)])"
+    done = subprocess.run([base.python, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_a_base_installation_starts(base: Installed, tmp_path: Path, option: str) -> None:
+    done = base.vmrag(option, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"vmrag, version {VERSION}\n" if option == "--version" else "status" in done.stdout
+
+
+def test_the_version_is_printed_without_loading_anything_of_weight(base: Installed, tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom vmrag_link.cli.main import run\nrun(['--version'])\n"
+        "print(sorted({'msgspec', 'yaml', 'rich', 'git', 'sqlite3', 'subprocess'} & set(sys.modules)))"
+    )
+    done = subprocess.run([base.python, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_base_installation_starts_a_knowledge_base_and_says_what_it_cannot_do(base: Installed, repo: Repo) -> None:
+    started = base.vmrag("init", cwd=repo.top)
+    assert started.returncode == 0, started.stderr
+    assert "Made no index" in started.stdout
+    assert "pip install 'vmrag-link[index]'" in started.stdout
+    assert (repo.top / ".dolt-version").exists()
+
+    status = base.vmrag("status", "--json", cwd=repo.top)
+    assert (status.returncode, status.stderr) == (1, "")
+    report = json.loads(status.stdout)
+    assert (report["state"], report["in_sync"], report["kb"]["engine"]) == ("drift", False, "doltlite")
+    assert report["pin"]["dolt_commit"] == report["kb"]["revision"] or report["kb"]["revision"] is None
+
+    asked = base.vmrag("query", "anything", "--json", cwd=repo.top)
+    assert (asked.returncode, asked.stdout) == (2, "")
+    error = json.loads(asked.stderr)["error"]
+    assert (error["code"], error["hint"]) == ("INDEX_EXTRA_MISSING", "pip install 'vmrag-link[index]'")
+
+
+def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo: Repo) -> None:
+    assert base.vmrag("init", "--no-hooks", cwd=repo.top).returncode == 0
+    installed = base.vmrag("install", "--json", cwd=repo.top)
+    assert installed.returncode == 0, installed.stderr
+    hook = repo.top / ".git" / "hooks" / "post-checkout"
+    assert os.access(hook, os.X_OK)
+
+    repo.git("commit", "-qm", "pin")
+    moved = repo.run("checkout", "-q", "-b", "other")
+    assert moved.returncode == 0
+    assert "pip install 'vmrag-link[index]'" in moved.stderr
+    assert "Traceback" not in moved.stderr
+
+    assert base.vmrag("uninstall", cwd=repo.top).returncode == 0
+    assert not hook.exists()

@@ -1,0 +1,689 @@
+"""What a user cannot have meant, and what a machine should not do: a clear error, the documented exit code, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import cli, terminal
+from tests.support.cli import WITHOUT_RIGHTS, error_of, pages, read_only, small_disk, start
+from tests.support.compare import assert_whole
+from tests.support.repos import isolate
+from tests.support.terminal import SCRIPT, Done, Project, new_project
+
+library, stocked = cli.library, cli.stocked
+template, project = terminal.template, terminal.project
+
+ADD = ("add", "docs/setup.md", "--collection", "handbook", "--id", "new.md")
+WRITES = [ADD, ("commit", "-m", "x")]
+
+
+def refused(project: Project, *command: str, code: int, error: str) -> dict[str, Any]:
+    """The error of a command that fails the way it should: in JSON and in words, with a hint."""
+    said = project.run_quietly(*command, "--json")
+    found = error_of(said)
+    assert (said.code, found["code"]) == (code, error), found
+    words = project.run_quietly(*command)
+    assert words.code == code
+    assert words.out == ""
+    assert f"error: {found['message']}" in words.err
+    assert "Traceback" not in words.err
+    if error != "INVALID_PARAMETER":
+        assert found["hint"]
+        assert f"hint: {found['hint']}" in words.err
+    return found
+
+
+def follow(project: Project, hint: str) -> None:
+    """Type what a hint proposes, its explanation in brackets left out."""
+    path = f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(hint.split("   (")[0], shell=True, cwd=project.top, check=True, env=os.environ | {"PATH": path})
+
+
+# -- the pin -------------------------------------------------------------------------------------------------------------
+
+
+def with_members(**members: Any) -> Callable[[str], bytes]:
+    return lambda pin: json.dumps(json.loads(pin) | members, indent=2).encode()
+
+
+BAD_PINS: dict[str, tuple[Callable[[str], bytes], str]] = {
+    "a conflict marker": (
+        lambda pin: f"<<<<<<< ours\n{pin}=======\n{pin}>>>>>>> theirs\n".encode(),
+        "line 1: an unresolved merge conflict",
+    ),
+    "a byte order mark": (lambda pin: b"\xef\xbb\xbf" + pin.encode(), "line 1: begins with a byte order mark"),
+    "5 KB": (lambda pin: pin.replace("{", "{" + " " * 5000).encode(), "at most 4096"),
+    "a key twice": (
+        lambda pin: pin.replace("{\n", '{\n  "dolt_branch": "main",\n').encode(),
+        "line 4: dolt_branch",
+    ),
+    "a wrong type": (with_members(dolt_branch=3), "line 3: dolt_branch must be a text"),
+    "nothing": (lambda _: b"", "line 1: is not JSON"),
+    "a reserved branch": (with_members(dolt_branch="vmrag_keep"), "line 3: dolt_branch"),
+    "not UTF-8": (lambda pin: pin.replace("main", "m\xe4in").encode("latin-1"), "line 3"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_PINS)
+def test_a_malformed_pin_names_line_and_fix_and_the_old_revision_answers(project, tmp_path, what):
+    broken, says = BAD_PINS[what]
+    (project.top / ".dolt-version").write_bytes(broken((project.top / ".dolt-version").read_text()))
+    for command in [("sync",), *WRITES]:
+        error = refused(project, *command, code=1, error="PIN_MALFORMED")
+        assert says in error["message"]
+    report = project.status()
+    assert report["state"] == "malformed"
+    assert report["reasons"] == [error["message"]]
+    assert report["hint"] == error["hint"]
+    answer = project.vmrag("query", "faq")
+    assert "faq.md" in answer.out
+    assert "The pin cannot be read; this answer comes from revision" in answer.err
+    if what != "a conflict marker":  # there is no merge to take a side of
+        follow(project, error["hint"])
+        (tmp_path / "scratch").mkdir()
+        assert_whole(project, tmp_path / "scratch")
+
+
+def test_a_pin_with_conflict_markers_is_mended_by_taking_a_side(project, tmp_path):
+    assert project.run("merge", "feature").returncode == 1
+    assert "<<<<<<<" in (project.top / ".dolt-version").read_text()
+    error = refused(project, "sync", code=1, error="PIN_MALFORMED")
+    follow(project, error["hint"])
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+
+
+def test_a_pin_of_an_unknown_revision_is_missing_and_the_old_one_answers(project):
+    pin = json.loads((project.top / ".dolt-version").read_text())
+    (project.top / ".dolt-version").write_text(json.dumps(pin | {"dolt_commit": "0" * 40}))
+    for command in [("sync",), *WRITES]:
+        error = refused(project, *command, code=1, error="PIN_MISSING_REVISION")
+        assert error["details"]["revision"] == "0" * 40
+    assert project.status()["state"] == "missing"
+    assert "faq.md" in project.vmrag("query", "faq").out
+    assert len(project.texts()) == 4
+
+
+@pytest.mark.parametrize("what", ["a folder", "a link", "a pipe"])
+def test_a_pin_that_is_no_file_is_refused(project, what):
+    path = project.top / ".dolt-version"
+    path.unlink()
+    {"a folder": path.mkdir, "a link": lambda: path.symlink_to("/dev/zero"), "a pipe": lambda: os.mkfifo(path)}[what]()
+    error = refused(project, "sync", code=3, error="GIT_FAILED")
+    assert "must be a file" in error["message"]
+
+
+# -- what is under .git/vmrag ---------------------------------------------------------------------------------------------
+
+
+def test_a_missing_knowledge_base_says_where_one_may_be_and_how_to_start_anew(project):
+    shutil.rmtree(project.shared / "kb")
+    for command in [("sync",), ("query", "faq"), ("list",), ("log",), ("pin",), *WRITES]:
+        error = refused(project, *command, code=2, error="NOT_INITIALIZED")
+        assert f"{project.shared / 'kb'} is missing" in error["message"]
+        assert "Copy that folder from where the knowledge base was made" in error["hint"]
+    assert refused(project, "init", code=2, error="ALREADY_INITIALIZED")["hint"] == error["hint"]
+    assert project.status()["state"] == "not_initialized"
+    assert project.status()["hint"] == error["hint"]
+    assert project.run("switch", "-q", "feature").returncode == 0
+    follow(project, error["hint"].partition("start a new one: ")[2])
+    assert project.status()["state"] == "in_sync"
+
+
+def test_a_knowledge_base_that_was_brought_back_goes_on_where_it_was(project, tmp_path):
+    project.put("note.md", "An uncommitted note.")
+    (project.shared / "kb").rename(tmp_path / "kb")
+    refused(project, "sync", code=2, error="NOT_INITIALIZED")
+    (tmp_path / "kb").rename(project.shared / "kb")
+    assert project.texts()["note.md"] == "An uncommitted note."
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage " * 4000, bytes(20_000)])
+def test_a_garbage_knowledge_base_is_not_touched_and_the_error_says_what_to_do(project, content):
+    file = project.shared / "kb" / "kb.doltlite"
+    file.write_bytes(content)
+    for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
+        error = refused(project, *command, code=3, error="DATABASE_ERROR")
+        assert str(file) in error["message"]
+        assert "put a sound copy in its place" in error["hint"]
+    assert file.read_bytes() == content
+    assert project.run("switch", "-q", "feature").returncode == 0
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+def test_a_truncated_knowledge_base_serves_what_it_has_and_names_what_it_has_not(project, part):
+    file = project.shared / "kb" / "kb.doltlite"
+    os.truncate(file, int(file.stat().st_size * part))
+    report = project.run_quietly("status", "--json")
+    assert report.code in (1, 3)
+    if report.code == 3:
+        assert error_of(report)["code"] == "DATABASE_ERROR"
+        return
+    assert report.json["state"] == "missing"
+    assert "faq.md" in project.vmrag("query", "faq").out
+    for command in [("sync",), ("list",), ("show", "handbook/faq.md"), ("log",), *WRITES]:
+        refused(project, *command, code=1, error="PIN_MISSING_REVISION")
+
+
+def truncated_vectors(snapshot: Path) -> None:
+    os.truncate(next(snapshot.glob("*.i8")), 10)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "a deleted file": lambda snapshot: (snapshot / "keywords.sqlite").unlink(),
+    "truncated vectors": truncated_vectors,
+    "a deleted Chroma": lambda snapshot: shutil.rmtree(snapshot / "chroma"),
+    "a garbage manifest": lambda snapshot: (snapshot / "manifest.sqlite").write_bytes(b"garbage" * 1000),
+    "no directory": shutil.rmtree,
+    "an empty directory": lambda snapshot: (shutil.rmtree(snapshot), snapshot.mkdir()),
+    "a file in its place": lambda snapshot: (shutil.rmtree(snapshot), snapshot.write_bytes(b"garbage")),
+}
+
+
+def snapshot(project: Project) -> Path:
+    return next(path for path in (project.shared / "snapshots").glob(f"{project.pinned}-*") if path.is_dir())
+
+
+@pytest.mark.parametrize("pin", ["sound", "malformed"])
+@pytest.mark.parametrize("command", ["query faq", "list", "sync"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_snapshot_is_built_again_and_never_served(project, tmp_path, damage, command, pin):
+    DAMAGES[damage](snapshot(project))
+    pinned = (project.top / ".dolt-version").read_bytes()
+    if pin == "malformed":
+        (project.top / ".dolt-version").write_text("garbage")
+    else:
+        report = project.status()
+        assert (report["state"], report["hint"]) == ("drift", "vmrag sync")
+    done = project.run_quietly(*command.split())
+    assert done.code == int((pin, command) == ("malformed", "sync"))
+    if pin == "malformed":
+        (project.top / ".dolt-version").write_bytes(pinned)
+        project.vmrag("sync")
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("name", ["keywords.sqlite", "chroma/chroma.sqlite3", "manifest.sqlite", "*"])
+def test_a_snapshot_with_other_bytes_in_files_of_the_right_size_is_mended_by_the_hint(project, tmp_path, name):
+    for path in snapshot(project).rglob(name) if name == "*" else [snapshot(project) / name]:
+        if path.is_file():
+            path.write_bytes(b"\1" * path.stat().st_size)
+    for command in [("query", "faq"), ADD, ("query", "install")]:
+        done = project.run_quietly(*command, "--json")
+        assert done.code in (0, 3), done
+        if done.code == 3:
+            assert error_of(done)["code"] == "CHROMADB_ERROR"
+            assert "vmrag sync --rebuild" in error_of(done)["hint"]
+    project.vmrag("sync", "--rebuild")
+    (tmp_path / "scratch").mkdir()
+    assert ("handbook", "new.md") in assert_whole(project, tmp_path / "scratch")
+
+
+def test_a_damaged_base_is_no_reason_not_to_get_to_another_revision(project, tmp_path):
+    project.git("switch", "-q", "feature")
+    shutil.rmtree(snapshot(project))
+    project.git("switch", "-q", "main")
+    for path in snapshot(project).rglob("*.sqlite*"):
+        if path.name != "manifest.sqlite":
+            path.write_bytes(b"\1" * path.stat().st_size)
+    project.git("switch", "-q", "feature")
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("content", [b"", b"\0garbage", b"[]", b'{"revision": 1, "snapshot": null}', b"{}"])
+@pytest.mark.parametrize("name", ["workspace.json", "applied"])
+def test_a_garbage_workspace_file_is_written_again(project, tmp_path, name, content):
+    project.put("note.md", "An uncommitted note.")
+    (project.own / name).write_bytes(content)
+    assert project.status()["state"] == "drift"
+    assert project.texts()["note.md"] == "An uncommitted note."
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+
+
+def test_a_garbage_embedding_cache_is_set_aside_and_filled_again(project, tmp_path):
+    (project.shared / "embeddings.sqlite").write_bytes(b"garbage" * 1000)
+    said = project.vmrag(*ADD).err
+    assert "set aside as embeddings.sqlite.corrupt-1" in said
+    assert project.vmrag("sync", "--rebuild").err == ""
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+
+
+# -- machines ------------------------------------------------------------------------------------------------------------
+
+
+def without_rights(project: Project, *command: str) -> Done:
+    return start(project, *command, program=(*WITHOUT_RIGHTS, *cli.VMRAG)).done()
+
+
+def test_in_a_read_only_folder_questions_are_answered_and_writes_are_refused(project, tmp_path):
+    project.put("note.md", "A note about zebras.")
+    with read_only(project.shared):
+        for command in [("status",), ("query", "zebras"), ("list",), ("show", "handbook/note.md"), ("log",), ("diff",)]:
+            done = without_rights(project, *command)
+            assert done.code == 0, (command, done)
+        assert "note.md" in without_rights(project, "query", "zebras").out
+        for command in WRITES:
+            done = without_rights(project, *command, "--json")
+            assert done.code == 3
+            assert error_of(done)["code"] in ("FILE_SYSTEM_ERROR", "DATABASE_ERROR")
+            assert str(project.shared) in error_of(done)["message"]
+        git = ("git", "switch", "-q", "feature")
+        moved = start(project, program=(*WITHOUT_RIGHTS, *git)).done()
+        assert moved.code == 0
+        assert len(moved.err.splitlines()) <= 1
+    project.git("switch", "-q", "main")
+    assert project.marks()["note.md"] == "added"
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+
+
+def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_be(project, tmp_path):
+    project.put("note.md", "A note about zebras.")
+    before = project.pinned
+    project.top.chmod(0o555)
+    try:
+        done = without_rights(project, "commit", "-m", "note", "--json")
+        assert (done.code, error_of(done)["code"]) == (1, "UNPINNED_REVISION")
+        answer = without_rights(project, "query", "zebras")
+        assert answer.code == 0
+        assert "UNPINNED_REVISION" in answer.err
+    finally:
+        project.top.chmod(0o755)
+    assert project.pinned == before
+    assert "Finished an interrupted commit" in project.vmrag("sync").err
+    assert project.pinned == error_of(done)["details"]["revision"]
+    (tmp_path / "scratch").mkdir()
+    assert ("handbook", "note.md") in assert_whole(project, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("left", [0, 40_000, 200_000, 600_000, 1_200_000])
+def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_goes_on(stocked, tmp_path, left):
+    stocked.put("note.md", "A note about zebras.")
+    pages(stocked, range(500, 540), folder="more")
+    expected = stocked.texts()
+    with small_disk(stocked.shared, kilobytes=16_000) as fill:
+        fill(left)
+        done = stocked.run_quietly("import", "more", "--collection", "handbook", "--json")
+        if done.code:
+            assert done.code == 3
+            assert error_of(done)["code"] in ("DATABASE_ERROR", "FILE_SYSTEM_ERROR")
+            assert "full" in error_of(done)["message"] or "No space" in error_of(done)["message"]
+        else:
+            expected |= {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
+        committed = stocked.run_quietly("commit", "-m", "on a full disk", "--json")
+        assert committed.code in (0, 3)
+        if committed.code:
+            assert "full" in error_of(committed)["message"] or "No space" in error_of(committed)["message"]
+        asked = stocked.run_quietly("query", "zebras", "--json")
+        assert asked.code in (0, 3)
+        if asked.code:
+            assert "space" in asked.err or "room" in asked.err
+        stocked.git("stash", "-q") if committed.code == 0 else None
+        moved = stocked.run("switch", "-q", "other")
+        assert moved.returncode == 0
+        assert len(moved.stderr.splitlines()) <= 1
+        stocked.git("switch", "-q", "main", env={"VMRAG": "0"})
+        stocked.git("stash", "pop", "-q", "--index") if committed.code == 0 else None
+        (stocked.shared / "filler").unlink()
+        stocked.vmrag("sync")
+        assert stocked.texts() == expected
+        (tmp_path / "scratch").mkdir()
+        assert_whole(stocked, tmp_path / "scratch")
+        if committed.code:
+            stocked.vmrag("commit", "-m", "with room")
+        assert stocked.status()["kb"]["dirty"] is False
+
+
+def test_with_no_room_for_the_journal_nothing_is_committed(project, tmp_path):
+    project.put("note.md", "A note about zebras.")
+    before = project.pinned
+    (project.shared / "journal").mkdir(exist_ok=True)
+    with small_disk(project.shared / "journal", kilobytes=64) as fill:
+        fill(0)
+        error = refused(project, "commit", "-m", "note", code=3, error="FILE_SYSTEM_ERROR")
+        assert "Nothing was committed" in error["message"]
+        assert "Make room" in error["hint"]
+        report = project.status()
+        assert (report["state"], report["kb"]["dirty"], project.pinned) == ("in_sync", True, before)
+        assert [path.name for path in (project.shared / "journal").iterdir()] == ["filler"]
+        (project.shared / "journal" / "filler").unlink()
+        project.vmrag("commit", "-m", "note")
+    (tmp_path / "scratch").mkdir()
+    assert ("handbook", "note.md") in assert_whole(project, tmp_path / "scratch")
+
+
+# -- repositories --------------------------------------------------------------------------------------------------------
+
+EVERYTHING = [
+    ("status",),
+    ("sync",),
+    ("query", "x"),
+    ("list",),
+    ("init",),
+    ("commit", "-m", "x"),
+    ("install",),
+    ("gc",),
+]
+
+
+def test_outside_of_a_git_repository_every_command_says_so(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    (tmp_path / "nothing").mkdir()
+    for command in EVERYTHING:
+        error = refused(Project(tmp_path / "nothing"), *command, code=2, error="GIT_REPO_NOT_FOUND")
+        assert error["hint"] == "git init"
+        refused(Project(tmp_path / "absent"), *command, code=2, error="GIT_REPO_NOT_FOUND")
+    assert list((tmp_path / "nothing").iterdir()) == []
+
+
+def test_in_a_bare_repository_every_command_says_so(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
+    for command in EVERYTHING:
+        error = refused(Project(tmp_path / "bare"), *command, code=2, error="GIT_REPO_NOT_FOUND")
+        assert "git worktree add" in error["hint"]
+    assert not (tmp_path / "bare" / "vmrag").exists()
+
+
+def test_the_loop_works_before_the_first_git_commit(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "unborn")
+    refused(project, "query", "x", code=2, error="NOT_INITIALIZED")
+    project.vmrag("init")
+    project.put("note.md", "A note about zebras.")
+    project.vmrag("commit", "-m", "note")
+    assert "note.md" in project.vmrag("query", "zebras").out
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+    project.git("commit", "-q", "-m", "first")
+    assert project.status()["state"] == "in_sync"
+
+
+def conflict(project: Project) -> None:
+    """Two branches that cannot be merged: `main`, where HEAD is, and `side`."""
+    project.git("switch", "-q", "-c", "side")
+    project.commit("side", **{"code.py": "1\n"})
+    project.git("switch", "-q", "main")
+    project.commit("main", **{"code.py": "2\n"})
+
+
+UNFINISHED: dict[str, tuple[str, ...]] = {
+    "merge": ("merge", "side"),
+    "rebase": ("rebase", "side"),
+    "cherry-pick": ("cherry-pick", "side"),
+    "bisect": ("bisect", "start", "HEAD", "first"),
+    "detached": ("switch", "-q", "--detach"),
+}
+WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME"}
+
+
+@pytest.mark.parametrize("what", UNFINISHED)
+def test_in_the_middle_of_something_nothing_is_written_and_the_way_out_is_named(project, what):
+    conflict(project)
+    project.put("note.md", "An uncommitted note.")
+    project.run(*UNFINISHED[what])
+    for command in WRITES:
+        error = refused(project, *command, code=3, error="GIT_BUSY")
+        assert error["details"]["operation"] == what
+        assert WAYS_OUT.get(what, f"git {what} --abort") in error["hint"]
+    assert project.vmrag("query", "faq").code == 0
+    project.run(
+        *(("switch", "-q", "main") if what == "detached" else (what, "reset" if what == "bisect" else "--abort"))
+    )
+    assert project.marks()["note.md"] == "added"
+    project.vmrag("commit", "-m", "note")
+
+
+NAMES = [
+    "größe/ü",
+    "日本",
+    "head",
+    "Main",
+    "MAIN",
+    "0" * 40,
+    "abcdefghijklmnopqrstuv0123456789",
+    "vmrag-x",
+    "vmrag_keep",
+    "WORKING",
+    "STAGED",
+    "x" * 200,
+    "@",
+    b"latin-\xe9",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_branch_name_that_no_engine_takes_works_like_any_other(project, tmp_path, name):
+    made = subprocess.run(["git", "checkout", "-q", "-b", name], cwd=project.top, capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("git refuses the name")
+    project.put("note.md", f"A note on {os.fsdecode(name)!r}.")
+    project.ask("commit", "-m", "note")
+    project.git("commit", "-q", "-m", "note")
+    assert project.status()["state"] == "in_sync"
+    project.ask("branch")
+    project.git("switch", "-q", "main")
+    assert "note.md" not in project.texts()
+    project.git("switch", "-q", "-")
+    assert "note.md" in project.texts()
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+
+
+def test_branches_whose_names_differ_only_in_case_have_documents_of_their_own(project):
+    for name in ("topic", "Topic", "TOPIC"):
+        project.git("switch", "-q", "-c", name, "main")
+        project.put(f"{name}.md", f"On {name}.")
+    for name in ("topic", "Topic", "TOPIC"):
+        project.git("switch", "-q", name)
+        assert [each for each in project.texts() if each.lower() == "topic.md"] == [f"{name}.md"]
+
+
+# -- documents -----------------------------------------------------------------------------------------------------------
+
+IDS = [
+    "two words",
+    "größe/日本",
+    "a_chunk_0",
+    "a",
+    "x" * 255,
+    "../up",
+    "/root",
+    "a:b",
+    "-x",
+    " ",
+    "'\"",
+    "\U0001f600",
+    "%s",
+    "$HOME",
+]
+
+
+def test_odd_document_ids_are_kept_exactly(project, tmp_path):
+    for number, doc_id in enumerate(IDS):
+        project.put(doc_id, f"Text number {number}. " * 60)
+    project.vmrag("commit", "-m", "odd ids")
+    texts = project.texts()
+    for number, doc_id in enumerate(IDS):
+        assert texts[doc_id] == f"Text number {number}. " * 60
+    (tmp_path / "scratch").mkdir()
+    assert {("handbook", doc_id) for doc_id in IDS} <= assert_whole(project, tmp_path / "scratch")
+    for doc_id in IDS:
+        project.vmrag("rm", "--collection", "handbook", "--", doc_id)
+    (tmp_path / "again").mkdir()
+    assert not {("handbook", doc_id) for doc_id in IDS} & assert_whole(project, tmp_path / "again")
+
+
+@pytest.mark.parametrize("doc_id", ["", "x" * 256, "a\nb", "a\tb", "a\x7fb", "a\udce9b"])
+def test_an_impossible_document_id_is_refused(project, doc_id):
+    before = project.texts()
+    project.write("docs/setup.md", "text")
+    refused(project, *ADD[:-1], doc_id, code=2, error="INVALID_NAME")
+    assert project.texts() == before
+
+
+@pytest.mark.parametrize("name", ["", "x", "a b", "größe", ".hidden", "a..b", "127.0.0.1", "x" * 256])
+def test_an_impossible_collection_name_is_refused_with_one_that_works(project, name):
+    error = refused(project, "import", "docs", "--collection", name, code=2, error="INVALID_NAME")
+    assert "--collection " in error["hint"]
+
+
+# -- settings ------------------------------------------------------------------------------------------------------------
+
+SETTINGS = {
+    "embedding:\n  model: [\n": 2,
+    "embedding:\n\tmodel: hash\n": 2,
+    "embeding:\n  model: hash\n": 1,
+    "index:\n  keep: many\n": 2,
+    "embedding:\n  model: gpt\n": 2,
+    "# a comment\nengine: &x doltlite\n": 2,
+    "embedding:\n  model: hash\n  model: hash\n": 3,
+    "- a\n": 1,
+}
+
+
+@pytest.mark.parametrize("text", SETTINGS)
+def test_malformed_settings_name_file_and_line_and_stop_everything(project, text):
+    project.write(".vmrag.yaml", text)
+    for command in [("status",), ("query", "faq"), *WRITES]:
+        error = refused(project, *command, code=2, error="CONFIG_INVALID")
+        assert error["message"].startswith(f".vmrag.yaml, line {SETTINGS[text]}: ")
+        assert error["details"]["line"] == SETTINGS[text]
+    assert project.run("switch", "-q", "feature").returncode != 128  # git's own business goes on
+
+
+@pytest.mark.parametrize("what", ["a folder", "a link to a device", "a pipe"])
+def test_settings_that_are_no_file_are_refused(project, what):
+    path = project.top / ".vmrag.yaml"
+    path.unlink()
+    make = {
+        "a folder": path.mkdir,
+        "a link to a device": lambda: path.symlink_to("/dev/zero"),
+        "a pipe": lambda: os.mkfifo(path),
+    }
+    make[what]()
+    error = refused(project, "query", "faq", code=2, error="CONFIG_INVALID")
+    assert error["message"].startswith(".vmrag.yaml cannot be read")
+
+
+def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs(project, tmp_path):
+    project.write(".vmrag.yaml", "embedding:\n  model: default\n")
+    project.put("more.md", "The automobile needs fuel.")
+    project.put("car.md", "The automobile needs fuel.", collection="vehicles")
+    found = {each["collection"] for each in project.ask("query", "car", "--mode", "vector")["results"]}
+    assert found == {"handbook", "vehicles"}
+    (tmp_path / "scratch").mkdir()
+    assert_whole(project, tmp_path / "scratch")
+
+
+# -- the command line -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (["frob"], "There is no command 'frob'"),
+        (["qery", "x"], "Did you mean 'query'?"),
+        (["query"], "Missing argument"),
+        (["query", "x", "--nope"], "No such option"),
+        (["query", "x", "-k", "0"], "0 is not in the range"),
+        (["query", "x", "--mode", "q"], "'q' is not one of"),
+        (["commit"], "Missing option"),
+        (["commit", "-m", " "], "needs a message"),
+        (["show", "faq.md"], "is not COLLECTION/DOCUMENT"),
+        (["log", "-n", "-1"], "-1 is not in the range"),
+        (["completion", "tcsh"], "'tcsh' is not one of"),
+        (["add", "-", "--collection", "handbook"], "needs an id"),
+    ],
+)
+def test_a_command_line_that_cannot_be_meant_is_a_usage_error(project, line, says):
+    words = project.run_quietly(*line)
+    assert words.code == 2
+    assert words.out == ""
+    assert says in words.err
+    error = error_of(project.run_quietly(*line, "--json"))
+    assert error["code"] == "INVALID_PARAMETER"
+    assert says in error["message"]
+    assert "vmrag" in error["hint"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (["query", "x", "--at", "nope"], "GIT_COMMIT_NOT_FOUND"),
+        (["query", "x", "--collection", "nope"], "COLLECTION_NOT_FOUND"),
+        (["list", "--collection", "handbok"], "COLLECTION_NOT_FOUND"),
+        (["show", "handbook/nope"], "DOCUMENT_NOT_FOUND"),
+        (["rm", "nope", "--collection", "handbook"], "DOCUMENT_NOT_FOUND"),
+        (["add", "nope.md", "--collection", "handbook"], "FILE_SYSTEM_ERROR"),
+        (["pin", "nope"], "BRANCH_NOT_FOUND"),
+    ],
+)
+def test_what_is_not_there_is_named_with_a_hint(project, line, code):
+    refused(project, *line, code=3, error=code)
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------------------------------
+
+
+def interrupted(project: Project, moment: float, *command: str) -> Done:
+    """Ctrl-C in a terminal: git and cp get it, too."""
+    running = start(project, *command)
+    time.sleep(moment)
+    running.signal(signal.SIGINT)
+    return running.done()
+
+
+STARTED = 0.25
+"""The part of a run, at its beginning, that is the interpreter's: there Python itself answers a Ctrl-C."""
+
+
+@pytest.mark.parametrize("command", ["import", "commit", "sync"])
+def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocked, tmp_path, command):
+    pages(stocked, range(2000, 2150), folder="more")
+    new = {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
+    line = {
+        "import": ("import", "more", "--collection", "handbook"),
+        "commit": ("commit", "-m", "x"),
+        "sync": ("sync", "--rebuild"),
+    }[command]
+    expected = stocked.texts()
+    if command != "import":
+        stocked.vmrag("import", "more", "--collection", "handbook")
+        expected |= new
+    shutil.copytree(stocked.top, tmp_path / "measured", symlinks=True)
+    duration = cli.lasted(Project(tmp_path / "measured"), *line)
+    hits = 0
+    for number, part in enumerate((0.35, 0.5, 0.65, 0.8)):
+        shutil.copytree(stocked.top, tmp_path / f"copy-{number}", symlinks=True)
+        copy = Project(tmp_path / f"copy-{number}")
+        before = copy.pinned
+        done = interrupted(copy, duration * part, *line)
+        assert done.code in (0, 130), done
+        if done.code:
+            hits += 1
+            assert done.out == ""
+            assert done.err == "Interrupted; nothing that was stored is lost.\n"
+        copy.vmrag("sync")
+        texts = copy.texts()
+        assert texts in (expected, expected | new)
+        (tmp_path / f"scratch-{number}").mkdir()
+        assert_whole(copy, tmp_path / f"scratch-{number}")
+        assert copy.status()["state"] == "in_sync"
+        if command == "commit":
+            assert copy.status()["kb"]["dirty"] == (copy.pinned == before)
+    assert hits

@@ -1,0 +1,378 @@
+"""`vmrag commit` killed at each of its steps, and everything that may happen before the next command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.cli import driven, error_of, start
+from tests.support.compare import assert_whole
+from tests.support.terminal import Project
+
+template, project = terminal.template, terminal.project
+
+STEPS = {
+    "before the journal's entry": "import vmrag_link.journal as m; m.Journal.entry = die",
+    "once the entry is durable": ("from vmrag_link.engines.doltlite.engine import DoltliteEngine as m\nm.commit = die"),
+    "once the knowledge base is committed": "import vmrag_link.ops.pinning as m; m.write_pin = die",
+    "before the pin's rename": (
+        "from pathlib import Path\nreplace = Path.replace\n"
+        "Path.replace = lambda old, new: die() if Path(new).name == '.dolt-version' else replace(old, new)"
+    ),
+    "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage = die",
+    "once the pin is staged": "import vmrag_link.journal as m; m.Journal.finish = die",
+    "during the snapshot": "from vmrag_link.index.store import IndexStore as m; m.seal = die",
+    "before the snapshot's rename": "from vmrag_link.index.snapshots import Snapshots as m; m.publish = die",
+    "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
+    "between workspace.json and applied": "from vmrag_link.sync import binding as m; m.note_applied = die",
+    "before the spares are removed": "from vmrag_link.sync import apply as m; m.tidy = die",
+}
+"""What is patched so that the process dies there."""
+
+COMMITTED = list(STEPS)[2:]
+"""Steps after which the knowledge base has the revision: the next command has to pin it."""
+
+PINNED = list(STEPS)[4:]
+
+NEXT = {
+    "status, then sync": [("status",), ("sync",)],
+    "sync": [("sync",)],
+    "commit": [("commit", "-m", "again")],
+    "query": [("query", "uv")],
+    "list": [("list",)],
+}
+
+
+def dies(project: Project, step: str, *, message: str = "note") -> None:
+    done = driven(project, STEPS[step], "commit", "-m", message)
+    assert done.code == -signal.SIGKILL, done
+    assert done.out == ""
+
+
+@pytest.fixture
+def noted(project: Project) -> Project:
+    """With one uncommitted document on `main`."""
+    project.put("note.md", "A note about zebras.")
+    return project
+
+
+def finished(project: Project, scratch: Path, before: str) -> None:
+    """Committed, pinned, staged, indexed, and nothing is left to do."""
+    assert project.pinned != before
+    assert project.ask("log")["revisions"][0]["revision"] == project.pinned
+    assert project.ask("log")["revisions"][0]["parents"] == [before]
+    assert project.git("status", "--porcelain") == "M  .dolt-version"
+    assert project.status()["state"] == "in_sync"
+    assert project.marks()["note.md"] is None
+    assert ("handbook", "note.md") in assert_whole(project, scratch)
+    settled(project)
+
+
+def settled(project: Project) -> None:
+    project.vmrag("sync")
+    assert [path.name for path in (project.shared / "journal").iterdir()] == []
+    assert not [
+        path for path in (project.shared / "snapshots").iterdir() if path.name.startswith(".") and path.is_dir()
+    ]
+    assert not list(project.top.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("then", NEXT)
+@pytest.mark.parametrize("step", COMMITTED)
+def test_whatever_comes_after_the_kill_finishes_a_commit_that_the_knowledge_base_has(noted, tmp_path, step, then):
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    dies(noted, step)
+    assert (noted.pinned != before) == (step in PINNED)
+    for command in NEXT[then]:
+        done = noted.run_quietly(*command, "--json")
+        if command[0] == "commit":
+            assert (done.code, error_of(done)["code"]) == (1, "NO_CHANGES")
+        elif command[0] == "status":
+            unfinished = step != "before the spares are removed"
+            assert done.code == int(unfinished)
+            assert ("not finished" in done.out) == (
+                list(STEPS).index(step) <= list(STEPS).index("once the pin is staged")
+            )
+        else:
+            assert done.code == 0, done
+    finished(noted, tmp_path / "scratch", before)
+
+
+@pytest.mark.parametrize("then", ["sync", "query", "list", "commit"])
+@pytest.mark.parametrize("step", [each for each in STEPS if each not in COMMITTED])
+def test_a_kill_before_the_knowledge_base_is_committed_leaves_the_documents_uncommitted(noted, tmp_path, step, then):
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    dies(noted, step)
+    assert noted.pinned == before
+    for command in NEXT[then]:
+        noted.vmrag(*command)
+    if then == "commit":
+        finished(noted, tmp_path / "scratch", before)
+        return
+    assert noted.pinned == before
+    assert noted.marks()["note.md"] == "added"
+    assert ("handbook", "note.md") in assert_whole(noted, tmp_path / "scratch")
+    settled(noted)
+
+
+@pytest.mark.parametrize("step", COMMITTED)
+def test_a_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    dies(noted, step)
+    # Where the pin was written, git would refuse to overwrite it: then it is put aside, as git says.
+    if step in PINNED:
+        noted.git("stash", "-q")
+    said = noted.run("switch", "feature")
+    assert said.returncode == 0
+    assert len(said.stderr.splitlines()) <= 2  # git's own line and one of ours
+    assert noted.status()["state"] == "in_sync"
+    assert "uv.md" in noted.texts()
+    assert "note.md" not in noted.texts()
+    back = noted.run("switch", "main")
+    assert back.returncode == 0
+    if step in PINNED:
+        noted.git("stash", "pop", "-q", "--index")
+        noted.vmrag("sync")
+    finished(noted, tmp_path / "scratch", before)
+
+
+def test_the_next_command_on_another_branch_says_that_a_revision_is_not_pinned_and_how_to_pin_it(noted, tmp_path):
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    dies(noted, "once the knowledge base is committed")
+    revision = noted.ask("branch")["branches"][-1]["revision"]
+    noted.git("switch", "-q", "feature", env={"VMRAG": "0"})
+    for _ in range(2):  # until it is mended
+        said = noted.vmrag("query", "zebra").err
+        assert "UNPINNED_REVISION" in said
+        assert f"git switch main && vmrag pin {revision}" in said
+    noted.git("switch", "-q", "main", env={"VMRAG": "0"})
+    assert "Finished an interrupted commit" in noted.vmrag("sync").err
+    finished(noted, tmp_path / "scratch", before)
+    assert noted.pinned == revision
+
+
+def test_the_hook_of_the_checkout_says_it_too(noted):
+    dies(noted, "once the knowledge base is committed")
+    said = noted.run("switch", "feature").stderr
+    assert "UNPINNED_REVISION" in said
+    assert len([line for line in said.splitlines() if line.startswith("vmrag:")]) == 1
+    assert "Finished an interrupted commit" in noted.run("switch", "main").stderr
+
+
+def test_another_worktree_on_the_same_branch_finishes_the_commit(noted, tmp_path):
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    dies(noted, "once the knowledge base is committed")
+    noted.git("switch", "-q", "feature", env={"VMRAG": "0"})
+    noted.git("worktree", "add", "-q", str(tmp_path / "second"), "main", env={"VMRAG": "0"})
+    second = Project(tmp_path / "second")
+    assert "Finished an interrupted commit" in second.vmrag("query", "zebra").err
+    finished(second, tmp_path / "scratch", before)
+    assert noted.run_quietly("query", "uv").err == ""
+    settled(noted)
+
+
+def test_an_entry_of_a_worktree_that_is_gone_is_finished_by_who_comes_to_its_branch(project, tmp_path):
+    project.git("worktree", "add", "-q", "-b", "third", str(tmp_path / "third"), "main")
+    third = Project(tmp_path / "third")
+    third.put("note.md", "A note about zebras.")
+    before = third.pinned
+    dies(third, "once the knowledge base is committed")
+    project.git("worktree", "remove", "--force", str(tmp_path / "third"))
+    assert project.run_quietly("sync").err == ""  # not this work tree's branch
+    assert "Finished an interrupted commit" in project.run("switch", "third").stderr
+    assert project.pinned != before
+    assert "note.md" in project.texts()
+    settled(project)
+
+
+def test_a_pin_that_was_changed_by_hand_is_not_overwritten_and_the_revision_is_kept(noted, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    dies(noted, "once the knowledge base is committed")
+    revision = noted.ask("branch")["branches"][-1]["revision"]
+    by_hand = noted.git("show", "feature:.dolt-version") + "\n"
+    noted.write(".dolt-version", by_hand)
+    said = noted.vmrag("sync").err
+    assert "UNPINNED_REVISION" in said
+    assert f"To pin it: vmrag pin {revision}" in said
+    assert (noted.top / ".dolt-version").read_text() == by_hand
+    assert "uv.md" in noted.texts()
+    assert "UNPINNED" not in noted.vmrag("sync").err  # said once: nothing is left to finish
+    noted.vmrag("gc", "--apply")
+    noted.vmrag("pin", revision)
+    assert noted.texts()["note.md"] == "A note about zebras."
+    assert_whole(noted, tmp_path / "scratch")
+
+
+def test_a_commit_is_not_finished_in_the_middle_of_a_merge(noted, tmp_path):
+    noted.git("switch", "-q", "-c", "side")
+    noted.commit("side", **{"code.py": "1\n"})
+    noted.git("switch", "-q", "main")
+    noted.commit("main", **{"code.py": "2\n"})
+    dies(noted, "once the knowledge base is committed")
+    before = noted.pinned
+    assert noted.run("merge", "side").returncode == 1
+    assert "UNPINNED_REVISION" in noted.vmrag("query", "zebra").err
+    assert noted.pinned == before
+    noted.git("merge", "--abort")
+    assert "Finished" in noted.vmrag("query", "zebra").err
+    assert noted.pinned != before
+
+
+LOCKED = (
+    "from pathlib import Path\nfrom vmrag_link.git import plumbing as m\nstage = m.stage\n"
+    "def then(*a, **k):\n    Path('.git/index.lock').touch()\n    return stage(*a, **k)\nm.stage = then"
+)
+"""Another git command takes the index between the pin and `git add`, and keeps it."""
+
+
+def test_index_lock_in_the_way_of_git_add_leaves_the_pin_written_and_unstaged(noted, tmp_path):
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    done = driven(noted, LOCKED, "commit", "-m", "note", "--json")
+    assert done.code == 1
+    assert done.json["staged"] is False
+    assert "index.lock" in done.json["pending"]
+    assert done.json["pin"]["dolt_commit"] == done.json["revision"] == noted.pinned != before
+    (noted.top / ".git" / "index.lock").unlink()
+    assert noted.git("status", "--porcelain") == "M .dolt-version"  # stripped: not in the index
+    noted.vmrag("sync")
+    noted.git("add", ".dolt-version")
+    finished(noted, tmp_path / "scratch", before)
+
+
+def test_index_lock_in_the_way_says_in_words_what_is_left_to_do(noted):
+    done = driven(noted, LOCKED, "commit", "-m", "note")
+    assert done.code == 1
+    assert "Next: git add .dolt-version" in done.out
+
+
+def test_while_another_git_command_holds_the_index_nothing_is_committed_and_queries_are_answered(noted):
+    before = noted.pinned
+    (noted.top / ".git" / "index.lock").touch()
+    done = noted.vmrag("commit", "-m", "note", "--json", code=3)
+    assert error_of(done)["code"] == "GIT_BUSY"
+    assert f"rm '{noted.top}/.git/index.lock'" in error_of(done)["hint"]
+    assert "note.md" in noted.vmrag("query", "zebra").out
+    (noted.top / ".git" / "index.lock").unlink()
+    assert noted.pinned == before
+    noted.vmrag("commit", "-m", "note")
+
+
+@pytest.mark.parametrize("moment", ["before the pin", "after the pin"])
+def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_it(noted, tmp_path, moment):
+    """Another terminal switches branches between the knowledge base's commit and the end of `git add`."""
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    switch = "subprocess.run(['git', 'switch', '-q', '-f', 'feature'], env=os.environ | {'VMRAG': '0'}, check=True)"
+    body = {
+        "before the pin": (
+            "import subprocess\nfrom vmrag_link.engines.doltlite.engine import DoltliteEngine as m\ncommit = m.commit\n"
+            f"def then(*a, **k):\n    made = commit(*a, **k)\n    {switch}\n    return made\nm.commit = then"
+        ),
+        "after the pin": (
+            "import subprocess\nfrom vmrag_link.git import plumbing as m\nstage = m.stage\n"
+            f"def then(*a, **k):\n    {switch}\n    return stage(*a, **k)\nm.stage = then"
+        ),
+    }[moment]
+    done = driven(noted, body, "commit", "-m", "note", "--json")
+    error = error_of(done)
+    assert (done.code, error["code"]) == (1, "UNPINNED_REVISION")
+    assert error["hint"] == f"git switch main && vmrag pin {error['details']['revision']}"
+    assert noted.git("status", "--porcelain") == ""
+    subprocess.run(
+        error["hint"],
+        shell=True,
+        cwd=noted.top,
+        check=True,
+        env=os.environ | {"PATH": f"{Path(terminal.SCRIPT).parent}:{os.environ['PATH']}"},
+    )
+    finished(noted, tmp_path / "scratch", before)
+
+
+def test_a_garbage_entry_is_set_aside_and_said_once(noted, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    folder = noted.shared / "journal"
+    folder.mkdir(exist_ok=True)
+    garbage = {
+        "a": b"",
+        "b": b"\0\0\0\0",
+        "c": b'{"type": "commit"}',
+        "d": b'{"type":"merge","git_dir":1}',
+        "e": b"\xff\xfe",
+    }
+    for name, content in garbage.items():
+        (folder / f"commit-{name}.json").write_bytes(content)
+    assert noted.status()["state"] == "in_sync"
+    said = noted.vmrag("query", "zebra").err
+    assert said.count("cannot be read") == len(garbage)
+    assert noted.vmrag("query", "zebra").err == ""
+    assert sorted(path.name for path in folder.iterdir()) == [f"commit-{name}.damaged" for name in garbage]
+    assert {path.read_bytes() for path in folder.iterdir()} == set(garbage.values())
+    noted.vmrag("commit", "-m", "note")
+    assert_whole(noted, tmp_path / "scratch")
+
+
+def test_a_commit_whose_entry_was_damaged_shows_as_drift_that_pin_mends(noted):
+    before = noted.pinned
+    dies(noted, "once the knowledge base is committed")
+    for path in (noted.shared / "journal").iterdir():
+        path.write_bytes(b"garbage")
+    said = noted.vmrag("query", "zebra").err
+    assert "'vmrag status' shows it as drift, and 'vmrag pin' finishes it" in said
+    report = noted.status()
+    assert (report["state"], report["hint"]) == ("drift", "vmrag pin")
+    noted.vmrag("pin")
+    assert noted.pinned != before
+    assert noted.texts()["note.md"] == "A note about zebras."
+
+
+def test_a_killed_switch_is_not_taken_for_done_when_head_goes_back(project, tmp_path):
+    """Between workspace.json and `applied`: the one names the new revision already, the other still the old pair."""
+    (tmp_path / "scratch").mkdir()
+    project.git("switch", "-q", "feature", env={"VMRAG": "0"})
+    done = driven(project, STEPS["between workspace.json and applied"], "sync")
+    assert done.code == -signal.SIGKILL
+    project.git("switch", "-q", "main", env={"VMRAG": "0"})
+    assert "faq.md" in project.texts()
+    assert_whole(project, tmp_path / "scratch")
+
+
+def test_a_kill_with_auto_pin_off_needs_no_journal(noted):
+    noted.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
+    before = noted.pinned
+    body = "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m\ncommit = m.commit\ndef then(*a, **k):\n    commit(*a, **k)\n    die()\nm.commit = then"
+    assert driven(noted, body, "commit", "-m", "note").code == -signal.SIGKILL
+    assert noted.pinned == before
+    report = noted.status()
+    assert (report["state"], report["hint"]) == ("drift", "vmrag pin")
+    noted.vmrag("pin")
+    assert noted.texts()["note.md"] == "A note about zebras."
+
+
+def test_a_command_waits_for_a_commit_that_is_alive_and_finds_it_done(noted):
+    body = (
+        "import time\nimport vmrag_link.ops.pinning as m\nwrite = m.write_pin\n"
+        "def slow(*a):\n    open('reached', 'w').close()\n    time.sleep(1)\n    return write(*a)\nm.write_pin = slow"
+    )
+    script = f"import sys\n{body}\nfrom vmrag_link.cli.main import run\nsys.exit(run(['commit', '-m', 'note']))"
+    running = start(noted, program=(sys.executable, "-c", script))
+    while not (noted.top / "reached").exists():
+        time.sleep(0.01)
+    holder = json.loads(noted.run_quietly("status", "--json").out)["reasons"]
+    assert f"process {running.process.pid} is at work" in " ".join(holder)
+    assert noted.vmrag("query", "zebra").err == ""
+    assert running.done().code == 0
+    assert noted.status()["state"] == "in_sync"

@@ -1,0 +1,347 @@
+"""Documents in and out: import, add, rm, list, show, commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import terminal
+from tests.support.repos import isolate
+from tests.support.terminal import DOCUMENTS, Project, new_project
+
+template, project = terminal.template, terminal.project
+
+
+def imported(project: Project, *arguments: str) -> dict:
+    return project.ask("import", *arguments, "--collection", "handbook")
+
+
+# -- import --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_import_changes_nothing(project):
+    project.git("switch", "-q", "--detach", "first")
+    project.git("switch", "-q", "-c", "again")
+    before = project.ask("log"), project.answers()
+    report = imported(project, "docs")
+    assert report["changes"] == {"added": 0, "modified": 0, "removed": 0}
+    assert (report["unchanged"], report["branch"], report["created"]) == (3, None, False)
+    assert project.status()["kb"]["branch"] is None
+    assert "again" not in {each["name"] for each in project.ask("branch")["branches"]}
+    assert (project.ask("log"), project.answers()) == before
+    said = project.vmrag("import", "docs", "--collection", "handbook").out
+    assert "no documents changed, 3 unchanged" in said
+    assert "Next" not in said
+
+
+def test_an_import_takes_only_what_differs_and_embeds_only_that(project):
+    project.write("docs/setup.md", "# Setup\n\nInstall the program with uv.\n")
+    project.write("docs/new.md", "# New\n\nA page that is new.\n")
+    report = imported(project, "docs")
+    assert report["changes"] == {"added": 1, "modified": 1, "removed": 0}
+    assert report["unchanged"] == 2
+    assert {doc_id: mark for doc_id, mark in project.marks().items() if mark} == {
+        "new.md": "added",
+        "setup.md": "modified",
+    }
+    project.vmrag("commit", "-m", "edits")
+    assert project.texts()["setup.md"] == "# Setup\n\nInstall the program with uv.\n"
+    assert project.ask("sync", "--rebuild")["chunks"]["embedded"] == 0
+    assert project.consistent()
+
+
+def test_a_file_that_is_gone_stays_a_document_until_it_is_pruned(project):
+    (project.top / "docs/rest.md").unlink()
+    assert imported(project, "docs")["changes"]["removed"] == 0
+    report = imported(project, "docs", "--prune")
+    assert report["changes"] == {"added": 0, "modified": 0, "removed": 2}  # and faq.md, which never was a file
+    assert {doc_id for doc_id, mark in project.marks().items() if mark == "removed"} == {"rest.md", "faq.md"}
+    assert set(project.texts()) == {"setup.md", "deep/tls.txt"}
+
+
+def test_prune_keeps_a_document_whose_file_is_there_but_cannot_be_read(project):
+    project.write("docs/rest.md", b"\xff\xfe broken")
+    report = imported(project, "docs", "--prune")
+    assert [each["name"] for each in report["skipped"]] == ["rest.md"]
+    assert project.texts()["rest.md"] == DOCUMENTS["rest.md"]
+
+
+def test_what_is_not_imported_is_listed_with_the_reason(project):
+    for name in ("a.png", "b.pdf", ".hidden.md", "noext", "c.csv", "d.json", "e.exe"):
+        project.write(f"docs/{name}", "x")
+    report = imported(project, "docs")
+    reasons = {each["name"]: each["reason"] for each in report["skipped"]}
+    assert reasons["a.png"] == "its type .png is not supported"
+    assert reasons[".hidden.md"] == "is hidden"
+    assert reasons["noext"] == "has no file type"
+    assert len(reasons) == 7
+    said = project.vmrag("import", "docs", "--collection", "handbook").out
+    assert "Skipped 7 files:" in said
+    assert "and 2 more (see them with -v)" in said
+    assert (
+        "e.exe its type .exe is not supported" in project.vmrag("import", "docs", "--collection", "handbook", "-v").out
+    )
+
+
+def test_markdown_html_rst_and_text_become_text_with_titles(project):
+    project.write(
+        "more/page.html",
+        "<html><head><title>A page</title></head><body><h1>Top</h1><p>Some <b>text</b> here.</p><script>bad()</script></body></html>",
+    )
+    project.write("more/guide.rst", "The guide\n=========\n\nReStructured text.\n")
+    project.write("more/plain.txt", "Just text.\n")
+    project.write("more/front.md", "---\ntitle: From the front\nteam: core\nyear: 2024\n---\n# Other\n\nBody.\n")
+    report = project.ask("import", "more", "--collection", "mixed")
+    assert (report["created"], report["changes"]["added"]) == (True, 4)
+    titles = {each["doc_id"]: each["title"] for each in project.ask("list", "--collection", "mixed")["documents"]}
+    assert titles == {
+        "page.html": "A page",
+        "guide.rst": "The guide",
+        "plain.txt": "plain",
+        "front.md": "From the front",
+    }
+    page = project.ask("show", "mixed/page.html")["content"]
+    assert "Some text here." in page
+    assert "bad()" not in page
+    front = project.ask("show", "mixed/front.md")
+    assert (front["metadata"]["team"], front["metadata"]["year"]) == ("core", 2024)
+
+
+def test_files_from_anywhere_and_single_files_are_imported(project, tmp_path):
+    outside = tmp_path / "elsewhere"
+    (outside / "sub").mkdir(parents=True)
+    (outside / "sub" / "far.md").write_text("Far away.")
+    assert imported(project, str(outside))["changes"]["added"] == 1
+    assert "sub/far.md" in project.marks()
+    assert imported(project, str(outside / "sub" / "far.md"))["changes"]["added"] == 1
+    assert "far.md" in project.marks()
+    project.write("sub/near.md", "Near.")
+    assert project.ask("-C", "sub", "import", "near.md", "--collection", "handbook")["changes"]["added"] == 1
+
+
+def test_an_existing_collection_keeps_the_chunking_that_it_was_made_with(project):
+    project.write(".vmrag.yaml", "embedding:\n  model: hash\nchunking:\n  size: 40\n  overlap: 5\n")
+    project.write("docs/long.md", "A sentence of text. " * 40)
+    imported(project, "docs")
+    project.ask("import", "docs/long.md", "--collection", "short")
+    chunks = {
+        each["collection"]: each["chunks"] for each in project.ask("list")["documents"] if each["doc_id"] == "long.md"
+    }
+    assert chunks["handbook"] == 2
+    assert chunks["short"] > 15
+    project.vmrag("commit", "-m", "long")
+    assert project.consistent()
+
+
+def test_an_existing_collection_keeps_its_model(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "mine")
+    project.vmrag("init")
+    project.put("a.md", "made with the hash model")
+    project.write(".vmrag.yaml", "")
+    project.put("b.md", "added under the default model")
+    project.put("c.md", "a collection of the default model", collection="second")
+    assert {each["doc_id"] for each in project.ask("query", "model", "--mode", "vector")["results"]} == {
+        "a.md",
+        "b.md",
+        "c.md",
+    }
+    assert project.consistent()
+
+
+def test_nothing_is_stored_when_one_file_cannot_be_stored(project):
+    project.write("docs/good.md", "good")
+    project.write("docs/reserved.md", "---\nsource_id: 1\n---\ntext\n")
+    error = project.vmrag("import", "docs", "--collection", "handbook", "--json", code=3).error
+    assert "source_id" in error["message"]
+    assert "reserved.md" in error["message"]
+    assert set(project.marks().values()) == {None}
+
+
+def test_an_empty_folder_makes_an_empty_collection(project):
+    (project.top / "empty").mkdir()
+    report = project.ask("import", "empty", "--collection", "nothing")
+    assert (report["created"], report["unchanged"]) == (True, 0)
+    assert project.ask("list", "--collection", "nothing")["documents"] == []
+    assert project.ask("query", "x", "--collection", "nothing")["results"] == []
+    assert project.ask("commit", "-m", "an empty collection")["changes"] == {"added": 0, "modified": 0, "removed": 0}
+    assert project.consistent()
+
+
+# -- add, rm -------------------------------------------------------------------------------------------------------------
+
+
+def test_add_takes_standard_input_with_title_and_metadata(project):
+    project.vmrag(
+        "add", "-", "--collection", "notes", "--id", "a note", "--title", "The note", "--metadata", '{"team": "core"}',
+        stdin="Grüße 🌍\nC:\\new 'quoted' \"twice\"",
+    )  # fmt: skip
+    shown = project.ask("show", "notes/a note")
+    assert shown["content"] == "Grüße 🌍\nC:\\new 'quoted' \"twice\""
+    assert (shown["title"], shown["metadata"]) == ("The note", {"team": "core"})
+    found = project.ask("query", "quoted", "--where", '{"team": "core"}')["results"]
+    assert [(each["doc_id"], each["metadata"]["team"]) for each in found] == [("a note", "core")]
+
+
+def test_add_replaces_a_document_and_says_what_it_did(project):
+    said = project.vmrag("add", "docs/setup.md", "--collection", "handbook").out
+    assert "handbook/setup.md: 1 document" in said or "no documents changed" in said
+    said = project.vmrag("add", "-", "--collection", "handbook", "--id", "setup.md", stdin="Other.").out
+    assert "handbook/setup.md: 1 document modified" in said
+    assert 'Next: vmrag commit -m "What changed in the knowledge"' in said
+    assert project.texts()["setup.md"] == "Other."
+    assert (
+        "handbook/new: 1 document added"
+        in project.vmrag("add", "-", "--collection", "handbook", "--id", "new", stdin="x").out
+    )
+
+
+def test_text_that_no_engine_stores_is_refused(project):
+    refused = project.vmrag("add", "-", "--collection", "handbook", "--id", "x", "--json", code=3, stdin="a\0b").error
+    assert refused["code"] == "INVALID_METADATA"
+    project.write("latin.md", b"caf\xe9")
+    assert (
+        "not UTF-8" in project.vmrag("add", "latin.md", "--collection", "handbook", "--json", code=3).error["message"]
+    )
+    no_name = project.vmrag("add", "-", "--collection", "handbook", "--json", code=2, stdin="x").error
+    assert "--id" in no_name["hint"]
+    assert set(project.marks().values()) == {None}
+
+
+def test_rm_of_an_unknown_document_names_the_nearest_and_removes_nothing(project):
+    error = project.vmrag("rm", "faq.md", "setpu.md", "--collection", "handbook", "--json", code=3).error
+    assert error["code"] == "DOCUMENT_NOT_FOUND"
+    assert "Is it 'setup.md'?" in error["message"]
+    assert error["hint"] == "vmrag list --collection handbook"
+    assert set(project.marks().values()) == {None}
+    error = project.vmrag("rm", "faq.md", "--collection", "handbok", "--json", code=3).error
+    assert "Is it 'handbook'?" in error["message"]
+
+
+def test_rm_removes_several_and_tells_the_next_step(project):
+    said = project.vmrag("rm", "faq.md", "rest.md", "--collection", "handbook").out
+    assert "handbook: 2 documents removed" in said
+    assert 'Next: vmrag commit -m "What changed in the knowledge"' in said
+    assert project.ask("commit", "-m", "less")["changes"] == {"added": 0, "modified": 0, "removed": 2}
+    assert set(project.marks()) == {"setup.md", "deep/tls.txt"}
+    assert project.consistent()
+
+
+def test_two_collections_keep_equal_documents_apart(project):
+    project.vmrag("import", "docs", "--collection", "second")
+    documents = project.ask("list")["documents"]
+    assert len(documents) == 7
+    assert len(project.ask("list", "--collection", "second")["documents"]) == 3
+    project.drop("setup.md", collection="second")
+    assert {each["collection"] for each in project.ask("query", "install", "--mode", "keyword")["results"]} == {
+        "handbook"
+    }
+    project.vmrag("commit", "-m", "two")
+    assert project.consistent()
+
+
+# -- list, show ----------------------------------------------------------------------------------------------------------
+
+
+def test_list_marks_what_is_not_committed(project):
+    project.put("new.md", "New.")
+    project.put("setup.md", "Changed.")
+    project.drop("faq.md")
+    assert project.vmrag("list").out.splitlines() == [
+        "  handbook/deep/tls.txt  tls",
+        "- handbook/faq.md  faq.md",
+        "+ handbook/new.md  new.md",
+        "  handbook/rest.md  Rest",
+        "~ handbook/setup.md  setup.md",
+    ]
+
+
+def test_list_of_an_empty_knowledge_base_says_what_to_do(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "mine")
+    project.vmrag("init")
+    assert project.vmrag("list").out == "No documents yet. Next: vmrag import docs/ --collection handbook\n"
+    assert project.ask("query", "x")["results"] == []
+    error = project.vmrag("list", "--collection", "handbook", "--json", code=3).error
+    assert error["hint"] == "vmrag import DIR --collection NAME (makes the first one)"
+
+
+def test_show_at_a_ref_prints_what_that_ref_pins(project):
+    assert project.vmrag("show", "handbook/rest.md").out == DOCUMENTS["rest.md"]
+    assert project.vmrag("show", "feature:handbook/rest.md").out == "# Rest\n\nNever rest.\n"
+    assert project.vmrag("show", "main~1:handbook/deep/tls.txt").out == DOCUMENTS["deep/tls.txt"]
+    project.git("tag", "v1/with:no", "first", check=False)
+    assert project.vmrag("show", "feature:handbook/faq.md", "--json", code=3).error["code"] == "DOCUMENT_NOT_FOUND"
+    project.git("branch", "topic/deep", "feature")
+    assert project.vmrag("show", "topic/deep:handbook/rest.md").out == "# Rest\n\nNever rest.\n"
+
+
+def test_a_document_may_have_a_colon_and_slashes_in_its_name(project):
+    project.put("a:b/c d.md", "Odd.")
+    assert project.vmrag("show", "handbook/a:b/c d.md").out == "Odd.\n"
+
+
+# -- commit --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_without_changes_is_a_failed_check(project):
+    done = project.vmrag("commit", "-m", "nothing", code=1)
+    assert "No documents have changed since the last commit." in done.err
+    assert "hint: vmrag import" in done.err
+
+
+@pytest.mark.parametrize("message", ["One\n\nTwo lines, then\nthree.", "日本語, Grüße 🌍", "quote ' and \\ back", "-m"])
+def test_a_commit_keeps_its_message_exactly(project, message):
+    project.put("x.md", "x")
+    said = project.vmrag("commit", "-m", message).out
+    assert f"] {message.splitlines()[0]}" in said
+    assert project.ask("log")["revisions"][0]["message"] == message
+    assert message.splitlines()[0] in project.vmrag("log").out
+
+
+def test_a_message_is_shown_from_its_first_line_that_says_something(project):
+    project.put("x.md", "x")
+    assert "] Late" in project.vmrag("commit", "-m", "\n\nLate\n").out
+    assert "    Late  (1 document added)" in project.vmrag("log").out
+
+
+def test_the_author_of_a_commit_can_be_given(project):
+    project.put("x.md", "x")
+    project.vmrag("commit", "-m", "x", "--author", "Grace Hopper <grace@example.org>")
+    assert project.ask("log")["revisions"][0]["author"] == "Grace Hopper <grace@example.org>"
+
+
+@pytest.mark.parametrize("author", ["Grace", "Grace <>", "<g@example.org>", "A <a@b>\nB <c@d>"])
+def test_an_author_that_is_none_is_refused_before_anything_happens(project, author):
+    project.put("x.md", "x")
+    error = project.vmrag("commit", "-m", "x", "--author", author, "--json", code=2).error
+    assert "Name <email>" in error["hint"]
+    assert project.marks()["x.md"] == "added"
+
+
+def test_the_pin_is_staged_and_nothing_else(project):
+    project.write("code.py", "1")
+    project.put("x.md", "x")
+    project.vmrag("commit", "-m", "x")
+    assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
+    assert "?? code.py" in project.git("status", "--short")
+
+
+def test_a_commit_that_finds_git_at_work_changes_nothing(project):
+    project.put("x.md", "x")
+    (project.top / ".git/index.lock").touch()
+    done = project.vmrag("commit", "-m", "x", code=3)
+    assert "index.lock" in done.err
+    assert project.status()["kb"]["dirty"] is True
+    (project.top / ".git/index.lock").unlink()
+    assert project.ask("commit", "-m", "x")["staged"] is True
+
+
+def test_a_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project):
+    first = project.ask("log")["revisions"][1]["revision"]
+    (project.top / ".git/index.lock").touch()
+    done = project.vmrag("pin", first, code=1)
+    assert "Next: git add .dolt-version" in done.out
+    assert project.pinned == first
+    (project.top / ".git/index.lock").unlink()
+    project.vmrag("sync")
+    assert project.status()["state"] == "in_sync"

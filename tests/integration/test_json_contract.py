@@ -1,0 +1,332 @@
+"""What programs rely on: every key of every answer with its type, the errors, and the exit codes.
+
+The tables say what must be there; an answer may hold more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.support import terminal
+from tests.support.repos import isolate
+from tests.support.terminal import new_project
+
+template, project = terminal.template, terminal.project
+
+HASH = re.compile(r"[0-9a-f]{40}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+CHANGES = {"added": int, "modified": int, "removed": int}
+PIN = {"dolt_remote": str, "dolt_branch": str, "dolt_commit": HASH, "linked_at": TIME}
+STATE = re.compile("in_sync|drift|missing|no_pin|malformed|not_initialized")
+STATUS = {
+    "state": STATE,
+    "in_sync": bool,
+    "git": {"head": (HASH, None), "branch": (str, None)},
+    "pin": (PIN, None),
+    "kb": {
+        "engine": (str, None),
+        "revision": (HASH, None),
+        "branch": (str, None),
+        "detached": bool,
+        "dirty": bool,
+        "documents": int,
+    },
+    "index": {
+        "revision": (HASH, None),
+        "settings": (str, None),
+        "documents": int,
+        "chunks": int,
+        "path": (str, None),
+        "working_copy": (str, None),
+    },
+    "reasons": [str],
+    "hint": str,
+}
+SYNC = {
+    "from": (HASH, None),
+    "to": HASH,
+    "plan": CHANGES,
+    "chunks": {"added": int, "removed": int, "embedded": int, "cached": int},
+    "snapshot": {"path": str, "how": re.compile("reused|delta|fresh")},
+    "seconds": {str: float},
+}
+QUERY = {
+    "results": [
+        {
+            "rank": int,
+            "collection": str,
+            "doc_id": str,
+            "chunk": int,
+            "score": float,
+            "text": str,
+            "metadata": dict,
+        }
+    ],
+    "kb": {
+        "worktree": str,
+        "git_head": (HASH, None),
+        "branch": (str, None),
+        "commit": HASH,
+        "dirty": bool,
+        "in_sync": bool,
+    },
+}
+DOCUMENT = {"collection": str, "doc_id": str, "title": str, "content_hash": SHA256, "metadata": dict}
+LIST = {
+    "documents": [DOCUMENT | {"chunks": (int, None), "uncommitted": (re.compile("added|modified|removed"), None)}],
+}
+SHOW = DOCUMENT | {"content": str, "revision": HASH}
+LOG = {
+    "revisions": [
+        {"revision": HASH, "parents": [HASH], "message": str, "author": str, "date": TIME, "changes": CHANGES}
+    ]
+}
+COMMIT = {"revision": HASH, "parent": HASH, "branch": str, "changes": CHANGES, "pin": (PIN, None), "staged": bool}
+ERROR = {"error": {"code": re.compile("[A-Z_]+"), "message": str, "hint": str, "details": dict}}
+
+
+def mismatch(value: Any, shape: Any, place: str = "") -> str:
+    """Where a value differs from its shape; empty where it does not. A tuple lists alternatives, `{str: S}` takes any keys."""
+    match shape:
+        case tuple():
+            return min((mismatch(value, each, place) for each in shape), key=bool)
+        case [item]:
+            parts = [(each, item, f"{place}[]") for each in value] if isinstance(value, list) else None
+        case dict():
+            parts = _members(value, shape, place) if isinstance(value, dict) else None
+        case _:
+            parts = [] if _is(value, shape) else None
+    if parts is None:
+        return f"{place}: {value!r} is not {shape}"
+    return next(filter(None, (mismatch(*part) for part in parts)), "")
+
+
+def _members(value: dict[str, Any], shape: dict[Any, Any], place: str) -> list[tuple[Any, Any, str]] | None:
+    if str in shape:
+        return [(each, shape[str], f"{place}.{key}") for key, each in value.items()]
+    return (
+        [(value[key], each, f"{place}.{key}") for key, each in shape.items()] if shape.keys() <= value.keys() else None
+    )
+
+
+def _is(value: Any, shape: Any) -> bool:
+    match shape:
+        case None:
+            return value is None
+        case re.Pattern():
+            return isinstance(value, str) and shape.fullmatch(value) is not None
+    kinds = (int, float) if shape is float else shape
+    return isinstance(value, kinds) and isinstance(value, bool) == (shape is bool)
+
+
+def test_the_shapes_themselves_are_strict():
+    assert mismatch({"from_": None}, {"from": (HASH, None)})
+    assert mismatch({"a": True}, {"a": int})
+    assert mismatch({"a": 1}, {"a": bool})
+    assert mismatch({"a": ["x", 1]}, {"a": [str]})
+    assert mismatch({"a": None}, {"a": str})
+    assert not mismatch({"a": None, "more": 1}, {"a": (str, None)})
+
+
+def test_status_in_sync_and_with_uncommitted_documents(project):
+    report = project.ask("status")
+    assert not mismatch(report, STATUS)
+    assert (report["state"], report["reasons"], report["hint"]) == ("in_sync", [], "")
+    assert report["kb"] == {
+        "engine": "doltlite",
+        "revision": project.pinned,
+        "branch": "main",
+        "detached": False,
+        "dirty": False,
+        "documents": 4,
+    }
+    assert (report["index"]["revision"], report["index"]["documents"]) == (project.pinned, 4)
+    assert report["index"]["working_copy"] is None
+    project.put("draft.md", "A draft.")
+    report = project.ask("status")
+    assert not mismatch(report, STATUS)
+    assert (report["in_sync"], report["kb"]["dirty"], report["kb"]["documents"]) == (True, True, 5)
+    assert report["index"]["working_copy"].startswith(str(project.own))
+
+
+def test_status_changes_nothing(project):
+    project.git("reset", "-q", "--hard", "feature")
+    before = {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()}
+    project.ask("status", code=1)
+    assert {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()} == before
+
+
+def test_status_in_every_other_state_has_the_same_keys_and_exits_with_1(project, tmp_path):
+    (tmp_path / "new").mkdir()
+    new = terminal.Project(tmp_path / "new")
+    new.git("init", "-q")
+    states = {"not_initialized": new.ask("status", code=1)}
+    project.git("reset", "-q", "--hard", "feature")
+    states["drift"] = project.ask("status", code=1)
+    pin = json.loads((project.top / ".dolt-version").read_text())
+    project.write(".dolt-version", json.dumps(pin | {"dolt_commit": "0" * 40}))
+    states["missing"] = project.ask("status", code=1)
+    project.write(".dolt-version", "<<<<<<< HEAD\n")
+    states["malformed"] = project.ask("status", code=1)
+    project.git("rm", "-q", "-f", ".dolt-version")
+    project.git("commit", "-q", "-m", "gone")
+    states["no_pin"] = project.ask("status", code=1)
+    project.git("switch", "-q", "--detach")
+    states["no_pin "] = project.ask("status", code=1)
+    for state, report in states.items():
+        assert report["state"] == state.strip()
+        assert report["in_sync"] is False
+        assert report["reasons"], state
+        assert report["hint"], state
+        assert mismatch(report, STATUS) == ""
+    assert states["no_pin "]["git"]["branch"] is None
+
+
+def test_sync(project):
+    project.git("reset", "-q", "--hard", "feature")
+    report = project.ask("sync")
+    assert mismatch(report, SYNC) == ""
+    assert (report["to"], report["plan"]) == (project.pinned, {"added": 1, "modified": 1, "removed": 2})
+    assert "total" in report["seconds"]
+    nothing = project.ask("sync")
+    assert mismatch(nothing, SYNC) == ""
+    assert (nothing["from"], nothing["to"]) == (project.pinned, project.pinned)
+    assert nothing["plan"] == {"added": 0, "modified": 0, "removed": 0}
+    assert nothing["snapshot"]["how"] == "reused"
+    project.forget_indexes()
+    rebuilt = project.ask("sync")
+    assert rebuilt["snapshot"]["how"] == "fresh"
+    assert rebuilt["chunks"] == {"added": 3, "removed": 0, "embedded": 0, "cached": 3}
+    assert mismatch(project.ask("sync", "--rebuild"), SYNC) == ""
+
+
+def test_query(project):
+    report = project.ask("query", "faq", "-k", "2")
+    assert mismatch(report, QUERY) == ""
+    assert [each["rank"] for each in report["results"]] == [1, 2]
+    assert report["kb"]["worktree"] == str(project.top)
+    assert mismatch(project.ask("query", "faq", "--at", "feature"), QUERY) == ""
+    project.git("switch", "-q", "--detach")
+    assert mismatch(project.ask("query", "faq"), QUERY) == ""
+
+
+def test_list_and_show(project):
+    project.vmrag(
+        "add", "-", "--collection", "handbook", "--id", "d", "--metadata", '{"n": 1, "deep": [1]}', stdin="draft"
+    )
+    project.drop("faq.md")
+    report = project.ask("list")
+    assert mismatch(report, LIST) == ""
+    assert {each["doc_id"]: each["uncommitted"] for each in report["documents"]} == {
+        "d": "added",
+        "deep/tls.txt": None,
+        "faq.md": "removed",
+        "rest.md": None,
+        "setup.md": None,
+    }
+    shown = project.ask("show", "handbook/d")
+    assert mismatch(shown, SHOW) == ""
+    assert (shown["content"], shown["metadata"], shown["revision"]) == ("draft", {"n": 1, "deep": [1]}, project.pinned)
+    assert mismatch(project.ask("show", "feature:handbook/uv.md"), SHOW) == ""
+
+
+def test_log(project):
+    report = project.ask("log")
+    assert mismatch(report, LOG) == ""
+    first, second = report["revisions"][:2]
+    assert (first["message"], first["author"]) == ("faq", "Ada Lovelace <ada@example.com>")
+    assert first["changes"] == {"added": 1, "modified": 0, "removed": 0}
+    assert first["parents"] == [second["revision"]]
+    assert len(project.ask("log", "-n", "1")["revisions"]) == 1
+    assert project.ask("log", "feature")["revisions"][0]["message"] == "uv"
+
+
+def test_commit(project):
+    before = project.pinned
+    project.put("draft.md", "A draft.")
+    report = project.ask("commit", "-m", "draft")
+    assert mismatch(report, COMMIT) == ""
+    assert (report["parent"], report["branch"], report["staged"]) == (before, "main", True)
+    assert report["pin"] == json.loads((project.top / ".dolt-version").read_text())
+    assert report["revision"] == project.pinned
+
+
+# -- errors --------------------------------------------------------------------------------------------------------------
+
+ERRORS = {
+    "no subcommand of that name": (["quer", "x"], 2, "INVALID_PARAMETER"),
+    "an unknown option": (["query", "x", "--colection", "c"], 2, "INVALID_PARAMETER"),
+    "a missing argument": (["query"], 2, "INVALID_PARAMETER"),
+    "a wrong choice": (["query", "x", "--mode", "fuzzy"], 2, "INVALID_PARAMETER"),
+    "a number out of range": (["query", "x", "-k", "0"], 2, "INVALID_PARAMETER"),
+    "an unknown collection": (["query", "x", "--collection", "handbok"], 3, "COLLECTION_NOT_FOUND"),
+    "a filter that is no JSON": (["query", "x", "--where", "{"], 2, "INVALID_FILTER"),
+    "an unknown git ref": (["query", "x", "--at", "nowhere"], 3, "GIT_COMMIT_NOT_FOUND"),
+    "an unknown document": (["show", "handbook/setup"], 3, "DOCUMENT_NOT_FOUND"),
+    "a name that is no document": (["show", "handbook"], 2, "INVALID_PARAMETER"),
+    "nothing to commit": (["commit", "-m", "m"], 1, "NO_CHANGES"),
+    "an empty message": (["commit", "-m", " "], 2, "INVALID_PARAMETER"),
+    "an unknown revision": (["pin", "0" * 40], 3, "BRANCH_NOT_FOUND"),
+    "a folder that is not there": (["import", "nowhere", "--collection", "handbook"], 2, "INVALID_PARAMETER"),
+    "a name that no collection may have": (["import", "docs", "--collection", "a"], 2, "INVALID_NAME"),
+    "a second init": (["init"], 2, "ALREADY_INITIALIZED"),
+    "an unknown place": (["diff", "nowhere"], 2, "INVALID_PARAMETER"),
+    "metadata that are no object": (
+        ["add", "docs/setup.md", "--collection", "handbook", "--metadata", "1"],
+        2,
+        "INVALID_PARAMETER",
+    ),
+    "metadata that the index needs": (
+        ["add", "docs/setup.md", "--collection", "handbook", "--metadata", '{"source_id": 1}'],
+        3,
+        "INVALID_METADATA",
+    ),
+    "a directory that is not there": (["status", "-C", "nowhere"], 2, "GIT_REPO_NOT_FOUND"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "name"), ERRORS.values(), ids=ERRORS)
+def test_an_error_is_json_on_stderr_and_nothing_on_stdout(project, arguments, code, name):
+    done = project.vmrag(*arguments, "--json", code=code)
+    assert done.out == ""
+    assert mismatch(json.loads(done.err), ERROR) == ""
+    assert done.error["code"] == name
+    assert done.error["hint"]
+    assert done.error["message"].strip()
+    for_people = project.vmrag(*arguments, code=code)
+    assert for_people.out == ""
+    assert "Traceback" not in for_people.err
+
+
+def test_no_git_repository_and_a_bare_one(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    (tmp_path / "plain").mkdir()
+    plain = terminal.Project(tmp_path / "plain")
+    assert plain.vmrag("status", "--json", code=2).error["hint"] == "git init"
+    plain.git("init", "-q", "--bare", "bare.git")
+    error = plain.vmrag("-C", "bare.git", "status", "--json", code=2).error
+    assert error["code"] == "GIT_REPO_NOT_FOUND"
+    assert "git worktree add" in error["hint"]
+
+
+def test_a_settings_file_that_cannot_be_read_names_the_line(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "mine", settings="retrieval:\n  kk: 5\n")
+    error = project.vmrag("init", "--json", code=2).error
+    assert (error["code"], error["details"]["line"]) == ("CONFIG_INVALID", 2)
+    assert "retrieval.k" in error["hint"]
+    assert not (project.top / ".git/vmrag/kb").exists()
+
+
+def test_warnings_do_not_get_into_the_json(project):
+    project.write(".vmrag.yaml", "embedding:\n  model: hash\n  model_path: /somewhere\n")
+    done = project.vmrag("list", "--json")
+    assert mismatch(done.json, LIST) == ""
+    assert "git config vmrag.embedding.model-path" in done.err
+    assert project.vmrag("list", "-q").err == ""

@@ -1,0 +1,233 @@
+"""SIGKILL at random moments: nothing acknowledged is lost, and the next command finds, or makes, an index like one built afresh.
+
+The moments are drawn from 0 to 1.1 times what an unharmed run takes. VMRAG_TEST_SEED repeats a run whose seed was printed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import cli
+from tests.support.cli import killed, lasted, pages, start, text_of
+from tests.support.compare import assert_whole
+from tests.support.terminal import Done, Project
+from vmrag_link import pin as pins
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+library, stocked = cli.library, cli.stocked
+
+SEED = int(os.environ.get("VMRAG_TEST_SEED") or random.SystemRandom().randrange(10**6))
+KILLED = -signal.SIGKILL
+BRANCHES = ("main", "edited", "other")
+
+
+class Dice:
+    """Draws moments until as many kills as asked for have hit a process that was alive."""
+
+    def __init__(self, name: str, kills: int) -> None:
+        print(f"VMRAG_TEST_SEED={SEED}")
+        self.random = random.Random(f"{SEED} {name}")
+        self.left = kills
+
+    def rounds(self) -> Iterator[int]:
+        number = 0
+        while self.left:
+            number += 1
+            assert number < 200, "the moments of the kills are not drawn from what a run takes"
+            yield number
+
+    def moment(self, duration: float) -> float:
+        return self.random.uniform(0, 1.1 * duration)
+
+    def count(self, done: Done) -> bool:
+        """Whether the kill hit."""
+        self.left -= done.code == KILLED
+        return done.code == KILLED
+
+
+def documents(project: Project) -> dict[str, str]:
+    """Texts by id, straight from the knowledge base."""
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        return {each.doc_id: each.content for each in workspace.engine.documents(workspace.at())}
+    finally:
+        workspace.close()
+
+
+def recovered(project: Project, scratch: Path, dice: Dice) -> None:
+    """What has to hold after a kill and the next ordinary command."""
+    command = dice.random.choice([("sync",), ("query", "garden kettle"), ("list",)])
+    project.vmrag(*command)
+    scratch.mkdir()
+    assert_whole(project, scratch)
+    pin = pins.parse((project.top / ".dolt-version").read_bytes())
+    assert project.git("status", "--porcelain", "--", ".").replace("M  .dolt-version", "") == ""
+    report = project.status()
+    assert report["state"] == "in_sync"
+    assert report["pin"]["dolt_commit"] == pin.dolt_commit == report["index"]["revision"]
+    if command == ("sync",):
+        assert not [path for path in (project.shared / "snapshots").glob(".building-*") if path.is_dir()]
+    assert not list((project.shared / "journal").glob("*.json"))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part):
+    dice = Dice(f"sync {part}", 8)
+    # Spares are evicted at once: every sync builds, binds and evicts.
+    (stocked.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\nindex:\n  keep: 0\n")
+    stocked.git("commit", "-q", "-am", "keep no spares")
+    for branch in BRANCHES[1:]:
+        stocked.git("switch", "-q", branch)
+        stocked.git("cherry-pick", "main")
+    stocked.put("note.md", "An uncommitted note on the last branch.")
+    kept, duration = BRANCHES[-1], 0.0
+    for number in dice.rounds():
+        here = stocked.git("branch", "--show-current")
+        there = dice.random.choice([each for each in BRANCHES if each != here])
+        stocked.git("switch", "-q", there, env={"VMRAG": "0"})
+        if not duration:
+            duration = lasted(stocked, "sync")
+            continue
+        done = killed(stocked, dice.moment(duration), "sync")
+        if dice.count(done) and dice.left and dice.random.random() < 0.3:
+            dice.count(killed(stocked, dice.moment(duration), "sync"))  # a second one on top of the first
+        recovered(stocked, tmp_path / f"scratch-{number}", dice)
+        assert ("note.md" in documents(stocked)) == (there == kept)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_killed_commit_is_whole_after_the_next_command_or_never_began(stocked, tmp_path, part):
+    dice = Dice(f"commit {part}", 6)
+    expected = documents(stocked)
+    acknowledged = [stocked.pinned]
+    duration = 0.0
+    for number in dice.rounds():
+        name, text = f"new-{number}.md", text_of(10_000 * (part + 1) + number)
+        stocked.put(name, text)
+        expected[name] = text
+        before = stocked.pinned
+        if not duration:
+            duration = lasted(stocked, "commit", "-m", "whole")
+            continue
+        done = killed(stocked, dice.moment(duration), "commit", "-m", f"round {number}", "--json")
+        dice.count(done)
+        recovered(stocked, tmp_path / f"scratch-{number}", dice)
+        report = stocked.status()
+        history = [each["revision"] for each in stocked.ask("log", "-n", "1000")["revisions"]]
+        if done.out:
+            acknowledged.append(done.json["revision"])
+        assert set(acknowledged) <= set(history)
+        assert documents(stocked) == expected
+        # Committed and pinned, or neither.
+        assert report["kb"]["dirty"] == (stocked.pinned == before)
+        assert history[0] == stocked.pinned
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, part):
+    dice = Dice(f"import {part}", 5)
+    expected = documents(stocked)
+    duration = 0.0
+    for number in dice.rounds():
+        first = 1000 * (part + 1) + number * 20
+        pages(stocked, range(first, first + 12), folder="more")
+        new = {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
+        command = ("import", "more", "--collection", "handbook")
+        if not duration:
+            duration = lasted(stocked, *command)
+            expected |= new
+            continue
+        done = killed(stocked, dice.moment(duration), *command)
+        dice.count(done)
+        recovered(stocked, tmp_path / f"scratch-{number}", dice)
+        found = documents(stocked)
+        assert found == expected | new or (found == expected and not done.out)
+        expected = found
+
+
+def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path):
+    dice = Dice("add and rm", 8)
+    expected = documents(stocked)
+    duration = 0.0
+    for number in dice.rounds():
+        name = f"note-{number}.md"
+        stocked.write(f"more/{name}", text_of(20_000 + number))
+        gone = dice.random.choice(sorted(expected))
+        adding = dice.random.random() < 0.5 or not duration
+        command = (
+            ("add", f"more/{name}", "--collection", "handbook", "--id", name)
+            if adding
+            else ("rm", gone, "--collection", "handbook")
+        )
+        changed = dict(expected)
+        if adding:
+            changed[name] = text_of(20_000 + number)
+        else:
+            del changed[gone]
+        if not duration:
+            duration = lasted(stocked, *command)
+            expected = changed
+            continue
+        done = killed(stocked, dice.moment(duration), *command)
+        dice.count(done)
+        recovered(stocked, tmp_path / f"scratch-{number}", dice)
+        found = documents(stocked)
+        assert found == changed or (found == expected and not done.out)
+        expected = found
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
+    dice = Dice(f"checkout {part}", 5)
+    (stocked.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\nindex:\n  keep: 0\n")
+    stocked.git("commit", "-q", "-am", "keep no spares")
+    for branch in BRANCHES[1:]:
+        stocked.git("switch", "-q", branch)
+        stocked.git("cherry-pick", "main")
+    duration = 0.0
+    for number in dice.rounds():
+        here = stocked.git("branch", "--show-current")
+        there = dice.random.choice([each for each in BRANCHES if each != here])
+        if not duration:
+            duration = lasted(stocked, there, program=("git", "checkout"))
+            continue
+        running = start(stocked, there, program=("git", "checkout"))
+        hit = kill_the_hook(running.process.pid, dice.moment(duration))
+        dice.left -= hit
+        done = running.done()
+        assert done.code == 0
+        assert stocked.git("branch", "--show-current") == there
+        recovered(stocked, tmp_path / f"scratch-{number}", dice)
+
+
+def kill_the_hook(git: int, seconds: float) -> bool:
+    """SIGKILL to the Python that a hook of this git has started, that long after its start; whether there was one."""
+    time.sleep(seconds)
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and is_below(int(process.name), git) and b"vmrag_hooks.run" in said(process):
+            os.kill(int(process.name), signal.SIGKILL)
+            return True
+    return False
+
+
+def is_below(process: int, ancestor: int) -> bool:
+    while process > 1 and process != ancestor:
+        status = said(Path(f"/proc/{process}"), "status").decode()
+        parents = [line.split()[1] for line in status.splitlines() if line.startswith("PPid:")]
+        process = int(parents[0]) if parents else 0
+    return process == ancestor
+
+
+def said(process: Path, file: str = "cmdline") -> bytes:
+    try:
+        return (process / file).read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

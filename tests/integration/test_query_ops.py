@@ -1,0 +1,205 @@
+"""`vmrag query`: what is asked, where it is answered from, and what it leaves alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+
+template, project = terminal.template, terminal.project
+
+
+def found(project: Project, *arguments: str) -> list[str]:
+    return [each["doc_id"] for each in project.ask("query", *arguments)["results"]]
+
+
+def fingerprints(folder: Path) -> dict[str, str]:
+    """The content of every file that is no lock and no log."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and ".lock" not in path.name
+    }
+
+
+@pytest.fixture
+def library(project: Project) -> Project:
+    """Documents with metadata, in two collections, uncommitted."""
+    for number, team in enumerate(("core", "core", "web", "web"), start=1):
+        metadata = json.dumps({"team": team, "year": 2020 + number, "open": number % 2 == 0})
+        text = f"Release notes number {number} of the team {team}."
+        project.vmrag("add", "-", "--collection", "notes", "--id", f"note-{number}", "--metadata", metadata, stdin=text)
+    return project
+
+
+# -- another ref ---------------------------------------------------------------------------------------------------------
+
+
+def test_at_a_ref_answers_as_on_that_branch_and_touches_nothing(project):
+    project.put("draft.md", "A draft about uv.")
+    before = fingerprints(project.own), fingerprints(project.shared / "kb"), project.git("status", "--short")
+    at_feature, at_first = project.answers("--at", "feature"), project.answers("--at", "first")
+    block = project.ask("query", "uv", "--at", "feature")["kb"]
+    after = fingerprints(project.own), fingerprints(project.shared / "kb"), project.git("status", "--short")
+    assert after == before
+    assert block["commit"] == json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
+    assert (block["branch"], block["dirty"], block["in_sync"]) == (None, False, True)
+    project.git("switch", "-q", "feature")
+    assert project.answers() == at_feature
+    project.git("switch", "-q", "--detach", "first")
+    assert project.answers() == at_first
+    assert len({json.dumps(each) for each in (at_feature, at_first, project.answers("--at", "main"))}) == 3
+
+
+@pytest.mark.parametrize("ref", ["feature", "HEAD~1", "first", "refs/heads/feature", "@{u}"])
+def test_at_takes_whatever_names_a_commit(project, ref):
+    if ref == "@{u}":
+        project.git("branch", "-q", "--set-upstream-to", "feature")
+    pinned = json.loads(project.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
+    assert project.ask("query", "rest", "--at", ref)["kb"]["commit"] == pinned
+
+
+def test_at_a_ref_that_pins_nothing_or_nothing_that_is_here(project):
+    project.git("switch", "-q", "--orphan", "ancient")
+    project.commit("ancient", **{"code.py": "1"})
+    error = project.vmrag("query", "x", "--at", "ancient", "--json", code=1).error
+    assert error["code"] == "NO_PIN"
+    pin = json.loads(project.git("show", "main:.dolt-version")) | {"dolt_commit": "0" * 40}
+    project.commit("elsewhere", pin=json.dumps(pin))
+    assert project.vmrag("query", "x", "--at", "ancient", "--json", code=1).error["code"] == "PIN_MISSING_REVISION"
+    project.commit("broken", pin="{")
+    assert project.vmrag("query", "x", "--at", "ancient", "--json", code=1).error["code"] == "PIN_MALFORMED"
+
+
+def test_uncommitted_documents_answer_here_and_not_at_the_branch_itself(project):
+    project.put("draft.md", "Zebras live here.")
+    assert found(project, "zebras", "--mode", "keyword") == ["draft.md"]
+    assert found(project, "zebras", "--mode", "keyword", "--at", "main") == []
+
+
+# -- ranking and filters -------------------------------------------------------------------------------------------------
+
+
+def test_the_modes_rank_by_words_by_meaning_and_by_both(project):
+    keyword = project.ask("query", "certificates", "--mode", "keyword")["results"]
+    assert [each["doc_id"] for each in keyword] == ["deep/tls.txt"]
+    vector = project.ask("query", "certificates", "--mode", "vector")["results"]
+    assert len(vector) == 4
+    assert [each["score"] for each in vector] == sorted((each["score"] for each in vector), reverse=True)
+    hybrid = project.ask("query", "certificates", "--mode", "hybrid")
+    assert hybrid["results"] == project.ask("query", "certificates")["results"]
+    project.git("config", "vmrag.retrieval.mode", "keyword")
+    assert project.ask("query", "certificates")["results"] == keyword
+
+
+def test_filters_over_metadata_and_texts(library):
+    assert set(found(library, "release", "--where", '{"team": "core"}')) == {"note-1", "note-2"}
+    assert set(found(library, "release", "--where", '{"year": {"$gte": 2023}}')) == {"note-3", "note-4"}
+    assert found(library, "release", "--where", '{"team": "core", "open": true}') == ["note-2"]
+    assert set(found(library, "release", "--where", '{"$or": [{"year": 2021}, {"year": 2024}]}')) == {
+        "note-1",
+        "note-4",
+    }
+    assert found(library, "release", "--where-document", '{"$contains": "number 3"}') == ["note-3"]
+    assert found(library, "release", "--where", '{"team": "nobody"}') == []
+    for mode in ("keyword", "vector"):
+        assert found(library, "notes", "--mode", mode, "--where", '{"year": 2022}') == ["note-2"]
+
+
+def test_collections_are_searched_together_or_by_name(library):
+    assert set(found(library, "release install", "-k", "50")) == set(library.marks())
+    assert set(found(library, "release install", "-k", "50", "--collection", "notes")) == {
+        f"note-{n}" for n in (1, 2, 3, 4)
+    }
+    both = found(library, "release install", "-k", "50", "--collection", "notes", "--collection", "handbook")
+    assert both == found(library, "release install", "-k", "50")
+    error = library.vmrag("query", "x", "--collection", "noets", "--json", code=3).error
+    assert error["code"] == "COLLECTION_NOT_FOUND"
+    assert error["details"]["collections"] == ["handbook", "notes"]
+    assert "Is it 'notes'?" in error["message"]
+    assert error["hint"] == "There are: handbook, notes."
+
+
+def test_k_limits_the_answer(library):
+    assert len(found(library, "release", "-k", "2")) == 2
+    assert len(found(library, "release")) == 5
+    library.git("config", "vmrag.retrieval.k", "3")
+    assert len(found(library, "release")) == 3
+    assert found(library, "release", "-k", "3") == found(library, "release", "-k", "50")[:3]
+
+
+def test_nothing_found_is_an_answer(project):
+    assert project.ask("query", "zzzzqqq", "--mode", "keyword")["results"] == []
+    said = project.vmrag("query", "zzzzqqq", "--mode", "keyword").out.splitlines()
+    assert said[0] == "Nothing found."
+    assert said[1].startswith("from revision ")
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", '"', "'; DROP TABLE chunks --", "NEAR(a b)", "*", "AND OR NOT", "日本語", "a\nb", "-x"]
+)
+def test_any_text_may_be_asked(project, text):
+    assert project.vmrag("query", "--json", "--", text).json["kb"]["in_sync"] is True
+
+
+def test_a_query_can_be_asked_from_anywhere(project, tmp_path):
+    expected = project.answers()[0]
+    for arguments in (("-C", "docs/deep"), ("-C", str(project.top))):
+        assert found(project, *arguments, "install the program", "-k", "20") == [each[1] for each in expected]
+        outside = project.ask(*arguments, "query", "install the program", "-k", "20")
+        assert [each["doc_id"] for each in outside["results"]] == [each[1] for each in expected]
+    elsewhere = Project(tmp_path)
+    assert elsewhere.ask("-C", "project", "query", "rest")["kb"]["worktree"] == str(project.top)
+
+
+# -- diff, log, fingerprint ----------------------------------------------------------------------------------------------
+
+
+def test_diff_shows_what_is_not_committed_and_what_differs_between_places(project):
+    assert project.vmrag("diff").out == "no documents changed\n"
+    project.put("setup.md", "Other.")
+    project.put("new.md", "New.", collection="notes")
+    assert project.vmrag("diff").out.splitlines() == [
+        "A  notes/ (the collection's settings)",
+        "M  handbook/setup.md",
+        "A  notes/new.md",
+        "1 document added, 1 modified",
+    ]
+    report = project.ask("diff", "main", "feature")
+    assert [(each["kind"], each["doc_id"]) for each in report["documents"]] == [
+        ("removed", "deep/tls.txt"),
+        ("removed", "faq.md"),
+        ("modified", "rest.md"),
+        ("added", "uv.md"),
+    ]
+    back = project.ask("diff", report["new"], "main")
+    assert back["changes"] == {"added": 2, "modified": 1, "removed": 1}
+    assert (project.ask("diff", "first")["new"], project.ask("diff", "first")["changes"]["added"]) == ("WORKING", 2)
+
+
+def test_the_log_goes_back_to_the_beginning(project):
+    messages = [each["message"] for each in project.ask("log")["revisions"]]
+    assert messages[:2] == ["faq", "first"]
+    assert [each["message"] for each in project.ask("log", "feature")["revisions"]][:2] == ["uv", "first"]
+    assert "first  (3 documents added)" in project.vmrag("log").out
+
+
+def test_equal_knowledge_has_an_equal_fingerprint(project, tmp_path):
+    here = project.ask("fingerprint")["fingerprint"]
+    assert project.ask("fingerprint", "--at", "feature")["fingerprint"] != here
+    project.put("draft.md", "A draft.")
+    assert project.ask("fingerprint")["fingerprint"] != here
+    assert project.ask("fingerprint")["dirty"] is True
+    project.drop("draft.md")
+    assert project.vmrag("fingerprint").out.strip() == here
+    other = terminal.new_project(tmp_path / "other")
+    other.vmrag("init")
+    other.vmrag("import", str(project.top / "docs"), "--collection", "handbook")
+    other.put("faq.md", "A frequent question.")
+    assert other.ask("fingerprint")["fingerprint"] == here
+    assert other.answers() == project.answers()

@@ -1,0 +1,215 @@
+"""`vmrag` as a process that a test may kill, and a repository that is worth killing it over.
+
+A test module takes the fixtures with `library, stocked = cli.library, cli.stocked`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.repos import isolate
+from tests.support.terminal import Done, Project, new_project
+
+ROOT = Path(__file__).parents[2]
+VMRAG = (sys.executable, "-P", "-m", "vmrag_link.cli.main")
+PATIENCE = 60
+
+WORDS = (
+    "garden kettle lantern harbour meadow engine copper winter ladder basket thunder velvet orchard compass bridge "
+    "marble candle feather anchor saddle barrel pepper mirror window timber"
+).split()
+
+
+@dataclass
+class Running:
+    """A process group of its own."""
+
+    process: subprocess.Popen[str]
+
+    def signal(self, number: int) -> None:
+        """To the process and its children, as a terminal does with Ctrl-C."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def done(self) -> Done:
+        out, err = self.process.communicate(timeout=PATIENCE)
+        return Done(self.process.returncode, out, err)
+
+
+def start(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG, **environ: str) -> Running:
+    """`vmrag` in the work tree, with its output captured; `program` for another one."""
+    process = subprocess.Popen(
+        [*program, *arguments],
+        cwd=project.top,
+        env=os.environ | environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    return Running(process)
+
+
+def killed(project: Project, seconds: float, *arguments: str, program: tuple[str, ...] = VMRAG) -> Done:
+    """SIGKILL to the whole group after that many seconds; what had happened by then (code -9, unless it was done)."""
+    running = start(project, *arguments, program=program)
+    time.sleep(seconds)
+    running.signal(signal.SIGKILL)
+    return running.done()
+
+
+def lasted(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) -> float:
+    """Seconds that an unharmed run takes."""
+    since = time.monotonic()
+    done = start(project, *arguments, program=program).done()
+    assert done.code == 0, done
+    return time.monotonic() - since
+
+
+def driven(project: Project, body: str, *arguments: str) -> Done:
+    """`vmrag` in a process that runs `body` first: what patches a step of it, so that it dies there."""
+    script = (
+        "import os, signal, sys\n"
+        "def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{body}\n"
+        "from vmrag_link.cli.main import run\n"
+        "sys.exit(run(sys.argv[1:]))\n"
+    )
+    return start(project, *arguments, program=(sys.executable, "-c", script), PYTHONPATH=str(ROOT)).done()
+
+
+def error_of(done: Done) -> dict[str, Any]:
+    """The error that a failed command printed for a program: JSON on stderr, nothing on stdout."""
+    assert done.code != 0, done
+    assert done.out == "", done
+    error = json.loads(done.err[done.err.index("{") :])["error"]
+    assert error["message"]
+    return error
+
+
+def text_of(seed: int, *, lines: int = 12) -> str:
+    """A page that shares words with others and has chunks of its own."""
+    rows = [
+        " ".join(WORDS[(seed * 7 + row * 3 + place * 5) % len(WORDS)] for place in range(9)) for row in range(lines)
+    ]
+    return f"# Page {seed}\n\n" + "\n".join(f"{row} {seed}-{number}." for number, row in enumerate(rows)) + "\n"
+
+
+def pages(project: Project, numbers: range, *, folder: str = "docs", edition: int = 0) -> None:
+    for number in numbers:
+        project.write(f"{folder}/page-{number}.md", text_of(number * 100 + edition))
+
+
+PAGES = 40
+
+
+def build(top: Path) -> Project:
+    """Three code branches over forty pages, hooks installed, HEAD on `main`: `edited` changes a dozen, `other` removes ten."""
+    project = new_project(top)
+    pages(project, range(PAGES))
+    project.write(".gitignore", "docs/\nmore/\n")
+    project.vmrag("init")
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", "forty pages")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "forty pages")
+    project.git("switch", "-q", "-c", "edited")
+    pages(project, range(8), edition=1)
+    pages(project, range(PAGES, PAGES + 4))
+    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("commit", "-m", "edited")
+    project.git("commit", "-q", "-m", "edited")
+    project.git("switch", "-q", "-c", "other", "main")
+    project.vmrag("rm", "--collection", "handbook", *[f"page-{number}.md" for number in range(10)])
+    project.vmrag("commit", "-m", "ten pages less")
+    project.git("commit", "-q", "-m", "ten pages less")
+    project.git("switch", "-q", "main")
+    shutil.rmtree(project.top / "docs")
+    pages(project, range(PAGES))
+    return project
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("library")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        return build(folder / "project").top
+
+
+@pytest.fixture
+def stocked(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A copy of the library, in an isolated home."""
+    isolate(monkeypatch, tmp_path / "home")
+    subprocess.run(["cp", "-a", library, tmp_path / "project"], check=True)
+    return Project(tmp_path / "project")
+
+
+# -- machines in a bad state ---------------------------------------------------------------------------------------------
+
+WITHOUT_RIGHTS = (
+    sys.executable,
+    "-c",
+    "import ctypes, os, sys\n"
+    "for right in (1, 2, 3):\n"  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+    "    ctypes.CDLL(None).prctl(24, right, 0, 0, 0)\n"
+    "os.execvp(sys.argv[1], sys.argv[1:])",
+)
+"""Prefix of a program for which permissions count, even if root runs it."""
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """For programs that run `WITHOUT_RIGHTS`."""
+    modes = {path: path.stat().st_mode for path in [folder, *folder.rglob("*")] if not path.is_symlink()}
+    for path, mode in modes.items():
+        path.chmod(mode & ~0o222)
+    try:
+        yield
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, *, kilobytes: int) -> Iterator[Callable[[int], None]]:
+    """The folder on a disk of its own; yields what fills it until so many bytes are left. Skips where that is not allowed."""
+    with mounted(folder, kilobytes):
+
+        def fill(left: int) -> None:
+            disk = os.statvfs(folder)
+            with (folder / "filler").open("ab") as filler:
+                filler.write(b"\0" * max(0, disk.f_bavail * disk.f_frsize - left))
+
+        yield fill
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, kilobytes: int) -> Iterator[None]:
+    aside = folder.with_name(folder.name + "-aside")
+    folder.rename(aside)
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
+    if sys.platform != "linux" or subprocess.run(command, capture_output=True, check=False).returncode:
+        folder.rmdir()
+        aside.rename(folder)
+        pytest.skip("a tmpfs cannot be mounted here")
+    try:
+        subprocess.run(["cp", "-a", f"{aside}/.", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)

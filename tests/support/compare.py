@@ -1,0 +1,102 @@
+"""Is what a workspace answers from exactly what an index holds that is built from nothing, elsewhere, of the same documents?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.support.terminal import Project
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.index import keywords, vectors
+from vmrag_link.index.chroma import DATABASE_FILE
+from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.store import IndexStore
+from vmrag_link.models import json_text
+from vmrag_link.progress import QUIET
+from vmrag_link.retrieval.search import Mode, Query, Searcher
+from vmrag_link.sync.bring import Bringer
+from vmrag_link.workspace import Workspace
+
+QUERIES = ("garden kettle", "lantern 300-4", "rest and sleep", "winter harbour anchor", "page")
+
+
+class Contents(NamedTuple):
+    """All that an index directory holds, by the names of chunks: no row numbers, no slots, no UUIDs."""
+
+    headers: dict[Any, Any]
+    collections: dict[str, Any]
+    chunk_counts: dict[Any, int]
+    words: dict[Any, str]
+    vectors: dict[Any, bytes]
+    chroma: dict[Any, dict[str, Any]]
+    answers: list[Any]
+
+
+def assert_whole(project: Project, scratch: Path) -> set[tuple[str, str]]:
+    """The workspace stands at its pin, and its index equals a fresh one; returns the documents. `scratch` is a new directory."""
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        target, bound = workspace.target(), workspace.binding
+        assert target.state == "pinned"
+        assert bound is not None
+        assert bound.revision == target.revision
+        assert workspace.applied == target.trigger
+        at = workspace.at()
+        documents = {each.key: each for each in workspace.engine.documents(at)}
+        with workspace.view() as view:
+            held = contents(workspace, view.folder)
+        bringer = Bringer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.model_for, QUIET)
+        with IndexStore(scratch / "fresh", store_documents=workspace.shelf.store_documents, create=True) as store:
+            bringer.bring(store, at, base=None)
+            store.manifest.forget_touched()
+            store.seal(revision=target.revision, settings=workspace.shelf.settings)
+        fresh = contents(workspace, scratch / "fresh")
+    finally:
+        workspace.close()
+    assert held.headers == {key: each.header for key, each in documents.items()}
+    for name in Contents._fields:
+        assert getattr(held, name) == getattr(fresh, name), name
+    return set(documents)
+
+
+def contents(workspace: Workspace, folder: Path) -> Contents:
+    with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+        collections, headers, counts = manifest.collections(), manifest.headers(), manifest.chunk_counts()
+        slots = manifest.slots_of(headers)
+    texts, rows = {}, {}
+    with contextlib.closing(keywords.connect(folder, frozen=True)) as words:
+        for (name, doc_id), places in slots.items():
+            held = collections[name]
+            size = held.collection.embedding_dimensions
+            data = (folder / vectors.file_name(held.id)).read_bytes()
+            named = keywords.texts(words, [keywords.row_id(held.id, slot) for slot in places])
+            for number, slot in enumerate(places):
+                texts[name, doc_id, number] = named[keywords.row_id(held.id, slot)]
+                rows[name, doc_id, number] = data[slot * size : (slot + 1) * size]
+    searcher = Searcher(folder, workspace.model_for)
+    try:
+        answers = [
+            json.loads(json_text(searcher.search(Query(text, k=8, mode=mode)))) for text in QUERIES for mode in Mode
+        ]
+    finally:
+        searcher.close()
+    described = {name: held.collection for name, held in collections.items()}
+    return Contents(headers, described, counts, texts, rows, in_chroma(folder), answers)
+
+
+def in_chroma(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Texts and metadata of every chunk by (collection, id), as any other reader of Chroma's files would find them."""
+    location = f"{(folder / 'chroma' / DATABASE_FILE).as_uri()}?mode=ro"
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    with contextlib.closing(sqlite3.connect(location, uri=True)) as database:
+        rows = database.execute(
+            "SELECT c.name, e.embedding_id, m.key, m.string_value, m.int_value, m.float_value, m.bool_value "
+            "FROM embeddings e JOIN segments s ON s.id = e.segment_id JOIN collections c ON c.id = s.collection "
+            "LEFT JOIN embedding_metadata m ON m.id = e.id"
+        )
+        for collection, chunk, key, *values in rows:
+            found.setdefault((collection, chunk), {})[key] = next((each for each in values if each is not None), None)
+    return found

@@ -1,0 +1,107 @@
+"""Rules of the house that import-linter cannot see, and documents that must keep up with the code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import vmrag_link
+from vmrag_link.cli import reference
+from vmrag_link.cli.main import COMMANDS, MODULES
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SOURCES = sorted([*(ROOT / "vmrag_link").rglob("*.py"), *(ROOT / "hooks").rglob("*.py")])
+SQL_OF_DOLT = re.compile(r"\b(dolt_(?!remote|branch\b|commit\b)\w+|DOLT_\w+|AS OF)\b|\bdolt_(branch|commit)\s*\(")
+
+
+def nodes(*, outside: str) -> Iterator[tuple[str, ast.AST]]:
+    """All syntax of our packages but that below `outside`, with the place where it stands."""
+    for path in SOURCES:
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(outside):
+            for node in ast.walk(ast.parse(path.read_text())):
+                yield f"{name}:{getattr(node, 'lineno', 0)}", node
+
+
+def test_the_version_stands_in_two_places_that_agree() -> None:
+    assert PROJECT["project"]["version"] == vmrag_link.__version__
+
+
+def test_the_changelog_names_the_version() -> None:
+    assert f"## {vmrag_link.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_ci_runs_the_line_that_the_readme_shows() -> None:
+    line = (ROOT / ".ci" / "run").read_text().splitlines()[-1]
+    assert "tests/check.py" in line
+    assert f"\n{line}\n" in (ROOT / "README.md").read_text()
+    assert f"\n{line}\n" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help_and_the_common_options(name: str) -> None:
+    command = importlib.import_module(f"vmrag_link.cli.{MODULES.get(name, name)}").command
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    assert command.help
+    assert {"--json", "-C", "-q", "-v"} <= {option for parameter in command.params for option in parameter.opts}
+    for parameter in command.params:
+        assert not isinstance(parameter, click.Option) or parameter.help, f"{parameter.name} has no help"
+
+
+def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
+    modules = {path.stem for path in (ROOT / "vmrag_link" / "cli").glob("*.py")}
+    helpers = {"__init__", "base", "main", "reference", "terminal"}
+    assert modules - helpers == {MODULES.get(name, name) for name in COMMANDS}
+
+
+def test_the_list_of_commands_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "commands.md").read_text()
+    assert written == reference.reference(), "run: python -m vmrag_link.cli.reference > docs/commands.md"
+    assert {f"\n## vmrag {name}\n" for name in COMMANDS} <= {f"\n{line}\n" for line in written.splitlines()}
+
+
+def test_relative_links_between_documents_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_dependency_says_why_it_is_there() -> None:
+    lines = (ROOT / "pyproject.toml").read_text().splitlines()
+    requirements = [line for line in lines if re.match(r'    "[\w.-]+[<>=]=', line)]
+    assert requirements
+    assert [line for line in requirements if "# " not in line] == []
+
+
+def test_environment_variables_are_read_in_one_module() -> None:
+    for place, node in nodes(outside="vmrag_link/env.py"):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr="getenv" | "putenv" | "getenvb" | "environb"):
+                pytest.fail(f"{place} reads the environment")
+            case (
+                ast.Subscript(value=ast.Attribute(attr="environ")) | ast.Attribute(value=ast.Attribute(attr="environ"))
+            ):
+                pytest.fail(f"{place} reads the environment")
+
+
+def test_git_is_run_by_its_own_package() -> None:
+    for place, node in nodes(outside="vmrag_link/git/"):
+        match node:
+            case ast.List(elts=[ast.Constant(value="git"), *_]) | ast.Tuple(elts=[ast.Constant(value="git"), _, *_]):
+                assert place.startswith("vmrag_link/demo/"), f"{place} runs git"  # the demo types what a person types
+
+
+def test_only_engines_speak_the_sql_of_dolt() -> None:
+    for place, node in nodes(outside="vmrag_link/engines/"):
+        match node:
+            case ast.Constant(value=str(text)):
+                assert not SQL_OF_DOLT.search(text), f"{place} speaks SQL"
