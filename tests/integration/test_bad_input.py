@@ -46,7 +46,7 @@ def refused(project: Project, *command: str, code: int, error: str) -> dict[str,
 def follow(project: Project, hint: str) -> None:
     """Type what a hint proposes, its explanation in brackets left out."""
     path = f"{SCRIPT.parent}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(hint.split("   (")[0], shell=True, cwd=project.top, check=True, env=os.environ | {"PATH": path})
+    subprocess.run(hint.partition("   (")[0], shell=True, cwd=project.top, check=True, env=os.environ | {"PATH": path})
 
 
 # -- the pin -------------------------------------------------------------------------------------------------------------
@@ -648,10 +648,6 @@ def interrupted(project: Project, moment: float, *command: str) -> Done:
     return running.done()
 
 
-STARTED = 0.25
-"""The part of a run, at its beginning, that is the interpreter's: there Python itself answers a Ctrl-C."""
-
-
 @pytest.mark.parametrize("command", ["import", "commit", "sync"])
 def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocked, tmp_path, command):
     pages(stocked, range(2000, 2150), folder="more")
@@ -673,11 +669,13 @@ def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocke
         copy = Project(tmp_path / f"copy-{number}")
         before = copy.pinned
         done = interrupted(copy, duration * part, *line)
-        assert done.code in (0, 130), done
-        if done.code:
+        assert done.code in (0, 130) or (done.code == -signal.SIGINT and done.out), (
+            done
+        )  # or when all was said and done
+        if done.code == 130:
             hits += 1
             assert done.out == ""
-            assert done.err == "Interrupted; nothing that was stored is lost.\n"
+            assert done.err.strip() == "Interrupted; nothing that was stored is lost."
         copy.vmrag("sync")
         texts = copy.texts()
         assert texts in (expected, expected | new)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import shutil
 import struct
 import subprocess
@@ -198,7 +197,7 @@ def test_the_bindings_are_used_only_for_the_versions_they_were_tried_with(tmp_pa
     store = open_store(tmp_path)
     assert isinstance(store, BindingsStore)
     store.close()
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.6.0")
+    monkeypatch.setattr(chroma, "_installed_version", lambda: "1.6.0")
     store = open_store(tmp_path)
     assert isinstance(store, PublicStore)
     store.close()
@@ -207,13 +206,9 @@ def test_the_bindings_are_used_only_for_the_versions_they_were_tried_with(tmp_pa
 def test_without_chromadb_the_error_names_the_extra(tmp_path):
     program = (
         "import sys\n"
-        "import importlib.metadata as metadata\n"
-        "found = metadata.Distribution.from_name\n"
-        "def absent(name):\n"
-        "    if name == 'chromadb': raise metadata.PackageNotFoundError(name)\n"
-        "    return found(name)\n"
-        "metadata.Distribution.from_name = absent\n"
-        "sys.modules['chromadb'] = sys.modules['chromadb_rust_bindings'] = None\n"
+        "import importlib.util as util\n"
+        "found = util.find_spec\n"
+        "util.find_spec = lambda name: None if name.startswith('chromadb') else found(name)\n"
         "from pathlib import Path\n"
         "from vmrag_link.errors import IndexExtraMissing\n"
         "from vmrag_link.index.chroma import open_store\n"

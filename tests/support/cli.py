@@ -164,10 +164,10 @@ def stocked(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 WITHOUT_RIGHTS = (
     sys.executable,
     "-c",
-    "import ctypes, os, sys\n"
-    "for right in (1, 2, 3):\n"  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
-    "    ctypes.CDLL(None).prctl(24, right, 0, 0, 0)\n"
-    "os.execvp(sys.argv[1], sys.argv[1:])",
+    """import ctypes, os, sys
+for right in (1, 2, 3):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+    ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
+os.execvp(sys.argv[1], sys.argv[1:])""",
 )
 """Prefix of a program for which permissions count, even if root runs it."""
 

@@ -101,7 +101,7 @@ class Snapshots:
             try:
                 built.rename(target)
             except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     raise
                 if not self.discard(target):
                     raise IndexFailed(
@@ -180,8 +180,10 @@ def _lock(path: Path) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove an index directory that nobody else touches; one that is not there is fine."""
-    if folder.exists():
+    """Remove an index directory (or what lies in its place) that nobody else touches; one that is not there is fine."""
+    if folder.is_dir():
         import shutil
 
         shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
