@@ -65,7 +65,7 @@ def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> list[Fi
 
     def back() -> Run:
         knowledge.git(repo, "switch", "-q", "main", env=env)
-        return timing.once([sys.executable, "-P", "-m", "vmrag_hooks.run", "post-checkout"], cwd=repo, env=env)
+        return timing.once([sys.executable, "-P", "-m", "vmrag_hooks", "post-checkout"], cwd=repo, env=env)
 
     def bare_switch() -> Run:
         shutil.rmtree(bare / "snapB", ignore_errors=True)

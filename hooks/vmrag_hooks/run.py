@@ -1,4 +1,4 @@
-"""What a hook does when its shim saw that something moved: `python -m vmrag_hooks.run HOOK [ARGUMENT…]`.
+"""What a hook does when its shim saw that something moved.
 
 Apart from the command line, because a checkout should not wait for a command-line library to load. A post-* hook says at most
 one line and always ends with 0: git must go on.
@@ -87,7 +87,3 @@ def _say_bug(error: Exception) -> None:
 
 def _say(line: str) -> None:
     sys.stderr.write(f"vmrag: {' '.join(line.split())}\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -115,7 +115,7 @@ if [ ! -x "$python" ]; then
     fi
 fi
 # -P: a module in the checked-out code must never be imported in place of ours.
-"$python" -P -m vmrag_hooks.run $hook "$@" </dev/null >&2
+"$python" -P -m vmrag_hooks $hook "$@" </dev/null >&2
 exit $status
 """
 

@@ -65,7 +65,7 @@ BAD_PINS: dict[str, tuple[Callable[[str], bytes], str]] = {
     "5 KB": (lambda pin: pin.replace("{", "{" + " " * 5000).encode(), "at most 4096"),
     "a key twice": (
         lambda pin: pin.replace("{\n", '{\n  "dolt_branch": "main",\n').encode(),
-        "line 4: dolt_branch",
+        "line 4: the key 'dolt_branch' stands there twice",
     ),
     "a wrong type": (with_members(dolt_branch=3), "line 3: dolt_branch must be a text"),
     "nothing": (lambda _: b"", "line 1: is not JSON"),

@@ -45,7 +45,7 @@ class Stage:
     def starts(self):
         """The hooks for which Python was started since the last call, with their arguments."""
         lines = self.lines()
-        return [line.partition("vmrag_hooks.run ")[2] for line in lines if line.startswith("-P -m vmrag_hooks.run ")]
+        return [line.partition("vmrag_hooks ")[2] for line in lines if line.startswith("-P -m vmrag_hooks ")]
 
     def lines(self):
         lines = self.log.read_text().splitlines() if self.log.exists() else []

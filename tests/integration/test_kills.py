@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import cli
-from tests.support.cli import killed, lasted, pages, start, text_of
+from tests.support.cli import error_of, killed, lasted, pages, start, text_of
 from tests.support.compare import assert_whole
-from tests.support.terminal import Done, Project
+from tests.support.repos import isolate
+from tests.support.terminal import Done, Project, new_project
 from vmrag_link import pin as pins
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -184,6 +185,22 @@ def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path):
         expected = found
 
 
+def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    dice = Dice("init", 6)
+    duration = lasted(new_project(tmp_path / "measured"), "init")
+    for number in dice.rounds():
+        project = new_project(tmp_path / f"project-{number}")
+        dice.count(killed(project, dice.moment(duration), "init"))
+        again = project.run_quietly("init", "--json")
+        assert again.code == 0 or error_of(again)["code"] == "ALREADY_INITIALIZED"
+        project.put("note.md", "A note about zebras.")
+        project.vmrag("commit", "-m", "note")
+        project.git("commit", "-q", "-m", "note")
+        (tmp_path / f"scratch-{number}").mkdir()
+        assert assert_whole(project, tmp_path / f"scratch-{number}") == {("handbook", "note.md")}
+
+
 @pytest.mark.parametrize("part", range(2))
 def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
     dice = Dice(f"checkout {part}", 5)
@@ -212,7 +229,7 @@ def kill_the_hook(git: int, seconds: float) -> bool:
     """SIGKILL to the Python that a hook of this git has started, that long after its start; whether there was one."""
     time.sleep(seconds)
     for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and is_below(int(process.name), git) and b"vmrag_hooks.run" in said(process):
+        if process.name.isdecimal() and is_below(int(process.name), git) and b"-m\0vmrag_hooks\0" in said(process):
             os.kill(int(process.name), signal.SIGKILL)
             return True
     return False

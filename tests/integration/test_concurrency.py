@@ -1,0 +1,409 @@
+"""Several processes at once: nobody crashes, nothing is lost, and who must wait in vain is told for whom."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import cli
+from tests.support.cli import ROOT, Running, driven, error_of, killed, pages, start
+from tests.support.compare import assert_whole
+from tests.support.terminal import Done, Project
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+library, stocked = cli.library, cli.stocked
+
+IMPORT = ("import", "more", "--collection", "handbook")
+NOTHING_KEPT = {"VMRAG_INDEX_KEEP": "0"}
+
+
+def all_done(*running: Running) -> list[Done]:
+    return [each.done() for each in running]
+
+
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
+    folder.mkdir()
+    return folder
+
+
+def worktree(project: Project, path: Path, branch: str) -> Project:
+    project.git("worktree", "add", "-q", str(path), branch)
+    return Project(path)
+
+
+def holding(project: Project, body: str, *, seconds: float = 30) -> Running:
+    """A process that holds a lock of the workspace `ws`, as `body` says, until it is killed."""
+    script = (
+        "import os, sys, time\nfrom pathlib import Path\n"
+        "from vmrag_link import locks\nfrom vmrag_link.progress import QUIET\nfrom vmrag_link.workspace import Workspace\n"
+        f"ws = Workspace.open(Path(), QUIET)\nwith {body}:\n    Path('held').touch()\n    time.sleep({seconds})\n"
+    )
+    running = start(project, program=(sys.executable, "-c", script), PYTHONPATH=str(ROOT))
+    deadline = time.monotonic() + 20
+    while not (project.top / "held").exists():
+        assert running.process.poll() is None, running.done()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (project.top / "held").unlink()
+    return running
+
+
+WORKSPACE = "locks.exclusive(ws.places.workspace_lock, purpose='test', timeout=0)"
+KNOWLEDGE = "ws.engine.writing('test')"
+
+
+# -- two at once ---------------------------------------------------------------------------------------------------------
+
+
+def test_imports_and_syncs_at_once_store_everything(stocked, tmp_path):
+    expected = stocked.texts()
+    for name, first in (("one", 500), ("two", 600)):
+        pages(stocked, range(first, first + 15), folder=name)
+        expected |= {path.name: path.read_text() for path in (stocked.top / name).iterdir()}
+    stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
+    stocked.git("switch", "-q", "main", env={"VMRAG": "0"})
+    commands = [
+        ("import", "one", "--collection", "handbook"),
+        ("sync",),
+        ("import", "two", "--collection", "handbook"),
+        ("sync",),
+    ]
+    for done in all_done(*[start(stocked, *command) for command in commands]):
+        assert done.code == 0, done
+    assert stocked.texts() == expected
+    assert_whole(stocked, scratch(tmp_path))
+
+
+def test_two_imports_of_the_same_collection_that_is_new_make_it_once(stocked, tmp_path):
+    for name, first in (("one", 500), ("two", 600)):
+        pages(stocked, range(first, first + 10), folder=name)
+    for done in all_done(*[start(stocked, "import", name, "--collection", "fresh") for name in ("one", "two")]):
+        assert done.code == 0, done
+    assert len([each for each in assert_whole(stocked, scratch(tmp_path)) if each[0] == "fresh"]) == 20
+
+
+def test_of_two_commits_at_once_one_commits_and_the_other_finds_nothing_to_do(stocked, tmp_path):
+    stocked.put("note.md", "A note about zebras.")
+    before = stocked.pinned
+    done = all_done(*[start(stocked, "commit", "-m", name, "--json") for name in ("one", "two")])
+    assert sorted(each.code for each in done) == [0, 1], done
+    for each in done:
+        if each.code:
+            assert error_of(each)["code"] in ("NO_CHANGES", "KB_MOVED")
+        else:
+            assert (each.json["parent"], each.json["revision"]) == (before, stocked.pinned)
+    assert ("handbook", "note.md") in assert_whole(stocked, scratch(tmp_path))
+
+
+def test_commits_beside_checkouts_keep_every_revision_that_was_reported(stocked, tmp_path):
+    reported: list[str] = []
+    for number in range(6):
+        stocked.put(f"note-{number}.md", f"Note {number} about zebras.")
+        commit = start(stocked, "commit", "-m", "note", "--json")
+        time.sleep(0.05 * number)
+        moved = start(stocked, "-q", "-f", "edited", program=("git", "checkout")).done()
+        done = commit.done()
+        assert moved.code in (0, 128), moved  # 128: our `git add` held index.lock
+        if done.code == 0:
+            reported.append(done.json["revision"])
+        else:
+            assert error_of(done)["code"] in ("UNPINNED_REVISION", "KB_MOVED", "GIT_BUSY", "NO_CHANGES", "BUSY"), done
+            if error_of(done)["code"] == "UNPINNED_REVISION":
+                reported.append(error_of(done)["details"]["revision"])
+        stocked.git("checkout", "-q", "-f", "main")
+        stocked.vmrag("sync")
+        if reported:
+            stocked.vmrag("pin", reported[-1])
+            stocked.run("commit", "-q", "-m", "note", "--", ".dolt-version")
+    if stocked.status()["kb"]["dirty"]:
+        stocked.vmrag("commit", "-m", "the rest")
+    history = {each["revision"] for each in stocked.ask("log", "-n", "100")["revisions"]}
+    assert set(reported) <= history
+    assert {f"note-{number}.md" for number in range(6)} <= set(stocked.texts())
+    assert_whole(stocked, scratch(tmp_path))
+
+
+def test_first_writes_in_two_linked_worktrees_at_once_get_branches_of_their_own(stocked, tmp_path):
+    trees = []
+    for name in ("Topic", "topic", "other-topic"):
+        stocked.git("branch", name, "main")
+        tree = worktree(stocked, tmp_path / f"tree-{name}", name)
+        pages(tree, range(len(trees) * 100 + 700, len(trees) * 100 + 710), folder="more")
+        trees.append(tree)
+    for done in all_done(*[start(tree, *IMPORT) for tree in trees]):
+        assert done.code == 0, done
+    for number, tree in enumerate(trees):
+        new = {each for _, each in assert_whole(tree, scratch(tmp_path)) if int(each[5:-3]) >= 700}
+        assert new == {f"page-{each}.md" for each in range(number * 100 + 700, number * 100 + 710)}
+    for done in all_done(*[start(tree, "commit", "-m", "pages", "--json") for tree in trees]):
+        assert done.code == 0, done
+    for tree in trees:
+        assert tree.status()["state"] == "in_sync"
+
+
+def test_queries_in_a_loop_beside_imports_and_commits_always_answer_from_one_state(stocked, tmp_path):
+    """Each import replaces the same ten pages as a whole: an answer must never mix two of them."""
+    writer = []
+    seen = set()
+    for edition in range(1, 5):
+        for number in range(10):
+            stocked.write(f"more/edition-{number}.md", f"zebra edition{edition}")
+        writer = [start(stocked, *IMPORT)]
+        while writer:
+            done = start(stocked, "query", "zebra", "-k", "20", "--mode", "keyword", "--json").done()
+            assert done.code == 0, done
+            editions = {each["text"].split()[1] for each in done.json["results"]}
+            assert len(editions) <= 1
+            assert len(done.json["results"]) in (0, 10)
+            seen |= editions
+            if writer[0].process.poll() is not None:
+                assert writer.pop().done().code == 0
+        if edition % 2:
+            assert start(stocked, "commit", "-m", f"edition {edition}").done().code == 0
+    assert len(seen) > 1
+    assert_whole(stocked, scratch(tmp_path))
+
+
+def test_worktrees_that_evict_all_spares_never_take_away_what_another_one_answers_from(stocked, tmp_path):
+    stocked.git("branch", "walker", "main")
+    walker = worktree(stocked, tmp_path / "walker", "walker")
+    walk = (
+        "for branch in edited other main edited other; do\n"
+        f"    git switch -q --detach $branch || exit 1\n    {sys.executable} -P -m vmrag_link.cli.main sync -q || exit 2\ndone"
+    )
+    walking = start(walker, walk, program=("sh", "-c"), **NOTHING_KEPT)
+    while walking.process.poll() is None:
+        for ref in ((), ("--at", "other")):
+            done = start(stocked, "query", "garden", *ref, "--json", **NOTHING_KEPT).done()
+            assert done.code == 0, done
+            assert done.json["kb"]["in_sync"]
+            assert done.json["results"]
+    done = walking.done()
+    assert done.code == 0, done
+    assert_whole(stocked, scratch(tmp_path))
+    assert_whole(walker, scratch(tmp_path))
+
+
+# -- the gaps between two steps --------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_is_not_evicted_between_its_building_and_its_binding(stocked, tmp_path):
+    """Another work tree evicts everything that nobody is bound to, at the very moment before this one binds."""
+    stocked.git("branch", "walker", "other")
+    walker = worktree(stocked, tmp_path / "walker", "walker")
+    stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
+    body = (
+        "import subprocess\nfrom vmrag_link.sync import apply as m\nswap = m._swap\n"
+        "def then(*a):\n"
+        f"    subprocess.run([sys.executable, '-P', '-m', 'vmrag_link.cli.main', '-C', {str(walker.top)!r}, 'sync', '--rebuild'],"
+        " check=True, env=os.environ | {'VMRAG_INDEX_KEEP': '0'})\n"
+        "    return swap(*a)\nm._swap = then"
+    )
+    assert driven(stocked, body, "sync").code == 0
+    snapshots = {path.name[:40] for path in (stocked.shared / "snapshots").iterdir() if path.is_dir()}
+    assert stocked.pinned in snapshots
+    assert stocked.status()["state"] == "in_sync"
+    assert_whole(stocked, scratch(tmp_path))
+
+
+def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
+    """The list of bound snapshots was read before another work tree bound one of the spares."""
+    workspace = Workspace.open(stocked.top, QUIET)
+    try:
+        spares = [each.path for each in workspace.shelf.all()]
+        lists = iter([set(), *[set(spares)] * len(spares)])
+        assert workspace.shelf.evict(bound=lambda: next(lists), keep=0) == []
+        assert all(path.is_dir() for path in spares)
+    finally:
+        workspace.close()
+
+
+def test_a_base_that_is_evicted_before_it_is_copied_is_replaced_by_another_or_by_none(stocked, tmp_path):
+    stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
+    for path in (stocked.shared / "snapshots").glob(f"{stocked.pinned}-*"):
+        if path.is_dir():
+            path.rename(tmp_path / "gone")
+    body = (
+        "import shutil\nfrom vmrag_link.sync import build as m\nnearest = m._nearest\n"
+        "def then(*a):\n    found = nearest(*a)\n    if found: shutil.rmtree(found.path)\n    return found\nm._nearest = then"
+    )
+    done = driven(stocked, body, "sync", "--json")
+    assert done.code == 0, done
+    assert done.json["snapshot"]["how"] == "fresh"
+    assert_whole(stocked, scratch(tmp_path))
+
+
+def test_what_is_bound_but_gone_is_built_again_by_who_reads(stocked, tmp_path):
+    body = (
+        "import shutil\nfrom vmrag_link.workspace import Workspace as m\nreconcile = m.reconcile\n"
+        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.shelf.path(ws.revision()))\n    return done\nm.reconcile = then"
+    )
+    done = driven(stocked, body, "query", "garden", "--json")
+    assert done.code == 0, done
+    assert done.json["results"]
+    assert_whole(stocked, scratch(tmp_path))
+
+
+def test_uncommitted_documents_that_were_written_from_another_worktree_are_found(stocked, tmp_path):
+    """A code branch moves from one work tree to another and back; each of them adds a document to it."""
+    stocked.git("switch", "-q", "-c", "feature")
+    stocked.put("one.md", "From the first work tree.")
+    stocked.git("switch", "-q", "main")
+    second = worktree(stocked, tmp_path / "second", "feature")
+    second.put("two.md", "From the second work tree.")
+    second.git("switch", "-q", "--detach")
+    stocked.git("switch", "-q", "feature")
+    found = {each["doc_id"] for each in stocked.ask("query", "work tree", "--mode", "keyword", "-k", "9")["results"]}
+    assert {"one.md", "two.md"} <= found
+    assert_whole(stocked, scratch(tmp_path))
+
+
+def test_working_copies_of_committed_documents_do_not_pile_up(stocked):
+    for number in range(3):
+        stocked.put("note.md", f"Note {number}.")
+        stocked.vmrag("commit", "-m", "note")
+    assert [path for path in (stocked.shared / "working").iterdir() if path.is_dir()] == []
+
+
+def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_changes_nothing(stocked):
+    reader = holding(stocked, "ws.view()")
+    done = stocked.vmrag("sync", "--rebuild", "--json", code=3)
+    assert error_of(done)["code"] == "BUSY"
+    assert "another process reads it" in error_of(done)["message"]
+    assert stocked.vmrag("query", "garden").code == 0
+    reader.signal(signal.SIGKILL)
+    reader.done()
+    stocked.vmrag("sync", "--rebuild")
+
+
+# -- waiting in vain -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lock", [WORKSPACE, KNOWLEDGE])
+def test_a_write_that_waits_in_vain_names_the_process_that_holds_the_lock(stocked, lock):
+    holder = holding(stocked, lock)
+    since = time.monotonic()
+    done = start(
+        stocked, "add", "docs/page-1.md", "--collection", "handbook", "--id", "x", "--json", VMRAG_LOCK_TIMEOUT_S="1"
+    ).done()
+    assert time.monotonic() - since < 15
+    assert done.code == 3
+    error = error_of(done)
+    assert error["code"] == "BUSY"
+    assert error["details"]["holder_pid"] == holder.process.pid
+    assert f"process {holder.process.pid} (test) has held" in error["message"]
+    assert f"ps -fp {holder.process.pid}" in error["hint"]
+    assert stocked.vmrag("query", "garden").code == 0  # questions do not wait
+    holder.signal(signal.SIGKILL)
+    holder.done()
+    stocked.put("x", "now it works")
+
+
+def test_a_holder_that_was_killed_is_not_named(stocked):
+    killed_one = holding(stocked, WORKSPACE)
+    killed_one.signal(signal.SIGKILL)
+    killed_one.done()
+    assert (stocked.own / "workspace.lock.holder").exists()
+    reader = holding(stocked, "locks.shared(ws.places.workspace_lock, purpose='test', timeout=0)")
+    done = start(
+        stocked, "add", "docs/page-1.md", "--collection", "handbook", "--id", "x", "--json", VMRAG_LOCK_TIMEOUT_S="0"
+    ).done()
+    assert "another process" in error_of(done)["message"]
+    reader.signal(signal.SIGKILL)
+    reader.done()
+
+
+@pytest.mark.parametrize("lock", [WORKSPACE, KNOWLEDGE])
+def test_a_checkout_does_not_wait_for_a_long_write(stocked, tmp_path, lock):
+    holder = holding(stocked, lock)
+    since = time.monotonic()
+    moved = stocked.run("switch", "-q", "edited")
+    assert time.monotonic() - since < 5
+    assert moved.returncode == 0
+    assert len(moved.stderr.splitlines()) <= 1
+    holder.signal(signal.SIGKILL)
+    holder.done()
+    stocked.vmrag("sync")
+    assert_whole(stocked, scratch(tmp_path))
+
+
+# -- git goes on ---------------------------------------------------------------------------------------------------------
+
+
+def interpreter_gone(project: Project) -> None:
+    (project.shared / "interpreter").write_text("/nowhere/python\n")
+
+
+def knowledge_broken(project: Project) -> None:
+    (project.shared / "kb" / "kb.doltlite").write_bytes(b"garbage" * 1000)
+
+
+def knowledge_gone(project: Project) -> None:
+    (project.shared / "kb" / "kb.doltlite").unlink()
+
+
+def snapshots_a_file(project: Project) -> None:
+    (project.shared / "snapshots").rename(project.shared / "aside")
+    (project.shared / "snapshots").write_text("not a folder")
+
+
+def journal_a_file(project: Project) -> None:
+    (project.shared / "journal").rename(project.shared / "aside")
+    (project.shared / "journal").write_text("not a folder")
+
+
+def settings_broken(project: Project) -> None:
+    project.write(".vmrag.yaml", "embedding: [\n")
+
+
+BROKEN = [interpreter_gone, knowledge_broken, knowledge_gone, snapshots_a_file, journal_a_file, settings_broken]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("command", [("switch", "-q", "edited"), ("merge", "-q", "edited"), ("rebase", "-q", "edited")])
+def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broken, command, tmp_path):
+    broken(stocked)
+    if command[0] != "switch":
+        stocked.run("checkout", "-q", "--", ".vmrag.yaml")
+    (tmp_path / "bin").mkdir()
+    for program in ("git", "sh", "mkdir"):
+        (tmp_path / "bin" / program).symlink_to(shutil.which(program))
+    done = stocked.run(*command, env={"PATH": str(tmp_path / "bin")})
+    assert done.returncode == 0, done
+    assert len([line for line in done.stderr.splitlines() if line]) <= 1, done.stderr
+
+
+def test_the_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocked):
+    hook = (stocked.top / ".git" / "hooks" / "post-checkout").read_text()
+    assert "vmrag_hooks.run" in hook
+    site = stocked.top.parent / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import vmrag_link.ops.recover as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.reconciled = broken\n"
+    )
+    moved = stocked.run("switch", "-q", "edited", env={"PYTHONPATH": str(site)})
+    assert moved.returncode == 0
+    lines = moved.stderr.splitlines()
+    assert len(lines) == 1
+    assert "a bug: ZeroDivisionError" in lines[0]
+    assert Path(lines[0].rpartition(": ")[2]).read_text().count("ZeroDivisionError")
+
+
+def test_a_killed_hook_leaves_no_lock_that_anyone_waits_for(stocked, tmp_path):
+    stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
+    for moment in (0.1, 0.15, 0.2):
+        killed(stocked, moment, "sync")
+    since = time.monotonic()
+    stocked.vmrag("sync")
+    assert time.monotonic() - since < 10
+    assert json.loads(stocked.run_quietly("status", "--json").out)["state"] == "in_sync"
+    assert list((stocked.shared / "journal").iterdir()) == []
+    assert_whole(stocked, scratch(tmp_path))
