@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 ChangeKind = Literal["added", "modified", "removed"]
+Distance = Literal["cosine", "l2", "ip"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -30,7 +31,7 @@ class Collection(Record, frozen=True):
     embedding_function: str = "default"
     embedding_model: str = ""
     embedding_dimensions: int = 0
-    distance: Literal["cosine", "l2", "ip"] = "cosine"
+    distance: Distance = "cosine"
     chunking: Chunking = Chunking()
     created_at: str = ""
 

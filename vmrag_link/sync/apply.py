@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -107,7 +107,7 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
     )
 
 
-def provide(parts: Parts, revision: str, *, bases: Sequence[Base]) -> Built:
+def provide(parts: Parts, revision: str, *, bases: Iterable[Base]) -> Built:
     """A usable snapshot of the revision, made from the nearest base where there is none."""
     return snapshot(revision, engine=parts.engine, shelf=parts.shelf, bases=bases, bringer=parts.bringer)
 
@@ -150,8 +150,11 @@ def _unapplied(parts: Parts, target: Target) -> SyncReport:
     return SyncReport(target.state, stands, stands, Changes(), ChunkCounts(), None, {}, "detached")
 
 
-def bases(parts: Parts, target: Target | None = None) -> list[Base]:
-    """Indexes to start from, the likeliest first. `target`: its KB branch's working copy may have become its revision."""
+def bases(parts: Parts, target: Target | None = None) -> Iterator[Base]:
+    """Indexes to start from, the likeliest first; looked for only when something has to be built.
+
+    `target`: its KB branch's working copy may have become its revision.
+    """
 
     def holding(each: Snapshot) -> Callable[[], contextlib.AbstractContextManager[str]]:
         @contextlib.contextmanager
@@ -165,9 +168,9 @@ def bases(parts: Parts, target: Target | None = None) -> list[Base]:
     usable = [each for each in parts.shelf.all() if each.settings == parts.shelf.settings]
     usable = [each for each in usable if not parts.shelf.problem(each.revision)]
     usable.sort(key=lambda each: bound is None or each.path.name != bound.snapshot)
-    found = [Base(each.path, each.revision, holding(each)) for each in usable]
-    copy = _committed_working_copy(parts, target) if target else None
-    return [copy, *found] if copy else found
+    if target and (copy := _committed_working_copy(parts, target)):
+        yield copy
+    yield from (Base(each.path, each.revision, holding(each)) for each in usable)
 
 
 def _committed_working_copy(parts: Parts, target: Target) -> Base | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -66,7 +66,7 @@ def snapshot(
     *,
     engine: Engine,
     shelf: Snapshots,
-    bases: Sequence[Base],
+    bases: Iterable[Base],
     bringer: Callable[[], Bringer],
 ) -> Built:
     """A usable snapshot of the revision. `bringer` is called only if something has to be indexed."""
@@ -103,7 +103,7 @@ def _brought(folder: Path, revision: str, base: Base | None, shelf: Snapshots, b
     return brought
 
 
-def _copied(folder: Path, engine: Engine, revision: str, bases: Sequence[Base], watch: Stopwatch) -> Base | None:
+def _copied(folder: Path, engine: Engine, revision: str, bases: Iterable[Base], watch: Stopwatch) -> Base | None:
     """The nearest base, copied to `folder`; None where building from nothing costs no more."""
     left = list(bases)
     while base := _nearest(engine, revision, left):

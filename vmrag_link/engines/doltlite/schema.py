@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import msgspec
 
 from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.doltlite.connection import Connection, Value
 from vmrag_link.errors import ContentRefused, EngineFailed, SchemaTooNew
-from vmrag_link.models import Chunking, Collection, Document, DocumentHeader, canonical_json
+from vmrag_link.models import Chunking, Collection, Distance, Document, DocumentHeader, canonical_json
 
 # Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT say what Dolt needs.
 # WITHOUT ROWID: rows are stored by their key alone, so that equal contents have equal hashes however they were written.
@@ -59,7 +59,7 @@ HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadat
 COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "source_key", "file_type")
 """What makes two documents with the same key differ: everything but times."""
 
-_DISTANCES = get_args(get_type_hints(Collection)["distance"])
+_DISTANCES = get_args(Distance)
 _NAME_LENGTH = 255
 
 
