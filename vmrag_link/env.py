@@ -22,10 +22,6 @@ def debug(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(DEBUG, "") not in ("", "0")
 
 
-def switched_off(environ: Mapping[str, str] = os.environ) -> bool:
-    return environ.get(SWITCH) == "0"
-
-
 def setting_variable(key: str) -> str:
     """`index.keep` → `VMRAG_INDEX_KEEP`."""
     return SETTING_PREFIX + key.replace(".", "_").upper()

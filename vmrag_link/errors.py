@@ -6,7 +6,7 @@
     ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · Uncommitted · MassDeletion
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused
     ├── Engine       (exit 3)     EngineFailed · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
-    │                             CollectionMissing · CollectionExists · DocumentMissing · ContentRefused
+    │                             CollectionMissing · DocumentMissing · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
     ├── Files        (exit 3)     FileFailed
@@ -169,10 +169,6 @@ class BranchExists(Engine):
 
 class CollectionMissing(Engine):
     code = "COLLECTION_NOT_FOUND"
-
-
-class CollectionExists(Engine):
-    code = "COLLECTION_EXISTS"
 
 
 class DocumentMissing(Engine):

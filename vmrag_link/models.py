@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import msgspec
@@ -172,8 +173,63 @@ def content_hash(text: str) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Sorted keys, no spaces, no escapes beyond what JSON needs: equal values give equal bytes."""
-    return msgspec.json.encode(value, order="sorted").decode()
+    """Sorted keys, no spaces, no escapes beyond what JSON needs: equal values give equal bytes.
+
+    Raises `ValueError` for a number that is not finite.
+    """
+    text = msgspec.json.encode(value, order="sorted").decode()
+    if "null" in text:  # msgspec writes that for NaN, too
+        import json
+
+        json.dumps(msgspec.to_builtins(value), allow_nan=False)
+    return text
+
+
+def json_from_user(text: str) -> Any:
+    """What was typed as JSON, if it can be stored as it is. Raises `ValueError`, whose message completes `It …`.
+
+    Refused: numbers beyond 64 bits or not finite, halves of surrogate pairs, more than 100 levels.
+    """
+    import json
+
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    level = [value]
+    for _ in range(_LEVELS):
+        for each in level:
+            _storable(each)
+        level = [part for each in level for part in _parts(each)]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+_LEVELS = 100
+_TOO_DEEP = f"is nested deeper than {_LEVELS} levels"
+
+
+def _parts(value: Any) -> list[Any]:
+    """One level down; keys are values, too."""
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, list) else []
+
+
+def _storable(value: Any) -> None:
+    match value:
+        case str() if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise ValueError(f"holds half of a surrogate pair, which is no character: {value[:40]!a}") from None
+        case float() if not math.isfinite(value):
+            raise ValueError("holds a number that is not finite (NaN, or too large)")
+        case int() if not -(2**63) <= value < 2**64:
+            raise ValueError("holds a whole number beyond 64 bits")
 
 
 def json_text(report: Any) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link import config as settings
 from vmrag_link import pin as pins
@@ -18,6 +18,7 @@ from vmrag_link.errors import (
     Busy,
     ConfigInvalid,
     GitReferenceMissing,
+    IndexFailed,
     NotInitialized,
     PinMissing,
     PinRevisionMissing,
@@ -44,17 +45,24 @@ if TYPE_CHECKING:
 # What embeds and indexes is imported where it is used: going back to a snapshot that is there takes a tenth of a second in all.
 
 
+T = TypeVar("T")
+
 ATTEMPTS = 5
 """How often an index is looked for that other processes take away again."""
 
 
 class View(Record, frozen=True):
-    """What can be read now: an index directory, the revision it stands at, and whether uncommitted documents are in it."""
+    """What can be read now: an index directory, the revision it stands at, and whether uncommitted documents are in it.
+
+    `git_head` is the commit that was checked out when the view was opened; `notes` say why it is not what that commit pins.
+    """
 
     folder: Path
     revision: str
     branch: str | None
     dirty: bool
+    git_head: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Workspace:
@@ -132,7 +140,7 @@ class Workspace:
         return NotInitialized(
             f"This repository pins a knowledge base, but it is not on this machine ({self.places.kb} is missing).",
             hint="Copy that folder from where the knowledge base was made, or start a new one: "
-            f"git rm --quiet --force {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init",
+            f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init",
             path=str(self.places.kb),
         )
 
@@ -241,22 +249,60 @@ class Workspace:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[View]:
-        """An index that answers for the workspace, uncommitted documents included; nobody changes it meanwhile."""
+        """An index that answers for the workspace, uncommitted documents included; nobody changes it meanwhile.
+
+        HEAD, pin, KB branch and index are those of one moment: if one of them moves while it is opened, it is opened again.
+        """
         for _ in range(ATTEMPTS):
-            revision, branch = self.revision(), self.kb_branch()
+            head, target, revision = plumbing.head(self.places), self.target(), self.revision()
+            moment = (head, _moment(target), revision)
+            branch = target.kb_branch
             attached = branch.name if branch and branch.head == revision else None
-            if not (branch and attached and branch.dirty):
-                with self.snapshot(revision) as path:
-                    yield View(path, revision, attached, dirty=False)
-                return
-            copy = apply.working_copy(self.parts, branch.name, revision)
-            with copy.reading() as problem:
-                if not problem:
-                    yield View(copy.path, revision, attached, dirty=True)
+            dirty = bool(branch and attached and branch.dirty)
+            with self._index(revision, branch.name if branch and dirty else None) as folder:
+                now = (plumbing.head(self.places), _moment(self.target()), self.revision())
+                if folder and now == moment:
+                    yield View(folder, revision, attached, dirty, head.commit, self.notes(target, revision))
                     return
-            with copy.writing() as whole:
-                self.follow(copy.path, branch.name, revision, whole=whole)
-        raise _restless("uncommitted documents")
+        raise _restless("this work tree")
+
+    @contextlib.contextmanager
+    def _index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
+        """The snapshot of a revision, or the working copy of a KB branch on it; None when that had to be made first."""
+        if branch is None:
+            with self.snapshot(revision) as path:
+                yield path
+            return
+        copy = apply.working_copy(self.parts, branch, revision)
+        with copy.reading() as problem:
+            if not problem:
+                yield copy.path
+                return
+        with copy.writing() as whole:
+            self.follow(copy.path, branch, revision, whole=whole)
+        yield None
+
+    def notes(self, target: Target, revision: str) -> tuple[str, ...]:
+        """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out code pins; empty if it is."""
+        if target.state == "pinned" and target.revision == revision:
+            return apply.left_behind(target)
+        why = {
+            "no_pin": "This code commit pins no knowledge",
+            "malformed": "The pin cannot be read",
+            "missing": "The pinned revision is not in this knowledge base",
+        }.get(target.state, "The pin has moved")
+        return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
+
+    def read(self, action: Callable[[View], T]) -> T:
+        """What `action` makes of the view. An index that proves damaged is built again, once: it is derived."""
+        try:
+            with self.view() as view:
+                return action(view)
+        except IndexFailed as error:
+            apply.throw_away(self.parts, self.target(), self.revision())
+            self.progress.note(f"{error.message} It is built again.")
+        with self.view() as view:
+            return action(view)
 
     @contextlib.contextmanager
     def snapshot(self, revision: str) -> Iterator[Path]:
@@ -297,6 +343,11 @@ class Workspace:
                 revision=revision,
             )
         return revision
+
+
+def _moment(target: Target) -> tuple[object, ...]:
+    """What of a target can move."""
+    return target.trigger, target.state, target.kb_branch
 
 
 def _restless(what: str) -> Busy:

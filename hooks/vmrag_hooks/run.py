@@ -65,10 +65,9 @@ def _follow(workspace: Workspace, notes: Notes) -> None:
         raise workspace.unusable(workspace.target())
     if workspace.config.hooks.quiet:
         return
-    if report.notes:
-        _say(report.notes[0])
-    elif report.from_ != report.to:
-        _say(f"knowledge is at {(report.to or '')[:7]} ({_counted(report.plan)})")
+    moved = [f"knowledge is at {(report.to or '')[:7]} ({_counted(report.plan)})"] if report.from_ != report.to else []
+    if moved or report.notes:
+        _say("; ".join([*moved, *report.notes[:1]]))
 
 
 def _counted(changes: Changes) -> str:

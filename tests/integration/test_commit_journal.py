@@ -271,12 +271,14 @@ def test_while_another_git_command_holds_the_index_nothing_is_committed_and_quer
     noted.vmrag("commit", "-m", "note")
 
 
-@pytest.mark.parametrize("moment", ["before the pin", "after the pin"])
+@pytest.mark.parametrize("moment", ["before the pin", "after the pin", "with the pin"])
 def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_it(noted, tmp_path, moment):
     """Another terminal switches branches between the knowledge base's commit and the end of `git add`."""
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
-    switch = "subprocess.run(['git', 'switch', '-q', '-f', 'feature'], env=os.environ | {'VMRAG': '0'}, check=True)"
+    noted.git("branch", "twin")  # pins the same, so that git carries the new pin along
+    way = "'twin'" if moment == "with the pin" else "'-f', 'feature'"
+    switch = f"subprocess.run(['git', 'switch', '-q', {way}], env=os.environ | {{'VMRAG': '0'}}, check=True)"
     body = {
         "before the pin": (
             "import subprocess\nfrom vmrag_link.engines.doltlite.engine import DoltliteEngine as m\ncommit = m.commit\n"
@@ -286,12 +288,13 @@ def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishe
             "import subprocess\nfrom vmrag_link.git import plumbing as m\nstage = m.stage\n"
             f"def then(*a, **k):\n    {switch}\n    return stage(*a, **k)\nm.stage = then"
         ),
-    }[moment]
-    done = driven(noted, body, "commit", "-m", "note", "--json")
+    }
+    body["with the pin"] = body["after the pin"]
+    done = driven(noted, body[moment], "commit", "-m", "note", "--json")
     error = error_of(done)
     assert (done.code, error["code"]) == (1, "UNPINNED_REVISION")
     assert error["hint"] == f"git switch main && vmrag pin {error['details']['revision']}"
-    assert noted.git("status", "--porcelain") == ""
+    assert noted.git("status", "--porcelain") == ("M  .dolt-version" if moment == "with the pin" else "")
     subprocess.run(
         error["hint"],
         shell=True,
@@ -299,6 +302,20 @@ def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishe
         check=True,
         env=os.environ | {"PATH": f"{Path(terminal.SCRIPT).parent}:{os.environ['PATH']}"},
     )
+    finished(noted, tmp_path / "scratch", before)
+
+
+def test_a_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named_until_it_is_gone(noted, tmp_path):
+    before = noted.pinned
+    (tmp_path / "scratch").mkdir()
+    dies(noted, "before the pin is staged")
+    lock = noted.top / ".git" / "index.lock"
+    lock.touch()
+    for _ in range(2):
+        assert f"rm '{lock}'" in noted.run_quietly("query", "zebra").err
+    assert noted.pinned != before
+    lock.unlink()
+    assert "Finished an interrupted commit" in noted.vmrag("sync").err
     finished(noted, tmp_path / "scratch", before)
 
 

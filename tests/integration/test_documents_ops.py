@@ -53,9 +53,18 @@ def test_a_file_that_is_gone_stays_a_document_until_it_is_pruned(project):
     (project.top / "docs/rest.md").unlink()
     assert imported(project, "docs")["changes"]["removed"] == 0
     report = imported(project, "docs", "--prune")
-    assert report["changes"] == {"added": 0, "modified": 0, "removed": 2}  # and faq.md, which never was a file
-    assert {doc_id for doc_id, mark in project.marks().items() if mark == "removed"} == {"rest.md", "faq.md"}
-    assert set(project.texts()) == {"setup.md", "deep/tls.txt"}
+    assert report["changes"] == {"added": 0, "modified": 0, "removed": 1}
+    assert {doc_id for doc_id, mark in project.marks().items() if mark == "removed"} == {"rest.md"}
+    assert set(project.texts()) == {"setup.md", "deep/tls.txt", "faq.md"}  # faq.md never had a file
+
+
+def test_prune_removes_nothing_that_came_from_elsewhere(project):
+    project.write("notes/one.md", "# One")
+    assert imported(project, "notes", "--prune")["changes"] == {"added": 1, "modified": 0, "removed": 0}
+    (project.top / "notes/one.md").unlink()
+    assert imported(project, "docs", "--prune")["changes"]["removed"] == 0
+    assert imported(project, "docs/setup.md", "--prune")["changes"]["removed"] == 0
+    assert imported(project, "notes", "--prune")["changes"]["removed"] == 1
 
 
 def test_prune_keeps_a_document_whose_file_is_there_but_cannot_be_read(project):

@@ -100,16 +100,3 @@ def test_ten_thousand_commits_take_less_than_two_seconds(repo):
     start = time.perf_counter()
     assert len(pins(repo)) == 500
     assert time.perf_counter() - start < 2
-
-
-def test_the_pin_of_a_commit_is_read_by_any_name_of_it(repo):
-    places = plumbing.locate(repo.top)
-    repo.commit("0", code="x")
-    repo.commit("1", pin="one")
-    repo.git("tag", "v1")
-    repo.commit("2", pin="two")
-    assert history.pin_at(places, "v1") == b"one"
-    assert history.pin_at(places, "HEAD") == b"two"
-    assert history.pin_at(places, "HEAD~2") is None
-    with pytest.raises(GitReferenceMissing):
-        history.pin_at(places, "absent")

@@ -330,28 +330,22 @@ def test_a_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_
 # -- configuration and identity
 
 
-def test_configuration_is_written_read_and_removed(repo, places):
-    assert plumbing.config_get(places, "vmrag.remote") is None
-    plumbing.config_set(places, "vmrag.remote", "-x\ny ü")
-    assert plumbing.config_get(places, "vmrag.remote") == "-x\ny ü"
-    repo.git("config", "--add", "vmrag.remote", "second")
-    plumbing.config_set(places, "vmrag.remote", "only")
+def test_a_section_of_the_configuration_is_read_with_the_last_of_several_values(repo, places):
+    assert plumbing.config_section(places, "vmrag") == {}
+    repo.git("config", "vmrag.remote", "first")
+    repo.git("config", "--add", "vmrag.remote", "-x
+y ü")
     repo.git("config", "vmrag.Sub.Key", "v")
     with (places.common / "config").open("a") as config:
-        config.write("[vmrag]\n\tflag\n")
+        config.write("[vmrag]
+	flag
+")
     assert plumbing.config_section(places, "vmrag") == {
-        "vmrag.remote": "only",
+        "vmrag.remote": "-x
+y ü",
         "vmrag.Sub.key": "v",
         "vmrag.flag": "true",
     }
-    plumbing.config_unset(places, "vmrag.remote")
-    plumbing.config_unset(places, "vmrag.remote")
-    assert plumbing.config_get(places, "vmrag.remote") is None
-
-
-def test_a_key_that_git_refuses_is_an_error(places):
-    with pytest.raises(GitFailed):
-        plumbing.config_get(places, "nonsense")
 
 
 def test_the_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one(repo, places):
@@ -362,9 +356,9 @@ def test_the_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one
     assert plumbing.kb_branch_of(places, "feature/a.b") is None
     repo.git("branch", "-D", "Other")
     assert plumbing.kb_branch_of(places, "Other") is None
+    plumbing.set_kb_branch(places, "main", "first")
     plumbing.set_kb_branch(places, "main", "main")
-    plumbing.set_kb_branch(places, "main", None)
-    assert plumbing.kb_branch_of(places, "main") is None
+    assert plumbing.kb_branches(places) == {"main": "main"}
 
 
 def test_the_identity_is_that_of_a_commit(places, monkeypatch):

@@ -79,8 +79,6 @@ def test_install_writes_every_hook_and_records_the_interpreter(places, hooks):
     report = installer.install(places)
     assert (report.written, report.unchanged, report.chained) == (shims.HOOKS, (), ())
     assert places.interpreter.read_text() == sys.executable + "\n"
-    assert [state.state for state in installer.status(places).hooks] == ["installed"] * 3
-    assert installer.status(places).interpreter == sys.executable
     assert not list(hooks.glob("*.vmrag-*"))
 
 
@@ -102,7 +100,6 @@ def test_uninstall_leaves_what_was_there_byte_for_byte(places, hooks, tmp_path, 
     assert (report.removed, report.restored) == (shims.HOOKS, ("post-checkout", "post-merge"))
     assert tree(hooks) == before
     assert not places.interpreter.exists()
-    assert [state.state for state in installer.status(places).hooks] == ["foreign", "foreign", "absent"]
 
 
 def test_uninstall_without_install_touches_nothing(places, hooks, tmp_path):
@@ -125,10 +122,9 @@ def test_a_damaged_or_older_shim_is_outdated_and_replaced_without_a_backup(place
     old = hooks / "post-merge"
     old.write_bytes(old.read_bytes().replace(b"vmrag-hook 1", b"vmrag-hook 0") + b"# more\n")
     (hooks / "post-checkout").chmod(0o644)
-    assert [state.state for state in installer.status(places).hooks] == ["outdated", "outdated", "installed"]
     assert installer.install(places).written == ("post-checkout", "post-merge")
     assert not list(hooks.glob("*.vmrag-*"))
-    assert installer.status(places).hooks[0].state == "installed"
+    assert installer.install(places).unchanged == shims.HOOKS
 
 
 def test_a_hooks_path_outside_of_the_repository_is_refused_without_force(repo, places, tmp_path):
@@ -262,7 +258,6 @@ def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, place
     framework("install")
     checkout(repo, log, "x")
     assert log.names() == ["framework", "other", "vmrag"]
-    assert installer.status(places).hooks[0].state == "installed"
     assert installer.install(places, python=str(log.recorder)).unchanged == shims.HOOKS  # never backed up: no recursion
     checkout(repo, log, "y")
     assert log.names() == ["framework", "other", "vmrag"]

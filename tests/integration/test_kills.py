@@ -66,6 +66,10 @@ def documents(project: Project) -> dict[str, str]:
 def recovered(project: Project, scratch: Path, dice: Dice) -> None:
     """What has to hold after a kill and the next ordinary command."""
     command = dice.random.choice([("sync",), ("query", "garden kettle"), ("list",)])
+    lock = project.top / ".git" / "index.lock"
+    if lock.exists():  # the kill hit our `git add`, which leaves it behind
+        assert f"rm '{lock}'" in project.run_quietly("sync").err
+        lock.unlink()
     project.vmrag(*command)
     scratch.mkdir()
     assert_whole(project, scratch)

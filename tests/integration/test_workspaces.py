@@ -116,7 +116,8 @@ def test_uncommitted_documents_are_held_when_the_pin_moves_and_come_back_with_it
     noticed = project.vmrag("list")
     assert "draft.md" not in noticed.out
     assert "Uncommitted documents of 'main'" in noticed.err
-    assert project.vmrag("list").err == ""
+    assert noticed.err.count("Uncommitted") == 1
+    assert project.vmrag("list").err == noticed.err
     status = project.status()
     assert status["state"] == "drift"
     assert status["kb"] == status["kb"] | {

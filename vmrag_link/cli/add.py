@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,10 @@ import click
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.models import json_from_user
 from vmrag_link.ops import documents
+
+EXAMPLE = """--metadata '{"team": "core", "year": 2024}'"""
 
 
 @vmrag_command("add")
@@ -52,9 +54,9 @@ def _text(path: Path | None) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = json_from_user(text)
     except ValueError as error:
-        raise UsageInvalid(f"--metadata is not JSON: {error}.", hint="""--metadata '{"team": "core"}'""") from None
+        raise UsageInvalid(f"--metadata {error}.", hint=EXAMPLE) from None
     if not isinstance(value, dict):
-        raise UsageInvalid("--metadata is not a JSON object.", hint="""--metadata '{"team": "core"}'""")
+        raise UsageInvalid("--metadata is not a JSON object.", hint=EXAMPLE)
     return value

@@ -13,14 +13,12 @@ from typing import Any
 
 import click
 
+from vmrag_link.cli.common import common_options
 from vmrag_link.models import Changes, json_text
 from vmrag_link.progress import QUIET, Progress
 from vmrag_link.workspace import Workspace
 
 NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
-
-FAILED_CHECK = 1
-"""Exit code of a command that did its work and found drift, or something left to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +70,19 @@ def _print(text: str) -> None:
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command whose function gets an `Invocation` first; adds `--json`, `-C`, `-q` and `-v`."""
+    """A click command whose function gets an `Invocation` first; adds the common options."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
         def wrapped(*, as_json: bool, directory: Path | None, quiet: bool, verbose: bool, **given: Any) -> Any:
-            ctx = click.get_current_context()
-            outer = ctx.obj if isinstance(ctx.obj, Path) else Path()
-            start = outer / directory if directory else outer
-            verbosity = -1 if quiet else int(verbose)
-            return function(Invocation(start.resolve(), as_json, verbosity), **given)
+            group = click.get_current_context().parent
+            before: dict[str, Any] = group.params if group else {}  # what stood before the command's name
+            start = (before.get("directory") or Path()) / (directory or Path())
+            verbosity = -1 if quiet or before.get("quiet") else int(verbose or before.get("verbose", False))
+            return function(Invocation(start.resolve(), as_json or before.get("as_json", False), verbosity), **given)
 
         made: click.Command = click.command(name, cls=click.Command)(wrapped)
-        made.params += [
-            click.Option(["-C", "directory"], type=click.Path(path_type=Path), help="Run as if started there."),
-            click.Option(["-q", "--quiet"], is_flag=True, help="Print errors only."),
-            click.Option(["-v", "--verbose"], is_flag=True, help="Print more."),
-            click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON."),
-        ]
+        made.params += common_options()
         return made
 
     return decorate

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from vmrag_link.cli.base import FAILED_CHECK, Invocation, described, headline
+from vmrag_link.cli.base import Invocation, described, headline
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.ops import commit as operation
 
 

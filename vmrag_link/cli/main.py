@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from vmrag_link import __version__, env
+from vmrag_link.cli.common import BUG, INTERRUPTED, OK, USAGE, common_options
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.nearest import nearest
 
@@ -42,8 +42,6 @@ COMMANDS = {
 }
 
 MODULES = {"import": "import_", "rm": "remove", "list": "list_"}
-
-OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class LazyGroup(click.Group):
@@ -75,11 +73,11 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="vmrag")
-@click.option("-C", "directory", type=click.Path(path_type=Path), help="Run as if started in this directory.")
-@click.pass_context
-def cli(ctx: click.Context, directory: Path | None) -> None:
+def cli(**_: object) -> None:
     """One commit for code and knowledge: git checkout moves the knowledge base and its vector index with the code."""
-    ctx.obj = directory
+
+
+cli.params += common_options()  # a command finds them in its parent's context
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -97,22 +95,26 @@ def run(argv: Sequence[str]) -> int:
     except VmragError as error:
         return _known(error, as_json=as_json)
     except BaseException as error:  # noqa: BLE001  the outermost boundary
-        return _unusual(error, argv)
+        return _unusual(error, argv, as_json=as_json)
     return result if isinstance(result, int) else OK
 
 
-def _unusual(error: BaseException, argv: Sequence[str]) -> int:
+def _unusual(error: BaseException, argv: Sequence[str], *, as_json: bool) -> int:
     """Everything that is neither success nor an error that a user can mend."""
     match error:
         case click.exceptions.Exit():
             return error.exit_code
         case click.Abort() | KeyboardInterrupt():
-            click.echo("Interrupted; nothing that was stored is lost.", err=True)
+            said = "Interrupted; nothing that was stored is lost."
+            if as_json:
+                _print_json("INTERRUPTED", said, "Run the command again.")
+            else:
+                click.echo(said, err=True)
             return INTERRUPTED
         case Exception():
             known = system_failure(error)
             # What nobody foresaw is a bug, and leaves a log.
-            return _known(known, as_json="--json" in argv) if known else _bug(error, argv)
+            return _known(known, as_json=as_json) if known else _bug(error, argv, as_json=as_json)
     raise error
 
 
@@ -122,9 +124,7 @@ def _known(error: VmragError, *, as_json: bool) -> int:
 
         traceback.print_exception(error)
     if as_json:
-        from vmrag_link.models import json_text
-
-        click.echo(json_text({"error": error.to_dict()}), err=True)
+        _print_json(**error.to_dict())
     else:
         click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
         if error.hint:
@@ -134,24 +134,32 @@ def _known(error: VmragError, *, as_json: bool) -> int:
 
 def _usage(error: click.ClickException, *, as_json: bool) -> int:
     if as_json:
-        from vmrag_link.models import json_text
-
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"{context.command_path} --help" if context else "vmrag --help"
-        described = {"code": "INVALID_PARAMETER", "message": error.format_message(), "hint": hint, "details": {}}
-        click.echo(json_text({"error": described}), err=True)
+        _print_json("INVALID_PARAMETER", error.format_message(), hint)
     else:
         error.show()
     return USAGE
 
 
-def _bug(error: Exception, argv: Sequence[str]) -> int:
+def _bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
     from vmrag_link.ops.buglog import write
 
     path = write(error, argv)
-    click.echo(f"{click.style('bug:', fg='red', bold=True)} {type(error).__name__}: {error}", err=True)
-    click.echo(f"{click.style('hint:', fg='cyan')} Please report it with this file: {path}", err=True)
+    message, hint = f"{type(error).__name__}: {error}", f"Please report it with this file: {path}"
+    if as_json:
+        _print_json("INTERNAL_ERROR", message, hint, {"log": str(path)})
+    else:
+        click.echo(f"{click.style('bug:', fg='red', bold=True)} {message}", err=True)
+        click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
     return BUG
+
+
+def _print_json(code: str, message: str, hint: str, details: Mapping[str, Any] | None = None) -> None:
+    from vmrag_link.models import json_text
+
+    described = {"code": code, "message": message, "hint": hint, "details": details or {}}
+    click.echo(json_text({"error": described}), err=True)
 
 
 if __name__ == "__main__":

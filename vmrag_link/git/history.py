@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from vmrag_link.errors import GitFailed
-from vmrag_link.git.plumbing import PIN_READ_LIMIT, blob
+from vmrag_link.git.plumbing import PIN_READ_LIMIT
 from vmrag_link.paths import PIN_NAME, Places
 
 if TYPE_CHECKING:
@@ -35,11 +35,6 @@ def pins(places: Places, *, reflogs: bool = True) -> dict[bytes, list[str]]:
     except git.GitCommandError as error:
         said = str(error.stderr).strip()
         raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said) from error
-
-
-def pin_at(places: Places, ref: str) -> bytes | None:
-    """The pin in a commit; None if it has none. Raises `GitReferenceMissing`, `GitFailed` for what cannot be a pin."""
-    return blob(places, f"{ref}:{PIN_NAME}", limit=PIN_READ_LIMIT)
 
 
 def _commits_that_touch_the_pin(console: git.Git, *, reflogs: bool) -> list[str]:

@@ -11,15 +11,7 @@ from pathlib import Path
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
 from vmrag_link.git.heads import Head, busy, busy_hint, head, index_locked
 from vmrag_link.git.run import LOCAL_VARIABLES, demand, failure, git, git_in
-from vmrag_link.git.settings import (
-    config_get,
-    config_section,
-    config_set,
-    config_unset,
-    kb_branch_of,
-    kb_branches,
-    set_kb_branch,
-)
+from vmrag_link.git.settings import config_section, kb_branch_of, kb_branches, set_kb_branch
 from vmrag_link.paths import PIN_NAME, Places
 
 __all__ = [
@@ -29,10 +21,7 @@ __all__ = [
     "blob",
     "busy",
     "busy_hint",
-    "config_get",
     "config_section",
-    "config_set",
-    "config_unset",
     "head",
     "identity",
     "index_locked",

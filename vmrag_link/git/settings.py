@@ -5,33 +5,8 @@ from __future__ import annotations
 from vmrag_link.git.run import demand, failure, git
 from vmrag_link.paths import Places
 
-_ABSENT = 1  # exit code of `git config --get`
-_NOTHING_TO_UNSET = 5
+_ABSENT = 1  # exit code of `git config --get-regexp`
 _MAPPING = "vmragBranch"
-
-
-def config_get(places: Places, key: str) -> str | None:
-    """The value that git would use (system, global, local, work tree, environment); the last one of several."""
-    arguments = ("config", "--null", "--get", "--", key)
-    done = git(places, *arguments)
-    if done.returncode == 0:
-        return done.text.removesuffix("\0")
-    if done.returncode == _ABSENT and not done.stderr:  # with a complaint it means that the key is none
-        return None
-    raise failure(arguments, done)
-
-
-def config_set(places: Places, key: str, value: str) -> None:
-    """Write to the repository's own configuration, in place of all values that it has there."""
-    demand(places, "config", "--local", "--replace-all", "--", key, value)
-
-
-def config_unset(places: Places, key: str) -> None:
-    """Remove from the repository's own configuration; a key that is not there is fine."""
-    arguments = ("config", "--local", "--unset-all", "--", key)
-    done = git(places, *arguments)
-    if done.returncode not in (0, _NOTHING_TO_UNSET):
-        raise failure(arguments, done)
 
 
 def config_section(places: Places, prefix: str) -> dict[str, str]:
@@ -66,13 +41,6 @@ def kb_branch_of(places: Places, branch: str) -> str | None:
     return kb_branches(places).get(branch)
 
 
-def set_kb_branch(places: Places, branch: str, kb_branch: str | None) -> None:
-    """None forgets it."""
-    if kb_branch is None:
-        config_unset(places, _mapping(branch))
-    else:
-        config_set(places, _mapping(branch), kb_branch)
-
-
-def _mapping(branch: str) -> str:
-    return f"branch.{branch}.{_MAPPING}"
+def set_kb_branch(places: Places, branch: str, kb_branch: str) -> None:
+    """In the repository's own configuration, in place of what stood there."""
+    demand(places, "config", "--local", "--replace-all", "--", f"branch.{branch}.{_MAPPING}", kb_branch)

@@ -239,6 +239,15 @@ def _damage(expected: Mapping[str, int], actual: Mapping[str, int]) -> str:
     return ""
 
 
+def chunk_counts(folder: Path) -> dict[tuple[str, str], int]:
+    """The number of chunks of each document that the index holds. Raises `IndexFailed` for a damaged manifest."""
+    try:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            return manifest.chunk_counts()
+    except sqlite3.Error as error:
+        raise unusable(folder, str(error)) from error
+
+
 def indexes_equally(one: Collection, other: Collection) -> bool:
     """Whether the same documents give the same index under both definitions."""
 

@@ -24,12 +24,13 @@ def write(error: BaseException, argv: Sequence[str]) -> Path:
         "",
         *traceback.format_exception(error),
     ]
-    text = "\n".join(lines)
+    # Arguments and messages may hold bytes that are no UTF-8.
+    text = "\n".join(lines).encode(errors="backslashreplace")
     try:
         path = plumbing.locate(Path.cwd()).logs / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text)
     except (VmragError, OSError):
         path = Path(tempfile.gettempdir()) / name
-        path.write_text(text)
+        path.write_bytes(text)
     return path

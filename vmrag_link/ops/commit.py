@@ -29,6 +29,7 @@ from vmrag_link.journal import CommitEntry
 from vmrag_link.models import Changes, Record, Working
 from vmrag_link.ops import pinning, writing
 from vmrag_link.ops.pinning import PinBlock, PinReport
+from vmrag_link.sync import apply
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
@@ -59,7 +60,11 @@ def commit(ws: Workspace, message: str, *, author: str | None = None) -> CommitR
         raise UsageInvalid("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.writable(ws)
     if target.kb_branch is None or not target.kb_branch.dirty:
-        raise NoChanges("No documents have changed since the last commit.", hint="vmrag import DIR, vmrag add FILE")
+        elsewhere = apply.dirty_elsewhere(ws.engine, target)
+        there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
+        raise NoChanges(
+            f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
+        )
     author = _checked(author) if author is not None else plumbing.identity(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger:

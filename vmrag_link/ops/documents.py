@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +15,7 @@ from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import CollectionMissing, ContentRefused, DocumentMissing, GitReferenceMissing, UsageInvalid
 from vmrag_link.git import plumbing
-from vmrag_link.index.manifest import Manifest
-from vmrag_link.index.store import RESERVED_METADATA
+from vmrag_link.index.store import RESERVED_METADATA, chunk_counts
 from vmrag_link.models import (
     At,
     Changes,
@@ -30,7 +30,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.nearest import nearest, no_collection
 from vmrag_link.ops import names, writing
-from vmrag_link.ops.recover import reconciled_for_reading
+from vmrag_link.ops.recover import reconciled_aloud
 from vmrag_link.workspace import Workspace
 
 
@@ -96,7 +96,8 @@ def import_files(ws: Workspace, sources: Sequence[Path], collection: str, *, pru
             document = importing.read(file, work_tree=ws.places.top)
             skipped.append(document) if isinstance(document, Skipped) else read.append(document)
             task.advance()
-    return _store(ws, collection, read, tuple(skipped), prune=prune)
+    folders = [Path(os.path.abspath(source)) for source in sources if source.is_dir()] if prune else []  # noqa: PTH100
+    return _store(ws, collection, read, tuple(skipped), prune=folders)
 
 
 def add(
@@ -115,35 +116,74 @@ def add(
         source="",
         last_modified="",
     )
-    return _store(ws, collection, [document], (), prune=False)
+    return _store(ws, collection, [document], (), prune=[])
+
+
+class _Planned(Record, frozen=True):
+    """What an import does to the documents of one place; `rows` None: nothing."""
+
+    created: bool
+    changes: Changes
+    rows: Write | None
 
 
 def _store(
-    ws: Workspace, name: str, read: list[ImportedDocument], skipped: tuple[Skipped, ...], *, prune: bool
+    ws: Workspace, name: str, read: list[ImportedDocument], skipped: tuple[Skipped, ...], *, prune: Sequence[Path]
 ) -> ImportReport:
-    writing.writable(ws)
-    at = ws.at()
+    planned: _Planned | None = None
+
+    def plan(at: At) -> Write | None:
+        nonlocal planned
+        planned = _plan(ws, at, name, read, skipped, prune=prune)
+        return planned.rows
+
+    landed = writing.write(ws, plan, f"write to {name}")
+    assert planned is not None  # noqa: S101  `write` has asked
+    changes = planned.changes
+    unchanged = len(read) - changes.added - changes.modified
+    if landed is None:
+        return ImportReport(name, created=False, changes=changes, unchanged=unchanged, skipped=skipped, branch=None)
+    return ImportReport(name, planned.created, changes, unchanged, skipped, landed.branch, landed.pending)
+
+
+def _plan(
+    ws: Workspace,
+    at: At,
+    name: str,
+    read: list[ImportedDocument],
+    skipped: tuple[Skipped, ...],
+    *,
+    prune: Sequence[Path],
+) -> _Planned:
     present = {each.doc_id: each for each in ws.engine.headers(at, collection=name)}
     new = _new_collection(ws, at, name)
     changed = [each for each in read if not _same(present.get(each.doc_id), each)]
     kept = {each.doc_id for each in read} | {each.name for each in skipped}
-    gone = sorted(present.keys() - kept) if prune else []
+    gone = sorted(_gone(ws, at, name, kept, prune)) if prune else []
     changes = Changes(
         added=sum(each.doc_id not in present for each in changed),
         modified=sum(each.doc_id in present for each in changed),
         removed=len(gone),
     )
-    unchanged = len(read) - len(changed)
     if not changed and not gone and not (new and not skipped):
-        return ImportReport(name, created=False, changes=changes, unchanged=unchanged, skipped=skipped, branch=None)
+        return _Planned(created=False, changes=changes, rows=None)
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     rows = Write(
         put_collections=[new] if new else [],
         put_documents=[_row(ws, at, name, each, now, known=each.doc_id in present) for each in changed],
         remove_documents=[(name, doc_id) for doc_id in gone],
     )
-    landed = writing.write(ws, rows, f"write to {name}")
-    return ImportReport(name, new is not None, changes, unchanged, skipped, landed.branch, landed.pending)
+    return _Planned(new is not None, changes, rows)
+
+
+def _gone(ws: Workspace, at: At, name: str, kept: set[str], folders: Sequence[Path]) -> Iterator[str]:
+    """Documents that came from a file in one of these folders which is not there any more."""
+    for document in ws.engine.documents(at, collection=name):
+        if document.doc_id in kept or not document.source:
+            continue  # imported just now; or it never had a file
+        path = ws.places.top / document.source  # an absolute source stays as it is
+        if any(path.is_relative_to(folder) for folder in folders) and not path.exists():
+            yield document.doc_id
 
 
 def _new_collection(ws: Workspace, at: At, name: str) -> Collection | None:
@@ -196,29 +236,28 @@ def _row(ws: Workspace, at: At, name: str, read: ImportedDocument, now: str, *, 
 
 def remove(ws: Workspace, collection: str, doc_ids: Sequence[str]) -> RemoveReport:
     """Raises `CollectionMissing`, `DocumentMissing` (then nothing is removed), and as `writing.write`."""
-    writing.writable(ws)
-    at = ws.at()
-    for doc_id in doc_ids:
-        if ws.engine.document(at, collection, doc_id) is None:
-            raise no_document(ws, at, collection, doc_id)
-    rows = Write(remove_documents=[(collection, doc_id) for doc_id in dict.fromkeys(doc_ids)])
-    landed = writing.write(ws, rows, f"remove from {collection}")
+
+    def plan(at: At) -> Write:
+        for doc_id in doc_ids:
+            if ws.engine.document(at, collection, doc_id) is None:
+                raise no_document(ws, at, collection, doc_id)
+        return Write(remove_documents=[(collection, doc_id) for doc_id in dict.fromkeys(doc_ids)])
+
+    landed = writing.write(ws, plan, f"remove from {collection}")
+    assert landed is not None  # noqa: S101  there is always something to remove
     return RemoveReport(tuple(doc_ids), landed.branch, landed.pending)
 
 
 def list_documents(ws: Workspace, collection: str | None) -> ListReport:
     """Documents of the workspace, uncommitted ones included; removed ones that are not committed yet stand there, too."""
-    reconciled_for_reading(ws)
+    reconciled_aloud(ws)
     at = ws.at()
     if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
         raise no_collection(collection, [each.name for each in ws.engine.collections(at)])
     changes = {}
     if isinstance(at, Working):
         changes = {change.key: change for change in ws.engine.diff(ws.revision(), at).documents}
-    with ws.view() as view:
-        manifest = Manifest(view.folder, frozen=True)
-        chunks = manifest.chunk_counts()
-        manifest.close()
+    chunks = ws.read(lambda view: chunk_counts(view.folder))
     headers = {each.key: each for each in ws.engine.headers(at, collection=collection)}
     for key, change in changes.items():
         if change.before and change.kind == "removed" and collection in (None, key[0]):
@@ -244,11 +283,11 @@ def show(ws: Workspace, name: str) -> ShowReport:
     collection, slash, doc_id = path.partition("/")
     if not slash or not doc_id:
         raise UsageInvalid(f"{name!r} is not COLLECTION/DOCUMENT.", hint="vmrag list (shows what there is)")
-    if reference:
+    if reference is not None:
         revision = ws.pinned_at(reference)
         at: At = revision
     else:
-        reconciled_for_reading(ws)
+        reconciled_aloud(ws)
         revision, at = ws.revision(), ws.at()
     document = ws.engine.document(at, collection, doc_id)
     if document is None:
@@ -257,16 +296,16 @@ def show(ws: Workspace, name: str) -> ShowReport:
     return ShowReport(collection, doc_id, document.title, document.content, document.content_hash, metadata, revision)
 
 
-def _place(ws: Workspace, name: str) -> tuple[str, str]:
-    """The git ref (or nothing) and the document. Both may have slashes, and the document colons, too."""
+def _place(ws: Workspace, name: str) -> tuple[str | None, str]:
+    """The git ref (or None) and the document. Both may have slashes, and the document colons, too."""
     before, colon, path = name.partition(":")
     if not colon:
-        return "", name
+        return None, name
     if "/" in before:
         try:
             plumbing.resolve(ws.places, before)
         except GitReferenceMissing:
-            return "", name
+            return None, name
     return before, path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.models import At, ChangeKind, Changes, Record, Working
-from vmrag_link.ops.recover import reconciled_for_reading
+from vmrag_link.ops.recover import reconciled_aloud
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.workspace import Workspace
 
@@ -51,8 +51,8 @@ class FingerprintReport(Record, frozen=True):
 def log(ws: Workspace, *, ref: str | None, limit: int) -> LogReport:
     """The revisions behind the workspace's (or the one that a git ref pins), newest first."""
     if ref is None:
-        reconciled_for_reading(ws)
-    start = ws.pinned_at(ref) if ref else ws.revision_here()
+        reconciled_aloud(ws)
+    start = ws.revision_here() if ref is None else ws.pinned_at(ref)
     rows = []
     for each in ws.engine.log(start, limit=limit):
         changes = ws.engine.count_changes(each.parents[0], each.revision) if each.parents else Changes()
@@ -62,8 +62,8 @@ def log(ws: Workspace, *, ref: str | None, limit: int) -> LogReport:
 
 def diff(ws: Workspace, old: str | None, new: str | None) -> DiffReport:
     """`old` and `new` are git refs, revisions or `WORKING`; by default the pinned revision and the uncommitted documents."""
-    reconciled_for_reading(ws)
-    before, after = _place(ws, old or ws.revision()), _place(ws, new or "WORKING")
+    reconciled_aloud(ws)
+    before, after = _place(ws, ws.revision() if old is None else old), _place(ws, "WORKING" if new is None else new)
     found = ws.engine.diff(before, after)
     documents = []
     for change in found.documents:
@@ -81,8 +81,8 @@ def diff(ws: Workspace, old: str | None, new: str | None) -> DiffReport:
 def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
     """Of the workspace, uncommitted documents included, or of the revision that a git ref pins."""
     if ref is None:
-        reconciled_for_reading(ws)
-    at: At = ws.pinned_at(ref) if ref else ws.at()
+        reconciled_aloud(ws)
+    at: At = ws.at() if ref is None else ws.pinned_at(ref)
     value = hashed(ws.shelf.settings, ws.engine.collections(at), ws.engine.headers(at))
     revision = at if isinstance(at, str) else ws.revision()
     return FingerprintReport(value, revision, ws.shelf.settings, dirty=isinstance(at, Working))

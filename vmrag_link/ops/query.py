@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
+from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.recover import reconciled_for_reading
@@ -36,43 +34,34 @@ def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport
 
     `ref`: answer from the revision that this git ref pins, without touching the workspace.
     """
-    with at_ref(ws, ref) if ref else here(ws) as (view, notes):
-        searcher = Searcher(view.folder, ws.model_for)
-        try:
-            results = searcher.search(asked)
-        finally:
-            searcher.close()
-    return QueryReport(results, block(ws, view, in_sync=not notes), notes)
+    if ref is not None:
+        return _at(ws, asked, ref)
+    said = reconciled_for_reading(ws)
+    report = ws.read(lambda view: _answer(ws, asked, view))
+    for note in said:
+        if note not in report.notes:
+            ws.progress.note(note)
+    return report
 
 
-def block(ws: Workspace, view: View, *, in_sync: bool) -> KbBlock:
-    head = plumbing.head(ws.places)
-    return KbBlock(str(ws.places.top), head.commit, view.branch, view.revision, view.dirty, in_sync)
-
-
-@contextlib.contextmanager
-def here(ws: Workspace) -> Iterator[tuple[View, tuple[str, ...]]]:
-    """The workspace's own index, brought to the pin; with the reasons where it could not be."""
-    reconciled_for_reading(ws)
-    target = ws.target()
-    with ws.view() as view:
-        stands = target.state == "pinned" and target.revision == view.revision
-        yield view, () if stands else (describe(target.state, view.revision),)
-
-
-def describe(state: str, revision: str) -> str:
-    """Why an answer does not come from the pinned revision."""
-    why = {
-        "no_pin": "This code commit pins no knowledge",
-        "malformed": "The pin cannot be read",
-        "missing": "The pinned revision is not in this knowledge base",
-    }.get(state, "The pin has moved")
-    return f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status"
-
-
-@contextlib.contextmanager
-def at_ref(ws: Workspace, ref: str) -> Iterator[tuple[View, tuple[str, ...]]]:
-    """The snapshot of the revision that a git ref pins; built if it is not there, and kept as a spare."""
+def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
     revision = ws.pinned_at(ref)
-    with ws.snapshot(revision) as path:
-        yield View(path, revision, None, dirty=False), ()
+    for last in (False, True):
+        try:
+            with ws.snapshot(revision) as path:
+                view = View(path, revision, None, dirty=False, git_head=plumbing.head(ws.places).commit)
+                return _answer(ws, asked, view)
+        except IndexFailed:
+            if last or not ws.shelf.discard(ws.shelf.path(revision)):
+                raise
+    raise AssertionError  # the second attempt returns or raises
+
+
+def _answer(ws: Workspace, asked: Query, view: View) -> QueryReport:
+    searcher = Searcher(view.folder, ws.model_for)
+    try:
+        results = searcher.search(asked)
+    finally:
+        searcher.close()
+    block = KbBlock(str(ws.places.top), view.git_head, view.branch, view.revision, view.dirty, in_sync=not view.notes)
+    return QueryReport(results, block, view.notes)

@@ -20,16 +20,26 @@ def reconciled(ws: Workspace) -> SyncReport | None:
     return ws.reconcile()
 
 
-def reconciled_for_reading(ws: Workspace) -> None:
-    """As `reconciled`; while another git command holds the repository, what was applied last goes on answering."""
+def reconciled_for_reading(ws: Workspace) -> tuple[str, ...]:
+    """As `reconciled`; while another git command holds the repository, what was applied last goes on answering.
+
+    Returns what the sync has to say.
+    """
     try:
         report = reconciled(ws)
     except GitBusy:
         if ws.binding is None:
             raise
-    else:
-        for note in report.notes if report else ():
-            ws.progress.note(note)
+        return ()
+    return report.notes if report else ()
+
+
+def reconciled_aloud(ws: Workspace) -> None:
+    """As `reconciled_for_reading`, for commands whose report has no place for it: says where what follows comes from."""
+    notes = reconciled_for_reading(ws)
+    where = ws.notes(ws.target(), ws.revision()) if ws.binding else ()
+    for note in dict.fromkeys(notes + where):
+        ws.progress.note(note)
 
 
 def recover(ws: Workspace) -> None:
@@ -51,12 +61,19 @@ def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
     entries = ws.journal.entries()
     if not entries:
         return []
-    symbolic = ws.trigger().symbolic
     return [
         (path, entry)
         for path, entry in entries
-        if entry is None or entry.git_dir == str(ws.places.git_dir) or entry.symbolic == symbolic
+        if entry is None or entry.git_dir == str(ws.places.git_dir) or _is_here(ws, entry)
     ]
+
+
+def _is_here(ws: Workspace, entry: CommitEntry) -> bool:
+    """Whether HEAD is on the code branch of the entry, which may have another name by now: git carries the mapping along."""
+    trigger = ws.trigger()
+    if trigger.symbolic == entry.symbolic:
+        return True
+    return trigger.branch is not None and plumbing.kb_branch_of(ws.places, trigger.branch) == entry.kb_branch
 
 
 def _set_aside(ws: Workspace, path: Path) -> None:
@@ -87,7 +104,7 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         return
     revision = branch.head
     trigger = ws.trigger()
-    on_branch = trigger.symbolic == entry.symbolic and not plumbing.busy(ws.places)
+    on_branch = _is_here(ws, entry) and not plumbing.busy(ws.places)
     before = entry.pin.encode() if entry.pin is not None else None
     if on_branch and (trigger.pin == before or _pinned(trigger.pin) == revision):
         _pin(ws, path, revision, entry.kb_branch)
@@ -110,9 +127,14 @@ def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
     except (OSError, GitFailed) as error:
         ws.progress.note(f"UNPINNED_REVISION: revision {revision[:7]} of {kb_branch!r} cannot be pinned yet: {error}")
         return
+    if not report.staged:
+        ws.progress.note(
+            f"Revision {revision[:7]} of an interrupted commit is pinned, but not staged yet: another git command holds the index. "
+            f"If none is running: rm '{ws.places.git_dir / 'index.lock'}'"
+        )
+        return
     ws.journal.finish(path)
-    left = "" if report.staged else f" Left to do: git add {ws.places.pin.name}"
-    ws.progress.note(f"Finished an interrupted commit: revision {revision[:7]} is pinned now.{left}")
+    ws.progress.note(f"Finished an interrupted commit: revision {revision[:7]} is pinned now.")
 
 
 def _pinned(data: bytes | None) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import Embedding, Files, GitBusy, Index, KnowledgeMoved, Uncommitted
 from vmrag_link.git import plumbing
-from vmrag_link.models import Record
+from vmrag_link.models import At, Record, Working
 from vmrag_link.ops import branches
 from vmrag_link.ops.recover import reconciled
 from vmrag_link.sync import apply
@@ -56,14 +58,21 @@ def refuse_if_busy(ws: Workspace) -> None:
     apply.wait_for_git(ws.places)
 
 
-def write(ws: Workspace, rows: Write, purpose: str) -> Landed:
-    """Store rows uncommitted; durable on return. Raises as `writable`, and `Busy`, `ContentRefused`, `EngineFailed`."""
+def write(ws: Workspace, plan: Callable[[At], Write | None], purpose: str) -> Landed | None:
+    """Store what `plan` makes of the documents at a place; durable on return. None when it makes nothing of them.
+
+    `plan` is asked again when HEAD or the pin move before its rows are stored: they land where they were planned for, or
+    nowhere. Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
+    """
     for _ in range(ATTEMPTS):
         target = writable(ws)
+        rows = plan(Working(target.kb_branch.name) if target.kb_branch else target.revision)
+        if rows is None:
+            return None
         name = branches.prepare(ws, target)
         with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.trigger() != target.trigger:
-                continue  # a checkout in another terminal: write where it went, or be refused there
+                continue  # a checkout in another terminal: plan for where it went, or be refused there
             return _stored(ws, rows, name, target.revision)
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
 

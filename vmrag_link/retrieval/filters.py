@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vmrag_link.errors import FilterInvalid
+from vmrag_link.models import json_from_user
 
 ORDERINGS = frozenset({"$gt", "$gte", "$lt", "$lte"})
 COMPARISONS = ORDERINGS | {"$eq", "$ne", "$in", "$nin", "$contains", "$not_contains"}
@@ -25,11 +26,9 @@ EXAMPLE = 'for example \'{"status": "open"}\' or \'{"$and": [{"year": {"$gte": 2
 def parse(text: str) -> dict[str, Any]:
     """A filter from the command line. Raises `FilterInvalid`."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FilterInvalid(
-            f"The filter is not JSON: {error}.", hint=f"Write it as one JSON object, {EXAMPLE}."
-        ) from None
+        value = json_from_user(text)
+    except ValueError as error:
+        raise FilterInvalid(f"The filter {error}.", hint=f"Write it as one JSON object, {EXAMPLE}.") from None
     if not isinstance(value, dict):
         raise _refusal("is not an object", value)
     return value

@@ -15,6 +15,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.index import working
 from vmrag_link.index.snapshots import Snapshot, Snapshots
 from vmrag_link.index.working import WorkingCopy
+from vmrag_link.journal import Journal
 from vmrag_link.models import Changes, KbBranch, Record
 from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.progress import Progress
@@ -79,7 +80,7 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
         if target.state != "pinned":
             return _unapplied(parts, target)
         if rebuild:
-            _throw_away(parts, target)
+            throw_away(parts, target, target.revision)
         bound = bindings.read(parts.places)
         built = provide(parts, target.revision, bases=[] if rebuild else bases(parts, target))
         rebuild = False
@@ -112,9 +113,8 @@ def provide(parts: Parts, revision: str, *, bases: Iterable[Base]) -> Built:
     return snapshot(revision, engine=parts.engine, shelf=parts.shelf, bases=bases, bringer=parts.bringer)
 
 
-def _throw_away(parts: Parts, target: Target) -> None:
-    """The snapshot of the pinned revision, and the working copy that stands on it."""
-    revision = target.revision
+def throw_away(parts: Parts, target: Target, revision: str) -> None:
+    """The snapshot of a revision, and the working copy that stands on it. Raises `Busy` while somebody reads them."""
     if target.kb_branch:
         copy = working_copy(parts, target.kb_branch.name, revision)
         with copy.writing():
@@ -215,6 +215,7 @@ def _swap(parts: Parts, target: Target, built: Built) -> tuple[Attachment, tuple
         if read_trigger(parts.places) != target.trigger:
             return None
         attachment, notes = _settle_branch(parts, target)
+        notes += _stay_behind(parts, target)
         bindings.write(parts.places, Binding(target.revision, built.path.name), target.trigger)
         return attachment, notes
 
@@ -230,11 +231,40 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
         return target.attachment, ()
     if target.attachment == "held":
         return "held", left_behind(target)
-    if bindings.applied(parts.places) == target.trigger:
+    if bindings.applied(parts.places) == target.trigger or _being_committed(parts.places, branch):
         return "behind", left_behind(target)  # the pin did not move, the branch did: 'vmrag pin' decides, not we
     with parts.engine.writing("move a branch", timeout=parts.lock_timeout):
         parts.engine.move_branch(branch.name, target.revision, expected=branch.head)
-    return "attached", ()
+    if parts.engine.is_ancestor(branch.head, target.revision):
+        return "attached", ()
+    return "attached", (
+        f"{branch.name!r} left revision {branch.head[:7]}, which is kept. To go back: vmrag pin {branch.head}",
+    )
+
+
+def _being_committed(places: Places, branch: KbBranch) -> bool:
+    """Whether a commit that was not pinned yet has moved the branch: whoever finishes it (`ops.recover`) needs it there."""
+    entries = Journal(places.journal).entries()
+    return any(entry and entry.kb_branch == branch.name and entry.parent != branch.head for _, entry in entries)
+
+
+def _stay_behind(parts: Parts, target: Target) -> tuple[str, ...]:
+    """Uncommitted documents stay with the code branch that HEAD comes from; git itself would have carried files along."""
+    before = bindings.applied(parts.places)
+    elsewhere = dirty_elsewhere(parts.engine, target)
+    if not elsewhere or before is None or before.branch is None:
+        return ()
+    if plumbing.kb_branch_of(parts.places, before.branch) not in elsewhere:
+        return ()
+    return (
+        f"uncommitted documents stay with {before.branch!r}; they are there again after: git switch {before.branch}",
+    )
+
+
+def dirty_elsewhere(engine: Engine, target: Target) -> list[str]:
+    """KB branches with uncommitted documents, but for the target's own."""
+    own = target.kb_branch.name if target.kb_branch else None
+    return [each.name for each in engine.branches() if each.dirty and each.name != own]
 
 
 def left_behind(target: Target) -> tuple[str, ...]:
@@ -243,7 +273,7 @@ def left_behind(target: Target) -> tuple[str, ...]:
     if branch is None or target.attachment not in ("held", "behind"):
         return ()
     what = held(branch, target.revision) if target.attachment == "held" else unpinned(branch, target.revision)
-    return (f"{what} To go back there: {way_back(branch)}",)
+    return (f"{what} To go back there: {way_back(branch)} (and here again: vmrag pin {target.revision})",)
 
 
 def held(branch: KbBranch, pinned: str) -> str:

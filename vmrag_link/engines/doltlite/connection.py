@@ -144,7 +144,9 @@ class Connection:
                 try:
                     text = value.encode()
                 except UnicodeEncodeError as error:
-                    raise ContentRefused(f"A text holds a lone surrogate: {value[:40]!r}.") from error
+                    raise ContentRefused(
+                        f"A text is not UTF-8: {value[:40]!a}.", hint="Give it as UTF-8; see what is set: locale"
+                    ) from error
                 code = self._lib.bind_text(statement, index, text, len(text), TRANSIENT)
             elif value is None:
                 code = self._lib.bind_null(statement, index)

@@ -1,0 +1,110 @@
+"""Two things that happen at once: what was planned for one branch never lands on another, and an answer says whose it is."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.support import terminal
+from vmrag_link.ops import commit as committing
+from vmrag_link.ops import documents, pinning, query
+from vmrag_link.progress import QUIET
+from vmrag_link.retrieval.search import Query, Searcher
+from vmrag_link.workspace import Workspace
+
+template, project = terminal.template, terminal.project
+
+
+@pytest.fixture
+def ws(project):
+    opened = Workspace.open(project.top, QUIET)
+    yield opened
+    opened.close()
+
+
+def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, ws, monkeypatch):
+    project.git("branch", "other")
+    project.vmrag("commit", "-m", "nothing", code=1)
+    (project.top / "new").mkdir()
+    project.write("new/page.md", "# Page")
+    planned = documents._plan
+
+    def interrupted(*args, **kwargs):
+        made = planned(*args, **kwargs)
+        if project.git("branch", "--show-current") == "main":
+            project.git("switch", "-q", "other")
+        return made
+
+    monkeypatch.setattr(documents, "_plan", interrupted)
+    report = documents.import_files(ws, [project.top / "new"], "fresh")
+    assert report.branch == "other"
+    assert "page.md" in project.texts()
+    project.vmrag("commit", "-m", "other's")
+    project.git("switch", "-q", "--force", "main")
+    assert "fresh" not in project.vmrag("list").out
+
+
+def test_an_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch):
+    here = project.git("rev-parse", "HEAD")
+    searched = Searcher.search
+
+    def interrupted(self, asked):
+        found = searched(self, asked)
+        project.git("switch", "-q", "--detach", "first")
+        return found
+
+    monkeypatch.setattr(Searcher, "search", interrupted)
+    report = query.query(ws, Query("setup"))
+    assert (report.kb.git_head, report.kb.in_sync) == (here, True)
+
+
+def test_a_reset_says_which_revision_the_branch_left(project):
+    project.put("late.md", "Late news.")
+    project.vmrag("commit", "-m", "late")
+    left = project.pinned
+    project.git("reset", "-q", "--hard", "HEAD")
+    said = project.vmrag("query", "late").err
+    assert f"vmrag pin {left}" in said
+    project.vmrag("pin", left)
+    assert "late.md" in project.texts()
+
+
+def test_a_killed_commit_is_finished_after_its_code_branch_was_renamed(project, ws, monkeypatch):
+    project.put("late.md", "Late news.")
+
+    def killed(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pinning, "write_pin", killed)
+        with pytest.raises(KeyboardInterrupt):
+            committing.commit(ws, "late")
+    project.git("branch", "-m", "main", "trunk")
+    assert "Finished an interrupted commit" in project.vmrag("list").err
+    assert "late.md" in project.texts()
+    assert project.status()["in_sync"]
+
+
+def test_a_damaged_index_is_built_again_by_the_next_query(project):
+    manifest = next(project.top.glob(f".git/vmrag/snapshots/{project.pinned}-*/manifest.sqlite"))
+    before = project.answers()
+    size = manifest.stat().st_size
+    manifest.write_bytes(manifest.read_bytes()[:4096] + b"\xff" * (size - 4096))
+    assert project.vmrag("list").code == 0
+    assert project.answers() == before
+    assert project.consistent()
+
+
+def test_leaving_a_branch_with_uncommitted_documents_says_where_they_are(project):
+    project.put("draft.md", "A draft.")
+    project.vmrag("install")
+    said = subprocess.run(["git", "switch", "-c", "topic"], cwd=project.top, capture_output=True, text=True, check=True)
+    assert "uncommitted documents stay with 'main'" in said.stderr
+    done = project.vmrag("commit", "-m", "nothing", code=1)
+    assert "stay with 'main'" in done.err
+
+
+@pytest.mark.parametrize("command", [("query", "x", "--at", ""), ("log", ""), ("fingerprint", "--at", "")])
+def test_an_empty_ref_is_no_ref(project, command):
+    assert project.vmrag(*command, "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
