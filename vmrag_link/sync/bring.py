@@ -13,7 +13,7 @@ from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import EmbeddingMismatch
 from vmrag_link.index.manifest import Manifest
-from vmrag_link.index.store import ChunkedDocument, IndexStore
+from vmrag_link.index.store import ChunkedDocument, IndexStore, unusable
 from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, content_hash
 from vmrag_link.progress import Progress
 from vmrag_link.sync import plan as planning
@@ -44,7 +44,8 @@ class Bringer:
     def bring(self, store: IndexStore, at: At, *, base: str | None) -> Brought:
         """`base`: the revision that the index stands at apart from its touched documents; None compares all rows.
 
-        The index is left unsealed. Raises `MassDeletion`, `EmbeddingMismatch` and what engine, model and Chroma raise.
+        The index is left unsealed. Raises `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ
+        afterwards) and what engine, model and Chroma raise.
         """
         store.unseal()
         plan, documents = self._plan(store.manifest, at, base)
@@ -56,6 +57,9 @@ class Bringer:
         removed += sum(store.remove(name, ids) for name, ids in _by_collection(plan.remove))
         counts = self._add(store, at, plan, documents)
         store.manifest.touch((*plan.remove, *plan.add))
+        held, there = store.manifest.counts()[0], self._engine.count(at)
+        if held != there:
+            raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")
         return Brought(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
 
     # -- planning -----------------------------------------------------------------------------------------------------
