@@ -19,7 +19,7 @@ import pytest
 from tests.support.engines import ROOT, Engines, commit, document, head, put, root, store
 from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.doltlite.engine import COMPACTED_NAME, FILE_NAME, DoltliteEngine
 from vmrag_link.errors import (
     Busy,
     ContentRefused,
@@ -433,3 +433,21 @@ def test_an_interrupted_collection_changes_nothing(engine: DoltliteEngine) -> No
         child.wait(30)
     assert engine.count(Working("main")) == 3001
     put(engine, "main", document("after"))
+
+
+def test_a_large_commit_is_compacted_and_everything_stays(engine: DoltliteEngine) -> None:
+    noise = random.Random(3)
+    texts = [noise.randbytes(3000).hex() for _ in range(1200)]
+    first = store(engine, "main", *(document(f"d{n:04}", text) for n, text in enumerate(texts)))
+    compacted = engine.folder / COMPACTED_NAME
+    size = int(compacted.read_text())
+    assert size == (engine.folder / FILE_NAME).stat().st_size
+    put(engine, "main", document("uncommitted"))
+    other = store(engine, "other", document("small"))
+    assert int(compacted.read_text()) == size, "a small commit is not worth it"
+    engine.move_branch("other", root(engine), expected=other)
+    store(engine, "third", *(document(f"e{n:04}", text[::-1]) for n, text in enumerate(texts)))
+    assert int(compacted.read_text()) > size
+    assert [d.content for d in engine.documents(first)] == texts
+    assert engine.count(Working("main")) == len(texts) + 1
+    assert engine.has_revision(other)

@@ -17,8 +17,10 @@ def quantise(vector: bytes) -> bytes:
     """float32 little-endian bytes of a unit-length vector → one int8 per dimension."""
     values = array.array("f")
     values.frombytes(vector)
-    whole = array.array("b", [max(-LIMIT, min(LIMIT, round(SCALE * value))) for value in values])
-    return whole.tobytes()
+    whole = [round(SCALE * value) for value in values]
+    if max(whole) > LIMIT or min(whole) < -LIMIT:  # hardly ever: a component beyond 0.4 in a vector of length 1
+        whole = [max(-LIMIT, min(LIMIT, value)) for value in whole]
+    return array.array("b", whole).tobytes()
 
 
 def file_name(collection_id: int) -> str:

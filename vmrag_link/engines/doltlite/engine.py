@@ -16,6 +16,7 @@ from vmrag_link.errors import (
     AlreadyInitialized,
     BranchExists,
     BranchMissing,
+    Busy,
     EngineFailed,
     KnowledgeMoved,
     NameInvalid,
@@ -37,6 +38,10 @@ from vmrag_link.models import (
 
 FILE_NAME = "kb.doltlite"
 LOCK_NAME = "write.lock"
+COMPACTED_NAME = "compacted"
+"""Holds the size in bytes that the file had after it was last compacted."""
+
+COMPACT_BYTES = 4_000_000
 _UNFINISHED = ".creating"
 
 _COMMIT = "SELECT dolt_commit('-A', '-m', ?, '--author', ?, '--date', ?)"
@@ -331,7 +336,21 @@ class DoltliteEngine:
             if not connection.execute("SELECT 1 FROM dolt_status LIMIT 1"):
                 raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
             revision: str = connection.execute(_COMMIT, values)[0][0]
-            return revision
+        self._compact()
+        return revision
+
+    def _compact(self) -> None:
+        """Collect garbage when much was appended since the last time: every opening reads it, a millisecond a megabyte.
+
+        What our own branches ever stood at is anchored, so nothing that somebody may ask for goes. A size that cannot be
+        noted is no reason to fail: the revision is committed.
+        """
+        path, note = self._folder / FILE_NAME, self._folder / COMPACTED_NAME
+        with contextlib.suppress(OSError, ValueError, EngineFailed, Busy), self.writing("compact the knowledge base"):
+            before = int(note.read_text()) if note.exists() else 0
+            if path.stat().st_size - before > max(COMPACT_BYTES, before // 2):
+                self.collect_garbage()
+                note.write_text(str(path.stat().st_size))
 
     @contextlib.contextmanager
     def _writing_on(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
