@@ -4,7 +4,6 @@ import time
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
-from vmrag_link.errors import GitReferenceMissing
 from vmrag_link.git import history, plumbing
 
 

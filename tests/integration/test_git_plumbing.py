@@ -333,16 +333,12 @@ def test_a_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_
 def test_a_section_of_the_configuration_is_read_with_the_last_of_several_values(repo, places):
     assert plumbing.config_section(places, "vmrag") == {}
     repo.git("config", "vmrag.remote", "first")
-    repo.git("config", "--add", "vmrag.remote", "-x
-y ü")
+    repo.git("config", "--add", "vmrag.remote", "-x\ny ü")
     repo.git("config", "vmrag.Sub.Key", "v")
     with (places.common / "config").open("a") as config:
-        config.write("[vmrag]
-	flag
-")
+        config.write("[vmrag]\n\tflag\n")
     assert plumbing.config_section(places, "vmrag") == {
-        "vmrag.remote": "-x
-y ü",
+        "vmrag.remote": "-x\ny ü",
         "vmrag.Sub.key": "v",
         "vmrag.flag": "true",
     }

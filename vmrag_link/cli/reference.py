@@ -11,7 +11,7 @@ _HEAD = """\
 
 <!-- Written by: python -m vmrag_link.cli.reference > docs/commands.md -->
 
-Every command takes these options:
+Every command takes these options, before its name or behind it:
 
 {common}
 

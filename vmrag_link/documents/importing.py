@@ -29,7 +29,7 @@ FILE_TYPES = {
 
 
 class SourceFile(Record, frozen=True):
-    """A file that can become a document; `doc_id` is its POSIX path below the import root."""
+    """A file that can become a document; `doc_id` is its POSIX path below the imported folder."""
 
     doc_id: str
     path: Path
@@ -63,22 +63,21 @@ class ImportedDocument(Record, frozen=True):
     last_modified: str
 
 
-def scan(sources: Sequence[Path], *, root: Path | None = None) -> Scan:
-    """The files of these files and folders. Ids count from `root`; without one, from each folder, or a file's parent.
+def scan(sources: Sequence[Path]) -> Scan:
+    """The files of these files and folders. Ids count from each folder, or a file's parent.
 
-    Raises `UsageInvalid` for a source that is not there or lies outside `root`, and for two files with one id;
-    `FileFailed` for a folder that cannot be read.
+    Raises `UsageInvalid` for a source that is not there, and for two files with one id; `FileFailed` for a folder that cannot be read.
     """
     found: dict[str, SourceFile] = {}
     skipped: set[Skipped] = set()
     for source in sources:
-        for item in _items(source, root):
+        for item in _items(source):
             if isinstance(item, Skipped):
                 skipped.add(item)
             elif (other := found.setdefault(item.doc_id, item)).path != item.path:
                 raise UsageInvalid(
                     f"{other.path} and {item.path} would both become the document {item.doc_id!r}.",
-                    hint="Import a folder that contains both, or give it as the root.",
+                    hint="Import a folder that contains both, or each into a collection of its own.",
                     doc_id=item.doc_id,
                     paths=[str(other.path), str(item.path)],
                 )
@@ -124,7 +123,7 @@ def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument
 _TOO_LARGE = f"is larger than {MAX_BYTES >> 20} MiB"
 
 
-def _items(source: Path, root: Path | None) -> Iterator[SourceFile | Skipped]:
+def _items(source: Path) -> Iterator[SourceFile | Skipped]:
     absolute = Path(os.path.abspath(source))  # noqa: PTH100  `resolve` would follow links, `absolute` keeps `..`
     try:
         there = absolute.exists()
@@ -132,19 +131,15 @@ def _items(source: Path, root: Path | None) -> Iterator[SourceFile | Skipped]:
         raise _failed(absolute, error) from error
     if not there:
         raise UsageInvalid(f"There is no file or folder {source}.", hint="Check the path.", path=str(source))
-    folder = absolute.is_dir()
-    base = Path(os.path.abspath(root)) if root else absolute if folder else absolute.parent  # noqa: PTH100
-    if not absolute.is_relative_to(base):
-        raise UsageInvalid(f"{source} lies outside the root {root}.", path=str(source), root=str(root))
-    if folder:
-        yield from _below(absolute, base)
+    if absolute.is_dir():
+        yield from _below(absolute)
     else:
-        yield _file(absolute, base)
+        yield _file(absolute, absolute.parent)
 
 
-def _below(folder: Path, base: Path) -> Iterator[SourceFile | Skipped]:
+def _below(base: Path) -> Iterator[SourceFile | Skipped]:
     """Everything in the folder; subfolders are waiting in a list, because depth must not end in a recursion error."""
-    waiting = [folder]
+    waiting = [base]
     while waiting:
         current = waiting.pop()
         try:
@@ -206,7 +201,7 @@ def _link_refused(path: Path, base: Path) -> str | None:
     if path.is_dir():
         return "is a symbolic link to a folder"
     if target is None:
-        return "is a symbolic link that leaves the import root"
+        return "is a symbolic link that leaves the imported folder"
     if any(part.startswith(".") for part in target.split("/")):
         return "is a symbolic link to a hidden file"
     return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 from vmrag_link import config, locks
+from vmrag_link import pin as pins
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized
@@ -17,7 +19,7 @@ from vmrag_link.workspace import Workspace
 
 
 class InitReport(Record, frozen=True):
-    """`written` are the files that are new in the work tree; they are staged where `staged` says so."""
+    """`written` are the files that git did not know; they are staged where `staged` says so. Empty: nothing was left to do."""
 
     kb: str
     engine: str
@@ -28,11 +30,9 @@ class InitReport(Record, frozen=True):
 
 
 def init(ws: Workspace) -> InitReport:
-    """Run again after a kill, it goes on where it was. Raises `AlreadyInitialized` when there is nothing left to do."""
+    """Run again after a kill, it goes on where it was. Raises `AlreadyInitialized` for a clone, whose base is elsewhere."""
     pinned = plumbing.pin_bytes(ws.places)
-    if pinned is not None and ws.initialized:
-        raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")
-    if pinned is not None:
+    if pinned is not None and not ws.initialized:
         elsewhere = ws.uninitialized()
         raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details)
     ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
@@ -40,15 +40,30 @@ def init(ws: Workspace) -> InitReport:
         if not ws.initialized:
             now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             DoltliteEngine.create(ws.places.kb, author=plumbing.identity(ws.places), date=now).close()
-        written = []
-        if not ws.places.config.exists():
-            write_atomically(ws.places.config, config.template().encode())
-            written.append(ws.places.config.name)
-            plumbing.stage(ws.places, ws.places.config)
-        root = ws.engine.branch(ROOT_BRANCH)
-        own = ws.kb_branch()
-        head = own or root
-        assert head is not None  # noqa: S101  every knowledge base has its root branch
-        pin = pinning.write_pin(ws, head.head, own.name if own else ws.trigger().branch or "main")
-        written.append(ws.places.pin.name)
-    return InitReport(str(ws.places.kb), ws.engine.name, head.head, pin.pin, tuple(written), pin.staged)
+        unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]
+        if pinned is None:
+            _write(ws)
+        # Settings that somebody wrote are theirs to stage.
+        ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each))]
+        staged = all(plumbing.stage(ws.places, each) for each in ours)
+    pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
+    names = tuple(each.name for each in ours)
+    return InitReport(str(ws.places.kb), ws.engine.name, pin.dolt_commit, pinning.block(pin), names, staged)
+
+
+def _write(ws: Workspace) -> None:
+    """The settings file, if there is none, and last of all the pin."""
+    if not ws.places.config.exists():
+        write_atomically(ws.places.config, config.template().encode())
+    own = ws.kb_branch()
+    head = own or ws.engine.branch(ROOT_BRANCH)
+    assert head is not None  # noqa: S101  every knowledge base has its root branch
+    pinning.write_pin(ws, head.head, own.name if own else ws.trigger().branch or "main")
+
+
+def _in_index(ws: Workspace, path: Path) -> bool:
+    return plumbing.blob(ws.places, f":{path.name}") is not None
+
+
+def _is_template(path: Path) -> bool:
+    return path.read_bytes() == config.template().encode()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from typing import Literal
 
 from vmrag_link import locks
+from vmrag_link import pin as pins
+from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Record, Working
@@ -63,13 +66,24 @@ def status(ws: Workspace) -> StatusReport:
     git = GitBlock(head.commit, head.branch)
     if not ws.initialized:
         why = ws.uninitialized()
-        return StatusReport("not_initialized", False, git, None, KbStatus(), IndexStatus(), [why.message], why.hint)
+        pin, flaws = _pin_alone(ws)
+        reasons = [why.message, *flaws]
+        return StatusReport("not_initialized", False, git, pin, KbStatus(), IndexStatus(), reasons, why.hint)
     target = ws.target()
-    index = _index(ws, target)
-    state, reasons, hint = _judged(ws, target)
+    index, damage = _index(ws, target)
+    state, reasons, hint = _judged(ws, target, damage)
     reasons += [f"warning: {warning}" for warning in ws.settings.warnings]
     pin = pinning.block(target.pin) if target.pin else None
     return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, reasons + _interrupted(ws), hint)
+
+
+def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
+    """The pin where there is no knowledge base that it could be looked up in, and what is wrong with it."""
+    data = plumbing.pin_bytes(ws.places)
+    try:
+        return (pinning.block(pins.parse(data)) if data is not None else None), []
+    except PinMalformed as malformed:
+        return None, [malformed.message]
 
 
 def _kb(ws: Workspace, target: Target) -> KbStatus:
@@ -87,27 +101,27 @@ def _kb(ws: Workspace, target: Target) -> KbStatus:
     return KbStatus(ws.engine.name, revision, branch.name if branch else None, detached, dirty, documents)
 
 
-def _index(ws: Workspace, target: Target) -> IndexStatus:
+def _index(ws: Workspace, target: Target) -> tuple[IndexStatus, str]:
+    """What the index holds, and why that cannot be read although the index verifies; empty if it can."""
     bound = ws.binding
     if bound is None:
-        return IndexStatus()
+        return IndexStatus(), ""
     path = ws.shelf.path(bound.revision)
-    documents = chunks = 0
+    documents, chunks, damage = 0, 0, ""
     if not ws.shelf.problem(bound.revision):
         try:
-            manifest = Manifest(path, frozen=True)
-            documents, chunks = manifest.counts()
-            manifest.close()
-        except sqlite3.Error:
-            pass  # `_judged` says that it cannot be read
+            with contextlib.closing(Manifest(path, frozen=True)) as manifest:
+                documents, chunks = manifest.counts()
+        except sqlite3.Error as error:  # files are verified by their sizes
+            damage = f"The index of {bound.revision[:7]} is damaged: {error}."
     working = None
     if target.kb_branch:
         copy = apply.working_copy(ws.parts, target.kb_branch.name, bound.revision)
         working = str(copy.path) if copy.path.is_dir() else None
-    return IndexStatus(bound.revision, ws.shelf.settings, documents, chunks, str(path), working)
+    return IndexStatus(bound.revision, ws.shelf.settings, documents, chunks, str(path), working), damage
 
 
-def _judged(ws: Workspace, target: Target) -> tuple[State, list[str], str]:
+def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
     """The state, why, and what to type."""
     if target.state == "no_pin":
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
@@ -118,6 +132,8 @@ def _judged(ws: Workspace, target: Target) -> tuple[State, list[str], str]:
         problem = ws.unusable(target)
         return "missing", [problem.message], problem.hint
     reasons = _drift(ws, target)
+    if damage:
+        return "drift", [damage, *reasons], "vmrag sync --rebuild"
     if not reasons:
         return "in_sync", [], ""
     stays = target.attachment == "held" or (target.attachment == "behind" and ws.applied == target.trigger)
