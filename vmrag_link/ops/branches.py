@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from vmrag_link import locks
 from vmrag_link.engines.base import RESERVED_PREFIX, Engine
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
@@ -47,14 +48,16 @@ def prepare(ws: Workspace, target: Target) -> str:
     assert code is not None  # noqa: S101  `writable` refuses a detached HEAD
     if target.kb_branch:
         return target.kb_branch.name
-    mappings = plumbing.kb_branches(ws.places)
-    mapped = mappings.pop(code, None)
-    taken = {kb.lower() for kb in mappings.values()}
-    if mapped and mapped.lower() not in taken and ws.engine.legal_branch_name(mapped):
-        return mapped
-    name = free_name(ws.engine, code, taken)
-    plumbing.set_kb_branch(ws.places, code, name)
-    return name
+    # Two work trees at once must not choose names that the engine takes for the same: Topic and topic.
+    with locks.exclusive(ws.places.locks / "mapping.lock", purpose="name a KB branch", timeout=ws.lock_timeout):
+        mappings = plumbing.kb_branches(ws.places)
+        mapped = mappings.pop(code, None)
+        taken = {kb.lower() for kb in mappings.values()}
+        if mapped and mapped.lower() not in taken and ws.engine.legal_branch_name(mapped):
+            return mapped
+        name = free_name(ws.engine, code, taken)
+        plumbing.set_kb_branch(ws.places, code, name)
+        return name
 
 
 def free_name(engine: Engine, code: str, taken: set[str]) -> str:

@@ -6,6 +6,9 @@ products of int8 values stay below 2^24 up to 1,040 dimensions (2^53 in float64 
 
 from __future__ import annotations
 
+import functools
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,17 @@ BLOCK = 4096
 """Rows converted at a time: a block stays in the processor's cache (one block of everything is 70 times slower)."""
 
 EXACT_IN_FLOAT32 = 1040
+
+PARALLEL = 50_000
+"""Rows from which several threads are worth it; numpy computes without the interpreter's lock."""
+
+THREADS = min(4, os.cpu_count() or 1)
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    """Kept, because starting threads takes as long as a quarter of their work."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="scores")
 
 
 class ExactVectors:
@@ -35,14 +49,21 @@ class ExactVectors:
         """The whole-number score of each slot for a query of int8 bytes; -inf for the dead ones."""
         vector = np.frombuffer(query, dtype=np.int8).astype(self._number)
         scores = np.empty(self._slots, dtype=self._number)
-        block = np.empty((min(BLOCK, self._slots), len(vector)), dtype=self._number)
-        for at in range(0, self._slots, BLOCK):
-            rows = self._rows[at : at + BLOCK]
-            block[: len(rows)] = rows
-            # A product a row, not one of matrix and vector: that one starts threads, and on a busy machine waits 50 ms for them.
-            np.vecdot(block[: len(rows)], vector, out=scores[at : at + BLOCK])
+        if self._slots < PARALLEL:
+            self._score(vector, scores, range(0, self._slots, BLOCK))
+        else:  # whole numbers: how the work is shared out cannot show in the result
+            shares = [range(BLOCK * number, self._slots, BLOCK * THREADS) for number in range(THREADS)]
+            list(_pool().map(lambda share: self._score(vector, scores, share), shares))
         scores[self._dead] = -np.inf
         return scores
+
+    def _score(self, vector: npt.NDArray[Any], scores: npt.NDArray[Any], starts: range) -> None:
+        block = np.empty((min(BLOCK, self._slots), len(vector)), dtype=self._number)
+        for at in starts:
+            rows = self._rows[at : at + BLOCK]
+            block[: len(rows)] = rows
+            # A product a row, not one of matrix and vector: BLAS's own threads wait for each other, 50 ms on a busy machine.
+            np.vecdot(block[: len(rows)], vector, out=scores[at : at + BLOCK])
 
     def best(self, query: bytes, depth: int, *, among: list[int] | None = None) -> list[tuple[int, int]]:
         """(slot, score) of the best `depth` slots and of all that tie with the last, unordered; only slots `among` these if given."""
