@@ -100,6 +100,12 @@ class CollectionChange(Record, frozen=True):
     before: Collection | None
     after: Collection | None
 
+    @property
+    def key(self) -> str:
+        row = self.after or self.before
+        assert row is not None  # noqa: S101  a change has at least one side
+        return row.name
+
 
 class Difference(Record, frozen=True):
     """What turns one state of the knowledge base into another; documents sorted by (collection, doc_id)."""

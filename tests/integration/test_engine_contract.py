@@ -822,3 +822,120 @@ def _size(folder: Path) -> int:
 
 def _fields(row: Document) -> dict[str, str]:
     return {name: getattr(row, name) for name in row.__struct_fields__}
+
+
+# -- commits on top of a revision
+
+
+def _two_sides(engine: Engine) -> tuple[str, str, str]:
+    """A base with the documents a, b and c; ours changed a, theirs changed a and b and removed c."""
+    base = store(engine, "main", *(document(name, "base") for name in "abc"))
+    for branch in ("ours", "theirs"):
+        engine.create_branch(branch, base)
+    ours = store(engine, "ours", document("a", "ours"))
+    engine.write(
+        "theirs", Write(remove_documents=[("guide", "c")], put_collections=[guide(metadata='{"a":1}')]), expected=base
+    )
+    return base, ours, store(engine, "theirs", document("a", "theirs"), document("b", "theirs"))
+
+
+def _onto(engine: Engine, revision: str, *rows: Write, joining: str | None = None) -> str:
+    return engine.commit_onto(revision, rows, joining=joining, message="merged", author=AUTHOR, date=DATE)
+
+
+def test_a_commit_onto_a_revision_moves_no_branch_and_is_kept(engine: Engine) -> None:
+    _, ours, _ = _two_sides(engine)
+    before = [each for each in engine.branches() if each.name != KEEP_BRANCH]
+    made = _onto(engine, ours, Write(put_documents=[document("d")]), Write(remove_documents=[("guide", "b")]))
+    assert [each.doc_id for each in engine.documents(made)] == ["a", "c", "d"]
+    assert engine.info(made).parents == (ours,)
+    assert [each for each in engine.branches() if each.name != KEEP_BRANCH] == before
+    engine.collect_garbage()
+    assert engine.has_revision(made)
+
+
+@pytest.mark.parametrize("related", ["apart", "theirs contains ours"])
+def test_a_joined_revision_is_a_parent_and_changes_nothing_of_the_content(engine: Engine, related: str) -> None:
+    base, ours, theirs = _two_sides(engine)
+    if related == "theirs contains ours":
+        ours = base
+    made = _onto(engine, ours, Write(put_documents=[document("d")]), joining=theirs)
+    assert engine.info(made).parents == (ours, theirs)
+    assert engine.is_ancestor(theirs, made)
+    assert list(engine.documents(made)) == [*engine.documents(ours), document("d")]
+    assert engine.collections(made) == engine.collections(ours)
+    assert engine.diff(ours, made).counts().total == 1
+
+
+def test_joining_without_a_change_still_makes_a_revision(engine: Engine) -> None:
+    _, ours, theirs = _two_sides(engine)
+    made = _onto(engine, ours, joining=theirs)
+    assert engine.info(made).parents == (ours, theirs)
+    assert engine.diff(ours, made).empty
+
+
+def test_nothing_to_commit_onto_a_revision_gives_that_revision(engine: Engine) -> None:
+    base, ours, _ = _two_sides(engine)
+    assert _onto(engine, ours, Write()) == ours
+    assert _onto(engine, ours, joining=base) == ours
+    assert _onto(engine, ours, Write(put_documents=[document("a", "ours")])) == ours
+
+
+def test_equal_joins_give_equal_revisions(engines: Engines, engine: Engine, tmp_path: Path) -> None:
+    other = engines.create(tmp_path / "other")
+    made = []
+    for each in (engine, other):
+        _, ours, theirs = _two_sides(each)
+        made += [_onto(each, ours, Write(put_documents=[document("d")]), joining=theirs) for _ in range(2)]
+    other.close()
+    assert len(set(made)) == 1
+
+
+def test_unrelated_revisions_cannot_be_joined(engine: Engine, engines: Engines) -> None:
+    _, ours, _ = _two_sides(engine)
+    first = list(engine.log(ours))[-1].revision  # the engine's own; every history of this knowledge base has it
+    with pytest.raises(RevisionMissing):
+        _onto(engine, ours, joining="0" * 40)
+    assert _onto(engine, ours, joining=first) == ours
+
+
+def test_refused_content_leaves_nothing_of_a_commit_onto_a_revision(engine: Engine) -> None:
+    _, ours, theirs = _two_sides(engine)
+    before = engine.branches()
+    with pytest.raises(ContentRefused):
+        _onto(engine, ours, Write(put_documents=[document("d", "\0")]), joining=theirs)
+    assert engine.branches() == before
+
+
+# -- taking uncommitted rows back
+
+
+def test_uncommitted_rows_are_taken_back_when_a_revision_holds_them(engine: Engine) -> None:
+    base, _, _ = _two_sides(engine)
+    put(engine, "main", document("d"))
+    engine.write("main", Write(remove_documents=[("guide", "a")]), expected=base)
+    kept = _onto(engine, base, Write(put_documents=[document("d")], remove_documents=[("guide", "a")]))
+    engine.take_back("main", kept=kept, expected=base)
+    found = engine.branch("main")
+    assert found is not None
+    assert (found.head, found.dirty) == (base, False)
+    assert list(engine.documents(Working("main"))) == list(engine.documents(base))
+
+
+def test_uncommitted_rows_that_are_kept_nowhere_are_not_taken_back(engine: Engine) -> None:
+    base, ours, _ = _two_sides(engine)
+    put(engine, "main", document("d"))
+    for kept in (base, ours):
+        with pytest.raises(Uncommitted):
+            engine.take_back("main", kept=kept, expected=base)
+    with pytest.raises(KnowledgeMoved):
+        engine.take_back("main", kept=base, expected=ours)
+    with pytest.raises(BranchMissing):
+        engine.take_back("nowhere", kept=base, expected=base)
+    assert engine.document(Working("main"), "guide", "d") == document("d")
+
+
+def test_a_clean_branch_has_nothing_to_take_back(engine: Engine) -> None:
+    base, ours, _ = _two_sides(engine)
+    engine.take_back("main", kept=ours, expected=base)
+    assert head(engine, "main") == base

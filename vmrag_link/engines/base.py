@@ -26,6 +26,8 @@ SCHEMA_VERSION = 1
 KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
 RESERVED_PREFIX = "vmrag"
+ASIDE_PREFIX = "vmrag/wip/"
+"""Before the name of a KB branch: its uncommitted documents, set aside in a commit because they conflict with a moved pin."""
 
 
 class Write(Record, frozen=True):
@@ -146,4 +148,20 @@ class Engine(Protocol):
         """Commit the branch's whole working set; returns the new revision. `author` is `Name <email>`, `date` ISO UTC.
 
         Equal parent, content, message, author and date give equal revisions. Raises `NoChanges`, `KnowledgeMoved`.
+        """
+
+    def commit_onto(
+        self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
+    ) -> str:
+        """Commit `rows`, one after the other, on top of a revision; no branch moves, and the new revision is anchored.
+
+        `joining` becomes its second parent, unless `revision` contains it; what it holds does not matter: the content is that of
+        `revision` with `rows`. Nothing to commit gives `revision` itself. Deterministic as `commit`. Raises `RevisionMissing`,
+        `ContentRefused`, and `EngineFailed` where `joining` has no history in common with `revision`.
+        """
+
+    def take_back(self, branch: str, *, kept: str, expected: str) -> None:
+        """Make a branch clean, whose uncommitted rows the revision `kept` holds, too.
+
+        Raises `Uncommitted` when it does not hold them all, `KnowledgeMoved`, `BranchMissing`.
         """

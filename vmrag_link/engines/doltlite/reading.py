@@ -109,11 +109,11 @@ def compose(
     `original` reads a document where `first` starts: the differences hold its header only.
     """
     collection_changes: dict[Any, CollectionChange] = {}
-    for key, (before, after) in _sides(first.collections, second.collections, _collection_key).items():
+    for key, (before, after) in _sides(first.collections, second.collections).items():
         if before != after:
             collection_changes[key] = CollectionChange(_kind(before, after), before, after)
     document_changes: dict[Any, DocumentChange] = {}
-    for key, (before, after) in _sides(first.documents, second.documents, lambda change: change.key).items():
+    for key, (before, after) in _sides(first.documents, second.documents).items():
         if (before or after) and not (before and after and _equal(original(key), after)):
             document_changes[key] = DocumentChange(_kind(before, after), before, after)
     return Difference(_sorted(collection_changes), _sorted(document_changes))
@@ -149,19 +149,13 @@ def _sorted(changes: dict[Any, _Record]) -> tuple[_Record, ...]:
     return tuple(changes[key] for key in sorted(changes))
 
 
-def _sides(first: Sequence[Any], second: Sequence[Any], key: Callable[[Any], Any]) -> dict[Any, tuple[Any, Any]]:
+def _sides(first: Sequence[Any], second: Sequence[Any]) -> dict[Any, tuple[Any, Any]]:
     """For each key in either: what stood before the first, and what stands after the second."""
-    sides = {key(change): (change.before, change.after) for change in first}
+    sides = {change.key: (change.before, change.after) for change in first}
     for change in second:
-        before, _ = sides.get(key(change), (change.before, None))
-        sides[key(change)] = (before, change.after)
+        before, _ = sides.get(change.key, (change.before, None))
+        sides[change.key] = (before, change.after)
     return sides
-
-
-def _collection_key(change: CollectionChange) -> str:
-    row = change.after or change.before
-    assert row is not None  # noqa: S101  a change has at least one side
-    return row.name
 
 
 def _kind(before: object | None, after: object | None) -> ChangeKind:

@@ -1,0 +1,226 @@
+"""Three-way merges of documents and collections, on real engines."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support import engines as support
+from tests.support.engines import AUTHOR, DATE, document, guide, root
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, Choice, Decisions
+from vmrag_link.merging.revisions import merged_revision
+from vmrag_link.merging.threeway import merge
+from vmrag_link.models import Chunking, Collection, Document, content_hash
+
+engine, engines = support.engine, support.engines
+
+State = dict[str, str]
+"""Texts by document, all in one collection."""
+
+
+def revision(engine: Engine, state: State, *, collections: tuple[Collection, ...] = (guide(),), onto: str = "") -> str:
+    """A revision that holds exactly this."""
+    start = onto or root(engine)
+    rows = Write(
+        remove_collections=[each.name for each in engine.collections(start)],
+        put_collections=collections,
+        put_documents=[document(name, text) for name, text in state.items()],
+    )
+    return engine.commit_onto(start, [rows], message="state", author=AUTHOR, date=DATE)
+
+
+def merged(engine: Engine, base: str, ours: str, theirs: str, decisions: Decisions | None = None) -> State | set[str]:
+    """The texts of the result, or what is in conflict."""
+    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decisions)
+    if outcome.revision is None:
+        return {each.id for each in outcome.conflicts}
+    return {each.doc_id: each.content for each in engine.documents(outcome.revision)}
+
+
+def expected(base: State, ours: State, theirs: State) -> State | set[str]:
+    result, conflicts = {}, set()
+    for name in base.keys() | ours.keys() | theirs.keys():
+        before, left, right = base.get(name), ours.get(name), theirs.get(name)
+        if right in (left, before):
+            text = left
+        elif left == before:
+            text = right
+        else:
+            conflicts.add(f"guide/{name}")
+            continue
+        if text is not None:
+            result[name] = text
+    return conflicts or result
+
+
+states = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["one", "two", "three"]), max_size=5)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(states, states, states, st.booleans())
+def test_a_merge_is_what_sets_say(engine: Engine, base: State, ours: State, theirs: State, related: bool) -> None:
+    at_base = revision(engine, base)
+    at_ours = revision(engine, ours, onto=at_base if related else "")
+    at_theirs = revision(engine, theirs, onto=at_base if related else "")
+    assert merged(engine, at_base, at_ours, at_theirs) == expected(base, ours, theirs)
+    assert merged(engine, at_base, at_theirs, at_ours) == expected(base, theirs, ours)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(states, states, states, st.sampled_from(["ours", "theirs"]))
+def test_decisions_for_one_side_take_its_documents(
+    engine: Engine, base: State, ours: State, theirs: State, side: str
+) -> None:
+    at = [revision(engine, each) for each in (base, ours, theirs)]
+    conflicts = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
+    decisions = {each.id: dict.fromkeys(each.fields, Choice(side)) for each in conflicts}
+    result = merged(engine, *at, decisions)
+    assert isinstance(result, dict)
+    chosen = ours if side == "ours" else theirs
+    for each in conflicts:
+        assert result.get(each.doc_id) == chosen.get(each.doc_id)
+    assert not merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions=decisions).conflicts
+
+
+def test_different_fields_of_a_document_merge(engine: Engine) -> None:
+    base = document("a", "text", metadata='{"n":1}', updated_at="2026-01-01T00:00:00Z", source="x")
+    ours = msgspec.structs.replace(base, title="ours", updated_at="2026-01-03T00:00:00Z")
+    theirs = msgspec.structs.replace(
+        base, content="theirs", content_hash=content_hash("theirs"), metadata="{}", updated_at="2026-01-02T00:00:00Z"
+    )
+    at = [_holding(engine, each) for each in (base, ours, theirs)]
+    outcome = merged_revision(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
+    assert outcome.revision
+    assert engine.document(outcome.revision, "guide", "a") == msgspec.structs.replace(
+        theirs, title="ours", updated_at=ours.updated_at
+    )
+
+
+def test_a_field_that_both_changed_is_in_conflict_alone(engine: Engine) -> None:
+    base = document("a", "text", title="base")
+    ours = msgspec.structs.replace(base, title="ours", source="ours")
+    theirs = msgspec.structs.replace(base, title="theirs", file_type="theirs")
+    at = [_holding(engine, each) for each in (base, ours, theirs)]
+    (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
+    assert (conflict.id, conflict.fields) == ("guide/a", ("title",))
+    decided = merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions={"guide/a": {"title": Choice("theirs")}})
+    assert decided.rows.put_documents == (msgspec.structs.replace(ours, title="theirs", file_type="theirs"),)
+
+
+def test_an_edited_text_is_the_content_whichever_side_removed_the_document(engine: Engine) -> None:
+    for ours, theirs in ({"a": "ours"}, {}), ({}, {"a": "theirs"}), ({"a": "ours"}, {"a": "theirs"}):
+        at = [revision(engine, each) for each in ({"a": "base"}, ours, theirs)]
+        (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
+        decisions = {conflict.id: {conflict.fields[0]: Choice("edited", "by hand")}}
+        assert merged(engine, *at, decisions) == {"a": "by hand"}
+
+
+SETTINGS = {
+    "metadata": guide(metadata='{"a":1}'),
+    "embedding": guide(embedding_function="hash", embedding_dimensions=64),
+    "distance": guide(distance="l2"),
+    "chunking": guide(chunking=Chunking(size=9, overlap=0)),
+}
+
+
+@pytest.mark.parametrize(("left", "right"), list(itertools.permutations(SETTINGS, 2)))
+def test_different_settings_of_a_collection_merge(engine: Engine, left: str, right: str) -> None:
+    at = [revision(engine, {}, collections=(each,)) for each in (guide(), SETTINGS[left], SETTINGS[right])]
+    outcome = merged_revision(engine, base=at[0], ours=at[1], theirs=at[2], joins=False)
+    assert outcome.revision
+    (found,) = engine.collections(outcome.revision)
+    assert found != guide()
+    for name in (left, right):
+        changed = msgspec.structs.asdict(SETTINGS[name])
+        plain = msgspec.structs.asdict(guide())
+        assert all(getattr(found, key) == value for key, value in changed.items() if value != plain[key])
+
+
+def test_the_same_setting_changed_twice_is_a_conflict_unless_equally(engine: Engine) -> None:
+    rows = guide(), guide(metadata='{"a":1}'), guide(metadata='{"a":2}')
+    at = [revision(engine, {}, collections=(each,)) for each in rows]
+    (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
+    assert (conflict.id, conflict.fields) == ("guide/", ("metadata",))
+    assert not merge(engine, base=at[0], ours=at[1], theirs=at[1]).conflicts
+    decided = merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions={"guide/": {"metadata": Choice("theirs")}})
+    assert decided.rows.put_collections == (rows[2],)
+
+
+NOTES = Collection("notes")
+
+
+def _with_notes(engine: Engine, *texts: str) -> str:
+    rows = Write(
+        put_collections=[guide(), NOTES],
+        put_documents=[document(f"n{number}", text, collection="notes") for number, text in enumerate(texts)],
+    )
+    return engine.commit_onto(root(engine), [rows], message="notes", author=AUTHOR, date=DATE)
+
+
+@pytest.mark.parametrize("removing", ["ours", "theirs"])
+@pytest.mark.parametrize("change", ["added", "edited"])
+def test_a_collection_that_one_side_removed_and_the_other_wrote_to_is_a_conflict(
+    engine: Engine, removing: str, change: str
+) -> None:
+    base = _with_notes(engine, "one", "two")
+    without = revision(engine, {})
+    wrote = _with_notes(engine, *(("one", "two", "new") if change == "added" else ("one", "edited")))
+    ours, theirs = (without, wrote) if removing == "ours" else (wrote, without)
+    conflicts = merge(engine, base=base, ours=ours, theirs=theirs).conflicts
+    assert ("notes/", (COLLECTION,)) in [(each.id, each.fields) for each in conflicts]
+    assert (("notes/n1", (DOCUMENT,)) in [(each.id, each.fields) for each in conflicts]) == (change == "edited")
+    keep = "theirs" if removing == "ours" else "ours"
+    for side, kept in ((keep, True), (removing, False)):
+        decisions = {each.id: dict.fromkeys(each.fields, Choice(side)) for each in conflicts}
+        outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decisions)
+        assert outcome.revision
+        assert [each.name for each in engine.collections(outcome.revision)] == (
+            ["guide", "notes"] if kept else ["guide"]
+        )
+        found = [each.doc_id for each in engine.documents(outcome.revision, collection="notes")]
+        assert found == ((["n2"] if change == "added" else ["n1"]) if kept else [])
+
+
+def test_a_collection_that_one_side_removed_goes_with_its_documents(engine: Engine) -> None:
+    base, without = _with_notes(engine, "one", "two"), revision(engine, {"a": "new"})
+    assert merged(engine, base, base, without) == {"a": "new"}
+    ours = engine.commit_onto(
+        base, [Write(put_documents=[document("b")])], message="elsewhere", author=AUTHOR, date=DATE
+    )
+    for one, other in ((ours, without), (without, ours)):
+        outcome = merged_revision(engine, base=base, ours=one, theirs=other, joins=False)
+        assert outcome.revision
+        assert [each.key for each in engine.documents(outcome.revision)] == [("guide", "a"), ("guide", "b")]
+        assert [each.name for each in engine.collections(outcome.revision)] == ["guide"]
+
+
+def test_equal_merges_give_equal_revisions_with_the_parents_and_trailers_asked_for(engine: Engine) -> None:
+    base = revision(engine, {"a": "base"})
+    ours, theirs = (revision(engine, {"a": "base", name: "new"}, onto=base) for name in ("b", "c"))
+    for joins, parents in ((True, (ours, theirs)), (False, (ours,))):
+        outcomes = {
+            merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins).revision for _ in range(2)
+        }
+        (made,) = outcomes
+        assert made
+        info = engine.info(made)
+        assert info.parents == parents
+        assert f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}" in info.message
+
+
+def test_what_theirs_holds_already_gives_theirs_itself(engine: Engine) -> None:
+    base = revision(engine, {"a": "base"})
+    ours = revision(engine, {"a": "base", "b": "new"}, onto=base)
+    theirs = revision(engine, {"a": "base", "b": "new", "c": "new"}, onto=ours)
+    assert merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=True).revision == theirs
+    assert merged_revision(engine, base=base, ours=ours, theirs=base, joins=True).revision == ours
+
+
+def _holding(engine: Engine, row: Document) -> str:
+    rows = Write(put_collections=[guide()], put_documents=[row])
+    return engine.commit_onto(root(engine), [rows], message="row", author=AUTHOR, date=DATE)

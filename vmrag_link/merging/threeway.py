@@ -1,0 +1,191 @@
+"""The three-way merge: what has to be written on our side so that it holds the changes of both.
+
+It starts from the engine's row diffs against the base, so it costs by what was changed, and the base may be any revision: git's,
+where the engine's own merge base would be another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.merging.conflicts import (
+    COLLECTION,
+    DOCUMENT,
+    Choice,
+    Conflict,
+    Decisions,
+    R,
+    merge_rows,
+)
+from vmrag_link.models import At, Collection, CollectionChange, Difference, Document, DocumentChange, Record
+
+Key = tuple[str, str]
+
+
+class Merged(Record, frozen=True):
+    """`rows` turn our side into the result; they leave out what is in `conflicts`, about which nobody has decided.
+
+    `decided` are the conflicts that the decisions have settled.
+    """
+
+    rows: Write
+    conflicts: tuple[Conflict, ...]
+    decided: tuple[Conflict, ...]
+
+    @property
+    def empty(self) -> bool:
+        return rows_empty(self.rows)
+
+
+def rows_empty(rows: Write) -> bool:
+    return not any((rows.put_collections, rows.remove_collections, rows.put_documents, rows.remove_documents))
+
+
+def merge(engine: Engine, *, base: str, ours: At, theirs: At, decisions: Decisions | None = None) -> Merged:
+    """Raises `RevisionMissing`."""
+    left, right = engine.diff(base, ours), engine.diff(base, theirs)
+    under_way = _Merge(engine, base, decisions or {})
+    under_way.collections(left, right)
+    ours_changed = {change.key: change for change in left.documents}
+    for change in right.documents:
+        under_way.document(ours_changed.get(change.key), change)
+    return under_way.result()
+
+
+def as_rows(difference: Difference) -> Write:
+    """What turns its old state into its new one."""
+    removed = {each.key for each in difference.collections if each.after is None}
+    return Write(
+        put_collections=[each.after for each in difference.collections if each.after],
+        remove_collections=sorted(removed),
+        put_documents=[each.after for each in difference.documents if each.after],
+        remove_documents=[each.key for each in difference.documents if not each.after and each.key[0] not in removed],
+    )
+
+
+class _Sides(NamedTuple):
+    """A collection's row on each side, and whether anything of the collection, documents included, was changed there."""
+
+    base: Collection | None
+    ours: Collection | None
+    theirs: Collection | None
+    ours_changed: bool
+    theirs_changed: bool
+
+
+class _Merge:
+    """One merge under way."""
+
+    def __init__(self, engine: Engine, base: str, decisions: Decisions) -> None:
+        self._engine = engine
+        self._base = base
+        self._decisions = decisions
+        self._gone: set[str] = set()
+        self._put_collections: list[Collection] = []
+        self._remove_collections: list[str] = []
+        self._put: list[Document] = []
+        self._remove: list[Key] = []
+        self._open: list[Conflict] = []
+        self._decided: list[Conflict] = []
+
+    def result(self) -> Merged:
+        rows = Write(
+            put_collections=tuple(self._put_collections),
+            remove_collections=tuple(self._remove_collections),
+            put_documents=tuple(self._put),
+            remove_documents=tuple(self._remove),
+        )
+        return Merged(rows, tuple(self._open), tuple(self._decided))
+
+    # -- collections: a row that is gone takes its documents along
+
+    def collections(self, left: Difference, right: Difference) -> None:
+        for name, sides in _collections(left, right).items():
+            row, settled = self._collection(name, sides)
+            if not settled:
+                continue
+            if row is None:
+                self._gone.add(name)
+                if sides.ours is not None:
+                    self._remove_collections.append(name)
+            elif row != sides.ours:
+                self._put_collections.append(row)
+
+    def _collection(self, name: str, sides: _Sides) -> tuple[Collection | None, bool]:
+        """The row that results, and whether that is settled."""
+        base, ours, theirs, ours_changed, theirs_changed = sides
+        if ours is not None and theirs is not None:
+            merged, fields = merge_rows(base, ours, theirs)
+            return self._settle(Conflict(name, "", fields, base, ours, theirs, merged), merged)
+        if (ours is None and theirs_changed and base is not None) or (theirs is None and ours_changed):
+            if ours is None and theirs is None:
+                return None, True
+            return self._settle(Conflict(name, "", (COLLECTION,), base, ours, theirs, None), ours)
+        return (theirs if theirs_changed else ours), True
+
+    # -- documents
+
+    def document(self, left: DocumentChange | None, right: DocumentChange) -> None:
+        """Take over a change of theirs; `left` is ours of the same document."""
+        collection, doc_id = right.key
+        if collection in self._gone:
+            return
+        if left is None:
+            self._take(right.key, right.after, there=right.before is not None)
+            return
+        if left.after is None and right.after is None:
+            return
+        base = self._engine.document(self._base, *right.key) if right.before else None
+        if left.after is None or right.after is None:
+            conflict = Conflict(collection, doc_id, (DOCUMENT,), base, left.after, right.after, None)
+            row, settled = self._settle(conflict, left.after)
+        else:
+            merged, fields = merge_rows(base, left.after, right.after)
+            conflict = Conflict(collection, doc_id, fields, base, left.after, right.after, merged)
+            row, settled = self._settle(conflict, merged)
+        if settled and row != left.after:
+            self._take(right.key, row, there=left.after is not None)
+
+    def _take(self, key: Key, row: Document | None, *, there: bool) -> None:
+        if row is not None:
+            self._put.append(row)
+        elif there:
+            self._remove.append(key)
+
+    def _settle(self, conflict: Conflict, merged: R | None) -> tuple[R | None, bool]:
+        """The resulting row where nothing is in conflict, or all of it was decided."""
+        if not conflict.fields:
+            return merged, True
+        choices: Mapping[str, Choice] = self._decisions.get(conflict.id, {})
+        if conflict.open(choices):
+            self._open.append(conflict)
+            return None, False
+        self._decided.append(conflict)
+        return conflict.resolved(choices), True  # type: ignore[return-value]  # a conflict's rows are all of one kind
+
+
+def _collections(left: Difference, right: Difference) -> dict[str, _Sides]:
+    """The collections about which there is something to say: changed by theirs, or removed by ours under their documents."""
+    ours, theirs = {each.key: each for each in left.collections}, {each.key: each for each in right.collections}
+    written = {each.key[0] for each in right.documents if each.after}
+    ours_written = {each.key[0] for each in left.documents if each.after}
+    removed = {name for name, each in ours.items() if each.after is None}
+    found = {}
+    for name in sorted(theirs.keys() | (removed & written)):
+        one, other = ours.get(name), theirs.get(name)
+        base = _before(one, other)
+        found[name] = _Sides(
+            base,
+            one.after if one else base,
+            other.after if other else base,
+            one is not None or name in ours_written,
+            other is not None or name in written,
+        )
+    return found
+
+
+def _before(one: CollectionChange | None, other: CollectionChange | None) -> Collection | None:
+    change = one or other
+    return change.before if change else None
