@@ -11,7 +11,7 @@
     ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
     ├── Files        (exit 3)     FileFailed
     ├── Demo         (exit 3)     DemoFailed
-    └── Lock         (exit 3)     Busy
+    └── Lock         (exit 3)     Busy · BranchInUse
 
 Codes are those of the tool specification; a hint is a command that can be run, or a sentence that names one.
 """
@@ -263,3 +263,9 @@ class Lock(VmragError):
 
 class Busy(Lock):
     """A lock was not obtained in time; details name the process that holds it."""
+
+
+class BranchInUse(Lock):
+    """Another work tree writes the documents of this code branch."""
+
+    code = "BRANCH_IN_USE"

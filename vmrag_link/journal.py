@@ -28,6 +28,21 @@ class CommitEntry(Record, frozen=True, tag="commit"):
     parent: str
 
 
+class ReplayEntry(Record, frozen=True, tag="replay"):
+    """Uncommitted documents of a KB branch are carried from the revision `head` to the revision `to`.
+
+    `aside` is the KB branch that holds them in a commit meanwhile.
+    """
+
+    kb_branch: str
+    head: str
+    to: str
+    aside: str
+
+
+Entry = CommitEntry | ReplayEntry
+
+
 class Journal:
     """The entries of all work trees of a repository."""
 
@@ -35,26 +50,27 @@ class Journal:
         self._folder = folder
 
     @contextlib.contextmanager
-    def entry(self, entry: CommitEntry) -> Iterator[None]:
+    def entry(self, entry: Entry) -> Iterator[None]:
         """The entry is durable before the block begins, and goes away when it ends without an error.
 
         After an error it stays: who comes next finishes what was begun, or sees that nothing was. Raises `FileFailed`
         (a full disk) before the block.
         """
-        path = self._folder / f"commit-{os.urandom(8).hex()}.json"
+        kind = "commit" if isinstance(entry, CommitEntry) else "replay"
+        path = self._folder / f"{kind}-{os.urandom(8).hex()}.json"
         try:
             write_atomically(path, _encoded(entry), durable=True)
         except OSError as error:
             known = system_failure(error)
             raise FileFailed(
-                f"Nothing was committed: the journal in {self._folder} cannot be written ({error.strerror}).",
+                f"Nothing was done: the journal in {self._folder} cannot be written ({error.strerror}).",
                 hint=known.hint if known else f"ls -la '{self._folder}'",
                 path=str(path),
             ) from error
         yield
         self.finish(path)
 
-    def entries(self) -> list[tuple[Path, CommitEntry | None]]:
+    def entries(self) -> list[tuple[Path, Entry | None]]:
         """What operations under way or killed ones have written, oldest first; None for what cannot be read."""
         found = []
         for path in self._folder.glob("*.json"):
@@ -73,12 +89,13 @@ class Journal:
 # By the standard library: names of paths and branches that are not UTF-8 are lone surrogates, which msgspec's JSON refuses.
 
 
-def _encoded(entry: CommitEntry) -> bytes:
+def _encoded(entry: Entry) -> bytes:
     return json.dumps(msgspec.to_builtins(entry)).encode()
 
 
-def _decoded(content: bytes) -> CommitEntry | None:
+def _decoded(content: bytes) -> Entry | None:
     try:
-        return msgspec.convert(json.loads(content), type=CommitEntry)
+        entry: Entry = msgspec.convert(json.loads(content), type=Entry)
     except (ValueError, RecursionError):  # ValidationError is a ValueError
         return None
+    return entry

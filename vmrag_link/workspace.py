@@ -36,7 +36,7 @@ from vmrag_link.sync import apply
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.apply import Parts, SyncReport
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.resolve import Target, Trigger, kb_branch, read_trigger, resolve
+from vmrag_link.sync.resolve import Target, Trigger, read_trigger, resolve
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
@@ -206,8 +206,8 @@ class Workspace:
         return resolve(self.places, self.engine, self.trigger())
 
     def kb_branch(self) -> KbBranch | None:
-        """HEAD's KB branch, if it was made."""
-        return kb_branch(self.places, self.engine, self.trigger())
+        """HEAD's KB branch, if it was made and no other work tree writes on it."""
+        return self.target().kb_branch
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -306,14 +306,24 @@ class Workspace:
 
     @contextlib.contextmanager
     def snapshot(self, revision: str) -> Iterator[Path]:
-        """The index of a revision; nobody removes it meanwhile. One that is not there or does not verify is built first."""
+        """The index of a revision; nobody removes it meanwhile. One that is not there or does not verify is built first.
+
+        If one was built, the spares beyond the limit go when this one was read.
+        """
         path = self.shelf.path(revision)
-        for _ in range(ATTEMPTS):
-            with self.shelf.reading(path):
-                if not self.shelf.problem(revision):
-                    yield path
-                    return
-            apply.provide(self.parts, revision, bases=apply.bases(self.parts))
+        built = False
+        try:
+            for _ in range(ATTEMPTS):
+                with self.shelf.reading(path):
+                    if not self.shelf.problem(revision):
+                        self.shelf.touch(path)
+                        yield path
+                        return
+                apply.provide(self.parts, revision, bases=apply.bases(self.parts))
+                built = True
+        finally:
+            if built:
+                apply.evict(self.parts)
         raise _restless(f"revision {revision[:7]}")
 
     def follow(self, folder: Path, branch: str, revision: str, *, whole: bool) -> None:

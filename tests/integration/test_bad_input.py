@@ -355,7 +355,7 @@ def test_with_no_room_for_the_journal_nothing_is_committed(project, tmp_path):
     with small_disk(project.shared / "journal", kilobytes=64) as fill:
         fill(0)
         error = refused(project, "commit", "-m", "note", code=3, error="FILE_SYSTEM_ERROR")
-        assert "Nothing was committed" in error["message"]
+        assert "Nothing was done" in error["message"]
         assert "Make room" in error["hint"]
         report = project.status()
         assert (report["state"], report["kb"]["dirty"], project.pinned) == ("in_sync", True, before)

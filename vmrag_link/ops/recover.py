@@ -1,4 +1,4 @@
-"""Finish what a killed `vmrag commit` began, and only then look at the pin."""
+"""Finish what a killed command began, and only then look at the pin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.errors import Busy, GitBusy, GitFailed
 from vmrag_link.git import plumbing
-from vmrag_link.journal import CommitEntry
+from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops import pinning
 from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import Workspace
@@ -44,6 +44,7 @@ def reconciled_aloud(ws: Workspace) -> None:
 
 def recover(ws: Workspace) -> None:
     """Every command that works on the knowledge base calls this first; nearly always there is nothing to do."""
+    _finish_replays(ws)
     if not pending(ws):
         return
     with locks.exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.lock_timeout):
@@ -56,14 +57,30 @@ def recover(ws: Workspace) -> None:
                 _take_over(ws, path, entry)
 
 
+def _finish_replays(ws: Workspace) -> None:
+    """Uncommitted documents of HEAD's branch that were on their way to another revision."""
+    branch = ws.trigger().branch
+    for path, entry in ws.journal.entries():
+        if not isinstance(entry, ReplayEntry) or not branch:
+            continue
+        if plumbing.kb_branch_of(ws.places, branch) != entry.kb_branch:
+            continue
+        from vmrag_link.merging import replay
+
+        with ws.engine.writing("carry uncommitted documents"):
+            if path.exists():  # who is at work holds the write lock until its entry is gone
+                finished = replay.finish(ws.engine, entry)
+                ws.journal.finish(path)
+                if finished:
+                    ws.progress.note(finished.note)
+
+
 def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
-    """The journal's entries that concern this work tree: its own, those of the code branch that it is on, and damaged ones."""
-    entries = ws.journal.entries()
-    if not entries:
-        return []
+    """The commits of the journal that concern this work tree: its own, those of the code branch that it is on, and damaged ones."""
+    commits = [(path, entry) for path, entry in ws.journal.entries() if not isinstance(entry, ReplayEntry)]
     return [
         (path, entry)
-        for path, entry in entries
+        for path, entry in commits
         if entry is None or entry.git_dir == str(ws.places.git_dir) or _is_here(ws, entry)
     ]
 

@@ -11,7 +11,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops import branches
 from vmrag_link.ops.recover import reconciled
-from vmrag_link.sync import apply
+from vmrag_link.sync import apply, lease
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
@@ -33,6 +33,8 @@ def writable(ws: Workspace) -> Target:
     target = ws.target()
     if target.state != "pinned":
         raise ws.unusable(target)
+    if target.in_use_by:
+        raise lease.in_use(target.in_use_by, target.trigger.symbolic or "")
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":
@@ -73,6 +75,7 @@ def write(ws: Workspace, plan: Callable[[At], Write | None], purpose: str) -> La
         with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.trigger() != target.trigger:
                 continue  # a checkout in another terminal: plan for where it went, or be refused there
+            lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
             return _stored(ws, rows, name, target.revision)
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
 

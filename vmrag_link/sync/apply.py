@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import Busy, GitBusy
+from vmrag_link.errors import BranchInUse, Busy, GitBusy
 from vmrag_link.git import plumbing
 from vmrag_link.index import working
 from vmrag_link.index.snapshots import Snapshot, Snapshots
 from vmrag_link.index.working import WorkingCopy
-from vmrag_link.journal import Journal
+from vmrag_link.journal import CommitEntry, Journal
 from vmrag_link.models import Changes, KbBranch, Record
 from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.progress import Progress
 from vmrag_link.sync import binding as bindings
+from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Base, Built, How, snapshot
 from vmrag_link.sync.counts import ChunkCounts
@@ -85,6 +86,11 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
         built = provide(parts, target.revision, bases=[] if rebuild else bases(parts, target))
         rebuild = False
         changes = _changes(parts.engine, bound, target, built)
+        if target.kb_branch and target.trigger.symbolic:
+            try:
+                lease.take(parts.places, target.trigger.symbolic, timeout=parts.lock_timeout)
+            except BranchInUse:
+                continue  # another work tree was faster: here its documents are only read
         with parts.shelf.reading(built.path):  # from here on nobody evicts it
             swapped = None if parts.shelf.problem(target.revision) else _swap(parts, target, built)
         if swapped is None:
@@ -184,7 +190,7 @@ def _committed_working_copy(parts: Parts, target: Target) -> Base | None:
     return None
 
 
-def _living_copies(parts: Parts) -> Iterator[Path]:
+def living_copies(parts: Parts) -> Iterator[Path]:
     """The working copies that some code branch's uncommitted documents need."""
     for branch in parts.engine.branches():
         if branch.dirty:
@@ -229,10 +235,16 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
-    if target.attachment == "held":
-        return "held", left_behind(target)
     if bindings.applied(parts.places) == target.trigger or _being_committed(parts.places, branch):
-        return "behind", left_behind(target)  # the pin did not move, the branch did: 'vmrag pin' decides, not we
+        return target.attachment, left_behind(
+            target
+        )  # the pin did not move, the branch did: 'vmrag pin' decides, not we
+    if target.attachment == "held":
+        from vmrag_link.merging.replay import replay  # rarely needed, and a checkout waits for imports
+
+        journal = Journal(parts.places.journal)
+        carried = replay(parts.engine, journal, branch, target.revision, timeout=parts.lock_timeout)
+        return "attached", (carried.note,)
     with parts.engine.writing("move a branch", timeout=parts.lock_timeout):
         parts.engine.move_branch(branch.name, target.revision, expected=branch.head)
     if parts.engine.is_ancestor(branch.head, target.revision):
@@ -245,7 +257,10 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
 def _being_committed(places: Places, branch: KbBranch) -> bool:
     """Whether a commit that was not pinned yet has moved the branch: whoever finishes it (`ops.recover`) needs it there."""
     entries = Journal(places.journal).entries()
-    return any(entry and entry.kb_branch == branch.name and entry.parent != branch.head for _, entry in entries)
+    return any(
+        isinstance(entry, CommitEntry) and entry.kb_branch == branch.name and entry.parent != branch.head
+        for _, entry in entries
+    )
 
 
 def _stay_behind(parts: Parts, target: Target) -> tuple[str, ...]:
@@ -295,9 +310,14 @@ def way_back(branch: KbBranch) -> str:
 def tidy(parts: Parts) -> None:
     """Remove what killed processes left, spare snapshots, and working copies that nothing needs any more."""
     parts.shelf.sweep()
-    parts.shelf.evict(bound=lambda: bound_snapshots(parts.places, parts.shelf), keep=parts.keep)
-    working.sweep(parts.places.working_copies, needed=lambda: set(_living_copies(parts)))
+    evict(parts)
+    working.sweep(parts.places.working_copies, needed=lambda: set(living_copies(parts)))
     sweep_temporaries(parts.places.own, parts.places.journal)
+
+
+def evict(parts: Parts) -> None:
+    """Remove the spare snapshots beyond the limit, but for those that are being read."""
+    parts.shelf.evict(bound=lambda: bound_snapshots(parts.places, parts.shelf), keep=parts.keep)
 
 
 def bound_snapshots(places: Places, shelf: Snapshots) -> set[Path]:

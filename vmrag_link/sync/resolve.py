@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from vmrag_link import pin as pins
@@ -11,6 +12,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
+from vmrag_link.sync import lease
 
 State = Literal["pinned", "missing", "no_pin", "malformed"]
 Attachment = Literal["detached", "attached", "behind", "held"]
@@ -32,7 +34,8 @@ class Target(Record, frozen=True):
 
     `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says how it relates to a usable pin:
     no such branch (`detached`: the revision is read by hash), at the pin (`attached`), elsewhere without uncommitted
-    documents (`behind`: it will be moved to the pin), elsewhere with some (`held`: it stays, and the pin is read by hash).
+    documents (`behind`), elsewhere with some (`held`). A pin that moved moves the branch along, with its uncommitted documents.
+    `in_use_by` is the git directory of another work tree that writes HEAD's branch; then there is no KB branch for this one.
     """
 
     trigger: Trigger
@@ -41,6 +44,7 @@ class Target(Record, frozen=True):
     problem: PinMalformed | None = None
     kb_branch: KbBranch | None = None
     attachment: Attachment = "detached"
+    in_use_by: Path | None = None
 
     @property
     def revision(self) -> str:
@@ -54,16 +58,18 @@ def read_trigger(places: Places) -> Trigger:
 
 def resolve(places: Places, engine: Engine, trigger: Trigger) -> Target:
     """The pin decides; the branch that it names is information only."""
-    branch = kb_branch(places, engine, trigger)
+    other = lease.holder(places, trigger.symbolic) if trigger.symbolic else None
+    branch = None if other else kb_branch(places, engine, trigger)
     if trigger.pin is None:
-        return Target(trigger, "no_pin", kb_branch=branch)
+        return Target(trigger, "no_pin", kb_branch=branch, in_use_by=other)
     try:
         pin = pins.parse(trigger.pin)
     except PinMalformed as problem:
-        return Target(trigger, "malformed", problem=problem, kb_branch=branch)
+        return Target(trigger, "malformed", problem=problem, kb_branch=branch, in_use_by=other)
     if not engine.has_revision(pin.dolt_commit):
-        return Target(trigger, "missing", pin, kb_branch=branch)
-    return Target(trigger, "pinned", pin, kb_branch=branch, attachment=_attachment(branch, pin))
+        return Target(trigger, "missing", pin, kb_branch=branch, in_use_by=other)
+    attachment = _attachment(branch, pin)
+    return Target(trigger, "pinned", pin, kb_branch=branch, attachment=attachment, in_use_by=other)
 
 
 def kb_branch(places: Places, engine: Engine, trigger: Trigger) -> KbBranch | None:
