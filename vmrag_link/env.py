@@ -18,6 +18,14 @@ SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
 
 
+MERGE_HEADS = "GITHEAD_"
+"""`git merge` and `git pull` set `GITHEAD_<commit>` to the name of each head that they merge."""
+
+
+def merging(environ: Mapping[str, str] = os.environ) -> bool:
+    return any(name.startswith(MERGE_HEADS) for name in environ)
+
+
 def debug(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(DEBUG, "") not in ("", "0")
 

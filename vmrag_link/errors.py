@@ -3,7 +3,7 @@
     VmragError                    what every surface catches; anything else is a bug
     ├── Usage        (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized · AlreadyInitialized · NameInvalid
     ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
-    ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · Uncommitted · MassDeletion
+    ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · Uncommitted · MassDeletion · MergeConflict · PinConflict
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused
     ├── Engine       (exit 3)     EngineFailed · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
     │                             CollectionMissing · DocumentMissing · ContentRefused
@@ -108,6 +108,16 @@ class NoChanges(Drift):
 
 class Uncommitted(Drift):
     code = "UNCOMMITTED_CHANGES"
+
+
+class MergeConflict(Drift):
+    """A merge is open and something in it needs a person."""
+
+    code = "MERGE_CONFLICT"
+
+
+class PinConflict(MergeConflict):
+    """Two pins cannot be merged without a person."""
 
 
 class MassDeletion(Drift):

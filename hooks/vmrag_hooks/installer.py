@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_hooks import shims
+from vmrag_hooks import driver_command, shims
 from vmrag_hooks.shims import HOOKS
 from vmrag_link.errors import FileFailed, HooksRefused
+from vmrag_link.git import merging
 from vmrag_link.git.run import demand
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
@@ -20,27 +21,33 @@ _HEADER = 512  # bytes; markers stand in the first lines
 
 
 class InstallReport(Record, frozen=True):
-    """Names of hooks: `written` anew, `unchanged`, and `chained` (another tool's hook was moved aside and runs first)."""
+    """Names of hooks: `written` anew, `unchanged`, and `chained` (another tool's hook was moved aside and runs first).
+
+    `driver`: the merge driver of the pin was registered anew. `attributed`: `.gitattributes` sends the pin to it.
+    """
 
     folder: str
     interpreter: str
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
     chained: tuple[str, ...]
+    driver: bool
+    attributed: bool
 
 
 class UninstallReport(Record, frozen=True):
-    """Names of hooks: `removed`, and of those `restored` to what was there before."""
+    """Names of hooks: `removed`, and of those `restored` to what was there before. `driver`: it was registered."""
 
     folder: str
     removed: tuple[str, ...]
     restored: tuple[str, ...]
+    driver: bool
 
 
 def install(
     places: Places, *, python: str = sys.executable, hooks: Sequence[str] = HOOKS, force: bool = False
 ) -> InstallReport:
-    """Write the shims and record the interpreter; a second time changes nothing.
+    """Write the shims, record the interpreter, register the merge driver; a second time changes nothing.
 
     Raises `HooksRefused`, before anything is written, for a hooks directory outside of the repository (unless `force`)
     and where a hook could be kept only at the cost of another one.
@@ -66,11 +73,17 @@ def install(
                 chained.append(hook)
             written.append(hook)
         write_atomically(places.interpreter, python.encode() + b"\n")
-    return InstallReport(str(folder), python, tuple(written), tuple(unchanged), tuple(chained))
+    driver = merging.register_driver(places, driver_command.command(python))
+    return InstallReport(
+        str(folder), python, tuple(written), tuple(unchanged), tuple(chained), driver, merging.is_attributed(places)
+    )
 
 
 def uninstall(places: Places) -> UninstallReport:
-    """Remove our shims and the recorded interpreter; a chained hook returns to its place, byte for byte, with its mode."""
+    """Remove our shims, the recorded interpreter and the merge driver.
+
+    A chained hook returns to its place, byte for byte, with its mode.
+    """
     folder = hooks_folder(places)
     removed, restored = [], []
     with _readable_failures(folder):
@@ -89,7 +102,7 @@ def uninstall(places: Places) -> UninstallReport:
                 chained.unlink()
             removed.append(hook)
         places.interpreter.unlink(missing_ok=True)
-    return UninstallReport(str(folder), tuple(removed), tuple(restored))
+    return UninstallReport(str(folder), tuple(removed), tuple(restored), merging.forget_driver(places))
 
 
 def hooks_folder(places: Places) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from vmrag_link.errors import VmragError, system_failure
@@ -30,9 +31,14 @@ class Notes(list[str]):
 
 
 def main() -> int:
-    """The outermost boundary of the hooks."""
+    guarded(lambda: run(Path()))
+    return 0
+
+
+def guarded(action: Callable[[], None]) -> None:
+    """The outermost boundary of what git runs: one line says what failed."""
     try:
-        run(Path())
+        action()
     except VmragError as error:
         _say_error(error)
     except KeyboardInterrupt:
@@ -40,7 +46,6 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001  a bug of ours must not look like a failure of git
         known = system_failure(error)
         _say_error(known) if known else _say_bug(error)
-    return 0
 
 
 def run(directory: Path) -> None:

@@ -15,13 +15,13 @@ from vmrag_link.paths import Places
 @vmrag_command("init")
 @click.option("--no-hooks", is_flag=True, help="Do not install the git hooks.")
 def command(invocation: Invocation, *, no_hooks: bool) -> None:
-    """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin and the git hooks."""
+    """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin, git hooks and merge driver."""
     with invocation.workspace() as ws:
         report = operation.init(ws)
         hooks, said = (False, []) if no_hooks else _hooks(ws.places)
         if not report.written and not hooks:
             raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")
-        lines = [f"Started a knowledge base in {report.kb}"] if report.written else []
+        lines = [f"Started a knowledge base in {report.kb}"] if report.started else []
         lines += [*_written(report), *said]
         try:
             ws.reconcile()
@@ -37,7 +37,7 @@ def _hooks(places: Places) -> tuple[bool, list[str]]:
         hooks = installer.install(places)
     except HooksRefused as refused:
         return False, [f"Did not install the git hooks: {refused.message} ({refused.hint})"]
-    return bool(hooks.written), [f"Installed the git hooks in {hooks.folder}"]
+    return bool(hooks.written or hooks.driver), [f"Installed the git hooks in {hooks.folder} and the merge driver"]
 
 
 def _written(report: operation.InitReport) -> list[str]:

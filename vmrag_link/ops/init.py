@@ -10,17 +10,23 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized
-from vmrag_link.git import plumbing
+from vmrag_link.git import merging, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops import pinning
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Workspace
 
+ATTRIBUTES = ".gitattributes"
+
 
 class InitReport(Record, frozen=True):
-    """`written` are the files that git did not know; they are staged where `staged` says so. Empty: nothing was left to do."""
+    """`started`: there was no knowledge base, or no pin. `written` are the files that were made or changed; empty: nothing was left to do.
 
+    They are staged where `staged` says so; `.gitattributes` only if it had no changes that are not staged.
+    """
+
+    started: bool
     kb: str
     engine: str
     revision: str
@@ -37,6 +43,7 @@ def init(ws: Workspace) -> InitReport:
         raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details)
     ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
+        started = pinned is None or not ws.initialized
         if not ws.initialized:
             now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             DoltliteEngine.create(ws.places.kb, author=plumbing.identity(ws.places), date=now).close()
@@ -46,9 +53,12 @@ def init(ws: Workspace) -> InitReport:
         # Settings that somebody wrote are theirs to stage.
         ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each))]
         staged = all(plumbing.stage(ws.places, each) for each in ours)
+        if not merging.is_attributed(ws.places):
+            staged &= _attribute(ws)
+            ours.append(ws.places.top / ATTRIBUTES)
     pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
     names = tuple(each.name for each in ours)
-    return InitReport(str(ws.places.kb), ws.engine.name, pin.dolt_commit, pinning.block(pin), names, staged)
+    return InitReport(started, str(ws.places.kb), ws.engine.name, pin.dolt_commit, pinning.block(pin), names, staged)
 
 
 def _write(ws: Workspace) -> None:
@@ -59,6 +69,16 @@ def _write(ws: Workspace) -> None:
     head = own or ws.engine.branch(ROOT_BRANCH)
     assert head is not None  # noqa: S101  every knowledge base has its root branch
     pinning.write_pin(ws, head.head, own.name if own else ws.trigger().branch or "main")
+
+
+def _attribute(ws: Workspace) -> bool:
+    """Send the pin to our merge driver, behind what the file says already; returns whether that is staged."""
+    path = ws.places.top / ATTRIBUTES
+    content = path.read_bytes() if path.exists() else b""
+    edited = content != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
+    line_end = b"" if not content or content.endswith(b"\n") else b"\n"
+    write_atomically(path, content + line_end + merging.ATTRIBUTE.encode() + b"\n")
+    return not edited and plumbing.stage(ws.places, path)
 
 
 def _in_index(ws: Workspace, path: Path) -> bool:

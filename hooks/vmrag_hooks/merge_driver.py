@@ -1,0 +1,68 @@
+"""`python -m vmrag_hooks.merge_driver %O %A %B %L %P`: what git runs to merge `.dolt-version`, in whatever command it merges.
+
+It ends with 0 and the merged pin in %A, or with 1 and %A as it was: a valid pin, ours, and a conflict for `vmrag resolve`.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+gc.disable()  # before the imports, which would trigger it several times
+
+from vmrag_hooks.run import guarded  # noqa: E402
+from vmrag_link import env  # noqa: E402
+from vmrag_link.ops.merge_pins import merge_pins  # noqa: E402
+from vmrag_link.paths import Places  # noqa: E402
+from vmrag_link.progress import QUIET  # noqa: E402
+from vmrag_link.workspace import Workspace  # noqa: E402
+
+MARKERS = 7
+"""The length of conflict markers (%L); git makes them longer while it merges several bases into one."""
+
+
+def main(argv: Sequence[str]) -> int:
+    merged = False
+
+    def run() -> None:
+        nonlocal merged
+        merge(argv)
+        merged = True
+
+    guarded(run)
+    return 0 if merged else 1
+
+
+def merge(argv: Sequence[str]) -> None:
+    base, ours, theirs = (Path(each) for each in argv[:3])
+    workspace = Workspace.open(Path.cwd(), QUIET)
+    try:
+        result = merge_pins(
+            workspace.engine,
+            base.read_bytes(),
+            ours.read_bytes(),
+            theirs.read_bytes(),
+            joins=is_merge(workspace.places),
+            virtual=int(argv[3]) > MARKERS,
+        )
+    finally:
+        workspace.close()
+    ours.write_bytes(result)
+
+
+def is_merge(places: Places) -> bool:
+    """Whether git merges branches, rather than picking, reverting or rebasing a commit.
+
+    `git merge` and `git pull` name their heads in the environment, and write MERGE_HEAD only afterwards; a rebase that makes merges anew
+    writes it before.
+    """
+    return env.merging() or (places.git_dir / "MERGE_HEAD").exists()
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,76 @@
+"""What git needs to know of our merge driver, and what it leaves behind where the pin is in conflict."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vmrag_link.git.run import demand, failure, git
+from vmrag_link.paths import PIN_NAME, Places
+
+DRIVER = "vmrag"
+ATTRIBUTE = f"{PIN_NAME} merge={DRIVER} -text"
+"""The line of `.gitattributes`; `-text` because a pin has one encoding, line ends included."""
+
+_SECTION = f"merge.{DRIVER}"
+_NO_SUCH_SECTION = "no such section"
+
+
+class Stages(NamedTuple):
+    """The index's three versions of a pin in conflict; None where a side has none."""
+
+    base: bytes | None
+    ours: bytes | None
+    theirs: bytes | None
+
+
+def register_driver(places: Places, command: str) -> bool:
+    """In the repository's own configuration; returns whether that changed anything."""
+    wanted = {"name": "the knowledge of both sides", "driver": command}
+    if driver(places) == wanted:
+        return False
+    for key, value in wanted.items():
+        demand(places, "config", "--local", "--replace-all", f"{_SECTION}.{key}", value)
+    return True
+
+
+def forget_driver(places: Places) -> bool:
+    """Take the whole section away: of what is left with a name and no command, git would die. Returns whether it was there."""
+    arguments = ("config", "--local", "--remove-section", _SECTION)
+    done = git(places, *arguments)
+    if done.returncode and _NO_SUCH_SECTION not in done.complaint.lower():
+        raise failure(arguments, done)
+    return done.returncode == 0
+
+
+def driver(places: Places) -> dict[str, str]:
+    """The keys of the driver's section, in the repository's own configuration."""
+    done = git(places, "config", "--local", "--null", "--get-regexp", rf"^merge\.{DRIVER}\.")
+    entries = (entry.partition("\n") for entry in done.text.split("\0") if entry)
+    return {key.removeprefix(f"{_SECTION}."): value for key, _, value in entries}
+
+
+def is_attributed(places: Places) -> bool:
+    """Whether some attributes file sends the pin to our driver."""
+    answer = demand(places, "check-attr", "-z", "merge", "--", PIN_NAME).text
+    return answer.split("\0")[2:3] == [DRIVER]
+
+
+def stages(places: Places) -> Stages | None:
+    """The pin's versions while it is in conflict, else None."""
+    lines = demand(places, "ls-files", "--unmerged", "-z", "--", PIN_NAME).text.split("\0")
+    found = {}
+    for line in filter(None, lines):
+        _, blob, stage = line.partition("\t")[0].split(" ")
+        found[int(stage)] = demand(places, "cat-file", "blob", blob).stdout
+    return Stages(found.get(1), found.get(2), found.get(3)) if found else None
+
+
+def parents(places: Places, commit: str) -> list[str]:
+    """The parents of a commit, by full hash."""
+    return demand(places, "rev-list", "--parents", "-n", "1", commit, "--").text.split()[1:]
+
+
+def merge_base(places: Places, one: str, other: str) -> str | None:
+    """The best common ancestor of two commits; None for unrelated histories."""
+    done = git(places, "merge-base", one, other)
+    return done.text.strip() or None
