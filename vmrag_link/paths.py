@@ -83,6 +83,10 @@ class Places(NamedTuple):
         return self.own / "workspace.json"
 
     @property
+    def merge(self) -> Path:
+        return self.own / "merge.json"
+
+    @property
     def workspace_lock(self) -> Path:
         return self.own / "workspace.lock"
 
@@ -120,10 +124,17 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
             os.close(folder)
 
 
-def sweep_temporaries(*folders: Path) -> None:
-    """Remove what `write_atomically` was killed over."""
+def stale_temporaries(*folders: Path, name: str = "*") -> list[Path]:
+    """What `write_atomically` was killed over when it wrote files of that name."""
+    found = []
     for folder in folders:
-        for path in folder.glob(".*.tmp"):
+        for path in folder.glob(f".{name}.{'[0-9a-f]' * 12}.tmp"):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                    path.unlink()
+                    found.append(path)
+    return found
+
+
+def sweep_temporaries(*folders: Path) -> None:
+    for path in stale_temporaries(*folders):
+        path.unlink(missing_ok=True)

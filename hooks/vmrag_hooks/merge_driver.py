@@ -14,9 +14,8 @@ from pathlib import Path
 gc.disable()  # before the imports, which would trigger it several times
 
 from vmrag_hooks.run import guarded  # noqa: E402
-from vmrag_link import env  # noqa: E402
+from vmrag_link.git.merging import is_merge  # noqa: E402
 from vmrag_link.ops.merge_pins import merge_pins  # noqa: E402
-from vmrag_link.paths import Places  # noqa: E402
 from vmrag_link.progress import QUIET  # noqa: E402
 from vmrag_link.workspace import Workspace  # noqa: E402
 
@@ -51,15 +50,6 @@ def merge(argv: Sequence[str]) -> None:
     finally:
         workspace.close()
     ours.write_bytes(result)
-
-
-def is_merge(places: Places) -> bool:
-    """Whether git merges branches, rather than picking, reverting or rebasing a commit.
-
-    `git merge` and `git pull` name their heads in the environment, and write MERGE_HEAD only afterwards; a rebase that makes merges anew
-    writes it before.
-    """
-    return env.merging() or (places.git_dir / "MERGE_HEAD").exists()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from vmrag_link.nearest import nearest
 
 COMMANDS = {
     "add": "Store one document from a file or standard input.",
-    "branch": "List the branches of the knowledge base.",
+    "branch": "List the branches of the knowledge base, or write on another one.",
     "commit": "Commit the documents and pin the new revision.",
     "completion": "Print the shell completion script for bash, zsh or fish.",
     "demo": "See the whole loop on the documentation of Python's library.",
@@ -31,9 +31,11 @@ COMMANDS = {
     "install": "Install the git hooks.",
     "list": "List the documents.",
     "log": "Show the history of the knowledge base.",
+    "merge": "Take other knowledge into that of the checked-out code.",
     "path": "Print where things lie.",
     "pin": "Let .dolt-version name a revision.",
     "query": "Search the knowledge of the code that is checked out.",
+    "resolve": "Decide about what both sides of a merge changed.",
     "rm": "Remove documents.",
     "show": "Print a document.",
     "status": "Show whether pin, knowledge base and index agree.",

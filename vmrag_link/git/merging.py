@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from vmrag_link import env
 from vmrag_link.git.run import demand, failure, git
 from vmrag_link.paths import PIN_NAME, Places
 
@@ -63,6 +64,15 @@ def stages(places: Places) -> Stages | None:
         _, blob, stage = line.partition("\t")[0].split(" ")
         found[int(stage)] = demand(places, "cat-file", "blob", blob).stdout
     return Stages(found.get(1), found.get(2), found.get(3)) if found else None
+
+
+def is_merge(places: Places) -> bool:
+    """Whether git merges branches now, rather than picking, reverting or rebasing a commit.
+
+    `git merge` and `git pull` name their heads in the environment, and write MERGE_HEAD only when they stop; a rebase that makes merges
+    anew writes it before.
+    """
+    return env.merging() or (places.git_dir / "MERGE_HEAD").exists()
 
 
 def parents(places: Places, commit: str) -> list[str]:

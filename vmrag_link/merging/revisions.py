@@ -9,11 +9,25 @@ from vmrag_link.models import At, Record, Working
 
 
 class Outcome(Record, frozen=True):
-    """`revision` is None while something is in conflict. `made`: it did not exist before."""
+    """`revision` is None while something is in conflict."""
 
     revision: str | None
     conflicts: tuple[Conflict, ...] = ()
-    made: bool = False
+
+
+class Signature(Record, frozen=True):
+    """Who says what about a merged revision, and when (ISO 8601 UTC)."""
+
+    message: str
+    author: str
+    date: str
+
+    @classmethod
+    def derived(cls, engine: Engine, *, base: str, ours: str, theirs: str) -> Signature:
+        """From the inputs alone, so that equal merges give equal revisions."""
+        message = f"Merge {theirs[:12]} into {ours[:12]}\n\nVmrag-Base: {base}\nVmrag-Theirs: {theirs}\n"
+        info = engine.info(theirs)
+        return cls(message, info.author, max(engine.info(ours).date, info.date))
 
 
 def merged_revision(
@@ -25,13 +39,12 @@ def merged_revision(
     joins: bool,
     decisions: Decisions | None = None,
     working: Working | None = None,
-    message: str | None = None,
+    signature: Signature | None = None,
 ) -> Outcome:
     """The revision that holds `ours` and what changed from `base` to `theirs`.
 
     `joins`: theirs becomes a parent, as in a merge of branches; otherwise the result only descends from `ours`, as after a
     cherry-pick or a revert, and its trailers say what was merged. `working` is a working set on `ours` that goes into the result.
-    Author and date are derived from the inputs, so that equal merges give equal revisions.
     """
     if working is None and theirs in (ours, base):
         return Outcome(ours)
@@ -43,22 +56,19 @@ def merged_revision(
     if working is None and not decisions and engine.is_ancestor(ours, theirs) and _holds(engine, base, theirs, ours):
         return Outcome(theirs)
     rows: list[Write] = [as_rows(engine.diff(ours, working))] if working else []
+    signed = signature or Signature.derived(engine, base=base, ours=ours, theirs=theirs)
     made = engine.commit_onto(
         ours,
         [*rows, merged.rows],
         joining=theirs if joins else None,
-        message=message or _message(base, ours, theirs),
-        author=engine.info(theirs).author,
-        date=max(engine.info(ours).date, engine.info(theirs).date),
+        message=signed.message,
+        author=signed.author,
+        date=signed.date,
     )
-    return Outcome(made, made=made != ours)
+    return Outcome(made)
 
 
 def _holds(engine: Engine, base: str, whole: str, part: At) -> bool:
     """Whether `whole` holds everything that changed from the base to `part`."""
     back = merge(engine, base=base, ours=whole, theirs=part)
     return back.empty and not back.conflicts
-
-
-def _message(base: str, ours: str, theirs: str) -> str:
-    return f"Merge {theirs[:12]} into {ours[:12]}\n\nVmrag-Base: {base}\nVmrag-Theirs: {theirs}\n"

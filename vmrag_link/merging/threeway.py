@@ -34,13 +34,15 @@ class Merged(Record, frozen=True):
     conflicts: tuple[Conflict, ...]
     decided: tuple[Conflict, ...]
 
+    @classmethod
+    def nothing(cls) -> Merged:
+        return cls(Write(), (), ())
+
     @property
     def empty(self) -> bool:
-        return rows_empty(self.rows)
-
-
-def rows_empty(rows: Write) -> bool:
-    return not any((rows.put_collections, rows.remove_collections, rows.put_documents, rows.remove_documents))
+        """Whether our side holds everything already, conflicts apart."""
+        rows = self.rows
+        return not any((rows.put_collections, rows.remove_collections, rows.put_documents, rows.remove_documents))
 
 
 def merge(engine: Engine, *, base: str, ours: At, theirs: At, decisions: Decisions | None = None) -> Merged:

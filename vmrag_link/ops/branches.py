@@ -6,7 +6,7 @@ import hashlib
 import re
 
 from vmrag_link import locks
-from vmrag_link.engines.base import RESERVED_PREFIX, Engine
+from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Engine
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.sync.resolve import Target
@@ -28,13 +28,13 @@ class BranchesReport(Record, frozen=True):
 
 
 def branches(ws: Workspace) -> BranchesReport:
-    """All KB branches but the reserved ones."""
+    """All KB branches but the reserved ones; those that hold documents which were set aside are among them."""
     mapped = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
     current = ws.trigger().branch
     rows = [
         BranchRow(each.name, each.head, each.dirty, mapped.get(each.name), mapped.get(each.name, "") == current)
         for each in ws.engine.branches()
-        if not each.name.startswith(RESERVED_PREFIX)
+        if not each.name.startswith(RESERVED_PREFIX) or each.name.startswith(ASIDE_PREFIX)
     ]
     return BranchesReport(rows)
 

@@ -26,8 +26,9 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry
+from vmrag_link.merging.revisions import Signature
 from vmrag_link.models import Changes, Record, Working
-from vmrag_link.ops import pinning, writing
+from vmrag_link.ops import merge, merge_state, pinning, writing
 from vmrag_link.ops.pinning import PinBlock, PinReport
 from vmrag_link.sync import apply
 from vmrag_link.sync.resolve import Target
@@ -54,18 +55,22 @@ class CommitReport(Record, frozen=True):
 def commit(ws: Workspace, message: str, *, author: str | None = None) -> CommitReport:
     """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `writing.writable`.
 
+    An open merge is closed, with the message. Raises `MergeConflict` while something of it is not decided.
     `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes it.
     """
     if not message.strip():
         raise UsageInvalid("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.writable(ws)
+    author = _checked(author) if author is not None else plumbing.identity(ws.places)
+    merge_open = merge_state.current(ws)
+    if merge_open and merge_open.kind == "merge":
+        return _merged(ws, target, message, author)
     if target.kb_branch is None or not target.kb_branch.dirty:
         elsewhere = apply.dirty_elsewhere(ws.engine, target)
         there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
         raise NoChanges(
             f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
         )
-    author = _checked(author) if author is not None else plumbing.identity(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger:
             raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
@@ -75,6 +80,20 @@ def commit(ws: Workspace, message: str, *, author: str | None = None) -> CommitR
     except (Index, Embedding, Files, GitBusy, Lock) as error:
         return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
     return report
+
+
+def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
+    """Close the open merge: its result is the commit, whatever documents it changes."""
+    state = merge_state.required(ws)
+    if not state.commit and not state.written:
+        merge.proceed(ws)  # its result was to be looked at: that is over now
+    report = merge.proceed(ws, Signature(message, author, _now()))
+    name = target.kb_branch.name if target.kb_branch else ""
+    return CommitReport(report.revision or "", state.ours, name, report.changes, report.pin, report.staged)
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _checked(author: str) -> str:
@@ -87,7 +106,7 @@ def _committed(ws: Workspace, target: Target, message: str, author: str) -> Comm
     assert target.kb_branch is not None  # noqa: S101  commit() has looked
     branch, parent = target.kb_branch.name, target.revision
     changes = ws.engine.count_changes(parent, Working(branch))
-    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = _now()
     if not ws.config.auto_pin:
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
         return CommitReport(revision, parent, branch, changes, None, staged=False)

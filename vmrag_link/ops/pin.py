@@ -6,10 +6,11 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import BranchMissing, GitBusy
+from vmrag_link.errors import BranchMissing, GitBusy, KnowledgeMoved
 from vmrag_link.git import plumbing
 from vmrag_link.ops import pinning, recover
 from vmrag_link.ops.pinning import PinReport
+from vmrag_link.sync.resolve import Trigger
 from vmrag_link.workspace import Workspace
 
 
@@ -18,8 +19,22 @@ def pin(ws: Workspace, reference: str | None) -> PinReport:
     recover.recover(ws)
     branch = ws.kb_branch()
     newest = branch.head if branch else ws.revision()
-    revision = newest if reference is None else _revision(ws, reference)
+    return go_to(ws, newest if reference is None else _revision(ws, reference))
+
+
+def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> PinReport:
+    """Write and stage the pin, and bring KB branch and index there.
+
+    `trigger`: where HEAD and pin must still be. Raises `KnowledgeMoved` if they are elsewhere; then nothing is pinned.
+    """
+    branch = ws.kb_branch()
     with locks.exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
+        if trigger and ws.trigger() != trigger:
+            raise KnowledgeMoved(
+                f"HEAD or the pin moved while this waited; revision {revision[:7]} is kept, but not pinned.",
+                hint=f"vmrag pin {revision}",
+                revision=revision,
+            )
         report = pinning.write_pin(ws, revision, branch.name if branch else _present_name(ws))
     try:
         moved = ws.reconcile()

@@ -8,14 +8,15 @@ from typing import Literal
 
 from vmrag_link import locks
 from vmrag_link import pin as pins
+from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Record, Working
-from vmrag_link.ops import pinning
+from vmrag_link.ops import merge_state, pinning
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.ops.recover import pending
-from vmrag_link.sync import apply
+from vmrag_link.sync import apply, lease
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
@@ -74,7 +75,8 @@ def status(ws: Workspace) -> StatusReport:
     state, reasons, hint = _judged(ws, target, damage)
     reasons += [f"warning: {warning}" for warning in ws.settings.warnings]
     pin = pinning.block(target.pin) if target.pin else None
-    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, reasons + _interrupted(ws), hint)
+    reasons += _interrupted(ws) + _waiting(ws, target)
+    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, reasons, hint)
 
 
 def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
@@ -156,6 +158,20 @@ def _drift(ws: Workspace, target: Target) -> list[str]:
     elif target.kb_branch and target.attachment == "behind":
         reasons.append(apply.unpinned(target.kb_branch, target.revision))
     return reasons
+
+
+def _waiting(ws: Workspace, target: Target) -> list[str]:
+    """What waits for a person, and is no drift."""
+    waiting = []
+    merge = merge_state.current(ws) if target.state == "pinned" else None
+    if merge:
+        then = "vmrag commit, or vmrag merge --abort" if merge.written else "vmrag resolve"
+        waiting.append(f"The merge of {merge.source} is open: {then}")
+    if target.in_use_by:
+        waiting.append(lease.in_use(target.in_use_by, target.trigger.symbolic or "").message)
+    aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
+    names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]
+    return waiting + [f"Uncommitted documents were set aside; to bring them back: vmrag merge {name}" for name in names]
 
 
 def _interrupted(ws: Workspace) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import Embedding, Files, GitBusy, Index, KnowledgeMoved, Uncommitted
-from vmrag_link.git import plumbing
+from vmrag_link.errors import Embedding, Files, GitBusy, Index, KnowledgeMoved, MergeConflict, Uncommitted
+from vmrag_link.git import merging, plumbing
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops import branches
 from vmrag_link.ops.recover import reconciled
@@ -43,7 +43,7 @@ def writable(ws: Workspace) -> Target:
 
 
 def refuse_if_busy(ws: Workspace) -> None:
-    """Nothing is written where git would lose sight of it. Raises `GitBusy` with the command that helps."""
+    """Nothing is written where git would lose sight of it. Raises `GitBusy`, `MergeConflict` with the command that helps."""
     what = plumbing.busy(ws.places)
     if what:
         raise GitBusy(
@@ -58,6 +58,11 @@ def refuse_if_busy(ws: Workspace) -> None:
             operation="detached",
         )
     apply.wait_for_git(ws.places)
+    if merging.stages(ws.places):
+        raise MergeConflict(
+            "The pin is in conflict; what would be written now would take one side.",
+            hint="vmrag resolve (or git checkout HEAD -- .dolt-version)",
+        )
 
 
 def write(ws: Workspace, plan: Callable[[At], Write | None], purpose: str) -> Landed | None:

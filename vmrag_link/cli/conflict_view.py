@@ -1,0 +1,63 @@
+"""How a conflict looks on a terminal: its fields, and for each what the two sides made of the base, word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from vmrag_link import worddiff
+from vmrag_link.merging.conflicts import CELLS, COLLECTION, DOCUMENT, Row
+from vmrag_link.models import Document, json_text
+from vmrag_link.ops.resolve import ConflictRow
+
+COLOURS = {"delete": "red", "insert": "green"}
+
+
+def lines(row: ConflictRow) -> list[str]:
+    conflict = row.conflict
+    shown = [click.style(row.id, bold=True)]
+    if conflict.fields in ((DOCUMENT,), (COLLECTION,)):
+        for side, version in (("ours", conflict.ours), ("theirs", conflict.theirs)):
+            if version is None:
+                shown.append(f"  {side}: removed it")
+            else:
+                shown += _changed(side, _value(conflict.base, "content"), _value(version, "content"))
+        return shown
+    for field in conflict.fields:
+        mark = "" if field in row.open else "  (decided)"
+        shown.append(f"  {field}{mark}")
+        for side, version in (("ours", conflict.ours), ("theirs", conflict.theirs)):
+            shown += _changed(side, _value(conflict.base, field), _value(version, field))
+    return shown
+
+
+def template(row: ConflictRow) -> str:
+    """What an editor opens with: both texts between markers, as git writes them."""
+    ours, theirs = (
+        each.content if isinstance(each, Document) else "" for each in (row.conflict.ours, row.conflict.theirs)
+    )
+    return f"<<<<<<< ours\n{_ended(ours)}=======\n{_ended(theirs)}>>>>>>> theirs\n"
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def _changed(side: str, base: str, version: str) -> list[str]:
+    text = worddiff.render(worddiff.cut(worddiff.difference(base, version)), style=_style)
+    return [f"    {side}:", *(f"      {line}" for line in text.splitlines())]
+
+
+def _style(op: str, text: str) -> str:
+    return click.style(text, fg=COLOURS.get(op))
+
+
+def _value(row: Row | None, field: str) -> str:
+    if row is None:
+        return ""
+    names: Iterable[str] = CELLS[type(row)].get(field, ())
+    values = [getattr(row, name) for name in names if name != "content_hash"]
+    if isinstance(row, Document):
+        return "\n".join(values)
+    return json_text(values[0] if len(values) == 1 else values) if values else json_text(row)

@@ -1,0 +1,58 @@
+"""`vmrag merge`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli.base import Invocation, described
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.ops import merge as operation
+from vmrag_link.ops import repair as repairing
+
+
+@vmrag_command("merge")
+@click.argument("source", required=False, metavar="[REF|REVISION|KB-BRANCH]")
+@click.option("--no-commit", is_flag=True, help="Leave the result uncommitted, to be looked at first.")
+@click.option("--continue", "proceed", is_flag=True, help="Finish the open merge when its conflicts are resolved.")
+@click.option("--abort", is_flag=True, help="Give the open merge up.")
+@click.option("--repair", metavar="COMMIT", help="Take in what this code commit dropped: it merged, but not the pins.")
+def command(
+    invocation: Invocation, *, source: str | None, no_commit: bool, proceed: bool, abort: bool, repair: str | None
+) -> int:
+    """Take other knowledge into that of the checked-out code: what a git ref pins, a revision, or a KB branch.
+
+    Exit code 1 when documents are in conflict: `vmrag resolve` decides about them. A name that begins with vmrag/wip/ brings uncommitted
+    documents back that were set aside.
+    """
+    if sum(map(bool, (source, proceed, abort, repair))) != 1 or (no_commit and not source):
+        raise UsageInvalid("Give one of: what to merge, --continue, --abort, --repair.", hint="vmrag merge --help")
+    with invocation.workspace() as ws:
+        if source:
+            report = operation.merge(ws, source, commit=not no_commit)
+        elif repair:
+            report = repairing.repair(ws, repair)
+        else:
+            report = operation.proceed(ws) if proceed else operation.abort(ws)
+    invocation.emit(report, _lines(report))
+    return FAILED_CHECK if report.result == "conflict" or not report.staged else 0
+
+
+def _lines(report: operation.MergeReport) -> list[str]:
+    revision = (report.revision or "")[:7]
+    match report.result:
+        case "already_up_to_date":
+            lines = [f"Nothing to merge: {revision} holds {report.source} already."]
+        case "aborted":
+            lines = [f"Gave up the merge of {report.source}."]
+        case "conflict":
+            lines = [f"{click.style('conflict', fg='red')}  {each}" for each in report.conflicts]
+            lines.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
+        case "uncommitted":
+            lines = [f"Merged {report.source}: {described(report.changes)}, not committed yet."]
+            lines.append('Next: vmrag commit -m "What changed in the knowledge"')
+        case _:
+            lines = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
+            lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+    return [*lines, *report.notes]

@@ -1,0 +1,132 @@
+"""`vmrag resolve`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from vmrag_link.cli import conflict_view
+from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.merging.conflicts import Side
+from vmrag_link.ops import resolve as operation
+from vmrag_link.workspace import Workspace
+
+
+@vmrag_command("resolve")
+@click.argument("conflicts", nargs=-1, metavar="[COLLECTION/DOC]...")
+@click.option(
+    "--ours", "side", flag_value="ours", help="Take our side of these conflicts (by default of all open ones)."
+)
+@click.option("--theirs", "side", flag_value="theirs", help="Take their side.")
+@click.option(
+    "--file", type=click.Path(path_type=Path, allow_dash=True), help="Take this file's text; - reads standard input."
+)
+@click.option(
+    "--field",
+    "fields",
+    multiple=True,
+    metavar="FIELD=ours|theirs",
+    help="Decide about one field; may be given several times.",
+)
+@click.option("--list", "only_list", is_flag=True, help="Show the conflicts and ask nothing.")
+def command(
+    invocation: Invocation,
+    *,
+    conflicts: tuple[str, ...],
+    side: Side | None,
+    file: Path | None,
+    fields: tuple[str, ...],
+    only_list: bool,
+) -> int:
+    """Decide about the documents that both sides of a merge changed. On a terminal: one after the other.
+
+    Works for git's own merges and for vmrag merge. Decisions are kept; it can be left and gone on with later. Exit code 1 while something
+    is undecided.
+    """
+    text = _text(file) if file else None
+    if text is not None and len(conflicts) != 1:
+        raise UsageInvalid("A file resolves one conflict.", hint="vmrag resolve COLLECTION/DOC --file FILE")
+    if conflicts and not (side or fields or file or only_list) and not _asks(invocation):
+        raise UsageInvalid(
+            "What should become of it?", hint=f"vmrag resolve {conflicts[0]} --ours (or --theirs, --file, --field)"
+        )
+    with invocation.workspace() as ws:
+        if side or fields or text is not None:
+            report = operation.resolve(ws, conflicts, side=side, fields=_fields(fields), text=text)
+        else:
+            report = operation.conflicts(ws)
+            if report.conflicts and not only_list and _asks(invocation):
+                report = _ask(ws, report, conflicts)
+    invocation.emit(report, _lines(report, shown=not (side or fields or file)))
+    return FAILED_CHECK if report.conflicts or not report.staged else 0
+
+
+def _asks(invocation: Invocation) -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and not invocation.as_json
+
+
+def _text(path: Path) -> str:
+    try:
+        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return data.decode()
+    except OSError as error:
+        raise FileFailed(
+            f"{path} cannot be read: {error.strerror}.", hint=f"ls -la '{path}'", path=str(path)
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageInvalid(f"{path} is not UTF-8.", hint=f"iconv -t UTF-8 '{path}'", path=str(path)) from error
+
+
+def _fields(given: tuple[str, ...]) -> dict[str, Side]:
+    fields: dict[str, Side] = {}
+    for each in given:
+        name, _, side = each.partition("=")
+        if side not in ("ours", "theirs"):
+            raise UsageInvalid(f"--field {each}: say which side.", hint=f"--field {name or 'title'}=ours")
+        fields[name] = "ours" if side == "ours" else "theirs"
+    return fields
+
+
+def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]) -> operation.ResolveReport:
+    """One conflict after the other, each stored when it is answered, until all are or the person stops."""
+    rows = [each for each in report.conflicts if not wanted or each.id in wanted]
+    for number, row in enumerate(rows, 1):
+        click.echo("\n".join(conflict_view.lines(row)))
+        answer = click.prompt(
+            f"({number} of {len(rows)}) [o]urs, [t]heirs, [e]dit, [s]kip, [q]uit",
+            type=click.Choice(["o", "t", "e", "s", "q"]),
+            show_choices=False,
+        )
+        if answer == "q":
+            break
+        if answer in ("o", "t"):
+            report = operation.resolve(ws, [row.id], side="ours" if answer == "o" else "theirs")
+        elif answer == "e":
+            edited = click.edit(conflict_view.template(row), extension=".md")
+            if edited is not None:
+                report = operation.resolve(ws, [row.id], text=edited)
+    return report
+
+
+def _lines(report: operation.ResolveReport, *, shown: bool) -> list[str]:
+    lines = []
+    for row in report.conflicts:
+        lines += conflict_view.lines(row) if shown else [f"{click.style('conflict', fg='red')}  {row.id}"]
+    if report.conflicts:
+        decided = f", {report.decided} decided" if report.decided else ""
+        lines.append(
+            f"{plural(len(report.conflicts), 'conflict')} open{decided}. Ours is {report.ours[:7]}, theirs {report.theirs[:7]}."
+        )
+        lines.append("Next: vmrag resolve COLLECTION/DOC --ours (or --theirs, --file FILE, --field FIELD=theirs)")
+    elif report.pin:
+        lines.append(
+            f"Pinned {report.pin.dolt_commit[:7]} in .dolt-version{', which is staged' * report.staged}. Next: {report.next}"
+        )
+    else:
+        lines.append(f"All conflicts are decided. Next: {report.next}")
+    return lines

@@ -1,0 +1,212 @@
+"""`vmrag merge`: take the knowledge of another ref, KB branch or revision into that of the code which is checked out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from vmrag_link.engines.base import ASIDE_PREFIX, Write
+from vmrag_link.errors import EngineFailed, GitBusy, MergeConflict, Uncommitted
+from vmrag_link.git import plumbing
+from vmrag_link.merging import replay
+from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
+from vmrag_link.merging.threeway import as_rows
+from vmrag_link.merging.threeway import merge as three_way
+from vmrag_link.models import At, Changes, Record, Working
+from vmrag_link.ops import history, merge_state, writing
+from vmrag_link.ops.merge_state import MergeState
+from vmrag_link.ops.pin import go_to
+from vmrag_link.ops.pinning import PinBlock
+from vmrag_link.sync.resolve import Target
+from vmrag_link.workspace import Workspace
+
+Result = Literal["already_up_to_date", "fast_forward", "merge", "uncommitted", "conflict", "aborted"]
+
+
+class MergeReport(Record, frozen=True):
+    """`revision` is what is pinned now; None while there is a conflict. `changes` are counted against `ours`.
+
+    `uncommitted`: the result is in the working set. `conflicts` are those about which nobody has decided, as `vmrag resolve` names them.
+    """
+
+    result: Result
+    source: str
+    base: str
+    ours: str
+    theirs: str
+    revision: str | None
+    changes: Changes = Changes()
+    conflicts: tuple[str, ...] = ()
+    pin: PinBlock | None = None
+    staged: bool = True
+    notes: tuple[str, ...] = ()
+
+
+def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
+    """Merge what `source` names (see `history.revision`) with the engine's merge base; documents set aside come back uncommitted.
+
+    Raises `MergeConflict` while another merge is open, `Uncommitted`, `EngineFailed` for unrelated histories, and as `writing.writable`.
+    """
+    target = mergeable(ws)
+    if source.startswith(ASIDE_PREFIX) and (aside := ws.engine.branch(source)):
+        base = ws.engine.info(aside.head).parents[0]
+        state = MergeState(
+            "aside", source, base, target.revision, aside.head, target.trigger.symbolic or "", commit=False
+        )
+        return _proceed(ws, target, state)
+    theirs = history.revision(ws, source)
+    base = related_base(ws, target.revision, theirs)
+    return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
+
+
+def mergeable(ws: Workspace) -> Target:
+    """What a merge goes to. Raises `MergeConflict` while another one is open, and as `writing.writable`."""
+    target = writing.writable(ws)
+    state = merge_state.current(ws)
+    if state:
+        raise MergeConflict(
+            f"The merge of {state.source} is not finished.",
+            hint="vmrag resolve, then vmrag merge --continue; or vmrag merge --abort",
+        )
+    return target
+
+
+def related_base(ws: Workspace, ours: str, theirs: str) -> str:
+    base = ws.engine.merge_base(ours, theirs)
+    if base is None:
+        raise EngineFailed(
+            f"The revisions {ours[:7]} and {theirs[:7]} have no history in common.",
+            hint="vmrag log",
+            revisions=[ours, theirs],
+        )
+    return base
+
+
+def merge_revision(
+    ws: Workspace, target: Target, source: str, *, base: str, theirs: str, commit: bool = True
+) -> MergeReport:
+    """Merge a revision, with a base of the caller's choice. Raises `Uncommitted`."""
+    if target.kb_branch and target.kb_branch.dirty:
+        raise Uncommitted("There are uncommitted documents; a merge would mix them in.", hint="vmrag commit")
+    ours = target.revision
+    state = MergeState("merge", source, base, ours, theirs, target.trigger.symbolic or "", commit=commit)
+    if theirs in (base, ours):
+        return _report(state, "already_up_to_date", ours)
+    if ours == base and commit:
+        return _landed(ws, target, state, theirs)
+    return _proceed(ws, target, state)
+
+
+def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
+    """`--continue`: go on with the open merge, as far as everything is decided. Raises `MergeConflict` if something is not."""
+    state = merge_state.required(ws)
+    if state.kind == "git":
+        busy = plumbing.busy(ws.places)
+        raise MergeConflict(
+            "git's own merge is open, and .dolt-version is in conflict.",
+            hint="vmrag resolve" + (f", then {plumbing.busy_hint(busy)}" if busy else ""),
+        )
+    report = _proceed(ws, writing.writable(ws), state, signature)
+    if report.result == "conflict":
+        raise MergeConflict(
+            f"{len(report.conflicts)} of the conflicts are not decided yet: {', '.join(report.conflicts[:3])}",
+            hint="vmrag resolve",
+            conflicts=list(report.conflicts),
+        )
+    return report
+
+
+def abort(ws: Workspace) -> MergeReport:
+    """Give the open merge up. What it had written to the working set, and what was written there since, is set aside."""
+    state = merge_state.required(ws)
+    if state.kind == "git":
+        busy = plumbing.busy(ws.places)
+        raise GitBusy(
+            "This merge is git's own.", hint=plumbing.busy_hint(busy) if busy else "git checkout HEAD -- .dolt-version"
+        )
+    notes: tuple[str, ...] = ()
+    branch = ws.kb_branch()
+    if state.written and branch and branch.dirty and branch.head == state.ours:
+        aside = replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
+        notes = (f"The uncommitted result is kept. To bring it back: vmrag merge {aside}",)
+    merge_state.clear(ws)
+    return msgspec.structs.replace(_report(state, "aborted", state.ours), notes=notes)
+
+
+def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
+    merged = merge_state.merged(ws, state)
+    if merged.conflicts and not state.written:
+        merge_state.save(ws, state)
+        conflicts = tuple(each.id for each in merged.conflicts)
+        return msgspec.structs.replace(_report(state, "conflict", None), conflicts=conflicts)
+    if not state.commit and not state.written:
+        return _written(ws, state)
+    outcome = _result(ws, target, state, signature)
+    assert outcome.revision is not None  # noqa: S101  nothing is in conflict
+    return _landed(ws, target, state, outcome.revision)
+
+
+def _result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> Outcome:
+    dirty = target.kb_branch is not None and target.kb_branch.dirty
+    working = Working(target.kb_branch.name) if target.kb_branch and dirty else None
+    if not state.written:
+        return merged_revision(
+            ws.engine,
+            base=state.base,
+            ours=state.ours,
+            theirs=state.theirs,
+            joins=True,
+            decisions=state.decisions,
+            working=working,
+            signature=signature,
+        )
+    # The working set is the result, as a person has left it.
+    rows = [as_rows(ws.engine.diff(state.ours, working))] if working else []
+    signed = signature or Signature.derived(ws.engine, base=state.base, ours=state.ours, theirs=state.theirs)
+    made = ws.engine.commit_onto(
+        state.ours, rows, joining=state.theirs, message=signed.message, author=signed.author, date=signed.date
+    )
+    return Outcome(made)
+
+
+def _written(ws: Workspace, state: MergeState) -> MergeReport:
+    """Put the result into the working set. What is there by now is merged again after a kill, to the same result."""
+
+    def rows(at: At) -> Write | None:
+        found = three_way(ws.engine, base=state.base, ours=at, theirs=state.theirs, decisions=state.decisions)
+        if found.conflicts:
+            raise MergeConflict("The documents changed while this waited, and conflict now.", hint="vmrag resolve")
+        return None if found.empty else found.rows
+
+    merge_state.save(ws, state)
+    landed = writing.write(ws, rows, f"merge {state.source}")
+    if state.kind == "aside":
+        aside = ws.engine.branch(state.source)
+        if aside and aside.head == state.theirs:
+            ws.engine.delete_branch(aside.name, expected=aside.head)
+        merge_state.clear(ws)
+    else:
+        merge_state.save(ws, msgspec.structs.replace(state, written=True))
+    branch = ws.kb_branch()
+    changes = (
+        ws.engine.count_changes(state.ours, Working(branch.name)) if branch and branch.head == state.ours else Changes()
+    )
+    notes = (landed.pending,) if landed and landed.pending else ()
+    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, notes=notes)
+
+
+def _landed(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
+    pinned = go_to(ws, revision, trigger=target.trigger)
+    merge_state.clear(ws)
+    return msgspec.structs.replace(
+        _report(state, "fast_forward" if revision == state.theirs else "merge", revision),
+        changes=ws.engine.count_changes(state.ours, revision),
+        pin=pinned.pin,
+        staged=pinned.staged,
+        notes=pinned.notes,
+    )
+
+
+def _report(state: MergeState, result: Result, revision: str | None) -> MergeReport:
+    return MergeReport(result, state.source, state.base, state.ours, state.theirs, revision)

@@ -1,0 +1,129 @@
+"""The merge that waits for a person: git's conflict in the pin, or one that `vmrag merge` began.
+
+What git has is read from the index each time. Everything else, the decisions above all, is in `merge.json` of the work tree; the merge
+itself is made anew from the revisions and the decisions whenever somebody looks: an engine need not keep conflicts.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict
+from vmrag_link.git import merging
+from vmrag_link.merging.conflicts import Choice
+from vmrag_link.merging.threeway import Merged, merge
+from vmrag_link.models import At, Record
+from vmrag_link.ops.merge_pins import base_revision
+from vmrag_link.paths import write_atomically
+from vmrag_link.workspace import Workspace
+
+Kind = Literal["git", "merge", "aside"]
+
+
+class MergeState(Record, frozen=True):
+    """`base`, `ours` and `theirs` are revisions; `source` is what was merged, as it was named.
+
+    Kinds: `git`, whose conflict in the pin ends with a staged pin; `merge`, which ends with a commit; `aside`, documents that were set
+    aside (`source` is their KB branch) and end as uncommitted ones. `commit` False: the result is to be looked at before it is
+    committed; `written` says that it is in the working set by now, where a person may have changed it.
+    """
+
+    kind: Kind
+    source: str
+    base: str
+    ours: str
+    theirs: str
+    symbolic: str = ""
+    commit: bool = True
+    written: bool = False
+    decisions: dict[str, dict[str, Choice]] = msgspec.field(default_factory=dict)
+
+
+def current(ws: Workspace) -> MergeState | None:
+    """The open merge of this work tree, if there is one. Raises `FileFailed`, and `PinMalformed` for a side's pin."""
+    stored = _read(ws)
+    in_git = _in_git(ws)
+    if in_git:
+        same = stored and stored.kind == "git" and _sides(stored) == _sides(in_git)
+        return stored if same else in_git
+    if stored is None:
+        return None
+    if stored.kind == "git" or (stored.kind == "merge" and _concluded(ws, stored)):
+        clear(ws)
+        return None
+    return stored
+
+
+def required(ws: Workspace) -> MergeState:
+    state = current(ws)
+    if state is None:
+        raise MergeConflict("No merge is open here.", hint="vmrag merge REF")
+    return state
+
+
+def save(ws: Workspace, state: MergeState) -> None:
+    write_atomically(ws.places.merge, msgspec.json.encode(state), durable=True)
+
+
+def clear(ws: Workspace) -> None:
+    ws.places.merge.unlink(missing_ok=True)
+
+
+def merged(ws: Workspace, state: MergeState) -> Merged:
+    """The merge as it stands, with the decisions so far. Raises `KnowledgeMoved` when it does not belong to this place any more."""
+    return merge(ws.engine, base=state.base, ours=ours(ws, state), theirs=state.theirs, decisions=state.decisions)
+
+
+def ours(ws: Workspace, state: MergeState) -> At:
+    """Our side: in a merge of ours with the uncommitted documents, so that a document can be mended by hand."""
+    if state.kind == "git":
+        return state.ours
+    trigger = ws.trigger()
+    here = pins.parse(trigger.pin).dolt_commit if trigger.pin else ""
+    if state.kind == "merge" and (trigger.symbolic != state.symbolic or here != state.ours):
+        raise KnowledgeMoved(
+            f"HEAD or the pin have moved since the merge of {state.source} began on {state.ours[:7]}.",
+            hint=f"Go back: git switch {state.symbolic.removeprefix('refs/heads/')} && vmrag pin {state.ours}; "
+            "or give the merge up: vmrag merge --abort",
+        )
+    return ws.at()
+
+
+def _in_git(ws: Workspace) -> MergeState | None:
+    stages = merging.stages(ws.places)
+    if stages is None or stages.ours is None or stages.theirs is None:
+        return None  # the pin was deleted on one side: git's own question
+    base, left, right = (pins.parse(each) if each else None for each in stages)
+    assert left is not None  # noqa: S101  looked at above
+    assert right is not None  # noqa: S101
+    base_at = base_revision(ws.engine, base, left, right)
+    return MergeState("git", f"git's {right.dolt_branch}", base_at, left.dolt_commit, right.dolt_commit)
+
+
+def _sides(state: MergeState) -> tuple[str, str, str]:
+    return state.base, state.ours, state.theirs
+
+
+def _concluded(ws: Workspace, state: MergeState) -> bool:
+    """Whether a kill came between the end of the merge and the removal of its file."""
+    pin = ws.target().pin
+    if pin is None or pin.dolt_commit == state.ours or not ws.engine.has_revision(pin.dolt_commit):
+        return False
+    return all(ws.engine.is_ancestor(each, pin.dolt_commit) for each in (state.ours, state.theirs))
+
+
+def _read(ws: Workspace) -> MergeState | None:
+    path = ws.places.merge
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=MergeState)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise FileFailed(
+            f"The file of the open merge cannot be read: {error}",
+            hint=f"Give the merge up: rm '{path}'",
+            path=str(path),
+        ) from error

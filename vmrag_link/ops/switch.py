@@ -1,0 +1,69 @@
+"""`vmrag branch --switch`: let a code branch write on another KB branch."""
+
+from __future__ import annotations
+
+from vmrag_link import locks
+from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_link.ops import writing
+from vmrag_link.ops.pin import go_to
+from vmrag_link.ops.pinning import PinBlock
+from vmrag_link.ops.recover import recover
+from vmrag_link.workspace import Workspace
+
+
+class SwitchReport(Record, frozen=True):
+    """`branch` is None when a revision is read by its hash: the first document that is stored makes a KB branch then."""
+
+    code_branch: str
+    branch: str | None
+    pin: PinBlock
+    staged: bool
+    notes: tuple[str, ...]
+
+
+def switch(ws: Workspace, name: str) -> SwitchReport:
+    """Let the checked-out code branch write on another KB branch, or stand at a revision: the pin changes, as a submodule's would.
+
+    Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB branch of another code branch,
+    `BranchMissing` for what is neither, and as `writing.refuse_if_busy`.
+    """
+    writing.refuse_if_busy(ws)
+    recover(ws)
+    trigger = ws.trigger()
+    code = trigger.branch or ""
+    branch = ws.engine.branch(name)
+    if branch is None and not ws.engine.has_revision(name):
+        raise BranchMissing(f"There is no KB branch or revision {name!r}.", hint="vmrag branch, vmrag log", branch=name)
+    before = ws.kb_branch()
+    with locks.exclusive(ws.places.locks / "mapping.lock", purpose="switch a KB branch", timeout=ws.lock_timeout):
+        if branch:
+            _require_free(ws, branch.name, code)
+            plumbing.set_kb_branch(ws.places, code, branch.name)
+        else:
+            plumbing.forget_kb_branch(ws.places, code)
+    pinned = go_to(ws, branch.head if branch else name, trigger=trigger)
+    stay = (
+        (
+            f"uncommitted documents stay on {before.name!r}; they are there again after: vmrag branch --switch {before.name}",
+        )
+        if before and before.dirty and not (branch and branch.name == before.name)
+        else ()
+    )
+    return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, (*stay, *pinned.notes))
+
+
+def _require_free(ws: Workspace, kb_branch: str, code: str) -> None:
+    if kb_branch.startswith(RESERVED_PREFIX):
+        raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=f"vmrag merge {kb_branch}")
+    owners = {kb: owner for owner, kb in plumbing.kb_branches(ws.places).items()}
+    owner = owners.get(kb_branch, code)
+    if owner != code:
+        raise BranchInUse(
+            f"The code branch {owner!r} writes on {kb_branch!r}.",
+            hint=f"git switch {owner}; or only pin what it holds: vmrag pin {kb_branch}",
+            branch=kb_branch,
+            holder=owner,
+        )
