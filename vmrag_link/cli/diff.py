@@ -2,29 +2,85 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable, Iterator
+
 import click
 
-from vmrag_link.cli.base import Invocation, described
+from vmrag_link import worddiff
+from vmrag_link.cli.base import Invocation, described, plural
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.models import ChangeKind
 from vmrag_link.ops import history
+from vmrag_link.worddiff import Piece
 
 MARKS = {"added": ("A", "green"), "modified": ("M", "yellow"), "removed": ("D", "red")}
+COLOURS = {"delete": "red", "insert": "green", "omitted": "cyan"}
+INDENT = "    "
 
 
 @vmrag_command("diff")
 @click.argument("old", required=False)
 @click.argument("new", required=False)
-def command(invocation: Invocation, *, old: str | None, new: str | None) -> None:
-    """Show which documents differ between two places: git refs, revisions, or WORKING.
+@click.option("--stat", "detail", flag_value="stat", help="Only how many words each document gained and lost.")
+@click.option("--name-only", "detail", flag_value="names", help="Only the names of the documents that differ.")
+@click.option("--only", metavar="COLLECTION[/DOC]", help="Only this collection, or this document.")
+def command(
+    invocation: Invocation, *, old: str | None, new: str | None, detail: history.Detail | None, only: str | None
+) -> None:
+    """Show what differs between two places: git refs, revisions, branches of the knowledge base, or WORKING.
 
-    Without arguments: the uncommitted documents.
+    Without arguments: the uncommitted documents. Changed texts are compared word by word: [-removed-]{+added+}; equal
+    text far from a change is left out.
     """
     with invocation.workspace() as ws:
-        report = history.diff(ws, old, new)
-    lines = []
-    for kind, name in report.collections:
-        lines.append(f"{click.style(MARKS[kind][0], fg=MARKS[kind][1])}  {name}/ (the collection's settings)")
-    for each in report.documents:
-        letter, colour = MARKS[each.kind]
-        lines.append(f"{click.style(letter, fg=colour)}  {each.collection}/{each.doc_id}")
-    invocation.emit(report, [*lines, described(report.changes)])
+        report = history.diff(ws, old, new, only=only, detail=detail or "text")
+    lines = {"names": _names, "stat": _stat, "text": _changes}
+    invocation.emit(report, lines[detail or "text"](report))
+
+
+def _names(report: history.DiffReport) -> list[str]:
+    return [f"{each.collection}/{each.doc_id}" for each in report.documents]
+
+
+def _changes(report: history.DiffReport) -> Iterator[str]:
+    yield from _collections(report)
+    for name, each in zip(_names(report), report.documents, strict=True):
+        yield _headline(each.kind, name)
+        yield from _fields(each.fields)
+        if each.text:
+            yield textwrap.indent(_rendered(each.text).removesuffix("\n"), INDENT)
+    yield described(report.changes)
+
+
+def _stat(report: history.DiffReport) -> Iterator[str]:
+    yield from _collections(report)
+    names = _names(report)
+    width = max(map(len, names), default=0)
+    for name, each in zip(names, report.documents, strict=True):
+        words = each.words or history.Words()
+        yield f"{_headline(each.kind, name.ljust(width))} | +{words.inserted} -{words.deleted}"
+    total = report.words or history.Words()
+    said = f"; {plural(total.inserted, 'word')} inserted(+), {total.deleted} deleted(-)" if report.documents else ""
+    yield described(report.changes) + said
+
+
+def _collections(report: history.DiffReport) -> Iterator[str]:
+    for each in report.collections:
+        yield _headline(each.kind, f"{each.name}/ (the collection's settings)")
+        yield from _fields(each.fields)
+
+
+def _fields(fields: Iterable[history.FieldDiff]) -> Iterator[str]:
+    for each in fields:
+        yield f"{INDENT}{each.name}: {_rendered(worddiff.difference(each.before, each.after))}"
+
+
+def _rendered(pieces: Iterable[Piece]) -> str:
+    """The marks stay beneath the colours: they are all there is where the output is no terminal."""
+    return worddiff.render(pieces, style=lambda op, text: click.style(text, fg=COLOURS[op]))
+
+
+def _headline(kind: ChangeKind, name: str) -> str:
+    letter, colour = MARKS[kind]
+    return f"{click.style(letter, fg=colour)}  {name}"

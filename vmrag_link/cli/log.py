@@ -13,11 +13,15 @@ from vmrag_link.ops import history
 @click.argument("ref", required=False)
 @click.option("-n", "limit", type=click.IntRange(1), default=20, show_default=True, help="How many revisions.")
 def command(invocation: Invocation, *, ref: str | None, limit: int) -> None:
-    """Show the history of the knowledge base, newest first; of this work tree, or of what the git ref REF pins."""
+    """Show the history of the knowledge base, newest first, with the git commits that pin each revision.
+
+    Of this work tree, or of REF: a git ref, a revision, or a branch of the knowledge base.
+    """
     with invocation.workspace() as ws:
         report = history.log(ws, ref=ref, limit=limit)
     lines = []
     for each in report.revisions:
         lines.append(f"{click.style(each.revision, fg='yellow')}  {each.date}  {each.author}")
         lines.append(f"    {headline(each.message)}  ({described(each.changes)})")
+        lines += [f"    pinned by {click.style(one.commit[:10], fg='yellow')} {one.subject}" for one in each.commits]
     invocation.emit(report, lines)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from vmrag_link.errors import GitFailed
 from vmrag_link.git.plumbing import PIN_READ_LIMIT
@@ -14,33 +15,61 @@ if TYPE_CHECKING:
     import git
 
 
-def pins(places: Places, *, reflogs: bool = True) -> dict[bytes, list[str]]:
+def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> dict[bytes, list[str]]:
     """Every content that `.dolt-version` has in a commit that a ref or HEAD of any work tree reaches, or (`reflogs`) reached.
 
     Mapped to the commits that introduced it, newest first; a merge counts only where it equals none of its parents.
-    Contents above 8 KiB pin nothing and are left out. The index and the work tree are no commits.
+    Contents above 8 KiB pin nothing and are left out. `also`: further commits, which may be gone.
+    The index and the work tree are no commits.
     """
+    with _git(places) as console:
+        commits = _commits_that_touch_the_pin(console, also, reflogs=reflogs)
+        introduced: dict[str, list[str]] = {}
+        for commit, name in zip(commits, _pin_blobs(console, commits), strict=True):
+            if name is not None:
+                introduced.setdefault(name, []).append(commit)
+        return dict(zip(_contents(console, introduced), introduced.values(), strict=True))
+
+
+def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
+    """The first paragraph of each commit's message on one line; the commits newest first."""
+    if not (asked := list(commits)):  # git would take that for a mistake
+        return {}
+    with _git(places) as console, _lines(asked) as questions:
+        answers = console.rev_list(
+            "--no-walk=sorted",
+            "--stdin",
+            "--encoding=UTF-8",
+            "--format=%H %s",
+            istream=questions,
+            stdout_as_string=False,
+        )
+    assert isinstance(answers, bytes)  # noqa: S101  because of stdout_as_string=False
+    lines = (line.partition(" ") for line in answers.decode(errors="replace").split("\n"))
+    return {commit: subject for commit, _, subject in lines if commit and commit != "commit"}
+
+
+@contextlib.contextmanager
+def _git(places: Places) -> Iterator[git.Git]:
+    """GitPython's git on this repository. What goes wrong within is a `GitFailed`."""
     import git
 
     console = git.Git(places.top)
     # GIT_DIR of a hook's environment would send its children to another repository.
     console.set_persistent_git_options(git_dir=str(places.git_dir))
     try:
-        commits = _commits_that_touch_the_pin(console, reflogs=reflogs)
-        introduced: dict[str, list[str]] = {}
-        for commit, name in zip(commits, _pin_blobs(console, commits), strict=True):
-            if name is not None:
-                introduced.setdefault(name, []).append(commit)
-        return dict(zip(_contents(console, introduced), introduced.values(), strict=True))
+        yield console
     except git.GitCommandError as error:
         said = str(error.stderr).strip()
         raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said) from error
 
 
-def _commits_that_touch_the_pin(console: git.Git, *, reflogs: bool) -> list[str]:
+def _commits_that_touch_the_pin(console: git.Git, also: Iterable[str], *, reflogs: bool) -> list[str]:
     sources = ("--all", "--reflog") if reflogs else ("--all",)
-    # Without --full-history git skips side branches whose pin a merge dropped.
-    return str(console.rev_list(*sources, "--full-history", "--", PIN_NAME)).split()
+    with _lines(also) as more:
+        # Without --full-history git skips side branches whose pin a merge dropped.
+        options = ("--ignore-missing", "--stdin", "--full-history")
+        return str(console.rev_list(*sources, *options, "--", PIN_NAME, istream=more)).split()
 
 
 def _pin_blobs(console: git.Git, commits: Iterable[str]) -> Iterator[str | None]:
@@ -64,9 +93,16 @@ def _contents(console: git.Git, names: Iterable[str]) -> Iterator[bytes]:
 
 
 def _cat_file(console: git.Git, mode: str, objects: Iterable[str]) -> bytes:
-    with tempfile.TemporaryFile() as questions:  # GitPython hands git a file, not bytes
-        questions.write("".join(f"{name}\n" for name in objects).encode())
-        questions.seek(0)
+    with _lines(objects) as questions:
         answers = console.cat_file(mode, istream=questions, stdout_as_string=False, strip_newline_in_stdout=False)
     assert isinstance(answers, bytes)  # noqa: S101  because of stdout_as_string=False
     return answers
+
+
+@contextlib.contextmanager
+def _lines(names: Iterable[str]) -> Iterator[IO[bytes]]:
+    """Names on standard input: GitPython hands git a file, not bytes."""
+    with tempfile.TemporaryFile() as file:
+        file.write("".join(f"{name}\n" for name in names).encode())
+        file.seek(0)
+        yield file

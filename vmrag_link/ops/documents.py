@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,6 @@ from vmrag_link.documents import importing
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import CollectionMissing, ContentRefused, DocumentMissing, GitReferenceMissing, UsageInvalid
-from vmrag_link.git import plumbing
 from vmrag_link.index.store import RESERVED_METADATA, chunk_counts
 from vmrag_link.models import (
     At,
@@ -29,7 +29,7 @@ from vmrag_link.models import (
     content_hash,
 )
 from vmrag_link.nearest import nearest, no_collection
-from vmrag_link.ops import names, writing
+from vmrag_link.ops import history, names, writing
 from vmrag_link.ops.recover import reconciled_aloud
 from vmrag_link.workspace import Workspace
 
@@ -278,17 +278,14 @@ def list_documents(ws: Workspace, collection: str | None) -> ListReport:
 
 
 def show(ws: Workspace, name: str) -> ShowReport:
-    """`[REF:]COLLECTION/DOC`; REF is a git ref, whose pinned revision is read. Raises `DocumentMissing` and kin."""
-    reference, path = _place(ws, name)
-    collection, slash, doc_id = path.partition("/")
-    if not slash or not doc_id:
-        raise UsageInvalid(f"{name!r} is not COLLECTION/DOCUMENT.", hint="vmrag list (shows what there is)")
-    if reference is not None:
-        revision = ws.pinned_at(reference)
-        at: At = revision
-    else:
+    """`[REF:]COLLECTION/DOC`; REF is anything that `history.place` takes. Raises `DocumentMissing` and kin."""
+    at: At
+    revision, collection, doc_id = _address(ws, name)
+    if revision is None:
         reconciled_aloud(ws)
         revision, at = ws.revision(), ws.at()
+    else:
+        at = revision
     document = ws.engine.document(at, collection, doc_id)
     if document is None:
         raise no_document(ws, at, collection, doc_id)
@@ -296,17 +293,29 @@ def show(ws: Workspace, name: str) -> ShowReport:
     return ShowReport(collection, doc_id, document.title, document.content, document.content_hash, metadata, revision)
 
 
-def _place(ws: Workspace, name: str) -> tuple[str | None, str]:
-    """The git ref (or None) and the document. Both may have slashes, and the document colons, too."""
-    before, colon, path = name.partition(":")
-    if not colon:
-        return None, name
-    if "/" in before:
-        try:
-            plumbing.resolve(ws.places, before)
-        except GitReferenceMissing:
-            return None, name
-    return before, path
+_ADDRESS = re.compile(r"(?:(?P<ref>.+?):(?=[A-Za-z0-9._-]+/))?(?P<collection>[^/]*)/(?P<doc>.+)", re.DOTALL)
+
+
+def _address(ws: Workspace, name: str) -> tuple[str | None, str, str]:
+    """The revision (None: the workspace), the collection and the document of `[REF:]COLLECTION/DOC`.
+
+    REF ends at the first colon that what can be a collection's name and a slash follow. References and documents may both
+    have slashes and colons, collections neither: only in `a/b:c/d` the colon may belong to the document. It is REF's if there is
+    such a place; `WORKING:a/b:c/d` names the document in any case.
+    """
+    match = _ADDRESS.fullmatch(name)
+    if match is None:
+        raise UsageInvalid(f"{name!r} is not COLLECTION/DOCUMENT.", hint="vmrag list (shows what there is)")
+    reference, collection, doc_id = match.groups()
+    if reference is None or reference == history.WORKING:
+        return None, collection, doc_id
+    try:
+        return history.revision(ws, reference), collection, doc_id
+    except GitReferenceMissing:
+        if "/" not in reference:
+            raise
+    collection, _, doc_id = name.partition("/")
+    return None, collection, doc_id
 
 
 def no_document(ws: Workspace, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:

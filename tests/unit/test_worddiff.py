@@ -1,0 +1,133 @@
+import itertools
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from vmrag_link.worddiff import Piece, cut, difference, render, words
+
+
+def old_of(pieces):
+    return "".join(piece.text for piece in pieces if piece.op in ("equal", "delete"))
+
+
+def new_of(pieces):
+    return "".join(piece.text for piece in pieces if piece.op in ("equal", "insert"))
+
+
+few_words = st.lists(st.sampled_from(["a", "b", "c", "word", "\n", "\n\n", " ", "  ", ".", "-", "日", "本"])).map(
+    "".join
+)
+many_lines = st.lists(st.sampled_from([f"line {number}\n" for number in range(6)]), max_size=400).map("".join)
+texts = few_words | many_lines | st.text()
+
+
+@given(texts, texts)
+@example("", "")
+@example("a\r\nb\rc\u2028d\x0b", "a\nb\r\nc")
+@example("x\n" * 300, "x\n" * 150 + "y\n" + "x\n" * 150)
+def test_the_pieces_make_up_both_texts_exactly(old, new):
+    pieces = difference(old, new)
+    assert (old_of(pieces), new_of(pieces)) == (old, new)
+    assert all(piece.text for piece in pieces)
+    for one, other in itertools.pairwise(pieces):
+        assert (one.op, other.op) in {
+            ("equal", "delete"),
+            ("equal", "insert"),
+            ("delete", "insert"),
+            ("delete", "equal"),
+            ("insert", "equal"),
+        }
+
+
+@given(texts)
+def test_equal_texts_are_one_equal_piece(text):
+    assert difference(text, text) == ((Piece("equal", text),) if text else ())
+
+
+@given(texts, texts, st.integers(0, 5))
+def test_cutting_keeps_every_change(old, new, context):
+    pieces = difference(old, new)
+    short = cut(pieces, context=context)
+    changed = [piece for piece in pieces if piece.op != "equal"]
+    assert [piece for piece in short if piece.op in ("delete", "insert")] == changed
+    assert words(short, "equal") <= 2 * context * (len(changed) + 1)
+
+
+CASES = [
+    ("Take a rest, and sleep well.\n", "Never rest.\n", "[-Take a-]{+Never+} rest[-, and sleep well-].\n"),
+    ("the quick brown fox", "the slow red fox", "the [-quick brown-]{+slow red+} fox"),
+    ("one\ntwo\nthree\n", "one\nthree\n", "one\n[-two\n-]three\n"),
+    ("one\nthree\n", "one\n\ntwo\n\nthree\n", "one\n{+\ntwo\n\n+}three\n"),
+    ("Old.", "New", "[-Old.-]{+New+}"),
+    ("Old.\n", "New.\n", "[-Old-]{+New+}.\n"),
+    ("a b", "a  b", "a[- -]{+  +}b"),
+    ("一二三四五", "一二六四五", "一二[-三-]{+六+}四五"),
+    ("text", "text\n", "text{+\n+}"),
+    ("", "all new", "{+all new+}"),
+    ("all gone", "", "[-all gone-]"),
+    (
+        "Install the thing.\n",
+        "Certificates are renewed every month\n",
+        "[-Install the thing.-]{+Certificates are renewed every month+}\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "shown"), CASES)
+def test_words_are_marked_as_git_marks_them(old, new, shown):
+    assert render(difference(old, new)) == shown
+
+
+def test_what_is_equal_far_from_a_change_is_left_out():
+    sentence = "one two three four five six seven eight nine ten eleven twelve"
+    pieces = difference(f"{sentence} OLD {sentence}\n\n{sentence} gone", f"{sentence} NEW {sentence}\n\n{sentence}")
+    assert render(cut(pieces, context=2)) == "… eleven twelve [-OLD-]{+NEW+} one two\n…\neleven twelve[- gone-]"
+    assert cut(difference(sentence, sentence)) == (Piece("omitted", "…"),)
+    assert render(cut(difference(f"{sentence} OLD {sentence}", f"{sentence} NEW {sentence}"), context=2)).endswith(
+        "one two …"
+    )
+
+
+def test_marks_can_be_coloured():
+    assert render(difference("a b", "a c"), style=lambda op, text: f"<{op} {text}>") == "a <delete [-b-]><insert {+c+}>"
+
+
+def test_words_are_counted_between_blanks():
+    pieces = difference("Take a rest, and sleep well.\n", "Never rest.\n")
+    assert (words(pieces, "delete"), words(pieces, "insert"), words(pieces, "equal")) == (6, 1, 2)
+
+
+def text_of(seed, *, lines):
+    """Lines of eight words each; the words repeat, the lines do not."""
+    return "".join(
+        " ".join(f"w{(line * 31 + place * seed) % (997 + seed)}" for place in range(8)) + f" {seed}-{line}.\n"
+        for line in range(lines)
+    )
+
+
+LARGE = text_of(7, lines=120_000)  # 5 MB
+TABLE = "".join(f"| {number % 50} | value | 0.{number % 10} |\n" for number in range(50_000))
+LARGE_CASES = {
+    "one word": (LARGE, LARGE.replace("7-60000.", "other"), 2),
+    "every hundredth line": (LARGE, LARGE.replace("00.\n", "00 more.\n"), 1_200),
+    "every line of a table without anything unique": (TABLE, TABLE.replace("value", "other"), 100_000),
+    "no line breaks": (LARGE.replace("\n", " "), LARGE.replace("\n", " ").replace("7-60000.", "other"), 2),
+    "unrelated": (LARGE[:1_000_000], text_of(13, lines=24_000), 2),
+    "unrelated, no line breaks": (
+        LARGE[:1_000_000].replace("\n", " "),
+        text_of(13, lines=24_000).replace("\n", " "),
+        2,
+    ),
+    "two words only": ("a b " * 250_000, "b a a " * 200_000, None),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "changes"), LARGE_CASES.values(), ids=LARGE_CASES)
+def test_megabytes_are_compared_in_seconds(old, new, changes):
+    since = time.process_time()
+    pieces = difference(old, new)
+    assert time.process_time() - since < 20  # ten times what it takes
+    assert (old_of(pieces), new_of(pieces)) == (old, new)
+    assert changes is None or sum(piece.op != "equal" for piece in pieces) <= changes
