@@ -1,5 +1,6 @@
 """Locks between processes, and between two holders in one. They belong to the open file (`flock`): the system drops them when their
 process dies, however it dies, and closing the same file elsewhere in the process leaves them alone, which POSIX record locks do not.
+Who has got one looks whether it still is the file of that name: so a lock file may be removed by who holds it alone.
 
 Beside a lock that is held exclusively lies `<name>.holder`, so that whoever waits in vain can be told for whom.
 """
@@ -67,12 +68,31 @@ def _holder_file(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _held(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]:
-    descriptor = _opened(path, os.O_RDONLY if kind == fcntl.LOCK_SH else os.O_RDWR, purpose)
+    descriptor = _locked(path, kind, purpose, timeout)
     try:
-        _acquire(descriptor, kind, path, purpose, timeout)
         yield
     finally:
         os.close(descriptor)  # which releases the lock
+
+
+def _locked(path: Path, kind: int, purpose: str, timeout: float) -> int:
+    while True:
+        descriptor = _opened(path, os.O_RDONLY if kind == fcntl.LOCK_SH else os.O_RDWR, purpose)
+        try:
+            _acquire(descriptor, kind, path, purpose, timeout)
+            if _is_at(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # it was removed while we waited: everybody else locks another file
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _opened(path: Path, access: int, purpose: str) -> int:

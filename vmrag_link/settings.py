@@ -30,6 +30,16 @@ class Embedding(Record, frozen=True):
             extra=_TRUSTED,
         ),
     ] = ""
+    cache_mb: Annotated[
+        int,
+        Meta(
+            ge=0, le=1_000_000, description="The size in MB to which `vmrag gc` cuts the cache of vectors; 0: any size."
+        ),
+    ] = 1000
+    cache_days: Annotated[
+        int,
+        Meta(ge=0, le=36_500, description="After how many days without use `vmrag gc` drops cached vectors; 0: never."),
+    ] = 180
 
 
 class Chunking(Record, frozen=True):

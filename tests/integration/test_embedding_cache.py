@@ -10,13 +10,13 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from vmrag_link.embedding import registry
-from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.embedding.texts import BATCH, Counts, vectors_for
 from vmrag_link.errors import FileFailed
 from vmrag_link.models import content_hash
@@ -184,3 +184,148 @@ def test_only_texts_never_seen_before_are_embedded(tmp_path: Path) -> None:
     again = Notes()
     assert vectors_for(cache, model, texts, again) == (vectors, Counts(embedded=0, cached=BATCH + 10))
     assert again.steps == []
+
+
+# -- size and age --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def days(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the clock so many days ahead of now."""
+    now = time.time()
+
+    def ahead(number: int) -> None:
+        monkeypatch.setattr(time, "time", lambda: now + number * 86_400)
+
+    return ahead
+
+
+def large(name: str, number: int) -> dict[str, bytes]:
+    """Vectors of 1 KiB."""
+    return {f"{name}-{place}": place.to_bytes(1024, "big") for place in range(number)}
+
+
+def test_what_was_not_used_for_long_goes_and_gives_its_space_back(tmp_path, days):
+    path = tmp_path / "e.sqlite"
+    cache, old, used = EmbeddingCache(path), large("old", 1000), large("used", 1000)
+    cache.put("model", old)
+    cache.put("model", used)
+    days(50)
+    assert cache.get("model", list(used), dimensions=256) == used
+    days(100)
+    assert cache.excess(megabytes=0, days=0).number == 0
+    assert cache.excess(megabytes=0, days=100).number == 0
+    planned = cache.excess(megabytes=0, days=99)
+    assert 1000 - 64 <= planned.number <= 1000  # a block of 64 may hold some of both
+    before = path.stat().st_size
+    done = cache.prune(megabytes=0, days=99)
+    assert (done.number, done.bytes) == (planned.number, before - path.stat().st_size)
+    assert done.bytes > 900_000
+    assert cache.get("model", list(used), dimensions=256) == used
+    assert len(cache.get("model", list(old), dimensions=256)) == 1000 - done.number
+    assert cache.prune(megabytes=0, days=99).number == 0
+    cache.put("model", old)
+    assert cache.get("model", [*old, *used], dimensions=256) == old | used
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["e.sqlite", "e.sqlite.lock"]
+
+
+def test_beyond_its_size_the_oldest_go_first(tmp_path, days):
+    path = tmp_path / "e.sqlite"
+    cache = EmbeddingCache(path)
+    groups = [large(f"day-{day}", 640) for day in range(5)]
+    for day, group in enumerate(groups):
+        days(day)
+        cache.put("model", group)
+    assert cache.get("model", list(groups[0]), dimensions=256) == groups[0]  # the oldest is used again
+    assert cache.prune(megabytes=100, days=0).number == 0
+    cache.prune(megabytes=2, days=0)
+    assert 1_500_000 < path.stat().st_size <= 2_000_000
+    left = [len(cache.get("model", list(group), dimensions=256)) for group in groups]
+    assert left[1] <= 64
+    assert left[0] > 600
+    assert left[4] > 0
+
+
+def test_uses_are_noted_once_a_day(tmp_path, days):
+    path = tmp_path / "e.sqlite"
+    cache, vectors = EmbeddingCache(path), large("v", 300)
+    cache.put("model", vectors)
+    before = path.read_bytes()
+    cache.get("model", list(vectors), dimensions=256)
+    assert path.read_bytes() == before
+    days(1)
+    cache.get("model", list(vectors), dimensions=256)
+    noted = path.read_bytes()
+    assert noted != before
+    cache.get("model", list(vectors), dimensions=256)
+    assert path.read_bytes() == noted
+
+
+def test_a_file_from_before_uses_were_noted_goes_on_working_and_its_vectors_count_as_used_now(tmp_path, days):
+    path, vectors = tmp_path / "e.sqlite", large("v", 300)
+    cache = EmbeddingCache(path)
+    cache.put("model", vectors)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE uses")
+        database.execute("PRAGMA user_version = 0")
+    days(100)
+    assert cache.excess(megabytes=0, days=10).number == 0
+    assert cache.get("model", list(vectors), dimensions=256) == vectors
+    days(200)
+    assert cache.prune(megabytes=0, days=99).number == 300
+    assert cache.get("model", list(vectors), dimensions=256) == {}
+
+
+def test_vectors_are_found_while_another_process_writes_and_no_use_can_be_noted(tmp_path, days):
+    path, vectors = tmp_path / "e.sqlite", large("v", 300)
+    cache = EmbeddingCache(path)
+    cache.put("model", vectors)
+    days(1)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        since = time.monotonic()
+        assert cache.get("model", list(vectors), dimensions=256) == vectors
+        assert time.monotonic() - since < 5
+
+
+def test_nothing_is_made_in_order_to_look_for_what_is_too_much(tmp_path):
+    cache = EmbeddingCache(tmp_path / "e.sqlite")
+    assert cache.excess(megabytes=1, days=1) == cache.prune(megabytes=1, days=1) == Excess()
+    assert list(tmp_path.iterdir()) == []
+
+
+PRUNER = """
+    import sys, time
+    from pathlib import Path
+    from vmrag_link.embedding.cache import EmbeddingCache
+    print("started", flush=True)
+    EmbeddingCache(Path(sys.argv[1])).prune(megabytes=3, days=0)
+"""
+
+
+def test_a_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    path, notes, vectors = tmp_path / "e.sqlite", Notes(), large("v", 6000)
+    for number in range(8):
+        EmbeddingCache(path).put("model", vectors)
+        arguments = [sys.executable, "-c", textwrap.dedent(PRUNER), str(path)]
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        assert process.stdout
+        assert process.stdout.readline() == "started\n"
+        time.sleep(number * 0.008)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        found = EmbeddingCache(path, progress=notes).get("model", list(vectors), dimensions=256)
+        assert len(found) == 6000 or 2000 < len(found) < 3000
+        assert found.items() <= vectors.items()
+    assert notes.sentences == []
+
+
+def test_pruning_while_others_read_and_write_loses_only_what_is_too_much(tmp_path: Path) -> None:
+    path, notes = tmp_path / "e.sqlite", Notes()
+    writers = [writer(path, f"w{number}", 20) for number in range(2)]
+    while any(process.poll() is None for process in writers):
+        EmbeddingCache(path, progress=notes).prune(megabytes=1, days=0)
+    assert [process.communicate(timeout=60)[1] for process in writers] == ["", ""]
+    assert notes.sentences == []
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)

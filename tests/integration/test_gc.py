@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import signal
+import time
+
+import pytest
 
 from tests.support import terminal
+from tests.support.cli import killed, lasted
 from tests.support.terminal import Project
+from vmrag_link.ops import gc as operation
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
 
 template, project = terminal.template, terminal.project
+
+SEED = int(os.environ.get("VMRAG_TEST_SEED") or random.SystemRandom().randrange(10**6))
+QUIETLY = {"VMRAG": "0"}
+STALE = 10_000
+"""Seconds after which a temporary file is nobody's."""
 
 
 ASKED = "rest deleted first second attempt reset uv"
@@ -73,26 +88,399 @@ def test_uncommitted_documents_of_all_branches_survive(project):
     assert project.consistent()
 
 
+def kb_branches(project: Project) -> dict[str, str]:
+    return {each["name"]: each["revision"] for each in project.ask("branch")["branches"]}
+
+
+def needed(project: Project) -> list[str]:
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        return operation.needed(workspace)
+    finally:
+        workspace.close()
+
+
 def test_without_apply_it_only_says_what_it_would_do(project):
     project.git("config", "vmrag.index.keep", "0")
+    project.git("branch", "-q", "-D", "feature")
     before = {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()}
     report = project.ask("gc")
     assert report["applied"] is False
-    assert report["snapshots"]
-    assert report["snapshot_bytes"] > 0
-    assert {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()} == before
+    assert report["leftovers"]["snapshots"]["names"]
+    assert report["leftovers"]["snapshots"]["bytes"] > 0
+    assert [each["name"] for each in report["pruned"]] == ["feature"]
     said = project.vmrag("gc").out
+    assert {path: path.stat().st_mtime_ns for path in project.shared.rglob("*") if path.is_file()} == before
     assert "Would remove" in said
     assert "Next: vmrag gc --apply" in said
-    assert project.ask("gc", "--apply")["snapshots"] == report["snapshots"]
-    assert project.ask("gc")["snapshots"] == []
+    done = project.ask("gc", "--apply")
+    assert done["applied"] is True
+    assert done["leftovers"]["snapshots"] == report["leftovers"]["snapshots"]
+    assert done["pruned"] == report["pruned"]
+    again = project.ask("gc")
+    assert (again["leftovers"]["snapshots"]["names"], again["pruned"]) == ([], [])
     assert project.consistent()
 
 
 def test_it_can_be_run_again_and_again(project):
     rewrite_history(project)
     project.vmrag("gc", "--apply")
-    size = project.ask("gc", "--apply")["kb_bytes_after"]
+    size = project.ask("gc", "--apply")["kb_bytes"]["after"]
     for _ in range(3):
-        assert project.ask("gc", "--apply")["kb_bytes_after"] <= size
+        assert project.ask("gc", "--apply")["kb_bytes"]["after"] <= size
     assert project.consistent()
+
+
+# -- what is pinned ------------------------------------------------------------------------------------------------------
+
+
+def test_a_revision_that_only_git_knows_of_is_anchored(project):
+    revision = kb_branches(project)["feature"]
+    workspace = Workspace.open(project.top, QUIET)
+    workspace.engine._main.execute("SELECT dolt_branch('-D', 'feature')")  # as no command of ours would
+    assert not workspace.engine.reachable(revision)
+    workspace.close()
+    assert project.ask("gc")["anchored"] == [revision]
+    assert project.ask("gc", "--apply")["anchored"] == [revision]
+    project.git("switch", "-q", "feature")
+    project.vmrag("sync", "--rebuild")
+    assert "uv.md" in project.texts()
+
+
+def unpinned_elsewhere(project: Project) -> tuple[str, str]:
+    """A revision of a branch that is gone from refs and reflogs, and its pin."""
+    project.git("switch", "-q", "-c", "short")
+    revision = project.record("short", short="A short life.")
+    pin = (project.top / ".dolt-version").read_text()
+    project.git("switch", "-q", "main")
+    project.git("branch", "-q", "-D", "short")
+    project.git("reflog", "expire", "--expire=now", "--all")
+    project.git("gc", "-q", "--prune=now")
+    assert revision not in needed(project)
+    return revision, pin
+
+
+def test_a_pin_of_the_work_tree_or_of_the_index_alone_keeps_its_revision(project):
+    revision, pin = unpinned_elsewhere(project)
+    ours = (project.top / ".dolt-version").read_text()
+    project.write(".dolt-version", pin)
+    assert revision in needed(project)
+    project.git("add", ".dolt-version")
+    project.write(".dolt-version", ours)
+    assert revision in needed(project)
+    project.vmrag("gc", "--apply")
+    project.git("checkout", "-q", "--", ".dolt-version")
+    project.vmrag("sync")
+    assert project.texts()["short.md"] == "A short life."
+
+
+def test_the_pins_of_linked_work_trees_keep_their_revisions(project, tmp_path):
+    revision, pin = unpinned_elsewhere(project)
+    project.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"), "first", env=QUIETLY)
+    linked = Project(tmp_path / "linked")
+    assert revision not in needed(project)
+    theirs = (linked.top / ".dolt-version").read_text()
+    linked.write(".dolt-version", pin)
+    assert revision in needed(project)
+    linked.git("add", ".dolt-version")
+    linked.write(".dolt-version", theirs)
+    assert revision in needed(project)
+    linked.write(".dolt-version", pin)
+    linked.git("commit", "-q", "-am", "detached", env=QUIETLY)
+    linked.git("reflog", "expire", "--expire=now", "--all")
+    assert revision in needed(project)  # its HEAD alone
+    linked.git("checkout", "-q", "--detach", "first", env=QUIETLY)
+    assert revision in needed(project)  # its reflog alone
+    project.vmrag("gc", "--apply")
+    linked.git("checkout", "-q", "HEAD@{1}")
+    linked.vmrag("sync")
+    assert linked.texts()["short.md"] == "A short life."
+
+
+def test_stashed_pins_keep_their_revisions_and_so_do_all_sides_of_a_conflict(project):
+    revision, pin = unpinned_elsewhere(project)
+    project.write(".dolt-version", pin)
+    project.git("stash", "-q", env=QUIETLY)
+    project.git("reflog", "expire", "--expire=now", "HEAD")
+    assert revision in needed(project)
+    blob = project.git("rev-parse", "stash@{0}:.dolt-version")
+    project.git("stash", "drop", "-q")
+    assert revision not in needed(project)
+    stages = "".join(f"100644 {blob} {stage}\t.dolt-version\n" for stage in (1, 2, 3))
+    project.git("update-index", "--force-remove", ".dolt-version")
+    project.git("update-index", "--index-info", stdin=stages)
+    assert revision in needed(project)
+
+
+def test_what_a_merge_or_a_fetch_has_written_down_keeps_its_revision(project):
+    revision, pin = unpinned_elsewhere(project)
+    project.git("checkout", "-q", "--detach", "main", env=QUIETLY)
+    commit = project.commit("aside", pin=pin)
+    project.git("checkout", "-q", "main", env=QUIETLY)
+    project.git("reflog", "expire", "--expire=now", "--all")
+    assert revision not in needed(project)
+    for name in ("FETCH_HEAD", "ORIG_HEAD", "rebase-merge/autostash"):
+        note = project.own.parent / name
+        note.parent.mkdir(exist_ok=True)
+        note.write_text(f"{'0' * 40}\n{commit}\tnot-for-merge\n")
+        assert revision in needed(project), name
+        note.unlink()
+
+
+# -- branches ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_kb_branch_goes_with_its_code_branch_and_its_revision_stays(project):
+    revision = kb_branches(project)["feature"]
+    project.git("branch", "-q", "-D", "feature")
+    assert project.ask("gc", "--apply")["pruned"] == [{"name": "feature", "revision": revision}]
+    assert list(kb_branches(project)) == ["main"]
+    project.git("switch", "-q", "-c", "again", "HEAD@{2}")
+    assert "uv.md" in project.texts()
+    project.put("more.md", "Written on it again.")
+    assert project.consistent()
+
+
+def test_an_entry_that_outlived_its_code_branch_goes_with_the_kb_branch(project):
+    project.git("update-ref", "-d", "refs/heads/feature")
+    assert project.git("config", "branch.feature.vmragBranch") == "feature"
+    report = project.ask("gc", "--apply")
+    assert ([each["name"] for each in report["pruned"]], report["unmapped"]) == (["feature"], ["feature"])
+    assert project.run("config", "branch.feature.vmragBranch").returncode == 1
+    assert project.ask("gc", "--apply")["unmapped"] == []
+
+
+def test_a_branch_that_is_yet_to_be_born_counts_as_one_that_is_there(project):
+    project.git("switch", "-q", "--orphan", "fresh", env=QUIETLY)
+    project.git("config", "branch.fresh.vmragBranch", "feature")
+    project.git("config", "--unset", "branch.feature.vmragBranch")
+    project.git("branch", "-q", "-D", "feature")
+    assert project.ask("gc", "--apply")["pruned"] == []
+    assert "feature" in kb_branches(project)
+
+
+def test_a_kb_branch_that_a_copied_code_branch_names_stays(project):
+    project.git("branch", "-c", "feature", "copy")
+    project.git("update-ref", "-d", "refs/heads/feature")
+    report = project.ask("gc", "--apply")
+    assert (report["pruned"], report["unmapped"]) == ([], [])
+
+
+@pytest.mark.parametrize("how", [("branch", "-q", "-D", "feature"), ("update-ref", "-d", "refs/heads/feature")])
+def test_uncommitted_documents_of_a_branch_that_is_gone_stay_and_the_named_command_brings_them_back(project, how):
+    project.git("switch", "-q", "feature")
+    project.put("draft.md", "A draft.")
+    expected = project.texts()
+    project.git("switch", "-q", "main")
+    project.git(*how)
+    report = project.ask("gc", "--apply")
+    assert report["pruned"] == []
+    [kept] = report["kept"]
+    assert (kept["name"], kept["reason"]) == ("feature", "uncommitted")
+    assert kept["hint"] in project.vmrag("gc").out
+    for command in kept["hint"].split(" && "):
+        program, *arguments = command.split(" ")
+        (project.git if program == "git" else project.vmrag)(*arguments)
+    assert project.texts() == expected
+    assert project.marks()["draft.md"] == "added"
+    assert project.ask("gc", "--apply")["kept"] == []
+
+
+def test_what_was_set_aside_is_listed_and_never_pruned(project):
+    workspace = Workspace.open(project.top, QUIET)
+    workspace.engine.create_branch("vmrag/wip/feature", project.pinned)
+    workspace.close()
+    report = project.ask("gc", "--apply")
+    assert report["pruned"] == []
+    assert [(each["name"], each["reason"]) for each in report["kept"]] == [("vmrag/wip/feature", "set_aside")]
+    assert "vmrag/wip/feature" in project.vmrag("gc").out
+
+
+def test_a_kb_branch_that_an_interrupted_commit_waits_for_stays(project):
+    revision = kb_branches(project)["feature"]
+    entry = {"type": "commit", "git_dir": str(project.shared.parent / "worktrees" / "x"), "pin": None}
+    entry |= {"symbolic": "refs/heads/feature", "kb_branch": "feature", "parent": revision}
+    (project.shared / "journal").mkdir(exist_ok=True)
+    (project.shared / "journal" / "commit-1.json").write_text(json.dumps(entry))
+    project.git("branch", "-q", "-D", "feature")
+    assert project.ask("gc", "--apply")["pruned"] == []
+    assert kb_branches(project)["feature"] == revision
+
+
+# -- files ---------------------------------------------------------------------------------------------------------------
+
+
+def test_what_killed_processes_left_goes(project):
+    shelf, working = project.shared / "snapshots", project.shared / "working"
+    project.vmrag("gc", "--apply")
+    (shelf / ".building-0123" / "chroma").mkdir(parents=True)
+    working.mkdir(exist_ok=True)
+    names = [
+        shelf / "gone-12345678.lock",
+        shelf / "gone-12345678.lock.holder",
+        working / "0123.lock",
+        working / "0123.writing",
+    ]
+    names += [project.shared / "embeddings.sqlite.corrupt-1"]
+    temporaries = [project.top / f"..dolt-version.{'0' * 12}.tmp", project.own / f".applied.{'a' * 12}.tmp"]
+    for path in (*names, *temporaries):
+        path.write_text("x")
+    for path in temporaries:
+        os.utime(path, (time.time() - STALE,) * 2)
+    young = project.own / f".applied.{'b' * 12}.tmp"
+    young.write_text("somebody is at it")
+    locks = sorted(path.name for path in shelf.glob("*.lock") if path.with_suffix("").exists())
+    expected = project.ask("gc")["leftovers"]["files"]
+    assert set(expected["names"]) == {path.name for path in (*names, *temporaries, shelf / ".building-0123")}
+    assert project.ask("gc", "--apply")["leftovers"]["files"]["names"]
+    assert not any(path.exists() for path in (*names, *temporaries, shelf / ".building-0123"))
+    assert young.exists()
+    assert sorted(path.name for path in shelf.glob("*.lock")) == locks
+    assert project.ask("gc")["leftovers"]["files"]["names"] == []
+
+
+def test_working_copies_of_committed_documents_go_and_those_of_drafts_stay(project):
+    project.git("config", "vmrag.hooks.sync", "off")
+    project.put("draft.md", "A draft.")
+    [copy] = [path for path in (project.shared / "working").iterdir() if path.is_dir()]
+    (copy.parent / ("0" * 16)).mkdir()
+    (copy.parent / ("0" * 16) / "file").write_text("12345")
+    report = project.ask("gc", "--apply")["leftovers"]["working_copies"]
+    assert report == {"names": ["0" * 16], "bytes": 5}
+    assert copy.is_dir()
+    assert project.texts()["draft.md"] == "A draft."
+
+
+def test_old_vectors_go_and_are_computed_again(project):
+    assert project.ask("gc", "--apply")["leftovers"]["vectors"]["number"] == 0
+    for number in range(3):
+        text = "\n\n".join(f"Paragraph {number} {place} " + "of many words " * 30 for place in range(500))
+        project.put(f"large-{number}.md", text)
+    project.git("config", "vmrag.embedding.cache-mb", "1")
+    before = (project.shared / "embeddings.sqlite").stat().st_size
+    planned = project.ask("gc")["leftovers"]["vectors"]
+    done = project.ask("gc", "--apply")["leftovers"]["vectors"]
+    after = (project.shared / "embeddings.sqlite").stat().st_size
+    assert planned["number"] == done["number"] > 0
+    assert (done["bytes"], after < 1_100_000) == (before - after, True)
+    assert project.consistent()
+
+
+# -- everything at once --------------------------------------------------------------------------------------------------
+
+
+class History:
+    """Commits of git with the documents that each was made with."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.documents: dict[str, dict[str, str]] = {}
+
+    def note(self) -> str:
+        commit = self.project.git("rev-parse", "HEAD")
+        self.documents[commit] = self.project.texts()
+        return commit
+
+    def record(self, name: str, text: str) -> str:
+        self.project.record(text, **{name: text})
+        return self.note()
+
+    def grow(self) -> None:
+        """25 commits and more: on branches that are merged, deleted, moved, amended, reset and rebased."""
+        project = self.project
+        self.note()
+        for branch in ("one", "two", "three"):
+            project.git("switch", "-q", "-c", branch, "main")
+            for number in range(4):
+                self.record(f"{branch}{number}", f"Number {number} of {branch}.")
+        self.merge("two")
+        self.record("after", "After the merge.")
+        project.put("after.md", "After the merge, amended.")
+        project.vmrag("commit", "-m", "amended")
+        project.git("commit", "-q", "--amend", "-m", "amended")
+        self.note()
+        project.git("switch", "-q", "one")
+        project.git("reset", "-q", "--hard", "HEAD~2")
+        project.vmrag("sync")
+        self.record("reset", "Written after the reset.")
+        project.git("switch", "-q", "main")
+        for number in range(4):
+            self.record(f"main{number}", f"Number {number} of main.")
+        project.drop("rest.md")
+        project.vmrag("commit", "-m", "no rest")
+        project.git("commit", "-q", "-m", "no rest")
+        self.note()
+        self.rebase("two", "main")
+        project.git("switch", "-q", "main")
+        self.merge("one")
+        project.vmrag("pin", "feature")
+        project.git("commit", "-q", "-m", "back to the knowledge of feature")
+        self.note()
+        self.record("last", "The last one.")
+        project.git("branch", "-q", "-f", "one", "first")
+        for branch in ("two", "three"):
+            project.git("branch", "-q", "-D", branch)
+        project.git("update-ref", "-d", "refs/heads/feature")
+
+    def merge(self, other: str) -> None:
+        """The pin of the merge is written by hand: that of the other side."""
+        self.project.git("merge", "-q", "--no-ff", "--no-commit", "-s", "ours", other)
+        self.project.vmrag("pin", other)
+        self.project.git("commit", "-q", "-m", f"merge {other}", env=QUIETLY)
+        self.project.vmrag("sync")
+        self.note()
+
+    def rebase(self, branch: str, onto: str) -> None:
+        self.project.git("switch", "-q", branch)
+        self.project.git("rebase", "-q", "-X", "theirs", onto, env=QUIETLY)
+        self.project.vmrag("sync")
+        self.note()
+
+    def check(self) -> None:
+        """Every commit of refs and reflogs can be checked out, and holds what was there when it was made."""
+        project = self.project
+        known = pins(project)
+        assert self.documents.keys() <= known.keys()
+        for commit in known:
+            project.git("checkout", "-q", "--detach", commit)
+            project.vmrag("sync")
+            assert project.status()["state"] == "in_sync"
+            if commit in self.documents:
+                assert project.texts() == self.documents[commit]
+
+
+@pytest.fixture
+def history(project: Project) -> History:
+    made = History(project)
+    made.grow()
+    assert len(made.documents) >= 25
+    return made
+
+
+def test_every_old_commit_can_be_checked_out_after_branches_were_rewritten_and_garbage_was_collected(history):
+    report = history.project.ask("gc", "--apply")
+    assert {each["name"] for each in report["pruned"]} == {"two", "three", "feature"}
+    history.check()
+    assert history.project.ask("gc", "--apply")["anchored"] == []
+
+
+def test_a_kill_at_any_moment_loses_nothing(history):
+    print(f"VMRAG_TEST_SEED={SEED}")
+    dice, project = random.Random(SEED), history.project
+    duration = lasted(project, "gc")
+    hits = 0
+    for number in range(40):
+        project.git("branch", "-q", "-f", f"doomed-{number}", "main")
+        project.git("switch", "-q", f"doomed-{number}", env=QUIETLY)
+        project.record(f"doomed {number}", doomed=f"Doomed to number {number}.")
+        history.note()
+        project.git("switch", "-q", "main")
+        project.git("branch", "-q", "-D", f"doomed-{number}")
+        done = killed(project, dice.uniform(0.3, 1.3) * duration, "gc", "--apply")
+        hits += done.code == -signal.SIGKILL
+        if hits >= 6:
+            break
+    assert hits >= 3
+    project.vmrag("gc", "--apply")
+    assert list(kb_branches(project)) == ["main", "one"]
+    history.check()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
-from vmrag_link.errors import FileFailed, IndexFailed
+from vmrag_link import locks
+from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import snapshots
 from vmrag_link.index.manifest import FILE
 from vmrag_link.index.store import problem_of
@@ -205,3 +207,50 @@ def test_a_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, r
         snapshots.copy(kb.shelf.root / "absent", kb.folder / "target")
     with pytest.raises(FileFailed, match="cannot be copied"):
         snapshots.copy(kb.shelf.path(revision), kb.folder / "no" / "such" / "folder")
+
+
+# -- locks of what is gone -----------------------------------------------------------------------------------------------
+
+
+def test_the_locks_of_snapshots_that_are_gone_go_and_the_others_stay(kb, revision):
+    path, gone = kb.shelf.path(revision), kb.shelf.root / "gone-12345678.lock"
+    with kb.shelf.reading(path):
+        pass
+    gone.touch()
+    assert snapshots.lonely(kb.shelf.root) == [gone]
+    snapshots.remove_lonely(gone)
+    snapshots.remove_lonely(path.with_name(path.name + ".lock"))
+    assert [each.name for each in kb.shelf.root.glob("*.lock")] == [f"{path.name}.lock"]
+    assert snapshots.lonely(kb.shelf.root / "absent") == []
+
+
+def test_a_lock_that_somebody_holds_stays_though_its_snapshot_is_gone(kb):
+    path = kb.shelf.root / "gone-12345678"
+    with kb.shelf.reading(path):
+        [lock] = snapshots.lonely(kb.shelf.root)
+        snapshots.remove_lonely(lock)
+        assert lock.exists()
+    with kb.shelf.building() as folder:
+        snapshots.remove_lonely(folder.with_name(folder.name + ".lock"))
+        assert folder.with_name(folder.name + ".lock").exists()
+    snapshots.remove_lonely(lock)
+    assert not lock.exists()
+
+
+def test_who_waited_for_a_lock_file_that_was_removed_holds_the_one_that_others_find(tmp_path):
+    lock = tmp_path / "name.lock"
+    body = (
+        f"from vmrag_link import locks\nlock = Path({str(lock)!r})\nprint('waiting', flush=True)\n"
+        "with locks.exclusive(lock, purpose='test', timeout=30):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    with locks.exclusive(lock, purpose="remove it", timeout=0):
+        waiter = child(body)
+        assert said(waiter) == "waiting"
+        time.sleep(0.1)
+        lock.unlink()
+    assert said(waiter) == "held"
+    with pytest.raises(Busy), locks.exclusive(lock, purpose="test", timeout=0):
+        pass
+    end(waiter)
+    with locks.exclusive(lock, purpose="test", timeout=0):
+        pass

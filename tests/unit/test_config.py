@@ -47,7 +47,7 @@ def test_the_defaults_are_these():
         "remote": "git:",
         "lock_timeout_s": 30,
         "auto_pin": True,
-        "embedding": {"model": "default", "model_path": ""},
+        "embedding": {"model": "default", "model_path": "", "cache_mb": 1000, "cache_days": 180},
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5},
         "index": {"keep": 4, "store_documents": True},

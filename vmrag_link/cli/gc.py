@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from vmrag_link.cli.base import Invocation, plural
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import gc as operation
+from vmrag_link.ops.gc import GcReport
 
 MEGABYTE = 1_000_000
 
@@ -14,19 +17,45 @@ MEGABYTE = 1_000_000
 @vmrag_command("gc")
 @click.option("--apply", is_flag=True, help="Do it; without this, only say what would be done.")
 def command(invocation: Invocation, *, apply: bool) -> None:
-    """Drop revisions that no pin needs and spare indexes. Every revision that git can still check out is kept."""
+    """Drop revisions that no pin needs, branches whose code branch is gone, spare indexes and old vectors.
+
+    Every revision that git can still check out is kept, and all uncommitted documents.
+    """
     with invocation.workspace() as ws:
         report = operation.gc(ws, apply=apply)
-    anchored, removed = ("Anchored", "Removed") if apply else ("Would anchor", "Would remove")
-    freed = f"{report.snapshot_bytes / MEGABYTE:.1f} MB"
-    lines = [
-        f"{anchored} {plural(len(report.anchored), 'pinned revision')} that no branch reaches.",
-        f"{removed} {plural(len(report.snapshots), 'spare snapshot')} ({freed}).",
-    ]
-    if apply:
-        lines.append(
-            f"Knowledge base: {report.kb_bytes_before / MEGABYTE:.1f} → {report.kb_bytes_after / MEGABYTE:.1f} MB."
-        )
+    invocation.emit(report, _lines(report))
+
+
+def _lines(report: GcReport) -> Iterator[str]:
+    if report.anchored:
+        anchor = "Anchored" if report.applied else "Would anchor"
+        yield f"{anchor} {plural(len(report.anchored), 'pinned revision')} that no branch reaches."
+    removed = "Removed" if report.applied else "Would remove"
+    for branch in report.pruned:
+        yield f"{removed} the branch {branch.name}, whose code branch is gone (its revision {branch.revision[:7]} is kept)."
+    for kept in report.kept:
+        what = "has uncommitted documents" if kept.reason == "uncommitted" else "holds documents that were set aside"
+        yield f"The branch {kept.name} {what} and stays. To bring them back: {kept.hint}"
+    for noun, swept in (
+        ("spare snapshot", report.leftovers.snapshots),
+        ("old working copy", report.leftovers.working_copies),
+        ("leftover file", report.leftovers.files),
+    ):
+        if swept.names:
+            yield f"{removed} {_counted(len(swept.names), noun)} ({_megabytes(swept.bytes)})."
+    if report.leftovers.vectors.number:
+        vectors = report.leftovers.vectors
+        yield f"{removed} {plural(vectors.number, 'cached vector')} ({_megabytes(vectors.bytes)})."
+    sizes = report.kb_bytes
+    if report.applied:
+        yield f"Knowledge base: {_megabytes(sizes.before)} → {_megabytes(sizes.after)}."
     else:
-        lines.append("Next: vmrag gc --apply")
-    invocation.emit(report, lines)
+        yield "Next: vmrag gc --apply"
+
+
+def _counted(number: int, noun: str) -> str:
+    return plural(number, noun) if number == 1 or not noun.endswith("y") else f"{number} {noun[:-1]}ies"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / MEGABYTE:.1f} MB"

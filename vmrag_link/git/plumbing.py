@@ -11,7 +11,14 @@ from pathlib import Path
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
 from vmrag_link.git.heads import Head, busy, busy_hint, head, index_locked
 from vmrag_link.git.run import LOCAL_VARIABLES, demand, failure, git, git_in
-from vmrag_link.git.settings import config_section, kb_branch_of, kb_branches, set_kb_branch
+from vmrag_link.git.settings import (
+    config_section,
+    forget_kb_branch,
+    kb_branch_of,
+    kb_branches,
+    kb_mappings,
+    set_kb_branch,
+)
 from vmrag_link.paths import PIN_NAME, Places
 
 __all__ = [
@@ -22,11 +29,13 @@ __all__ = [
     "busy",
     "busy_hint",
     "config_section",
+    "forget_kb_branch",
     "head",
     "identity",
     "index_locked",
     "kb_branch_of",
     "kb_branches",
+    "kb_mappings",
     "locate",
     "pin_bytes",
     "resolve",

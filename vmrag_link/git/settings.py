@@ -6,6 +6,7 @@ from vmrag_link.git.run import demand, failure, git
 from vmrag_link.paths import Places
 
 _ABSENT = 1  # exit code of `git config --get-regexp`
+_NOT_SET = 5  # exit code of `git config --unset-all`
 _MAPPING = "vmragBranch"
 
 
@@ -19,20 +20,24 @@ def config_section(places: Places, prefix: str) -> dict[str, str]:
     return {key: value if equals else "true" for key, equals, value in pairs if key.startswith(prefix + ".")}
 
 
+def kb_mappings(places: Places) -> list[tuple[str, str]]:
+    """Every (code branch, KB branch) that is written down, whether these branches exist or not."""
+    arguments = ("config", "--null", "--get-regexp", rf"^branch\..*\.{_MAPPING.lower()}$")
+    done = git(places, *arguments)
+    if done.returncode not in (0, _ABSENT):
+        raise failure(arguments, done)
+    entries = (entry.partition("\n") for entry in done.text.split("\0"))
+    return [(key.removeprefix("branch.")[: -len(f".{_MAPPING}")], kb) for key, _, kb in entries if kb]
+
+
 def kb_branches(places: Places) -> dict[str, str]:
     """KB branches by code branch; `git branch -m` and `-D` carry and drop them.
 
     `git branch -c` copies the entry, and puts the copy behind the original: a KB branch belongs to who names it first.
     """
-    arguments = ("config", "--null", "--get-regexp", rf"^branch\..*\.{_MAPPING.lower()}$")
-    done = git(places, *arguments)
-    if done.returncode not in (0, _ABSENT):
-        raise failure(arguments, done)
     owners: dict[str, str] = {}
-    for entry in done.text.split("\0"):
-        key, _, kb_branch = entry.partition("\n")
-        if kb_branch:
-            owners.setdefault(kb_branch, key.removeprefix("branch.")[: -len(f".{_MAPPING}")])
+    for code, kb_branch in kb_mappings(places):
+        owners.setdefault(kb_branch, code)
     return {code: kb_branch for kb_branch, code in owners.items()}
 
 
@@ -44,3 +49,11 @@ def kb_branch_of(places: Places, branch: str) -> str | None:
 def set_kb_branch(places: Places, branch: str, kb_branch: str) -> None:
     """In the repository's own configuration, in place of what stood there."""
     demand(places, "config", "--local", "--replace-all", "--", f"branch.{branch}.{_MAPPING}", kb_branch)
+
+
+def forget_kb_branch(places: Places, branch: str) -> None:
+    """Undo `set_kb_branch`; fine where nothing is written down."""
+    arguments = ("config", "--local", "--unset-all", "--", f"branch.{branch}.{_MAPPING}")
+    done = git(places, *arguments)
+    if done.returncode not in (0, _NOT_SET):
+        raise failure(arguments, done)

@@ -1,6 +1,6 @@
 """Snapshots: complete, immutable indexes, each of one revision under one `settings`, shared by all worktrees.
 
-    snapshots/<revision>-<settings>/    + <revision>-<settings>.lock beside it (stays: a lock file that goes away locks nothing)
+    snapshots/<revision>-<settings>/    + <revision>-<settings>.lock beside it (stays until `vmrag gc` finds it alone)
     snapshots/.building-<random>/       one that is being made; its lock is held by its maker, so a kill leaves something to sweep
 
 Readers and copiers hold a snapshot's lock together; who removes one takes it alone, without waiting.
@@ -139,11 +139,15 @@ class Snapshots:
         """`bound` is asked again with each snapshot's lock held: who binds one holds its lock from looking at it to binding it."""
         return [each for each in self.spare(bound=bound(), keep=keep) if self.discard(each.path, unless=bound)]
 
+    def unfinished(self) -> list[Path]:
+        """What builders are at, or left when they were killed."""
+        return [each for each in sorted(self.root.glob(f"{BUILDING}*")) if each.is_dir()]
+
     def sweep(self) -> list[Path]:
         """Remove what killed builders left; those at work hold their lock."""
         swept = []
-        for folder in sorted(self.root.glob(f"{BUILDING}*")):
-            if folder.is_dir() and self.discard(folder):
+        for folder in self.unfinished():
+            if self.discard(folder):
                 _lock(folder).unlink(missing_ok=True)
                 swept.append(folder)
         for lock in self.root.glob(f"{BUILDING}*.lock"):  # of builders that were killed when their directory was gone
@@ -173,6 +177,29 @@ def copy(source: Path, target: Path) -> None:
             f"The index {source.name} cannot be copied: {copied.complaint.splitlines()[0]}",
             hint=f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
         )
+
+
+def lonely(root: Path) -> list[Path]:
+    """What lies in a folder of indexes beside an index that is gone: its lock, who held it, the mark of a killed writer."""
+    if not root.is_dir():
+        return []
+    files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix == ".writing")
+    gone = (path for path in files if path.is_file() and not _index_of(path).exists())
+    return sorted(path for path in gone if not locks.holder(_lock(_index_of(path))))
+
+
+def remove_lonely(path: Path) -> None:
+    """Remove one of them, unless somebody is about to make the index. Whoever waits for the lock notices (`locks`)."""
+    index = _index_of(path)
+    with contextlib.suppress(Busy), locks.exclusive(_lock(index), purpose="sweep", timeout=0):
+        if not index.exists():
+            path.unlink(missing_ok=True)
+            _lock(index).unlink(missing_ok=True)
+
+
+def _index_of(beside: Path) -> Path:
+    name = beside.name.removesuffix(".holder").removesuffix(".lock").removesuffix(".writing")
+    return beside.with_name(name)
 
 
 def _lock(path: Path) -> Path:

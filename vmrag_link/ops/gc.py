@@ -2,59 +2,177 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import shlex
+from collections.abc import Iterator
+from typing import Literal
 
+import msgspec
+
+from vmrag_link import locks
 from vmrag_link import pin as pins
-from vmrag_link.errors import PinMalformed
-from vmrag_link.git import history
-from vmrag_link.models import Record
+from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Engine
+from vmrag_link.errors import BranchMissing, KnowledgeMoved, PinMalformed, Uncommitted
+from vmrag_link.git import history, plumbing, worktrees
+from vmrag_link.models import KbBranch, Record
+from vmrag_link.ops import leftovers
+from vmrag_link.ops.leftovers import Leftovers
 from vmrag_link.ops.recover import recover
 from vmrag_link.sync import apply as syncing
 from vmrag_link.workspace import Workspace
 
 
+class PrunedBranch(Record, frozen=True):
+    """A KB branch whose code branch is gone. Its `revision` stays reachable."""
+
+    name: str
+    revision: str
+
+
+class KeptBranch(Record, frozen=True):
+    """A KB branch of no code branch that stays for its documents; `hint` is the command that brings them back."""
+
+    name: str
+    revision: str
+    reason: Literal["uncommitted", "set_aside"]
+    hint: str
+
+
+class Sizes(Record, frozen=True):
+    """Bytes of the knowledge base."""
+
+    before: int
+    after: int
+
+
 class GcReport(Record, frozen=True):
-    """`applied` False: nothing was done, this is what would be. Sizes in bytes; `anchored` are revisions."""
+    """`applied` False: nothing was done, this is what would be.
+
+    `anchored` are revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with its KB branch.
+    """
 
     applied: bool
     anchored: tuple[str, ...]
-    snapshots: tuple[str, ...]
-    kb_bytes_before: int
-    kb_bytes_after: int
-    snapshot_bytes: int
+    pruned: tuple[PrunedBranch, ...]
+    kept: tuple[KeptBranch, ...]
+    unmapped: tuple[str, ...]
+    kb_bytes: Sizes
+    leftovers: Leftovers
+
+
+class _Branches(Record, frozen=True):
+    prune: tuple[KbBranch, ...]
+    keep: tuple[KeptBranch, ...]
+    unmap: tuple[str, ...]
 
 
 def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
-    """Anchor every pin that git's refs and reflogs can still check out, then drop unreachable revisions and spare snapshots."""
+    """Anchor what git can still check out, prune the KB branches of code branches that are gone, then drop the rest.
+
+    In this order: a kill at any moment leaves everything that is pinned reachable.
+    """
     recover(ws)
     engine = ws.engine
-    wanted = tuple(sorted(each for each in pinned(ws) if engine.has_revision(each) and not engine.reachable(each)))
+    before = leftovers.size_of(ws.places.kb)
+    there = _reachable(engine)
+    wanted = tuple(each for each in needed(ws) if each not in there and engine.has_revision(each))
+    if not apply:
+        branches = _branches(ws)
+        pruned = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
+        rest = leftovers.find(ws)
+        return GcReport(False, wanted, pruned, branches.keep, branches.unmap, Sizes(before, before), rest)
+    for revision in wanted:
+        engine.anchor(revision, reason="pinned in git history")
+    pruned, branches = _prune(ws)
+    engine.collect_garbage()
+    after = leftovers.size_of(ws.places.kb)
+    return GcReport(True, wanted, pruned, branches.keep, branches.unmap, Sizes(before, after), leftovers.sweep(ws))
 
-    def bound() -> set[Path]:
-        return syncing.bound_snapshots(ws.places, ws.shelf)
 
-    spare = ws.shelf.spare(bound=bound(), keep=ws.config.index.keep)
-    before, freed = _size(ws.places.kb), sum(_size(each.path) for each in spare)
-    if apply:
-        for revision in wanted:
-            engine.anchor(revision, reason="pinned in git history")
-        engine.collect_garbage()
-        ws.shelf.sweep()
-        spare = ws.shelf.evict(bound=bound, keep=ws.config.index.keep)
-    names = tuple(each.path.name for each in spare)
-    return GcReport(apply, wanted, names, before, _size(ws.places.kb), freed)
+# -- what has to stay
 
 
-def pinned(ws: Workspace) -> set[str]:
-    """The revisions that some commit of git's refs or reflogs pins."""
-    revisions = set()
-    for data in history.pins(ws.places):
+def needed(ws: Workspace) -> list[str]:
+    """The revisions that somebody may still ask for, those pinned last first: an anchor of them keeps their ancestors, too.
+
+    All that are pinned by a commit of git's refs and reflogs, by an index, a work tree, or what git is in the middle of;
+    that some work tree answers from; and that an interrupted operation goes on with.
+    """
+    named = [*worktrees.uncommitted_pins(ws.places), *history.pins(ws.places, also=worktrees.noted_commits(ws.places))]
+    revisions: dict[str, None] = {}
+    for data in named:
         try:
-            revisions.add(pins.parse(data).dolt_commit)
+            revisions[pins.parse(data).dolt_commit] = None
         except PinMalformed:
-            continue  # a commit whose pin nobody could follow keeps nothing alive
-    return revisions
+            continue  # a pin that nobody could follow keeps nothing alive
+    bound = syncing.bound_snapshots(ws.places, ws.shelf)
+    return list(revisions | dict.fromkeys([*(path.name.rpartition("-")[0] for path in bound), *_journaled(ws)]))
 
 
-def _size(path: Path) -> int:
-    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+def _reachable(engine: Engine) -> set[str]:
+    """All revisions that some branch reaches: asked one by one, each would cost a walk through the history."""
+    found: set[str] = set()
+    rest = [each.head for each in engine.branches()]
+    while rest:
+        revision = rest.pop()
+        if revision not in found:
+            found.add(revision)
+            rest += engine.info(revision).parents
+    return found
+
+
+def _journaled(ws: Workspace) -> Iterator[str]:
+    """Every text in the journal, revisions and KB branches among them, of all work trees."""
+    for _, entry in ws.journal.entries():
+        if entry is not None:
+            yield from (value for value in msgspec.to_builtins(entry).values() if isinstance(value, str))
+
+
+# -- branches
+
+
+def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
+    """Delete what `_branches` names; the engine anchors each head. What somebody writes on meanwhile stays."""
+    pruned = []
+    with locks.exclusive(ws.places.locks / "mapping.lock", purpose="prune KB branches", timeout=ws.lock_timeout):
+        branches = _branches(ws)
+        for each in branches.prune:
+            try:
+                ws.engine.delete_branch(each.name, expected=each.head)
+            except (Uncommitted, KnowledgeMoved, BranchMissing):
+                continue
+            pruned.append(PrunedBranch(each.name, each.head))
+        there = {each.name for each in ws.engine.branches()}
+        mapped = dict(plumbing.kb_mappings(ws.places))
+        gone = tuple(code for code in branches.unmap if mapped[code] not in there)
+        for code in gone:
+            plumbing.forget_kb_branch(ws.places, code)
+    return tuple(pruned), _Branches(branches.prune, branches.keep, gone)
+
+
+def _branches(ws: Workspace) -> _Branches:
+    """KB branches that no code branch names any more, and the entries of code branches that are gone, by what is to happen."""
+    mappings = plumbing.kb_mappings(ws.places)
+    existing = worktrees.code_branches(ws.places)
+    stale = [(code, kb) for code, kb in mappings if code not in existing]
+    in_use = {kb for code, kb in mappings if code in existing} | set(_journaled(ws))
+    prune, keep = [], []
+    for each in ws.engine.branches():
+        if each.name.startswith(ASIDE_PREFIX):
+            keep.append(KeptBranch(each.name, each.head, "set_aside", f"vmrag merge {shlex.quote(each.name)}"))
+        elif each.name.startswith(RESERVED_PREFIX) or each.name in in_use:
+            continue
+        elif each.dirty:
+            code = next((code for code, kb in stale if kb == each.name), each.name)
+            keep.append(KeptBranch(each.name, each.head, "uncommitted", _way_back(code, each)))
+        else:
+            prune.append(each)
+    staying = in_use | {each.name for each in keep}
+    return _Branches(tuple(prune), tuple(keep), tuple(code for code, kb in stale if kb not in staying))
+
+
+def _way_back(code: str, branch: KbBranch) -> str:
+    """What gives a KB branch a code branch again, which then stands where its uncommitted documents were written."""
+    key = shlex.quote(f"branch.{code}.vmragBranch")
+    return (
+        f"git switch -c {shlex.quote(code)} && git config {key} {shlex.quote(branch.name)} && vmrag pin {branch.head}"
+    )

@@ -207,6 +207,15 @@ def working_copy(parts: Parts, kb_branch: str, base: str) -> WorkingCopy:
     )
 
 
+@contextlib.contextmanager
+def forgotten_copy(parts: Parts, kb_branch: str, base: str) -> Iterator[None]:
+    """For who changes uncommitted documents without their index: what lies there, from an earlier time say, is thrown away."""
+    copy = working_copy(parts, kb_branch, base)
+    with copy.writing():
+        copy.drop()
+        yield
+
+
 def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> Changes:
     if bound is None or bound.revision == target.revision:
         return built.changes if bound is None else Changes()
@@ -216,14 +225,19 @@ def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built
 
 
 def _swap(parts: Parts, target: Target, built: Built) -> tuple[Attachment, tuple[str, ...]] | None:
-    """Bind the workspace to what was built; None when HEAD or the pin are no longer what they were."""
+    """Bind the workspace to what was built; None when HEAD, the pin or the KB branch are no longer what they were."""
     with _switching(parts):
-        if read_trigger(parts.places) != target.trigger:
+        if read_trigger(parts.places) != target.trigger or _branch_changed(parts.engine, target):
             return None
         attachment, notes = _settle_branch(parts, target)
         notes += _stay_behind(parts, target)
         bindings.write(parts.places, Binding(target.revision, built.path.name), target.trigger)
         return attachment, notes
+
+
+def _branch_changed(engine: Engine, target: Target) -> bool:
+    """Another process has moved it, say, while this one waited for the lock."""
+    return target.kb_branch is not None and engine.branch(target.kb_branch.name) != target.kb_branch
 
 
 def _switching(parts: Parts) -> contextlib.AbstractContextManager[None]:
@@ -243,7 +257,8 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
         from vmrag_link.merging.replay import replay  # rarely needed, and a checkout waits for imports
 
         journal = Journal(parts.places.journal)
-        carried = replay(parts.engine, journal, branch, target.revision, timeout=parts.lock_timeout)
+        with forgotten_copy(parts, branch.name, target.revision):
+            carried = replay(parts.engine, journal, branch, target.revision, timeout=parts.lock_timeout)
         return "attached", (carried.note,)
     with parts.engine.writing("move a branch", timeout=parts.lock_timeout):
         parts.engine.move_branch(branch.name, target.revision, expected=branch.head)
