@@ -1,0 +1,146 @@
+"""What knowledge adds to a git merge: the driver on 10 changed documents a side, and 10 uncommitted ones that follow a moved pin."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import sys
+from pathlib import Path
+
+from vmrag_hooks import driver_command
+
+from bench import knowledge, timing
+from bench.knowledge import VMRAG
+from bench.timing import Figure, Run
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.git import merging
+from vmrag_link.models import Document, content_hash
+
+CHANGED = 10
+GROWTH = 2.0
+LINES = 2_000
+
+
+def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:
+    figures: list[Figure] = []
+    seconds: dict[str, dict[int, float]] = {"driver": {}, "replay": {}}
+    for size in sizes:
+        repo = prepared(folder, size, env)
+        for name, figure in measured(repo, size, rounds, env).items():
+            figures.append(figure)
+            seconds[name][size] = figure.seconds[name]
+    if len(sizes) > 1:
+        small, large = min(sizes), max(sizes)
+        for name, by_size in seconds.items():
+            ends = {f"{size:,} documents": by_size[size] for size in (small, large)}
+            figures.append(
+                Figure(
+                    f"growth of the {name} from {small:,} to {large:,}", by_size[large] / by_size[small], GROWTH, ends
+                )
+            )
+    return figures
+
+
+def measured(repo: Path, size: int, rounds: int, env: dict[str, str]) -> dict[str, Figure]:
+    def reset(to: str) -> None:
+        knowledge.git(repo, "reset", "-q", "--hard", to, env=env)
+
+    def merge(ours: str, theirs: str) -> Run:
+        reset(ours)
+        return timing.once(["git", "merge", "-q", "-m", "merge", theirs], cwd=repo, env=env)
+
+    def replay() -> Run:
+        """To and fro between two pins whose snapshots are there: `git reset` fires no hook, so nothing else is timed."""
+        knowledge.git(repo, "symbolic-ref", "HEAD", "refs/heads/mine", env=env)
+        here, start = knowledge.git(repo, "rev-parse", "HEAD", "main", env=env).split()
+        reset("uncommitted-there" if here == start else "main")
+        hook = [sys.executable, "-P", "-m", "vmrag_hooks", "post-checkout"]
+        return timing.once(hook, cwd=repo, env=env)
+
+    def driver() -> Run:
+        knowledge.git(repo, "symbolic-ref", "HEAD", "refs/heads/merging", env=env)
+        return merge("left", "right")
+
+    def text() -> Run:
+        knowledge.git(repo, "symbolic-ref", "HEAD", "refs/heads/merging", env=env)
+        return merge("left-text", "right-text")
+
+    timed = timing.in_turn(
+        {
+            "driver": driver,
+            "git merge of two texts": text,
+            "vmrag --version": lambda: timing.once([*VMRAG, "--version"], cwd=repo, env=env),
+            "replay": replay,
+        },
+        rounds,
+    )
+    seconds = {name: sample.wall for name, sample in timed.items()}
+    base = {name: seconds[name] for name in ("git merge of two texts", "vmrag --version")}
+    return {
+        name: Figure(
+            f"{name}, {CHANGED} changed of {size:,} documents: against a git merge of two texts + start",
+            seconds[name] / sum(base.values()),
+            None,
+            {name: seconds[name], **base},
+        )
+        for name in ("driver", "replay")
+    }
+
+
+def prepared(folder: Path, size: int, env: dict[str, str]) -> Path:
+    """A copy of the repository with branches to merge, and uncommitted documents on the code branch `mine`."""
+    source, repo = knowledge.make(folder, size, env), folder / f"merge-{size}"
+    if (repo / "done").exists():
+        shutil.rmtree(repo)
+    shutil.copytree(source, repo, symlinks=True)
+    knowledge.git(repo, "config", "merge.vmrag.driver", driver_command.command(sys.executable), env=env)
+    (repo / ".git/info/attributes").write_text(merging.ATTRIBUTE + "\n")
+    engine = DoltliteEngine.open(repo / ".git/vmrag/kb")
+    start = knowledge.head(engine, "main")
+    knowledge.git(repo, "switch", "-q", "main", env=env)
+    texts(repo, "both", env)
+    for side, first in (("left", 0), ("right", CHANGED)):
+        knowledge.git(repo, "switch", "-q", "-c", side, "main", env=env)
+        commit(repo, engine, start, side, first=first, env=env)
+        knowledge.git(repo, "switch", "-q", "-c", f"{side}-text", "main", env=env)
+        texts(repo, side, env)
+    knowledge.git(repo, "switch", "-q", "-c", "uncommitted-there", "main", env=env)
+    commit(repo, engine, start, "there", first=2 * CHANGED, env=env)
+    knowledge.git(repo, "switch", "-q", "-c", "mine", "main", env=env)
+    knowledge.git(repo, "config", "branch.mine.vmragBranch", "mine", env=env)
+    engine.create_branch("mine", start)
+    engine.write("mine", Write(put_documents=[edited(number, "mine") for number in range(CHANGED)]), expected=start)
+    engine.close()
+    for branch in ("uncommitted-there", "mine"):
+        knowledge.git(repo, "switch", "-q", branch, env=env)
+        timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
+    return repo
+
+
+def commit(repo: Path, engine: DoltliteEngine, start: str, side: str, *, first: int, env: dict[str, str]) -> None:
+    """A revision in which ten documents are others, pinned by a commit."""
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    rows = Write(put_documents=[edited(number, side) for number in range(first, first + CHANGED)])
+    author = "Bench <bench@example.com>"
+    revision = engine.commit_onto(start, [rows], message=side, author=author, date=now)
+    pin = pins.repin(None, remote="git:", branch=side, commit=revision, committed_at=now)
+    (repo / ".dolt-version").write_bytes(pins.format(pin))
+    knowledge.git(repo, "commit", "-q", "-a", "-m", side, env=env)
+
+
+def texts(repo: Path, side: str, env: dict[str, str]) -> None:
+    """Both sides change both files, at places of their own."""
+    place = {"left": 10, "right": LINES - 10}.get(side, 0)
+    for name in ("one.txt", "two.txt"):
+        lines = [f"line {number}" for number in range(LINES)]
+        lines[place] += side
+        (repo / name).write_text("\n".join(lines) + "\n")
+    knowledge.git(repo, "add", "one.txt", "two.txt", env=env)
+    knowledge.git(repo, "commit", "-q", "-m", side, env=env)
+
+
+def edited(number: int, side: str) -> Document:
+    text = f"{side} has changed this one, number {number}"
+    return Document("documents", f"d{number:07d}", f"d{number:07d}", text, content_hash(text))
