@@ -137,7 +137,7 @@ class _Merge:
         if left is None:
             self._take(right.key, right.after, there=right.before is not None)
             return
-        if left.after is None and right.after is None:
+        if left.after == right.after:
             return
         base = self._engine.document(self._base, *right.key) if right.before else None
         if left.after is None or right.after is None:

@@ -13,6 +13,10 @@ from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
 
+_LIKE_A_HASH = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}", re.IGNORECASE)
+"""What some engine takes for a revision; a knowledge base may move to another engine."""
+
+
 class BranchRow(Record, frozen=True):
     """A KB branch; `code_branch` is the code branch whose documents are written on it, None when there is none."""
 
@@ -64,7 +68,12 @@ def free_name(engine: Engine, code: str, taken: set[str]) -> str:
     """The code branch's own name where the engine allows it and it is free, else `b/<slug>-<hash8>`."""
     used = taken | {each.name.lower() for each in engine.branches()}
     reserved = code.lower().startswith(RESERVED_PREFIX)
-    if engine.legal_branch_name(code) and code.lower() not in used and not reserved:
+    if (
+        engine.legal_branch_name(code)
+        and code.lower() not in used
+        and not reserved
+        and not _LIKE_A_HASH.fullmatch(code)
+    ):
         return code
     slug = re.sub(r"[^a-z0-9]+", "-", code.lower()).strip("-")[:40] or "branch"
     for salt in range(len(used) + 1):

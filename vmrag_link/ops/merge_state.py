@@ -20,7 +20,7 @@ from vmrag_link.ops.merge_pins import base_revision
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Workspace
 
-Kind = Literal["git", "merge", "aside"]
+Kind = Literal["merge", "aside", "git"]
 
 
 class MergeState(Record, frozen=True):

@@ -9,7 +9,7 @@ from typing import Literal
 from vmrag_link import locks
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.errors import PinMalformed
+from vmrag_link.errors import PinMalformed, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Record, Working
@@ -163,7 +163,11 @@ def _drift(ws: Workspace, target: Target) -> list[str]:
 def _waiting(ws: Workspace, target: Target) -> list[str]:
     """What waits for a person, and is no drift."""
     waiting = []
-    merge = merge_state.current(ws) if target.state == "pinned" else None
+    try:
+        merge = merge_state.current(ws)
+    except VmragError as error:  # a side that cannot be merged: the pin is in conflict all the same
+        merge = None
+        waiting.append(f"{error.message} ({error.hint})")
     if merge:
         then = "vmrag commit, or vmrag merge --abort" if merge.written else "vmrag resolve"
         waiting.append(f"The merge of {merge.source} is open: {then}")

@@ -353,9 +353,10 @@ class DoltliteEngine:
         It merges from its own merge base and cannot be told what to make of it: so whatever `joining` changed since then is undone.
         """
         brought = self._diff(joins.base(self._main, revision, joining), joining)
-        held = {each.name: each for each in self.collections(revision)}
         names = [change.key for change in brought.collections]
-        before = {change.key: self.document(revision, *change.key) for change in brought.documents}
+        with self._reading(revision) as connection:
+            held = {each.name: each for each in reading.collections(connection)} if schema.version(connection) else {}
+            before = {change.key: reading.document(connection, *change.key) for change in brought.documents}
         return Write(
             put_collections=[held[name] for name in names if name in held],
             remove_collections=[name for name in names if name not in held],
