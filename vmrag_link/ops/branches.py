@@ -12,7 +12,6 @@ from vmrag_link.models import Record
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
-
 _LIKE_A_HASH = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}", re.IGNORECASE)
 """What some engine takes for a revision; a knowledge base may move to another engine."""
 
