@@ -4,7 +4,7 @@
     ├── Usage        (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized · AlreadyInitialized · NameInvalid
     ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
     ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · Uncommitted · MassDeletion · MergeConflict · PinConflict
-    ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused
+    ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
     ├── Engine       (exit 3)     EngineFailed · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
     │                             CollectionMissing · DocumentMissing · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
@@ -145,6 +145,13 @@ class GitBusy(Git):
     """git is in the middle of something in which nothing may be written."""
 
     code = "GIT_BUSY"
+
+
+class LinkMissing(Git):
+    """A code commit is linked to no revision."""
+
+    code = "LINK_NOT_FOUND"
+    exit_code = 1
 
 
 class HooksRefused(Git):

@@ -152,6 +152,24 @@ class RevisionInfo(Record, frozen=True):
     date: str
 
 
+class Link(Record, frozen=True):
+    """A row of `git_links`: a code commit and the revision that belongs to it.
+
+    `source`: `pin` rows follow from git's history and can be derived again; `manual` ones were made by hand. `superseded_by` is the commit
+    that an amend or a rebase has put in this one's place, `linked_at` the pin's, ISO 8601 UTC. Empty texts: not known.
+    """
+
+    git_commit: str
+    dolt_commit: str
+    dolt_branch: str
+    git_branch: str = ""
+    git_repo_url: str = ""
+    linked_at: str = ""
+    source: Literal["pin", "manual"] = "pin"
+    superseded_by: str = ""
+    metadata: str = "{}"
+
+
 class Working(Record, frozen=True):
     """The working set of a KB branch, as a place to read from."""
 

@@ -65,6 +65,10 @@ class Places(NamedTuple):
         return self.shared / "journal"
 
     @property
+    def link_queue(self) -> Path:
+        return self.shared / "links.queue"
+
+    @property
     def logs(self) -> Path:
         return self.shared / "logs"
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import engines as support
 from tests.support.engines import AUTHOR, DATE, Engines, commit, document, guide, head, put, root, store
-from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine, Write
+from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, Engine, Write
 from vmrag_link.errors import (
     AlreadyInitialized,
     BranchExists,
@@ -25,7 +25,7 @@ from vmrag_link.errors import (
     RevisionMissing,
     Uncommitted,
 )
-from vmrag_link.models import Chunking, Collection, Document, Working
+from vmrag_link.models import Chunking, Collection, Document, Link, Working
 
 engine, engines = support.engine, support.engines
 
@@ -939,3 +939,46 @@ def test_a_clean_branch_has_nothing_to_take_back(engine: Engine) -> None:
     base, ours, _ = _two_sides(engine)
     engine.take_back("main", kept=ours, expected=base)
     assert head(engine, "main") == base
+
+
+# -- links
+
+
+def _link(engine: Engine, *put: Link, remove: tuple[str, ...] = ()) -> None:
+    engine.write_links(put, remove=remove, message="linked", author=AUTHOR, date=DATE)
+
+
+def test_links_are_kept_by_code_commit_on_a_branch_of_their_own(engine: Engine) -> None:
+    base, ours, _ = _two_sides(engine)
+    assert engine.links() == []
+    before = engine.branches()
+    one, two = (
+        Link("1" * 40, base, "main", "ünï", "git@host:a", DATE, "manual", "", '{"a":1}'),
+        Link("2" * 40, ours, "ours"),
+    )
+    _link(engine, two, one)
+    assert engine.links() == [one, two]
+    assert engine.links(git_commit="1" * 40) == [one]
+    assert engine.links(dolt_commit=ours) == [two]
+    assert engine.links(git_commit="3" * 40) == []
+    assert [each for each in engine.branches() if each.name != LINKS_BRANCH] == before
+    assert engine.diff(base, ours).counts().total == 1
+
+
+def test_linking_again_replaces_and_what_changes_nothing_commits_nothing(engine: Engine) -> None:
+    base, ours, _ = _two_sides(engine)
+    _link(engine, Link("1" * 40, base, "main"))
+    _link(engine, Link("1" * 40, ours, "ours"), Link("2" * 40, ours, "ours"))
+    at = head(engine, LINKS_BRANCH)
+    _link(engine, Link("1" * 40, ours, "ours"))
+    assert head(engine, LINKS_BRANCH) == at
+    _link(engine, remove=("1" * 40, "9" * 40))
+    assert engine.links() == [Link("2" * 40, ours, "ours")]
+    engine.collect_garbage()
+    assert engine.links() == [Link("2" * 40, ours, "ours")]
+
+
+def test_a_link_that_no_database_stores_exactly_is_refused_and_none_of_its_company_is_stored(engine: Engine) -> None:
+    with pytest.raises(ContentRefused):
+        _link(engine, Link("1" * 40, "r", "main"), Link("2" * 40, "r", "ma\0in"))
+    assert engine.links() == []

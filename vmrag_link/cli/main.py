@@ -29,6 +29,8 @@ COMMANDS = {
     "import": "Store files and folders as documents.",
     "init": "Start a knowledge base for this repository.",
     "install": "Install the git hooks.",
+    "link": "Link a code commit to the revision of the knowledge.",
+    "links": "Show which revision belongs to which code commit.",
     "list": "List the documents.",
     "log": "Show the history of the knowledge base.",
     "merge": "Take other knowledge into that of the checked-out code.",

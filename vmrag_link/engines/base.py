@@ -18,6 +18,7 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     KbBranch,
+    Link,
     Record,
     RevisionInfo,
 )
@@ -25,6 +26,7 @@ from vmrag_link.models import (
 SCHEMA_VERSION = 1
 KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
+LINKS_BRANCH = "vmrag_links"
 RESERVED_PREFIX = "vmrag"
 ASIDE_PREFIX = "vmrag/wip/"
 """Before the name of a KB branch: its uncommitted documents, set aside in a commit because they conflict with a moved pin."""
@@ -134,6 +136,16 @@ class Engine(Protocol):
 
     def count_changes(self, old: At, new: At) -> Changes:
         """The numbers of `diff`, without reading the texts."""
+
+    # -- links: which code commit belongs to which revision, on the branch `vmrag_links` -------------------------------
+
+    def links(self, *, git_commit: str | None = None, dolt_commit: str | None = None) -> list[Link]:
+        """All links, or those of one commit or revision; sorted by git commit."""
+
+    def write_links(
+        self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
+    ) -> None:
+        """Replace and remove links, by git commit, in one commit of `vmrag_links`; nothing is committed where nothing changes."""
 
     # -- writing -----------------------------------------------------------------------------------------------------
 

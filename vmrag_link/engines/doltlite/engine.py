@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.engines.base import ROOT_BRANCH, Write
-from vmrag_link.engines.doltlite import anchors, history, reading, schema
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Write
+from vmrag_link.engines.doltlite import anchors, history, links, reading, schema
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
@@ -33,6 +33,7 @@ from vmrag_link.models import (
     Document,
     DocumentHeader,
     KbBranch,
+    Link,
     RevisionInfo,
     Working,
 )
@@ -308,6 +309,29 @@ class DoltliteEngine:
 
     def _connection(self, at: str) -> Connection:
         return Connection(self._folder / FILE_NAME, at=at, timeout=self._lock_timeout)
+
+    # -- links
+
+    def links(self, *, git_commit: str | None = None, dolt_commit: str | None = None) -> list[Link]:
+        if self.branch(LINKS_BRANCH) is None:
+            return []
+        given = {"git_commit": git_commit, "dolt_commit": dolt_commit}
+        asked = {column: value for column, value in given.items() if value is not None}
+        where = "WHERE " + " AND ".join(f"{column} = ?" for column in asked) if asked else ""
+        with self._connection(LINKS_BRANCH) as connection:
+            return links.rows(connection, where, list(asked.values()))
+
+    def write_links(
+        self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
+    ) -> None:
+        with self.writing("link"):
+            if self.branch(LINKS_BRANCH) is None:
+                self._main.execute("SELECT dolt_branch(?, ?)", (LINKS_BRANCH, self._require_branch(ROOT_BRANCH).head))
+            with self._connection(LINKS_BRANCH) as connection, connection.transaction():
+                links.prepare(connection)
+                links.store(connection, put, remove)
+                if connection.execute("SELECT 1 FROM dolt_status LIMIT 1"):
+                    _commit(connection, message, author, date)
 
     # -- writing
 

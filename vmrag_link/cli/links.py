@@ -1,0 +1,43 @@
+"""`vmrag links`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Link
+from vmrag_link.ops import links as operation
+
+
+@vmrag_command("links")
+@click.argument("action", type=click.Choice(["list", "show", "rebuild"]), default="list")
+@click.argument("ref", required=False)
+@click.option("--revision", help="list: only the commits that are linked to this revision.")
+def command(invocation: Invocation, *, action: str, ref: str | None, revision: str | None) -> None:
+    """Show which revision of the knowledge belongs to which code commit, or derive that from git's history again."""
+    if (action == "show") != (ref is not None) or (revision and action != "list"):
+        raise UsageInvalid(
+            "These arguments do not go together.", hint="vmrag links list, vmrag links show REF, vmrag links rebuild"
+        )
+    with invocation.workspace() as ws:
+        if action == "rebuild":
+            rebuilt = operation.rebuild(ws)
+            said = f"{plural(rebuilt.derived, 'link')} from git's history ({rebuilt.changed} new or changed), {rebuilt.removed} removed"
+            invocation.emit(rebuilt, [f"{said}, {rebuilt.manual} made by hand."])
+        elif ref:
+            link = operation.show(ws, ref)
+            invocation.emit(link, [_line(link)])
+        else:
+            report = operation.links(ws, revision=revision)
+            invocation.emit(report, [_line(each) for each in report.links] or ["No links yet."])
+
+
+def _line(link: Link) -> str:
+    parts = [click.style(link.git_commit[:10], fg="yellow"), link.dolt_commit[:7], link.source]
+    if link.git_branch:
+        parts.append(link.git_branch)
+    if link.superseded_by:
+        parts.append(f"superseded by {link.superseded_by[:10]}")
+    return "  ".join(parts)

@@ -1,0 +1,48 @@
+"""The table `git_links`, on a branch of its own that is never pinned and never merged into content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from vmrag_link.engines.doltlite import schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.models import Link
+
+_TABLE = """CREATE TABLE IF NOT EXISTS git_links(
+    git_commit VARCHAR(255) NOT NULL PRIMARY KEY, dolt_commit VARCHAR(255) NOT NULL, dolt_branch VARCHAR(255) NOT NULL,
+    git_branch LONGTEXT NOT NULL, git_repo_url LONGTEXT NOT NULL, linked_at VARCHAR(255) NOT NULL, source VARCHAR(255) NOT NULL,
+    superseded_by VARCHAR(255) NOT NULL, metadata LONGTEXT NOT NULL) WITHOUT ROWID"""
+_INDEX = "CREATE INDEX IF NOT EXISTS git_links_by_revision ON git_links(dolt_commit)"
+_COLUMNS = ", ".join(Link.__struct_fields__)
+_PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * len(Link.__struct_fields__))})"  # noqa: S608  our own names
+
+
+def prepare(connection: Connection) -> None:
+    """Make the table where it is missing; call it in a transaction."""
+    connection.execute(_TABLE)
+    connection.execute(_INDEX)
+
+
+def rows(connection: Connection, where: str = "", args: Sequence[str] = ()) -> list[Link]:
+    """Sorted by git commit; `where` is our own SQL."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'git_links'"):
+        return []
+    sql = f"SELECT {_COLUMNS} FROM git_links {where} ORDER BY git_commit"  # noqa: S608  our own names
+    return [_link(row) for row in connection.stream(sql, args)]
+
+
+def store(connection: Connection, put: Iterable[Link], remove: Iterable[str]) -> None:
+    connection.executemany("DELETE FROM git_links WHERE git_commit = ?", ((each,) for each in remove))
+    connection.executemany(_PUT, (_row(each) for each in put))
+
+
+def _link(row: Sequence[Any]) -> Link:
+    return msgspec.convert(dict(zip(Link.__struct_fields__, row, strict=True)), type=Link)
+
+
+def _row(link: Link) -> tuple[str, ...]:
+    fields = msgspec.structs.asdict(link)
+    return tuple(schema.exact(text, f"The link of {link.git_commit}: {name}") for name, text in fields.items())

@@ -1,0 +1,56 @@
+"""Any git repository, bare ones included, as `vmrag link` names it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from vmrag_link.errors import GitReferenceMissing, GitRepositoryMissing
+from vmrag_link.git.plumbing import locate
+from vmrag_link.git.run import git_in
+from vmrag_link.paths import Places
+
+_CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/@]*@", re.IGNORECASE)
+
+
+class Commit(NamedTuple):
+    """A commit of a repository. `branch` is HEAD's, where HEAD is this commit; `places` None: the repository is bare.
+
+    `url` is the remote `origin`'s without credentials, empty where there is none.
+    """
+
+    commit: str
+    branch: str | None
+    url: str
+    places: Places | None
+
+
+def commit(path: Path, ref: str) -> Commit:
+    """Raises `GitRepositoryMissing`, `GitReferenceMissing`."""
+    bare = git_in(path, "rev-parse", "--is-bare-repository") if path.is_dir() else None
+    if bare is None or bare.returncode:
+        raise GitRepositoryMissing(f"{path} is not a git repository.", hint="git init", path=str(path))
+    places = None if bare.text.strip() == "true" else locate(path)
+    found = _asked(path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    if not found or ref.startswith("-"):
+        raise GitReferenceMissing(
+            f"{ref!r} names no commit of {path}.", hint=f"git -C '{path}' log --oneline --all", ref=ref, path=str(path)
+        )
+    head = _asked(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    branch = _asked(path, "symbolic-ref", "--quiet", "--short", "HEAD") if head == found else ""
+    return Commit(found, branch or None, _origin(path), places)
+
+
+def origin(places: Places) -> str:
+    """The URL of the remote `origin` without credentials; empty where there is none."""
+    return _origin(places.top)
+
+
+def _origin(path: Path) -> str:
+    return _CREDENTIALS.sub(r"\1", _asked(path, "config", "--get", "remote.origin.url"))
+
+
+def _asked(path: Path, *arguments: str) -> str:
+    done = git_in(path, *arguments)
+    return done.text.strip() if done.returncode == 0 else ""
