@@ -14,13 +14,10 @@ from pathlib import Path
 gc.disable()  # before the imports, which would trigger it several times
 
 from vmrag_hooks.run import guarded  # noqa: E402
-from vmrag_link.git.merging import is_merge  # noqa: E402
+from vmrag_link.git.merging import is_merge, marker_size  # noqa: E402
 from vmrag_link.ops.merge_pins import merge_pins  # noqa: E402
 from vmrag_link.progress import QUIET  # noqa: E402
 from vmrag_link.workspace import Workspace  # noqa: E402
-
-MARKERS = 7
-"""The length of conflict markers (%L); git makes them longer while it merges several bases into one."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,7 +42,7 @@ def merge(argv: Sequence[str]) -> None:
             ours.read_bytes(),
             theirs.read_bytes(),
             joins=is_merge(workspace.places),
-            virtual=int(argv[3]) > MARKERS,
+            virtual=int(argv[3]) > marker_size(workspace.places),
         )
     finally:
         workspace.close()

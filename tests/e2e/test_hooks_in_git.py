@@ -72,13 +72,32 @@ def test_a_new_worktree_is_at_its_pin_before_anybody_asks(project, tmp_path):
     assert project.status()["state"] == "in_sync"
 
 
-def test_held_documents_are_named_in_the_one_line(project):
+def test_uncommitted_documents_that_go_along_are_named_in_the_one_line(project):
     project.git("switch", "-q", "-c", "behind", "first")
     project.put("draft.md", "A draft.")
     lines = said(project, "merge", "-q", "main")
     assert len(lines) == 1
-    assert "Uncommitted documents of 'behind'" in lines[0]
-    assert "vmrag pin" in lines[0]
+    assert lines[0].endswith(f"1 uncommitted document of 'behind' went along to revision {project.pinned[:7]}.")
+    assert project.marks()["draft.md"] == "added"
+
+
+def test_a_merge_of_knowledge_says_one_line_and_holds_both_sides(project):
+    lines = said(project, "merge", "--no-edit", "feature")
+    assert lines == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -1 documents)"]
+    assert project.marks().keys() == {"setup.md", "rest.md", "faq.md", "uv.md"}
+
+
+def test_a_merge_in_conflict_says_in_one_line_what_is_in_conflict_and_what_to_type(project):
+    project.put("rest.md", "Rest on Sundays.")
+    project.record("rest")
+    done = project.run("merge", "--no-edit", "feature")
+    assert done.returncode == 1
+    assert [line for line in done.stderr.splitlines() if "vmrag" in line] == [
+        "vmrag: The knowledge of the two sides has a conflict in handbook/rest.md. (vmrag resolve)"
+    ]
+    assert "CONFLICT (content): Merge conflict in .dolt-version" in done.stdout
+    assert said(project, "merge", "--abort") == []
+    assert project.status()["state"] == "in_sync"
 
 
 def test_quiet_hooks_work_and_say_nothing(project):

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from vmrag_hooks import installer, shims
+from vmrag_hooks import driver_command, installer, shims
 
 from tests.support.repos import isolate, make_repo
 from vmrag_link.errors import FileFailed, HooksRefused
@@ -169,6 +169,40 @@ def test_what_the_system_refuses_is_an_error_with_the_file(places, hooks):
     (hooks / "post-checkout.vmrag-new").mkdir()
     with pytest.raises(FileFailed, match="post-checkout"):
         installer.install(places)
+
+
+# -- the merge driver
+
+
+def test_install_registers_the_merge_driver_once_and_again_where_the_interpreter_is_another(repo, places):
+    assert installer.install(places).driver is True
+    assert installer.install(places).driver is False
+    assert repo.git("config", "merge.vmrag.driver") == driver_command.command(sys.executable)
+    assert repo.git("config", "merge.vmrag.name")
+    assert installer.install(places, python="/opt/100% mine/python").driver is True
+    assert repo.git("config", "--get-all", "merge.vmrag.driver") == driver_command.command("/opt/100% mine/python")
+
+
+def test_uninstall_takes_the_whole_section_of_the_driver_and_nothing_else(repo, places):
+    repo.git("config", "merge.other.driver", "true")
+    repo.git("config", "merge.conflictStyle", "diff3")
+    installer.install(places)
+    repo.git("config", "merge.vmrag.recursive", "text")  # by hand
+    assert installer.uninstall(places).driver is True
+    assert repo.git("config", "--get-regexp", "^merge") == "merge.other.driver true\nmerge.conflictstyle diff3"
+    assert installer.uninstall(places).driver is False
+
+
+def test_a_linked_work_tree_registers_the_driver_for_all(repo, tmp_path):
+    repo.git("worktree", "add", "-q", "../linked")
+    installer.install(plumbing.locate(tmp_path / "linked"))
+    assert repo.git("config", "merge.vmrag.driver") == driver_command.command(sys.executable)
+
+
+def test_install_says_whether_the_attributes_name_the_driver(repo, places):
+    assert installer.install(places).attributed is False
+    repo.commit("attributes", **{".gitattributes": ".dolt-version merge=vmrag\n"})
+    assert installer.install(places).attributed is True
 
 
 # -- chained hooks run as git would run them

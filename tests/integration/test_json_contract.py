@@ -18,6 +18,7 @@ from tests.support.terminal import new_project
 template, project = terminal.template, terminal.project
 
 HASH = re.compile(r"[0-9a-f]{40}")
+PLACE = re.compile(r"[0-9a-f]{40}|WORKING")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -84,10 +85,82 @@ LIST = {
 SHOW = DOCUMENT | {"content": str, "revision": HASH}
 LOG = {
     "revisions": [
-        {"revision": HASH, "parents": [HASH], "message": str, "author": str, "date": TIME, "changes": CHANGES}
+        {
+            "revision": HASH,
+            "parents": [HASH],
+            "message": str,
+            "author": str,
+            "date": TIME,
+            "changes": CHANGES,
+            "commits": [{"commit": HASH, "subject": str}],
+        }
     ]
 }
+WORDS = {"inserted": int, "deleted": int}
+FIELD = {"name": str, "before": str, "after": str}
+KIND = re.compile("added|modified|removed")
+DIFF = {
+    "old": PLACE,
+    "new": PLACE,
+    "changes": CHANGES,
+    "words": (WORDS, None),
+    "documents": [
+        {
+            "kind": KIND,
+            "collection": str,
+            "doc_id": str,
+            "title": str,
+            "words": (WORDS, None),
+            "fields": [FIELD],
+            "text": [{"op": re.compile("equal|delete|insert|omitted"), "text": str}],
+        }
+    ],
+    "collections": [{"kind": KIND, "name": str, "fields": [FIELD]}],
+}
 COMMIT = {"revision": HASH, "parent": HASH, "branch": str, "changes": CHANGES, "pin": (PIN, None), "staged": bool}
+MERGE = {
+    "result": re.compile("already_up_to_date|fast_forward|merge|uncommitted|conflict|aborted"),
+    "source": str,
+    "base": HASH,
+    "ours": HASH,
+    "theirs": HASH,
+    "revision": (HASH, None),
+    "changes": CHANGES,
+    "conflicts": [str],
+    "pin": (PIN, None),
+    "staged": bool,
+    "notes": [str],
+}
+ROW = (DOCUMENT | {"content": str, "metadata": str}, {"name": str, "chunking": dict}, None)
+"""As it is stored: what is in conflict is a cell's text."""
+RESOLVE = {
+    "kind": re.compile("git|merge|aside"),
+    "source": str,
+    "base": HASH,
+    "ours": HASH,
+    "theirs": HASH,
+    "conflicts": [
+        {
+            "id": str,
+            "open": [str],
+            "conflict": {
+                "collection": str,
+                "doc_id": str,
+                "fields": [str],
+                "base": ROW,
+                "ours": ROW,
+                "theirs": ROW,
+                "merged": ROW,
+            },
+        }
+    ],
+    "decided": int,
+    "pin": (PIN, None),
+    "staged": bool,
+    "next": str,
+}
+BRANCH = {"branches": [{"name": str, "revision": HASH, "dirty": bool, "code_branch": (str, None), "current": bool}]}
+SWITCH = {"code_branch": str, "branch": (str, None), "pin": PIN, "staged": bool, "notes": [str]}
 ERROR = {"error": {"code": re.compile("[A-Z_]+"), "message": str, "hint": str, "details": dict}}
 
 
@@ -247,6 +320,14 @@ def test_log(project):
     assert project.ask("log", "feature")["revisions"][0]["message"] == "uv"
 
 
+def test_diff(project):
+    for options in ([], ["--stat"], ["--name-only"]):
+        report = project.ask("diff", "main", "feature", *options)
+        assert mismatch(report, DIFF) == ""
+        assert report["changes"] == {"added": 1, "modified": 1, "removed": 2}
+    assert (report["words"], report["documents"][0]["words"]) == (None, None)
+
+
 def test_commit(project):
     before = project.pinned
     project.put("draft.md", "A draft.")
@@ -255,6 +336,59 @@ def test_commit(project):
     assert (report["parent"], report["branch"], report["staged"]) == (before, "main", True)
     assert report["pin"] == json.loads((project.top / ".dolt-version").read_text())
     assert report["revision"] == project.pinned
+
+
+def merge(project, *arguments: str, code: int = 0) -> str:
+    """The result of a merge, whose report has its shape."""
+    report = project.ask("merge", *arguments, code=code)
+    assert mismatch(report, MERGE) == ""
+    assert (report["revision"] is None) == (report["result"] == "conflict")
+    assert (report["pin"] is not None) == (report["result"] in ("merge", "fast_forward"))
+    return report["result"]
+
+
+def test_merge(project):
+    before = project.pinned
+    assert merge(project, "feature", "--no-commit") == "uncommitted"
+    assert merge(project, "--abort") == "aborted"
+    assert merge(project, "vmrag/wip/main") == "uncommitted"
+    project.git("restore", "--source", "first", "-SW", ".dolt-version")
+    project.vmrag("commit", "-m", "brought back", code=None)
+    project.vmrag("pin", before)
+    project.git("switch", "-q", "-c", "new")
+    assert merge(project, "feature") == "merge"
+    assert merge(project, "feature") == "already_up_to_date"
+    assert merge(project, "--repair", "HEAD") == "already_up_to_date"
+    project.git("commit", "-q", "-m", "merged")
+    project.git("switch", "-q", "-c", "old", "first")
+    assert merge(project, "new") == "fast_forward"
+
+
+def test_merge_and_resolve_with_conflicts(project):
+    project.record("rest", rest="Rest often.")
+    assert merge(project, "feature", code=1) == "conflict"
+    for arguments, code in (([], 1), (["--list"], 1), (["handbook/rest.md", "--ours"], 0), (["--list"], 0)):
+        report = project.ask("resolve", *arguments, code=code)
+        assert mismatch(report, RESOLVE) == ""
+        assert (report["kind"], bool(report["conflicts"])) == ("merge", code == 1)
+    assert merge(project, "--continue") == "merge"
+    project.git("reset", "-q", "--hard")
+    project.git("merge", "feature", check=False)
+    assert mismatch(project.ask("resolve", code=1), RESOLVE) == ""
+    report = project.ask("resolve", "--theirs")
+    assert mismatch(report, RESOLVE) == ""
+    assert (report["kind"], report["pin"]["dolt_commit"], report["staged"]) == ("git", project.pinned, True)
+
+
+def test_branch_and_its_switch(project):
+    assert mismatch(project.ask("branch"), BRANCH) == ""
+    report = project.ask("branch", "--switch", project.pinned)
+    assert mismatch(report, SWITCH) == ""
+    assert report["branch"] is None
+    assert mismatch(project.ask("branch"), BRANCH) == ""
+    report = project.ask("branch", "--switch", "main")
+    assert mismatch(report, SWITCH) == ""
+    assert (report["code_branch"], report["branch"]) == ("main", "main")
 
 
 # -- errors --------------------------------------------------------------------------------------------------------------
@@ -276,7 +410,7 @@ ERRORS = {
     "a folder that is not there": (["import", "nowhere", "--collection", "handbook"], 2, "INVALID_PARAMETER"),
     "a name that no collection may have": (["import", "docs", "--collection", "a"], 2, "INVALID_NAME"),
     "a second init": (["init"], 2, "ALREADY_INITIALIZED"),
-    "an unknown place": (["diff", "nowhere"], 2, "INVALID_PARAMETER"),
+    "an unknown place": (["diff", "nowhere"], 3, "GIT_COMMIT_NOT_FOUND"),
     "metadata that are no object": (
         ["add", "docs/setup.md", "--collection", "handbook", "--metadata", "1"],
         2,
@@ -287,6 +421,12 @@ ERRORS = {
         3,
         "INVALID_METADATA",
     ),
+    "nothing to merge": (["merge"], 2, "INVALID_PARAMETER"),
+    "a merge of what is not there": (["merge", "nowhere"], 3, "GIT_COMMIT_NOT_FOUND"),
+    "no open merge": (["merge", "--continue"], 1, "MERGE_CONFLICT"),
+    "nothing to resolve": (["resolve", "--ours"], 1, "MERGE_CONFLICT"),
+    "a switch to what is not there": (["branch", "--switch", "nowhere"], 3, "BRANCH_NOT_FOUND"),
+    "a switch to another's branch": (["branch", "--switch", "feature"], 3, "BRANCH_IN_USE"),
     "a directory that is not there": (["status", "-C", "nowhere"], 2, "GIT_REPO_NOT_FOUND"),
 }
 

@@ -22,7 +22,7 @@ def test_the_loop_as_a_newcomer_types_it(tmp_path, monkeypatch):
 
     said = project.vmrag("init").out
     assert "Started a knowledge base in" in said
-    assert "Wrote and staged .vmrag.yaml, .dolt-version" in said
+    assert "Wrote and staged .vmrag.yaml, .dolt-version, .gitattributes" in said
     assert "Installed the git hooks" in said
     assert "Next: vmrag import docs/ --collection handbook" in said
 
@@ -225,8 +225,35 @@ def test_stash_pop_brings_back_the_pin_and_its_knowledge(project):
     assert project.consistent()
 
 
-def test_a_merge_conflict_in_the_pin_leaves_the_old_knowledge_answering_until_a_side_is_taken(project):
+def test_a_merge_of_knowledge_answers_from_both_sides(project):
+    project.git("merge", "-q", "--no-edit", "feature")
+    assert project.marks().keys() == {"setup.md", "rest.md", "faq.md", "uv.md"}
+    assert project.ask("show", "handbook/rest.md")["content"] == "# Rest\n\nNever rest.\n"
+    assert project.status()["state"] == "in_sync"
+    assert project.consistent()
+
+
+def test_a_merge_conflict_in_the_pin_leaves_our_knowledge_answering_until_a_side_is_taken(project):
+    project.put("rest.md", "Rest on Sundays.")
+    project.record("rest")
+    before, here = project.ask("query", "faq"), project.pinned
+    assert project.run("merge", "feature").returncode == 1
+    assert project.pinned == here
+    assert project.ask("query", "faq")["results"] == before["results"]
+    error = project.vmrag("commit", "-m", "m", "--json", code=3).error
+    assert error["code"] == "GIT_BUSY"
+    project.git("checkout", "-q", "--theirs", ".dolt-version")
+    project.vmrag("sync")
+    assert "uv.md" in project.marks()
+    project.git("add", "-A")
+    project.git("commit", "-q", "--no-edit")
+    assert project.consistent()
+
+
+def test_a_merge_that_no_driver_made_leaves_markers_and_the_old_knowledge_answering(project):
+    """A clone without hooks, a merge made elsewhere."""
     before = project.ask("query", "faq")
+    project.git("config", "--remove-section", "merge.vmrag")
     assert project.run("merge", "feature").returncode == 1
     answer = project.vmrag("query", "faq", "--json")
     assert answer.json["results"] == before["results"]
@@ -234,7 +261,6 @@ def test_a_merge_conflict_in_the_pin_leaves_the_old_knowledge_answering_until_a_
     assert "The pin cannot be read" in answer.err
     status = project.status()
     assert status["state"] == "malformed"
-    assert "git checkout --ours .dolt-version && vmrag sync" in status["hint"]
     project.git("checkout", "-q", "--theirs", ".dolt-version")
     project.vmrag("sync")
     assert "uv.md" in project.marks()

@@ -164,11 +164,11 @@ def test_diff_shows_what_is_not_committed_and_what_differs_between_places(projec
     assert project.vmrag("diff").out == "no documents changed\n"
     project.put("setup.md", "Other.")
     project.put("new.md", "New.", collection="notes")
-    assert project.vmrag("diff").out.splitlines() == [
+    assert project.vmrag("diff", "--stat").out.splitlines() == [
         "A  notes/ (the collection's settings)",
-        "M  handbook/setup.md",
-        "A  notes/new.md",
-        "1 document added, 1 modified",
+        "M  handbook/setup.md | +1 -7",
+        "A  notes/new.md      | +1 -0",
+        "1 document added, 1 modified; 2 words inserted(+), 7 deleted(-)",
     ]
     report = project.ask("diff", "main", "feature")
     assert [(each["kind"], each["doc_id"]) for each in report["documents"]] == [

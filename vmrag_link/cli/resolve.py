@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -48,21 +49,25 @@ def command(
     Works for git's own merges and for vmrag merge. Decisions are kept; it can be left and gone on with later. Exit code 1 while something
     is undecided.
     """
+    deciding = bool(side or fields or file)
+    if deciding and only_list:
+        raise UsageInvalid("--list decides nothing.", hint="vmrag resolve --list")
     text = _text(file) if file else None
     if text is not None and len(conflicts) != 1:
         raise UsageInvalid("A file resolves one conflict.", hint="vmrag resolve COLLECTION/DOC --file FILE")
-    if conflicts and not (side or fields or file or only_list) and not _asks(invocation):
+    asks = not (deciding or only_list) and _asks(invocation)
+    if conflicts and not (deciding or only_list or asks):
         raise UsageInvalid(
             "What should become of it?", hint=f"vmrag resolve {conflicts[0]} --ours (or --theirs, --file, --field)"
         )
     with invocation.workspace() as ws:
-        if side or fields or text is not None:
+        if deciding:
             report = operation.resolve(ws, conflicts, side=side, fields=_fields(fields), text=text)
         else:
-            report = operation.conflicts(ws)
-            if report.conflicts and not only_list and _asks(invocation):
+            report = operation.conflicts(ws, conflicts)
+            if asks:
                 report = _ask(ws, report, conflicts)
-    invocation.emit(report, _lines(report, shown=not (side or fields or file)))
+    invocation.emit(report, _lines(report, shown=only_list or not (deciding or asks)))
     return FAILED_CHECK if report.conflicts or not report.staged else 0
 
 
@@ -97,20 +102,32 @@ def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]
     rows = [each for each in report.conflicts if not wanted or each.id in wanted]
     for number, row in enumerate(rows, 1):
         click.echo("\n".join(conflict_view.lines(row)))
+        offers = {"o": "[o]urs", "t": "[t]heirs", "e": "[e]dit", "s": "[s]kip", "q": "[q]uit"}
+        if not row.has_text:
+            del offers["e"]
         answer = click.prompt(
-            f"({number} of {len(rows)}) [o]urs, [t]heirs, [e]dit, [s]kip, [q]uit",
-            type=click.Choice(["o", "t", "e", "s", "q"]),
-            show_choices=False,
+            f"({number} of {len(rows)}) {', '.join(offers.values())}", type=click.Choice([*offers]), show_choices=False
         )
         if answer == "q":
             break
         if answer in ("o", "t"):
-            report = operation.resolve(ws, [row.id], side="ours" if answer == "o" else "theirs")
+            taken: Side = "ours" if answer == "o" else "theirs"
+            report = operation.resolve(ws, [row.id], fields=dict.fromkeys(row.open, taken))
         elif answer == "e":
-            edited = click.edit(conflict_view.template(row), extension=".md")
+            edited = _edited(conflict_view.template(row))
             if edited is not None:
                 report = operation.resolve(ws, [row.id], text=edited)
     return report
+
+
+def _edited(text: str) -> str | None:
+    """What a person made of the text in their editor, byte for byte; None if they left it as it was."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "conflict.md"
+        path.write_bytes(text.encode())
+        click.edit(filename=str(path))
+        edited = _text(path)
+    return edited if edited != text else None
 
 
 def _lines(report: operation.ResolveReport, *, shown: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from vmrag_link import env
@@ -12,6 +13,7 @@ DRIVER = "vmrag"
 ATTRIBUTE = f"{PIN_NAME} merge={DRIVER} -text"
 """The line of `.gitattributes`; `-text` because a pin has one encoding, line ends included."""
 
+_MARKER_SIZE = 7
 _SECTION = f"merge.{DRIVER}"
 _NO_SUCH_SECTION = "no such section"
 
@@ -52,8 +54,23 @@ def driver(places: Places) -> dict[str, str]:
 
 def is_attributed(places: Places) -> bool:
     """Whether some attributes file sends the pin to our driver."""
-    answer = demand(places, "check-attr", "-z", "merge", "--", PIN_NAME).text
-    return answer.split("\0")[2:3] == [DRIVER]
+    return _attribute(places, "merge") == DRIVER
+
+
+def names_driver(attributes: bytes) -> bool:
+    """Whether this attributes file sends the pin to our driver, whatever others say."""
+    lines = (os.fsdecode(line).split() for line in attributes.splitlines())
+    return any(f"merge={DRIVER}" in words and words[0].rpartition("/")[2] == PIN_NAME for words in lines)
+
+
+def marker_size(places: Places) -> int:
+    """The length of conflict markers in the pin (%L); git makes them longer while it merges several bases into one."""
+    wanted = _attribute(places, "conflict-marker-size")
+    return int(wanted) if wanted.isdecimal() and int(wanted) else _MARKER_SIZE
+
+
+def _attribute(places: Places, name: str) -> str:
+    return demand(places, "check-attr", "-z", name, "--", PIN_NAME).text.split("\0")[2]
 
 
 def stages(places: Places) -> Stages | None:

@@ -112,7 +112,7 @@ def merge_rows(base: R | None, ours: R, theirs: R) -> tuple[R, tuple[str, ...]]:
             taken |= dict(zip(names, right or (), strict=True))
         else:
             conflicting.append(field)
-    for name in _LATER[kind]:
+    for name in _LATER[kind] if taken or conflicting else ():  # a time alone is no change
         taken[name] = max(getattr(ours, name), getattr(theirs, name))
     return msgspec.structs.replace(ours, **taken), tuple(conflicting)
 

@@ -12,7 +12,7 @@ import hashlib
 import msgspec
 
 from vmrag_link.engines.base import ASIDE_PREFIX, Engine
-from vmrag_link.errors import Uncommitted
+from vmrag_link.errors import KnowledgeMoved
 from vmrag_link.journal import Journal, ReplayEntry
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import KbBranch, Record, Working
@@ -53,7 +53,8 @@ def replay(engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeo
         entry = _entry(engine, branch, to)
         with journal.entry(entry):
             _set_aside(engine, entry)
-            return _carried(engine, entry)
+            engine.move_branch(branch.name, to, expected=branch.head)
+            return _landed(engine, entry)
 
 
 def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: float) -> str:
@@ -64,18 +65,20 @@ def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: fl
     with engine.writing("set uncommitted documents aside", timeout=timeout):
         entry = _entry(engine, branch, branch.head)
         with journal.entry(entry):
-            kept = _set_aside(engine, entry)
-            engine.take_back(branch.name, kept=kept, expected=branch.head)
+            _set_aside(engine, entry)
     return entry.aside
 
 
 def finish(engine: Engine, entry: ReplayEntry) -> Replayed | None:
-    """Finish what was killed; None when its documents are where they were, or where they were going."""
+    """Finish what was killed; None when nothing was set aside any more, or its documents are where they were."""
     with engine.writing("carry uncommitted documents"):
-        return _carried(engine, entry) if engine.branch(entry.aside) else None
+        landed = _landed(engine, entry) if engine.branch(entry.aside) else None
+    return landed if landed and (landed.kept_on or landed.to != entry.head) else None
 
 
 def _entry(engine: Engine, branch: KbBranch, to: str) -> ReplayEntry:
+    if engine.branch(branch.name) != branch:
+        raise KnowledgeMoved(f"The KB branch {branch.name!r} was changed meanwhile.", hint="Run the command again.")
     return ReplayEntry(kb_branch=branch.name, head=branch.head, to=to, aside=_free_aside(engine, branch.name))
 
 
@@ -89,34 +92,27 @@ def _free_aside(engine: Engine, kb_branch: str) -> str:
     return next(name for name in names if name.lower() not in taken)
 
 
-def _set_aside(engine: Engine, entry: ReplayEntry) -> str:
+def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     rows = as_rows(engine.diff(entry.head, Working(entry.kb_branch)))
     message = f"Uncommitted documents of {entry.kb_branch}"
     kept = engine.commit_onto(entry.head, [rows], message=message, author=AUTHOR, date=now)
     engine.create_branch(entry.aside, kept)
-    return kept
+    engine.take_back(entry.kb_branch, kept=kept, expected=entry.head)
 
 
-def _carried(engine: Engine, entry: ReplayEntry) -> Replayed:
-    """From the commit that holds the documents to the working set of the moved branch."""
+def _landed(engine: Engine, entry: ReplayEntry) -> Replayed:
+    """Make what was set aside uncommitted on its KB branch again, wherever that stands by now; done twice, it changes nothing."""
     aside, branch = engine.branch(entry.aside), engine.branch(entry.kb_branch)
     assert aside is not None  # noqa: S101  the callers have made it, or looked
     stranded = Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.head, aside.head).total, entry.aside)
-    if branch is None or branch.head not in (entry.head, entry.to):
-        return stranded  # somebody deleted it, or moved it on
-    if branch.head == entry.head:
-        try:
-            engine.take_back(branch.name, kept=aside.head, expected=entry.head)
-        except Uncommitted:
-            return stranded  # more was written after the kill
-        engine.move_branch(branch.name, entry.to, expected=entry.head)
-        branch = msgspec.structs.replace(branch, head=entry.to, dirty=False)
-    if not branch.dirty:  # else it was killed after the last write
-        merged = merge(engine, base=entry.head, ours=entry.to, theirs=aside.head)
-        if merged.conflicts:
-            return msgspec.structs.replace(stranded, conflicts=len(merged.conflicts))
-        if not merged.empty:
-            engine.write(entry.kb_branch, merged.rows, expected=entry.to)
+    if branch is None:
+        return stranded  # somebody deleted it
+    working = Working(branch.name)
+    merged = merge(engine, base=entry.head, ours=working, theirs=aside.head)
+    if merged.conflicts:
+        return msgspec.structs.replace(stranded, to=branch.head, conflicts=len(merged.conflicts))
+    if not merged.empty:
+        engine.write(branch.name, merged.rows, expected=branch.head)
     engine.delete_branch(entry.aside, expected=aside.head)
-    return Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.to, Working(entry.kb_branch)).total)
+    return Replayed(branch.name, branch.head, engine.count_changes(branch.head, working).total)

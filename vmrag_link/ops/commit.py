@@ -62,8 +62,8 @@ def commit(ws: Workspace, message: str, *, author: str | None = None) -> CommitR
         raise UsageInvalid("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.writable(ws)
     author = _checked(author) if author is not None else plumbing.identity(ws.places)
-    merge_open = merge_state.current(ws)
-    if merge_open and merge_open.kind == "merge":
+    merge_open = merge_state.opened(ws)
+    if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
         return _merged(ws, target, message, author)
     if target.kb_branch is None or not target.kb_branch.dirty:
         elsewhere = apply.dirty_elsewhere(ws.engine, target)

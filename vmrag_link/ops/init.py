@@ -53,9 +53,11 @@ def init(ws: Workspace) -> InitReport:
         # Settings that somebody wrote are theirs to stage.
         ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each))]
         staged = all(plumbing.stage(ws.places, each) for each in ours)
-        if not merging.is_attributed(ws.places):
-            staged &= _attribute(ws)
-            ours.append(ws.places.top / ATTRIBUTES)
+        attributes = ws.places.top / ATTRIBUTES
+        before = attributes.read_bytes() if attributes.exists() else b""
+        if not merging.names_driver(before):
+            staged &= _attribute(ws, attributes, before)
+            ours.append(attributes)
     pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
     names = tuple(each.name for each in ours)
     return InitReport(started, str(ws.places.kb), ws.engine.name, pin.dolt_commit, pinning.block(pin), names, staged)
@@ -71,13 +73,11 @@ def _write(ws: Workspace) -> None:
     pinning.write_pin(ws, head.head, own.name if own else ws.trigger().branch or "main")
 
 
-def _attribute(ws: Workspace) -> bool:
+def _attribute(ws: Workspace, path: Path, before: bytes) -> bool:
     """Send the pin to our merge driver, behind what the file says already; returns whether that is staged."""
-    path = ws.places.top / ATTRIBUTES
-    content = path.read_bytes() if path.exists() else b""
-    edited = content != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
-    line_end = b"" if not content or content.endswith(b"\n") else b"\n"
-    write_atomically(path, content + line_end + merging.ATTRIBUTE.encode() + b"\n")
+    edited = before != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
+    line_end = b"" if not before or before.endswith(b"\n") else b"\n"
+    write_atomically(path, before + line_end + merging.ATTRIBUTE.encode() + b"\n")
     return not edited and plumbing.stage(ws.places, path)
 
 

@@ -6,18 +6,19 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.engines.base import ASIDE_PREFIX, Write
-from vmrag_link.errors import EngineFailed, GitBusy, MergeConflict, Uncommitted
+from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Write
+from vmrag_link.errors import EngineFailed, GitBusy, MergeConflict, NameInvalid, Uncommitted
 from vmrag_link.git import plumbing
 from vmrag_link.merging import replay
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, Changes, Record, Working
-from vmrag_link.ops import history, merge_state, writing
+from vmrag_link.ops import history, merge_state, recover, writing
 from vmrag_link.ops.merge_state import MergeState
 from vmrag_link.ops.pin import go_to
 from vmrag_link.ops.pinning import PinBlock
+from vmrag_link.sync import apply
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
@@ -55,6 +56,8 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
             "aside", source, base, target.revision, aside.head, target.trigger.symbolic or "", commit=False
         )
         return _proceed(ws, target, state)
+    if source.startswith(RESERVED_PREFIX) and ws.engine.branch(source):
+        raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
     theirs = history.revision(ws, source)
     base = related_base(ws, target.revision, theirs)
     return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
@@ -63,12 +66,7 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
 def mergeable(ws: Workspace) -> Target:
     """What a merge goes to. Raises `MergeConflict` while another one is open, and as `writing.writable`."""
     target = writing.writable(ws)
-    state = merge_state.current(ws)
-    if state:
-        raise MergeConflict(
-            f"The merge of {state.source} is not finished.",
-            hint="vmrag resolve, then vmrag merge --continue; or vmrag merge --abort",
-        )
+    merge_state.refuse_if_open(ws)
     return target
 
 
@@ -92,7 +90,9 @@ def merge_revision(
     ours = target.revision
     state = MergeState("merge", source, base, ours, theirs, target.trigger.symbolic or "", commit=commit)
     if theirs in (base, ours):
-        return _report(state, "already_up_to_date", ours)
+        # Staged, in case that a kill kept a merge before this one from it.
+        staged = plumbing.stage(ws.places, ws.places.pin) if ws.places.pin.exists() else True
+        return msgspec.structs.replace(_report(state, "already_up_to_date", ours), staged=staged)
     if ours == base and commit:
         return _landed(ws, target, state, theirs)
     return _proceed(ws, target, state)
@@ -119,24 +119,35 @@ def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
 
 def abort(ws: Workspace) -> MergeReport:
     """Give the open merge up. What it had written to the working set, and what was written there since, is set aside."""
+    recover.recover(ws)
     state = merge_state.required(ws)
     if state.kind == "git":
         busy = plumbing.busy(ws.places)
         raise GitBusy(
             "This merge is git's own.", hint=plumbing.busy_hint(busy) if busy else "git checkout HEAD -- .dolt-version"
         )
-    notes: tuple[str, ...] = ()
-    branch = ws.kb_branch()
-    if state.written and branch and branch.dirty and branch.head == state.ours:
+    report = _report(state, "aborted", state.ours)
+    name = plumbing.kb_branch_of(ws.places, state.symbolic.removeprefix("refs/heads/"))
+    branch = ws.engine.branch(name) if name and state.written else None
+    if branch is None or not branch.dirty:
+        merge_state.clear(ws)
+        return report
+    if not merge_state.is_here(ws, state) or branch.head != state.ours:
+        merge_state.clear(ws)
+        return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
+    copy = apply.forgotten_copy(ws.parts, branch.name, branch.head)
+    with copy, ws.engine.writing("give a merge up", timeout=ws.lock_timeout):
+        # First: a merge without its documents would be committed as one that dropped theirs.
+        merge_state.clear(ws)
         aside = replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
-        notes = (f"The uncommitted result is kept. To bring it back: vmrag merge {aside}",)
-    merge_state.clear(ws)
-    return msgspec.structs.replace(_report(state, "aborted", state.ours), notes=notes)
+    return msgspec.structs.replace(
+        report, notes=(f"The uncommitted result is kept. To bring it back: vmrag merge {aside}",)
+    )
 
 
 def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
     merged = merge_state.merged(ws, state)
-    if merged.conflicts and not state.written:
+    if merged.conflicts:
         merge_state.save(ws, state)
         conflicts = tuple(each.id for each in merged.conflicts)
         return msgspec.structs.replace(_report(state, "conflict", None), conflicts=conflicts)
@@ -162,12 +173,23 @@ def _result(ws: Workspace, target: Target, state: MergeState, signature: Signatu
             signature=signature,
         )
     # The working set is the result, as a person has left it.
+    if working is None and not _nothing_to_write(ws, state):
+        raise MergeConflict(
+            f"What the merge of {state.source} had written is not in the documents any more.",
+            hint="vmrag merge --abort, then merge again (vmrag status shows what was set aside)",
+        )
     rows = [as_rows(ws.engine.diff(state.ours, working))] if working else []
     signed = signature or Signature.derived(ws.engine, base=state.base, ours=state.ours, theirs=state.theirs)
     made = ws.engine.commit_onto(
         state.ours, rows, joining=state.theirs, message=signed.message, author=signed.author, date=signed.date
     )
     return Outcome(made)
+
+
+def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
+    """Whether our side holds the result without any uncommitted document."""
+    found = three_way(ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, decisions=state.decisions)
+    return found.empty
 
 
 def _written(ws: Workspace, state: MergeState) -> MergeReport:

@@ -12,7 +12,7 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict
-from vmrag_link.git import merging
+from vmrag_link.git import merging, plumbing
 from vmrag_link.merging.conflicts import Choice
 from vmrag_link.merging.threeway import Merged, merge
 from vmrag_link.models import At, Record
@@ -43,25 +43,45 @@ class MergeState(Record, frozen=True):
 
 
 def current(ws: Workspace) -> MergeState | None:
-    """The open merge of this work tree, if there is one. Raises `FileFailed`, and `PinMalformed` for a side's pin."""
+    """The open merge of this work tree, if there is one; changes nothing.
+
+    Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common history.
+    """
     stored = _read(ws)
     in_git = _in_git(ws)
     if in_git:
         same = stored and stored.kind == "git" and _sides(stored) == _sides(in_git)
         return stored if same else in_git
-    if stored is None:
-        return None
-    if stored.kind == "git" or (stored.kind == "merge" and _concluded(ws, stored)):
+    return None if stored is None or stored.kind == "git" or _concluded(ws, stored) else stored
+
+
+def opened(ws: Workspace) -> MergeState | None:
+    """As `current`, for commands that change something: what a killed merge left to do is done first."""
+    state, stored = current(ws), _read(ws)
+    if state is None and stored:
+        if stored.kind == "merge":
+            if not plumbing.stage(ws.places, ws.places.pin):
+                return None  # another git command holds the index; the next command stages it
+            ws.progress.note(f"Finished an interrupted merge of {stored.source}; its result is pinned.")
         clear(ws)
-        return None
-    return stored
+    return state
 
 
 def required(ws: Workspace) -> MergeState:
-    state = current(ws)
+    state = opened(ws)
     if state is None:
         raise MergeConflict("No merge is open here.", hint="vmrag merge REF")
     return state
+
+
+def refuse_if_open(ws: Workspace) -> None:
+    """For what would take the ground from under an open merge. Raises `MergeConflict`."""
+    state = opened(ws)
+    if state:
+        raise MergeConflict(
+            f"The merge of {state.source} is not finished.",
+            hint="vmrag resolve, then vmrag merge --continue; or vmrag merge --abort",
+        )
 
 
 def save(ws: Workspace, state: MergeState) -> None:
@@ -73,20 +93,32 @@ def clear(ws: Workspace) -> None:
 
 
 def merged(ws: Workspace, state: MergeState) -> Merged:
-    """The merge as it stands, with the decisions so far. Raises `KnowledgeMoved` when it does not belong to this place any more."""
-    return merge(ws.engine, base=state.base, ours=ours(ws, state), theirs=state.theirs, decisions=state.decisions)
+    """The merge as it stands, with the decisions so far; nothing once its result is in the working set.
+
+    Raises `KnowledgeMoved` when it does not belong to this place any more.
+    """
+    here = ours(ws, state)
+    if state.written:
+        return Merged.nothing()
+    return merge(ws.engine, base=state.base, ours=here, theirs=state.theirs, decisions=state.decisions)
+
+
+def is_here(ws: Workspace, state: MergeState) -> bool:
+    """Whether HEAD, and the pin of a merge that ends with a commit, are where the merge began."""
+    trigger = ws.trigger()
+    here = pins.parse(trigger.pin).dolt_commit if trigger.pin else ""
+    return trigger.symbolic == state.symbolic and (state.kind == "aside" or here == state.ours)
 
 
 def ours(ws: Workspace, state: MergeState) -> At:
     """Our side: in a merge of ours with the uncommitted documents, so that a document can be mended by hand."""
     if state.kind == "git":
         return state.ours
-    trigger = ws.trigger()
-    here = pins.parse(trigger.pin).dolt_commit if trigger.pin else ""
-    if state.kind == "merge" and (trigger.symbolic != state.symbolic or here != state.ours):
+    if not is_here(ws, state):
+        back = f"git switch {state.symbolic.removeprefix('refs/heads/')}"
         raise KnowledgeMoved(
             f"HEAD or the pin have moved since the merge of {state.source} began on {state.ours[:7]}.",
-            hint=f"Go back: git switch {state.symbolic.removeprefix('refs/heads/')} && vmrag pin {state.ours}; "
+            hint=f"Go back: {back}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}; "
             "or give the merge up: vmrag merge --abort",
         )
     return ws.at()
@@ -109,6 +141,8 @@ def _sides(state: MergeState) -> tuple[str, str, str]:
 
 def _concluded(ws: Workspace, state: MergeState) -> bool:
     """Whether a kill came between the end of the merge and the removal of its file."""
+    if state.kind != "merge":
+        return False
     pin = ws.target().pin
     if pin is None or pin.dolt_commit == state.ours or not ws.engine.has_revision(pin.dolt_commit):
         return False

@@ -10,6 +10,7 @@ from vmrag_link.errors import Busy, GitBusy, GitFailed
 from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops import pinning
+from vmrag_link.sync import apply
 from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import Workspace
 
@@ -58,21 +59,27 @@ def recover(ws: Workspace) -> None:
 
 
 def _finish_replays(ws: Workspace) -> None:
-    """Uncommitted documents of HEAD's branch that were on their way to another revision."""
+    """Uncommitted documents of HEAD's branch, or of one that is gone, that were on their way to another revision."""
     branch = ws.trigger().branch
     for path, entry in ws.journal.entries():
-        if not isinstance(entry, ReplayEntry) or not branch:
-            continue
-        if plumbing.kb_branch_of(ws.places, branch) != entry.kb_branch:
+        if not isinstance(entry, ReplayEntry) or not _is_ours(ws, entry.kb_branch, branch):
             continue
         from vmrag_link.merging import replay
 
-        with ws.engine.writing("carry uncommitted documents"):
+        there = ws.engine.branch(entry.kb_branch)
+        copy = apply.forgotten_copy(ws.parts, entry.kb_branch, there.head if there else entry.to)
+        with copy, ws.engine.writing("carry uncommitted documents"):
             if path.exists():  # who is at work holds the write lock until its entry is gone
                 finished = replay.finish(ws.engine, entry)
                 ws.journal.finish(path)
                 if finished:
                     ws.progress.note(finished.note)
+
+
+def _is_ours(ws: Workspace, kb_branch: str, branch: str | None) -> bool:
+    """Whether a KB branch belongs to this code branch, or to none."""
+    owners = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
+    return owners.get(kb_branch, branch) == branch
 
 
 def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:

@@ -21,19 +21,19 @@ def repair(ws: Workspace, commit: str) -> MergeReport:
         theirs = _pinned(ws, parent)
         if theirs is None or ws.engine.is_ancestor(theirs, target.revision):
             continue
-        base = _base(ws, parents, theirs, target.revision if len(parents) > 1 else _pinned(ws, full) or target.revision)
+        others = [each for each in parents if each != parent]
+        base = _git_base(ws, parent, others[0]) if others else None
+        if base is None:
+            squashed = None if others else _pinned(ws, full)
+            base = related_base(ws, squashed or target.revision, theirs)
         return merge_revision(ws, target, f"{commit} (its parent {parent[:10]})", base=base, theirs=theirs)
     here = target.revision
     return MergeReport("already_up_to_date", commit, here, here, here, here)
 
 
-def _base(ws: Workspace, parents: list[str], theirs: str, other: str) -> str:
-    if len(parents) > 1:
-        common = merging.merge_base(ws.places, parents[0], parents[1])
-        pinned = _pinned(ws, common) if common else None
-        if pinned:
-            return pinned
-    return related_base(ws, other, theirs)
+def _git_base(ws: Workspace, one: str, other: str) -> str | None:
+    common = merging.merge_base(ws.places, one, other)
+    return _pinned(ws, common) if common else None
 
 
 def _pinned(ws: Workspace, commit: str) -> str | None:

@@ -29,6 +29,11 @@ class ConflictRow(Record, frozen=True):
     open: tuple[str, ...]
     conflict: Conflict
 
+    @property
+    def has_text(self) -> bool:
+        """Whether the text of a document is in conflict, so that one may be written for it."""
+        return bool(_text_fields(self.conflict))
+
 
 class ResolveReport(Record, frozen=True):
     """`conflicts` are those with an open field. Once there is none: `next` is what to type, and in a merge of git's the pin is written.
@@ -48,14 +53,18 @@ class ResolveReport(Record, frozen=True):
     next: str
 
 
-def conflicts(ws: Workspace) -> ResolveReport:
-    """The open merge and what is left to decide. Raises `MergeConflict` when no merge is open."""
+def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
+    """The open merge and what is left to decide. Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict."""
     recover.recover(ws)
-    state = merge_state.required(ws)
-    merged = merge_state.merged(ws, state)
-    if not merged.conflicts and state.kind == "git":
-        return _conclude(ws, state)  # all was decided before a kill, or the sides agree
-    return _report(state, merged)
+    with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
+        state = merge_state.required(ws)
+        merged = merge_state.merged(ws, state)
+        _chosen(merged, ids)
+        if merged.conflicts or state.kind != "git":
+            return _report(state, merged)
+        report = _conclude(ws, state, merged)  # all was decided before a kill, or the sides agree
+    recover.reconciled_for_reading(ws)
+    return report
 
 
 def resolve(
@@ -84,7 +93,7 @@ def resolve(
         merged = merge_state.merged(ws, state)
         if merged.conflicts or state.kind != "git":
             return _report(state, merged)
-        report = _conclude(ws, state)
+        report = _conclude(ws, state, merged)
     recover.reconciled_for_reading(ws)
     return report
 
@@ -114,7 +123,7 @@ def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], 
             )
         choices[field] = Choice(taken)
     if text is not None:
-        edited = [field for field in conflict.fields if field in ("content", DOCUMENT)]
+        edited = _text_fields(conflict)
         if not edited:
             raise UsageInvalid(
                 f"The text of {conflict.id} is not in conflict; these fields are: {', '.join(conflict.fields)}.",
@@ -126,7 +135,11 @@ def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], 
     return choices
 
 
-def _conclude(ws: Workspace, state: MergeState) -> ResolveReport:
+def _text_fields(conflict: Conflict) -> list[str]:
+    return [field for field in conflict.fields if field in ("content", DOCUMENT)]
+
+
+def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport:
     """Write the merged pin and stage it: for git, the conflict is over. Call it with the workspace's lock held."""
     stages = merging.stages(ws.places)
     if stages is None or stages.ours is None or stages.theirs is None:
@@ -143,7 +156,7 @@ def _conclude(ws: Workspace, state: MergeState) -> ResolveReport:
         merge_state.clear(ws)
     busy = plumbing.busy(ws.places)
     then = plumbing.busy_hint(busy).partition(" (")[0] if busy else "git status"
-    report = _report(state, Merged.nothing())
+    report = _report(state, merged)
     return msgspec.structs.replace(
         report, pin=pinning.block(pins.parse(data)), staged=staged, next=then if staged else "git add .dolt-version"
     )
@@ -151,7 +164,8 @@ def _conclude(ws: Workspace, state: MergeState) -> ResolveReport:
 
 def _report(state: MergeState, merged: Merged) -> ResolveReport:
     rows = tuple(ConflictRow(each.id, each.open(state.decisions.get(each.id, {})), each) for each in merged.conflicts)
-    then = "vmrag resolve" if rows else "vmrag merge --continue"
+    then = "vmrag resolve" if rows else "vmrag commit" if state.written else "vmrag merge --continue"
+    decided = len(merged.decided)
     return ResolveReport(
-        state.kind, state.source, state.base, state.ours, state.theirs, rows, len(state.decisions), None, True, then
+        state.kind, state.source, state.base, state.ours, state.theirs, rows, decided, None, True, then
     )

@@ -138,7 +138,7 @@ def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str
         return "drift", [damage, *reasons], "vmrag sync --rebuild"
     if not reasons:
         return "in_sync", [], ""
-    stays = target.attachment == "held" or (target.attachment == "behind" and ws.applied == target.trigger)
+    stays = target.attachment in ("held", "behind") and ws.applied == target.trigger
     return "drift", reasons, apply.way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
 
 

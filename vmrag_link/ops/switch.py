@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from vmrag_link import locks
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX
 from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops import writing
+from vmrag_link.ops import merge_state, writing
 from vmrag_link.ops.pin import go_to
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.ops.recover import recover
@@ -28,10 +28,11 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     """Let the checked-out code branch write on another KB branch, or stand at a revision: the pin changes, as a submodule's would.
 
     Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB branch of another code branch,
-    `BranchMissing` for what is neither, and as `writing.refuse_if_busy`.
+    `BranchMissing` for what is neither, and as `writing.refuse_if_busy`; `MergeConflict` while a merge is open.
     """
     writing.refuse_if_busy(ws)
     recover(ws)
+    merge_state.refuse_if_open(ws)
     trigger = ws.trigger()
     code = trigger.branch or ""
     branch = ws.engine.branch(name)
@@ -57,7 +58,8 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
 
 def _require_free(ws: Workspace, kb_branch: str, code: str) -> None:
     if kb_branch.startswith(RESERVED_PREFIX):
-        raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=f"vmrag merge {kb_branch}")
+        helps = f"vmrag merge {kb_branch}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
+        raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)
     owners = {kb: owner for owner, kb in plumbing.kb_branches(ws.places).items()}
     owner = owners.get(kb_branch, code)
     if owner != code:

@@ -30,11 +30,11 @@ def writable(ws: Workspace) -> Target:
     """What a write would go to, after the workspace was brought to its pin. Raises why nothing may be written here."""
     refuse_if_busy(ws)
     reconciled(ws)
+    # Before anything is planned: who does not hold the lease must not look at the other one's uncommitted documents.
+    lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()
     if target.state != "pinned":
         raise ws.unusable(target)
-    if target.in_use_by:
-        raise lease.in_use(target.in_use_by, target.trigger.symbolic or "")
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":

@@ -229,10 +229,10 @@ def _swap(parts: Parts, target: Target, built: Built) -> tuple[Attachment, tuple
     with _switching(parts):
         if read_trigger(parts.places) != target.trigger or _branch_changed(parts.engine, target):
             return None
+        stay = _stay_behind(parts, target)
         attachment, notes = _settle_branch(parts, target)
-        notes += _stay_behind(parts, target)
         bindings.write(parts.places, Binding(target.revision, built.path.name), target.trigger)
-        return attachment, notes
+        return attachment, notes + stay
 
 
 def _branch_changed(engine: Engine, target: Target) -> bool:
@@ -250,9 +250,9 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
     if bindings.applied(parts.places) == target.trigger or _being_committed(parts.places, branch):
-        return target.attachment, left_behind(
-            target
-        )  # the pin did not move, the branch did: 'vmrag pin' decides, not we
+        # The pin did not move, the branch did: 'vmrag pin' decides, not we.
+        return target.attachment, left_behind(target)
+    bindings.forget_applied(parts.places)
     if target.attachment == "held":
         from vmrag_link.merging.replay import replay  # rarely needed, and a checkout waits for imports
 
@@ -307,10 +307,7 @@ def left_behind(target: Target) -> tuple[str, ...]:
 
 
 def held(branch: KbBranch, pinned: str) -> str:
-    return (
-        f"Uncommitted documents of {branch.name!r} were written on revision {branch.head[:7]} and stay there, "
-        f"while the pin names {pinned[:7]}."
-    )
+    return f"Uncommitted documents of {branch.name!r} were written on revision {branch.head[:7]}, while the pin names {pinned[:7]}."
 
 
 def unpinned(branch: KbBranch, pinned: str) -> str:

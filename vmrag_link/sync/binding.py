@@ -36,10 +36,14 @@ def applied(places: Places) -> Trigger | None:
 
 
 def write(places: Places, binding: Binding, trigger: Trigger) -> None:
-    """Nothing counts as applied meanwhile: after a kill in between the next command looks again, wherever HEAD is by then."""
-    places.applied.unlink(missing_ok=True)
+    forget_applied(places)
     write_atomically(places.workspace, msgspec.json.encode(binding))
     note_applied(places, trigger)
+
+
+def forget_applied(places: Places) -> None:
+    """Nothing counts as applied while something moves: after a kill in between the next command looks again, wherever HEAD is by then."""
+    places.applied.unlink(missing_ok=True)
 
 
 def note_applied(places: Places, trigger: Trigger) -> None:

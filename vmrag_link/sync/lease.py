@@ -52,7 +52,8 @@ def in_use(other: Path, symbolic: str) -> BranchInUse:
 def work_tree(git_dir: Path) -> Path:
     """The top of the work tree that a git directory belongs to."""
     try:
-        return Path(os.fsdecode((git_dir / "gitdir").read_bytes().rstrip(b"\n"))).parent
+        named = os.fsdecode((git_dir / "gitdir").read_bytes().rstrip(b"\n"))
+        return Path(os.path.normpath(git_dir / named)).parent  # git writes it relative to the git directory, if told to
     except FileNotFoundError:
         return git_dir.parent
 
@@ -64,11 +65,12 @@ def _file(places: Places, symbolic: str) -> Path:
 
 
 def _stands_on(places: Places, symbolic: str) -> bool:
-    """Whether that work tree has knowledge and is on the branch, or in the middle of a rebase of it."""
-    if not places.workspace.exists():
+    """Whether that work tree is there, has knowledge, and is on the branch or in the middle of a rebase or bisect of it."""
+    if not places.workspace.exists() or not work_tree(places.git_dir).is_dir():
         return False
     name = os.fsencode(symbolic)
     wanted = {"HEAD": b"ref: " + name, "rebase-merge/head-name": name, "rebase-apply/head-name": name}
+    wanted["BISECT_START"] = name.removeprefix(b"refs/heads/")
     return any(_content(places.git_dir / file) == content for file, content in wanted.items())
 
 

@@ -1,0 +1,219 @@
+"""`vmrag resolve` on a real terminal: one conflict after the other, answers, an editor, Ctrl-C, and colours."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import SCRIPT, Project
+
+template, project = terminal.template, terminal.project
+
+PROMPT = "[q]uit"
+
+
+class Screen:
+    """A `vmrag` that believes that a person sits in front of it."""
+
+    def __init__(self, project: Project, *arguments: str, **environ: str) -> None:
+        self.said = ""
+        self._master, slave = pty.openpty()
+        self._process = subprocess.Popen(
+            [SCRIPT, *arguments],
+            cwd=project.top,
+            env=os.environ | {"TERM": "xterm"} | environ,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=_own_terminal,  # noqa: PLW1509  no threads here
+        )
+        os.close(slave)
+
+    def expect(self, text: str) -> str:
+        """What was said from the last answer up to where the text comes."""
+        start = len(self.said)
+        until = time.monotonic() + 30
+        while text not in self.said[start:]:
+            assert self._read(until), f"{text!r} did not come: {self.said}"
+        return self.said[start:]
+
+    def answer(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def end(self) -> int:
+        while self._read(time.monotonic() + 30):
+            pass
+        return self._process.wait(30)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._master)
+
+    def _read(self, until: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], max(0, until - time.monotonic()))
+        try:
+            data = os.read(self._master, 4096) if ready else b""
+        except OSError:  # Linux says so when the other side is closed
+            data = b""
+        self.said += data.decode(errors="replace")
+        return bool(data)
+
+
+def _own_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches it
+
+
+@pytest.fixture
+def torn(project: Project) -> Project:
+    """Three conflicts: two texts (one with CRLF), and a document that one side removed."""
+    project.put("rest.md", "Rest often.\n")
+    project.put("deep/tls.txt", "Certificates\r\nfor a year.\r\n")
+    project.record("ours", uv="Use pip.")
+    project.vmrag("merge", "feature", code=1)
+    return project
+
+
+@pytest.fixture
+def screens() -> Iterator[list[Screen]]:
+    opened: list[Screen] = []
+    yield opened
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def resolve(torn: Project, screens: list[Screen]):
+    def start(*arguments: str, **environ: str) -> Screen:
+        screens.append(Screen(torn, "resolve", *arguments, **environ))
+        return screens[-1]
+
+    return start
+
+
+def editor(tmp_path: Path, body: str) -> str:
+    path = tmp_path / "editor"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def open_conflicts(project: Project) -> list[str]:
+    return [each["id"] for each in project.ask("resolve", "--list", code=None)["conflicts"]]
+
+
+def test_ours_theirs_and_an_editor_decide_one_after_the_other(torn, resolve, tmp_path):
+    shown = tmp_path / "shown"
+    screen = resolve(EDITOR=editor(tmp_path, f'cp "$1" {shown}; printf "By hand.\\r\\n" > "$1"'), VISUAL="")
+    first = screen.expect(PROMPT)
+    assert "handbook/deep/tls.txt" in first
+    assert "theirs: removed it" in first
+    assert "(1 of 3)" in first
+    screen.answer("e\n")
+    assert "(2 of 3)" in screen.expect(PROMPT)
+    assert shown.read_bytes() == b"<<<<<<< ours\nCertificates\r\nfor a year.\r\n=======\n>>>>>>> theirs\n"
+    screen.answer("t\n")
+    screen.expect(PROMPT)
+    screen.answer("o\n")
+    assert screen.end() == 0
+    assert "Next: vmrag merge --continue" in screen.said
+    torn.vmrag("merge", "--continue")
+    assert torn.texts() == {
+        "setup.md": "# Setup\n\nInstall the program with pip.\n",
+        "faq.md": "A frequent question.",
+        "deep/tls.txt": "By hand.\r\n",
+        "rest.md": "# Rest\n\nNever rest.\n",
+        "uv.md": "Use pip.",
+    }
+
+
+def test_only_a_terminal_gets_colours(torn, resolve):
+    screen = resolve()
+    screen.expect(PROMPT)
+    screen.answer("s\n")
+    assert "\x1b[31m" in screen.expect(PROMPT)
+    assert "\x1b[32m" in screen.said
+    screen.answer("q\n")
+    assert screen.end() == 1
+    assert "\x1b" not in torn.start("resolve").out
+    assert "\x1b" not in torn.start("resolve", "--json").out
+
+
+def test_what_was_answered_before_leaving_is_kept(torn, resolve):
+    screen = resolve()
+    screen.expect(PROMPT)
+    screen.answer("s\n")
+    screen.expect(PROMPT)
+    screen.answer("x\n")  # no answer
+    screen.expect(PROMPT)
+    screen.answer("o\n")
+    screen.expect(PROMPT)
+    screen.answer("q\n")
+    assert screen.end() == 1
+    assert "2 conflicts open, 1 decided" in screen.said
+    assert open_conflicts(torn) == ["handbook/deep/tls.txt", "handbook/uv.md"]
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["Ctrl-C", "Ctrl-D"])
+def test_an_interrupt_keeps_what_was_answered(torn, resolve, key):
+    screen = resolve()
+    screen.expect(PROMPT)
+    screen.answer("o\n")
+    screen.expect(PROMPT)
+    time.sleep(0.1)
+    screen.answer(key)
+    assert screen.end() == 130
+    assert "nothing that was stored is lost" in screen.said
+    assert open_conflicts(torn) == ["handbook/rest.md", "handbook/uv.md"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [("exit 0", 1), ("exit 3", 2), ("printf '\\377\\376' > \"$1\"", 2), ("printf '\\0' > \"$1\"", 3)],
+    ids=["changes nothing", "fails", "saves no UTF-8", "saves a NUL"],
+)
+def test_an_editor_that_brings_no_text_decides_nothing(torn, resolve, tmp_path, body, code):
+    screen = resolve("handbook/rest.md", EDITOR=editor(tmp_path, body), VISUAL="")
+    assert "(1 of 1)" in screen.expect(PROMPT)
+    screen.answer("e\n")
+    assert screen.end() == code
+    assert "Traceback" not in screen.said
+    assert len(open_conflicts(torn)) == 3
+
+
+def test_no_editor_is_offered_where_no_text_is_in_conflict(project, screens):
+    for branch in ("main", "feature"):
+        project.git("switch", "-q", branch)
+        document = project.top / "setup.md"
+        document.write_text("# Setup\n\nInstall the program with pip.\n")
+        project.vmrag("add", str(document), "--collection", "handbook", "--id", "setup.md", "--title", branch)
+        project.vmrag("commit", "-m", branch)
+        project.git("commit", "-q", "-m", branch)
+        document.unlink()
+    project.git("switch", "-q", "main")
+    project.vmrag("merge", "feature", code=1)
+    screens.append(Screen(project, "resolve"))
+    said = screens[-1].expect(PROMPT)
+    assert "[e]dit" not in said
+    assert "title" in said
+    screens[-1].answer("t\n")
+    assert screens[-1].end() == 0
+
+
+def test_json_on_a_terminal_asks_nothing(torn, resolve):
+    screen = resolve("--json")
+    assert screen.end() == 1
+    assert PROMPT not in screen.said
+    assert '"conflicts"' in screen.said

@@ -1,0 +1,235 @@
+"""Several work trees on one branch: one of them writes its documents, the others read what the pin names."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.cli import error_of, start
+from tests.support.compare import assert_whole
+from tests.support.terminal import Done, Project
+
+template, project = terminal.template, terminal.project
+
+OFF = {"VMRAG": "0"}
+
+
+def add(project: Project, doc_id: str) -> Done:
+    """`vmrag add`, however it ends."""
+    return project.vmrag(
+        "add", "-", "--collection", "handbook", "--id", doc_id, "--json", code=None, stdin=f"Text of {doc_id}."
+    )
+
+
+def linked(project: Project, folder: Path, branch: str = "main") -> Project:
+    project.git("worktree", "add", "-q", "--force", str(folder), branch, env=OFF)
+    other = Project(folder)
+    other.vmrag("sync")
+    return other
+
+
+def writes(project: Project, doc_id: str) -> None:
+    assert add(project, doc_id).code == 0
+    assert project.marks()[doc_id] == "added"
+    assert doc_id in {each["doc_id"] for each in project.ask("query", f"text of {doc_id}", "-k", "20")["results"]}
+
+
+def reads(project: Project, holder: Project, *uncommitted: str) -> None:
+    """It is refused, and sees the pin without what the holder has not committed; that is no drift."""
+    done = add(project, "refused.md")
+    error = error_of(done)
+    assert (done.code, error["code"]) == (3, "BRANCH_IN_USE")
+    assert (error["details"]["holder"], error["details"]["branch"]) == (
+        str(holder.top),
+        holder.git("branch", "--show-current"),
+    )
+    assert f"cd '{holder.top}'" in error["hint"]
+    assert error_of(project.vmrag("commit", "-m", "m", "--json", code=3))["code"] == "BRANCH_IN_USE"
+    assert (
+        error_of(project.vmrag("rm", "setup.md", "--collection", "handbook", "--json", code=3))["code"]
+        == "BRANCH_IN_USE"
+    )
+    marks = project.marks()
+    assert set(marks.values()) == {None}
+    assert not marks.keys() & {*uncommitted, "refused.md"}
+    answer = project.ask("query", "text of a document", "-k", "20")
+    assert not {each["doc_id"] for each in answer["results"]} & {*uncommitted}
+    assert (answer["kb"]["commit"], answer["kb"]["in_sync"], answer["kb"]["dirty"]) == (project.pinned, True, False)
+    status = project.status()
+    assert (status["state"], status["kb"]["detached"], status["kb"]["dirty"]) == ("in_sync", True, False)
+
+
+def test_the_main_work_tree_holds_the_branch_that_it_was_on_first(project, tmp_path):
+    project.put("draft.md", "Text of draft.md.")
+    other = linked(project, tmp_path / "other")
+    reads(other, project, "draft.md")
+    writes(project, "second.md")
+    reads(other, project, "draft.md", "second.md")
+    (tmp_path / "scratch").mkdir()
+    assert_whole(other, tmp_path / "scratch")
+
+
+def test_a_linked_work_tree_that_came_first_keeps_the_branch(project, tmp_path):
+    other = linked(project, tmp_path / "other", "feature")
+    writes(other, "draft.md")
+    project.git("switch", "-q", "--ignore-other-worktrees", "feature", env=OFF)
+    reads(project, other, "draft.md")
+    writes(other, "second.md")
+    project.git("switch", "-q", "main", env=OFF)
+    writes(project, "third.md")
+
+
+def test_two_linked_work_trees(project, tmp_path):
+    one, two = linked(project, tmp_path / "one", "feature"), linked(project, tmp_path / "two", "feature")
+    writes(one, "draft.md")
+    reads(two, one, "draft.md")
+
+
+def test_who_switches_away_leaves_the_branch_and_its_documents_to_the_next(project, tmp_path):
+    project.put("draft.md", "Text of draft.md.")
+    other = linked(project, tmp_path / "other")
+    reads(other, project, "draft.md")
+    project.git("switch", "-q", "feature", env=OFF)
+    assert other.marks()["draft.md"] == "added"
+    assert other.status()["state"] == "in_sync"
+    writes(other, "second.md")
+    project.git("switch", "-q", "--ignore-other-worktrees", "main", env=OFF)
+    reads(project, other, "draft.md", "second.md")
+    other.git("switch", "-q", "--detach", env=OFF)
+    writes(project, "third.md")
+    assert {"draft.md", "second.md"} <= project.marks().keys()
+
+
+@pytest.mark.parametrize("how", ["worktree remove", "rm -r"])
+def test_a_holder_that_is_gone_holds_nothing(project, tmp_path, how):
+    project.git("switch", "-q", "--detach", env=OFF)
+    one, two = linked(project, tmp_path / "one"), linked(project, tmp_path / "two")
+    writes(one, "draft.md")
+    reads(two, one, "draft.md")
+    if how == "rm -r":
+        subprocess.run(["rm", "-r", one.top], check=True)
+    else:
+        project.git("worktree", "remove", "--force", str(one.top))
+    assert two.marks()["draft.md"] == "added"
+    writes(two, "second.md")
+
+
+def test_a_holder_in_the_middle_of_a_rebase_still_holds_its_branch(project, tmp_path):
+    project.git("switch", "-q", "-c", "base", "first", env=OFF)
+    project.commit("other code", **{"code.py": "2"})
+    project.git("switch", "-q", "main", env=OFF)
+    project.commit("code", **{"code.py": "1"})
+    project.put("draft.md", "Text of draft.md.")
+    other = linked(project, tmp_path / "other")
+    for backend in ("--merge", "--apply"):
+        assert project.run("rebase", backend, "base", env=OFF).returncode == 1
+        assert project.git("branch", "--show-current") == ""
+        error = error_of(add(other, "refused.md"))
+        assert (error["code"], error["details"]["holder"]) == ("BRANCH_IN_USE", str(project.top))
+        assert "draft.md" not in other.marks()
+        assert error_of(add(project, "refused.md"))["code"] == "GIT_BUSY"
+        project.git("rebase", "--abort", env=OFF)
+    assert project.marks()["draft.md"] == "added"
+    reads(other, project, "draft.md")
+
+
+def test_a_holder_in_the_middle_of_a_bisect_still_holds_its_branch(project, tmp_path):
+    project.put("draft.md", "Text of draft.md.")
+    other = linked(project, tmp_path / "other")
+    project.commit("code", **{"code.py": "1"})
+    project.git("bisect", "start", "main", "first", env=OFF)
+    project.git("bisect", "good", env=OFF)
+    assert project.git("branch", "--show-current") == ""
+    error = error_of(add(other, "refused.md"))
+    assert (error["code"], error["details"]["holder"]) == ("BRANCH_IN_USE", str(project.top))
+    project.git("bisect", "reset", env=OFF)
+    reads(other, project, "draft.md")
+
+
+def test_work_trees_of_a_bare_repository(project, tmp_path):
+    project.git("clone", "-q", "--bare", str(project.top), str(tmp_path / "bare.git"))
+    bare = Project(tmp_path / "bare.git")
+    subprocess.run(["cp", "-a", project.shared, tmp_path / "bare.git" / "vmrag"], check=True)
+    for name in ("workspace.json", "applied"):
+        (tmp_path / "bare.git" / "vmrag" / name).unlink()
+    one, two = linked(bare, tmp_path / "one"), linked(bare, tmp_path / "two")
+    writes(two, "draft.md")
+    reads(one, two, "draft.md")
+    bare.git("worktree", "remove", "--force", str(two.top))
+    writes(one, "second.md")
+
+
+def test_a_renamed_branch_has_one_writer_still(project, tmp_path):
+    other = linked(project, tmp_path / "other")
+    writes(project, "draft.md")
+    project.git("branch", "-m", "renamed", env=OFF)
+    assert other.git("branch", "--show-current") == "renamed"
+    reads(other, project, "draft.md")
+    writes(project, "second.md")
+
+
+def test_a_branch_renamed_under_a_linked_holder_has_one_writer_still(project, tmp_path):
+    project.git("switch", "-q", "--detach", env=OFF)
+    one, two = linked(project, tmp_path / "one"), linked(project, tmp_path / "two")
+    writes(one, "draft.md")
+    project.git("branch", "-m", "main", "renamed", env=OFF)
+    writes(one, "second.md")
+    reads(two, one, "draft.md", "second.md")
+
+
+@pytest.mark.parametrize("branch", ["feature", "fresh"])
+def test_of_two_that_write_in_the_same_moment_one_does(project, tmp_path, branch):
+    if branch == "fresh":
+        project.git("branch", "fresh", "main", env=OFF)
+    trees = [linked(project, tmp_path / name, branch) for name in ("one", "two")]
+    arguments = ("rm", "setup.md", "--collection", "handbook", "--json")
+    done = [each.done() for each in [start(tree, *arguments) for tree in trees]]
+    assert sorted(each.code for each in done) == [0, 3], done
+    (loser,) = (each for each in done if each.code == 3)
+    winner = trees[[each.code for each in done].index(0)]
+    assert error_of(loser).get("details", {}).get("holder") == str(winner.top), loser
+    assert winner.marks()["setup.md"] == "removed"
+    (reader,) = (tree for tree in trees if tree != winner)
+    assert reader.marks()["setup.md"] is None
+
+
+def test_what_the_holder_commits_is_read_when_the_other_one_gets_the_pin(project, tmp_path):
+    other = linked(project, tmp_path / "other")
+    project.record("news", news="Text of news.md.")
+    assert "news.md" not in other.marks()
+    other.git("reset", "-q", "--hard", env=OFF)
+    assert other.marks()["news.md"] is None
+    reads(other, project)
+    writes(project, "draft.md")
+
+
+def test_a_reader_whose_pin_moves_does_not_move_the_holders_documents(project, tmp_path):
+    project.put("draft.md", "Text of draft.md.")
+    other = linked(project, tmp_path / "other")
+    head = project.pinned
+    other.git("checkout", "first", "--", ".dolt-version", env=OFF)
+    assert "faq.md" not in other.marks()
+    assert project.marks()["draft.md"] == "added"
+    assert project.status()["kb"]["revision"] == head
+    reads(other, project, "draft.md")
+
+
+def test_a_branch_of_its_own_gives_the_reader_a_place_to_write(project, tmp_path):
+    project.put("draft.md", "Text of draft.md.")
+    other = linked(project, tmp_path / "other")
+    assert "git switch -c NAME" in error_of(add(other, "mine.md"))["hint"]
+    other.git("switch", "-q", "-c", "own", env=OFF)
+    writes(other, "mine.md")
+    assert "draft.md" not in other.marks()
+    assert "mine.md" not in project.marks()
+
+
+def test_a_work_tree_that_git_names_by_a_relative_path_holds_its_branch(project, tmp_path):
+    other = linked(project, tmp_path / "other", "feature")
+    writes(other, "draft.md")
+    (other.own.parent / "gitdir").write_text("../../../../other/.git\n")
+    project.git("switch", "-q", "--ignore-other-worktrees", "feature", env=OFF)
+    reads(project, other, "draft.md")

@@ -1,0 +1,712 @@
+"""The merge driver of the pin, called by real git in whatever command merges."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from vmrag_hooks import driver_command
+
+from tests.support.cli import start
+from tests.support.knowledge import doc
+from tests.support.repos import isolate, make_repo
+from tests.support.terminal import Project, new_project
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import Write
+from vmrag_link.models import RevisionInfo
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+Texts = dict[str, str]
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Iterator[Workspace]:
+    workspace = Workspace.open(project.top, QUIET)
+    yield workspace
+    workspace.close()
+
+
+class Story(Project):
+    """Code branches whose knowledge is written without the slow way around: engine, pin, git commit."""
+
+    def tell(self, message: str, **documents: str | None) -> str:
+        """Commit knowledge on top of the pin, `None` removing a document, and the pin to git; returns the revision."""
+        with opened(self) as workspace:
+            rows = Write(
+                put_documents=[
+                    doc(name, text, collection="handbook") for name, text in documents.items() if text is not None
+                ],
+                remove_documents=[("handbook", name) for name, text in documents.items() if text is None],
+            )
+            pin = pins.parse((self.top / ".dolt-version").read_bytes())
+            revision = workspace.engine.commit_onto(
+                pin.dolt_commit, [rows], message=message, author="Ada <ada@example.org>", date="2026-01-02T03:04:05Z"
+            )
+            self.repin(workspace, revision)
+        self.quiet("commit", "-qam", message)
+        return revision
+
+    def repin(self, workspace: Workspace, revision: str) -> None:
+        pin = pins.parse((self.top / ".dolt-version").read_bytes())
+        date = workspace.engine.info(revision).date
+        made = pins.repin(pin, remote=pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=date)
+        self.write(".dolt-version", pins.format(made))
+
+    def quiet(self, *arguments: str) -> str:
+        """git without hooks; the merge driver is none."""
+        return self.git(*arguments, env={"VMRAG": "0"})
+
+    def does(self, *arguments: str, code: int = 0) -> str:
+        """git, without hooks; what it said on stderr."""
+        done = self.run(*arguments, env={"VMRAG": "0"})
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done.stderr
+
+    def texts(self, revision: str = "") -> Texts:
+        with opened(self) as workspace:
+            found = workspace.engine.documents(revision or self.pinned, collection="handbook")
+            return {each.doc_id: each.content for each in found}
+
+    def info(self, revision: str = "") -> RevisionInfo:
+        with opened(self) as workspace:
+            return workspace.engine.info(revision or self.pinned)
+
+    def heads(self) -> dict[str, str]:
+        with opened(self) as workspace:
+            return {each.name: each.head for each in workspace.engine.branches() if each.name != "vmrag_keep"}
+
+    def revision(self, ref: str) -> str:
+        return json.loads(self.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
+
+    # -- what must hold
+
+    def joined(self, ours: str, theirs: str) -> None:
+        assert self.info().parents == (ours, theirs)
+
+    def picked(self, ours: str, *, base: str, theirs: str) -> None:
+        info = self.info()
+        assert info.parents == (ours,)
+        assert f"\nVmrag-Base: {base}\nVmrag-Theirs: {theirs}\n" in info.message + "\n"
+
+    def plain_conflict(self, ours: bytes) -> None:
+        """A conflict in the pin alone, which stays ours, and no trace of it when the merge is given up."""
+        assert self.git("diff", "--name-only", "--diff-filter=U") == ".dolt-version"
+        assert (self.top / ".dolt-version").read_bytes() == ours
+        pins.parse(ours)
+
+    @property
+    def pin(self) -> bytes:
+        return (self.top / ".dolt-version").read_bytes()
+
+
+BASE = {"a": "Text a.", "b": "Text b.", "c": "Text c."}
+
+
+def build(top: Path) -> Story:
+    """main: base - ours;  side: base - theirs - more;  clash: base - clash. HEAD on `main`."""
+    new_project(top)
+    story = Story(top)
+    story.vmrag("init")
+    story.vmrag("add", "-", "--collection", "handbook", "--id", "seed", stdin="Seed.")
+    story.vmrag("commit", "-m", "seed")
+    story.quiet("add", "-A")
+    story.quiet("commit", "-qm", "seed")
+    story.tell("base", seed=None, **BASE)
+    story.quiet("tag", "base")
+    for branch, commits in {
+        "side": [{"b": "Their b.", "new": "Theirs."}, {"more": "More."}],
+        "clash": [{"a": "Clashing a.", "b": "Another b."}],
+    }.items():
+        story.quiet("switch", "-qc", branch, "base")
+        for documents in commits:
+            story.tell(branch, **documents)
+    story.quiet("switch", "-q", "main")
+    story.tell("ours", a="Our a.", c=None)
+    return story
+
+
+MERGED = {"a": "Our a.", "b": "Their b.", "new": "Theirs.", "more": "More."}
+
+
+@pytest.fixture(scope="session")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("story")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        return build(folder / "project").top
+
+
+@pytest.fixture
+def story(told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
+    """A copy. Whatever a test does, no branch that a user sees moves, and no hidden one is left."""
+    isolate(monkeypatch, tmp_path / "home")
+    story = copied(told, tmp_path / "project")
+    before = story.heads()
+    yield story
+    assert story.heads() == before
+
+
+def copied(told: Path, top: Path) -> Story:
+    subprocess.run(["cp", "-a", told, top], check=True)
+    story = Story(top)
+    story.git("update-index", "-q", "--refresh")
+    return story
+
+
+# -- merges of branches --------------------------------------------------------------------------------------------------
+
+MERGES = {
+    "merge": ("merge", "--no-edit", "side"),
+    "merge -s recursive": ("merge", "--no-edit", "-s", "recursive", "side"),
+    "merge -s ort": ("merge", "--no-edit", "-s", "ort", "side"),
+    "merge --no-commit": ("merge", "--no-commit", "side"),
+    "merge --squash": ("merge", "--squash", "side"),
+    "merge -X ours": ("merge", "--no-edit", "-X", "ours", "side"),
+    "merge -X theirs": ("merge", "--no-edit", "-X", "theirs", "side"),
+    "pull": ("pull", "--no-rebase", "--no-edit", ".", "side"),
+    "merge of a commit": ("merge", "--no-edit", "side~0"),
+    "checkout -B, then merge": ("merge", "--no-ff", "--no-edit", "side"),
+}
+
+
+@pytest.mark.parametrize("command", MERGES.values(), ids=MERGES)
+def test_a_merge_of_branches_joins_what_they_hold(story, command):
+    ours, theirs = story.revision("main"), story.revision("side")
+    story.does(*command)
+    assert story.texts() == MERGED
+    story.joined(ours, theirs)
+    assert pins.format(pins.parse(story.pin)) == story.pin
+    assert story.git("diff", "--name-only") == ""  # what is staged is what is there
+
+
+def test_a_rebase_that_makes_merges_anew_joins_them_too(story):
+    story.quiet("switch", "-qc", "topic", "base")
+    story.tell("one", one="One.")
+    story.quiet("switch", "-qc", "inner", "base")
+    inner = story.tell("two", two="Two.")
+    story.quiet("switch", "-q", "topic")
+    story.does("merge", "-q", "--no-edit", "inner")
+    story.does("rebase", "-q", "--rebase-merges", "main")
+    assert story.texts() == {"a": "Our a.", "b": "Text b.", "one": "One.", "two": "Two."}
+    first, second = story.git("rev-parse", "HEAD^1", "HEAD^2").split()
+    story.joined(story.revision(first), story.revision(second))
+    assert story.revision(second) != inner
+
+
+def test_merge_tree_merges_without_a_work_tree_and_as_often_as_it_likes(story):
+    before = story.git("status", "--porcelain"), story.pin
+    trees = {story.git("merge-tree", "--write-tree", "main", "side") for _ in range(2)}
+    (tree,) = trees
+    merged = story.revision(tree)
+    assert story.texts(merged) == MERGED
+    assert story.info(merged).parents == (story.revision("main"),)  # git does not say what it merges for
+    assert (story.git("status", "--porcelain"), story.pin) == before
+
+
+def test_an_octopus_fails_as_git_does_without_harm(story):
+    story.quiet("switch", "-qc", "third", "base")
+    story.tell("third", third="Third.")
+    story.quiet("switch", "-q", "main")
+    before = story.pin
+    done = story.run("merge", "--no-edit", "side", "third", env={"VMRAG": "0"})
+    assert done.returncode in (1, 2)
+    assert "octopus" in done.stdout + done.stderr
+    story.quiet("reset", "-q", "--hard")
+    assert story.pin == before
+
+
+def test_a_merge_of_what_is_merged_already_and_a_merge_back_make_nothing_new(story):
+    story.does("merge", "-q", "--no-edit", "side")
+    merged = story.pinned
+    story.quiet("switch", "-q", "side")
+    story.does("merge", "-q", "--no-ff", "--no-edit", "main")
+    assert story.pinned == merged
+
+
+def test_a_criss_cross_merge_has_a_base_made_of_both(story):
+    story.quiet("branch", "left", "main")
+    story.quiet("branch", "right", "side")
+    story.quiet("switch", "-q", "left")
+    story.does("merge", "-q", "--no-edit", "side")
+    story.tell("left", left="Left.", b="Left's b.")
+    story.quiet("switch", "-q", "right")
+    story.does("merge", "-q", "--no-edit", "main")
+    story.tell("right", right="Right.", a="Right's a.")
+    for strategy in ("ort", "recursive"):
+        story.quiet("switch", "-q", "-C", f"cross-{strategy}", "right")
+        story.does("merge", "-q", "--no-edit", "-s", strategy, "left")
+        assert story.texts() == MERGED | {"left": "Left.", "right": "Right.", "a": "Right's a.", "b": "Left's b."}
+        story.joined(story.revision("right"), story.revision("left"))
+
+
+def crossed(story: Story, **agreed: str) -> None:
+    """Two branches merged each other, and both settled the conflict in `a`, as `left` and `right` say, and in `b`."""
+    for branch, other, documents in (("left", "clash", {"a": "Left's a."}), ("right", "main", {"a": "Right's a."})):
+        story.quiet("switch", "-qc", branch, "main" if branch == "left" else "clash")
+        story.does("merge", "--no-edit", other, code=1)
+        with opened(story) as workspace:
+            mine, theirs = (story.revision(each) for each in ("HEAD", other))
+            rows = Write(
+                put_documents=[
+                    doc(k, v, collection="handbook") for k, v in ({"b": "Another b."} | documents | agreed).items()
+                ],
+                remove_documents=[("handbook", "c")],
+            )
+            made = workspace.engine.commit_onto(
+                mine,
+                [rows],
+                joining=theirs,
+                message="settled",
+                author="Ada <ada@example.org>",
+                date="2026-01-02T03:04:05Z",
+            )
+            story.repin(workspace, made)
+        story.quiet("commit", "-qam", "settled")
+
+
+@pytest.mark.parametrize("strategy", ["ort", "recursive"])
+def test_a_criss_cross_merge_over_a_base_in_conflict(story, strategy):
+    crossed(story, a="Settled a.")
+    story.does("merge", "-q", "--no-edit", "-s", strategy, "left")
+    assert story.texts() == {"a": "Settled a.", "b": "Another b."}
+
+
+def test_a_criss_cross_merge_where_the_sides_settled_it_differently_is_in_conflict(story):
+    crossed(story)
+    before = story.pin
+    said = story.does("merge", "--no-edit", "left", code=1)
+    assert "a conflict in handbook/a" in said
+    story.plain_conflict(before)
+
+
+def test_long_conflict_markers_of_the_repository_do_not_pass_for_a_virtual_base(story):
+    (story.top / ".git/info/attributes").write_text("* conflict-marker-size=32\n")
+    before = story.pin
+    said = story.does("merge", "--no-edit", "clash", code=1)
+    assert "a conflict in handbook/a" in said
+    story.plain_conflict(before)
+    story.does("merge", "--abort")
+    crossed(story, a="Settled a.")
+    story.does("merge", "-q", "--no-edit", "left")
+    assert story.texts() == {"a": "Settled a.", "b": "Another b."}
+
+
+def test_pins_that_both_sides_added_are_merged_from_the_base_of_the_knowledge(story):
+    for branch in ("main", "side"):
+        story.quiet("switch", "-q", "--orphan", f"new-{branch}")
+        story.quiet("checkout", branch, "--", ".")
+        story.quiet("commit", "-qm", branch)
+    story.does("merge", "-q", "--no-edit", "--allow-unrelated-histories", "new-main")
+    assert story.texts() == MERGED
+    story.joined(story.revision("side"), story.revision("main"))
+
+
+# -- picks: theirs against its own parent --------------------------------------------------------------------------------
+
+
+def test_a_cherry_pick_takes_over_what_that_commit_changed(story):
+    ours = story.pinned
+    story.does("cherry-pick", "side")
+    assert story.texts() == {"a": "Our a.", "b": "Text b.", "more": "More."}
+    story.picked(ours, base=story.revision("side~1"), theirs=story.revision("side"))
+
+
+def test_a_cherry_pick_of_a_range(story):
+    story.does("cherry-pick", "base..side")
+    assert story.texts() == MERGED
+    story.picked(story.revision("HEAD~1"), base=story.revision("side~1"), theirs=story.revision("side"))
+
+
+def test_a_cherry_pick_that_is_not_committed(story):
+    ours = story.pinned
+    story.does("cherry-pick", "-n", "side")
+    assert story.texts() == {"a": "Our a.", "b": "Text b.", "more": "More."}
+    story.picked(ours, base=story.revision("side~1"), theirs=story.revision("side"))
+
+
+def test_a_merge_is_picked_against_the_parent_that_is_named(story):
+    story.quiet("switch", "-qc", "merged", "clash")
+    story.tell("apart", apart="Apart.", a="Text a.", b="Text b.")
+    story.does("merge", "-q", "--no-edit", "side")
+    story.quiet("switch", "-q", "main")
+    ours = story.pinned
+    story.does("cherry-pick", "-m", "1", "merged")
+    assert story.texts() == MERGED
+    story.picked(ours, base=story.revision("merged^1"), theirs=story.revision("merged"))
+
+
+def test_a_revert_takes_back_what_that_commit_changed(story):
+    story.does("merge", "-q", "--no-edit", "side")
+    story.tell("later", later="Later.")
+    ours = story.pinned
+    story.does("revert", "--no-edit", "side~1")
+    assert story.texts() == {"a": "Our a.", "b": "Text b.", "more": "More.", "later": "Later."}
+    story.picked(ours, base=story.revision("side~1"), theirs=story.revision("base"))
+
+
+def test_a_merge_is_reverted_and_the_revert_is_reverted(story):
+    story.does("merge", "-q", "--no-edit", "side")
+    story.tell("later", later="Later.")
+    story.does("revert", "--no-edit", "-m", "1", "HEAD~1")
+    assert story.texts() == {"a": "Our a.", "b": "Text b.", "later": "Later."}
+    story.tell("still later", later="Still later.")
+    story.does("revert", "--no-edit", "HEAD~1")
+    assert story.texts() == MERGED | {"later": "Still later."}
+
+
+@pytest.mark.parametrize("options", [(), ("--apply",), ("--merge",), ("--force-rebase",)])
+def test_a_rebase_replays_the_changes_of_each_commit(story, options):
+    story.quiet("switch", "-q", "side")
+    story.does("rebase", "-q", *options, "main")
+    assert story.texts() == MERGED
+    assert story.texts(story.revision("HEAD~1")) == {name: text for name, text in MERGED.items() if name != "more"}
+    assert story.info().parents == (story.revision("HEAD~1"),)
+    assert story.info(story.revision("HEAD~1")).parents == (story.revision("main"),)
+
+
+def test_pull_rebase(story):
+    story.quiet("switch", "-q", "side")
+    story.does("pull", "-q", "--rebase", ".", "main")
+    assert story.texts() == MERGED
+    assert story.info().parents == (story.revision("HEAD~1"),)
+
+
+TODO = {
+    "reorder": ("sed -i '1{h;d};2G'", MERGED),
+    "squash": ("sed -i '2s/^pick/fixup/'", MERGED),
+    "drop": ("sed -i 1d", {"a": "Our a.", "b": "Text b.", "more": "More."}),
+}
+
+
+@pytest.mark.parametrize(("editor", "expected"), TODO.values(), ids=TODO)
+def test_an_interactive_rebase(story, editor, expected):
+    story.quiet("switch", "-q", "side")
+    story.does("-c", f"sequence.editor={editor}", "rebase", "-q", "-i", "main")
+    assert story.texts() == expected
+    with opened(story) as workspace:
+        assert workspace.engine.is_ancestor(story.revision("main"), story.pinned)
+
+
+def stashed(story: Story) -> str:
+    """A pin that is staged and stashed on `main`, which moves on; returns the stashed revision."""
+    head = story.git("rev-parse", "HEAD")
+    stashed = story.tell("stash", stashed="Stashed.")
+    story.quiet("reset", "-q", "--soft", head)
+    story.quiet("stash", "-q")
+    return stashed
+
+
+def test_stash_pop_merges_a_pin_that_moved_on(story):
+    base, theirs = story.pinned, stashed(story)
+    ours = story.tell("moved on", later="Later.")
+    story.does("stash", "pop", "-q")
+    assert story.texts() == {"a": "Our a.", "b": "Text b.", "stashed": "Stashed.", "later": "Later."}
+    story.picked(ours, base=base, theirs=theirs)
+
+
+def test_checkout_m_carries_a_pin_over_to_another_branch(story):
+    base, head = story.pinned, story.git("rev-parse", "HEAD")
+    theirs = story.tell("work", work="Work.")
+    story.quiet("reset", "-q", head)
+    assert story.pinned == theirs
+    story.does("checkout", "-q", "-m", "side")
+    assert story.texts() == {**BASE, "b": "Their b.", "new": "Theirs.", "more": "More.", "work": "Work."}
+    story.picked(story.revision("side"), base=base, theirs=theirs)
+
+
+def test_a_pin_in_conflict_is_merged_again_by_checkout_m(story):
+    """What `git checkout -m -- FILE` is for: the conflict was settled wrongly; in a merge it is one of branches."""
+    ours, theirs = story.revision("main"), story.revision("side")
+    story.git("config", "--remove-section", "merge.vmrag")
+    story.does("merge", "--no-edit", "side", code=1)
+    story.vmrag("install")
+    story.does("checkout", "-q", "-m", "--", ".dolt-version")
+    assert story.texts() == MERGED
+    story.joined(ours, theirs)
+
+
+# -- places --------------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_linked_work_tree(story, tmp_path):
+    story.quiet("worktree", "add", "-q", "-b", "linked", str(tmp_path / "linked"), "main")
+    linked = Story(tmp_path / "linked")
+    linked.does("merge", "-q", "--no-edit", "side")
+    assert linked.texts() == MERGED
+    linked.joined(story.revision("main"), story.revision("side"))
+
+
+def test_in_a_submodule(story, tmp_path):
+    outer = make_repo(tmp_path / "outer")
+    outer.git("submodule", "add", "-q", str(story.top), "inner", env={"VMRAG": "0"})
+    inner = Story(outer.top / "inner")
+    inner.quiet("branch", "-q", "side", "origin/side")
+    subprocess.run(["cp", "-a", story.shared, inner.shared], check=True)
+    inner.vmrag("install")
+    inner.does("merge", "-q", "--no-edit", "side")
+    assert inner.texts() == MERGED
+
+
+def test_from_a_folder_below_and_with_git_dir_given(story):
+    (story.top / "below").mkdir()
+    below = Story(story.top / "below")
+    below.does("merge", "-q", "--no-edit", "side")
+    assert story.texts() == MERGED
+    story.quiet("reset", "-q", "--hard", "HEAD~1")
+    story.does(f"--git-dir={story.top}/.git", f"--work-tree={story.top}", "merge", "-q", "--no-edit", "side")
+    assert story.texts() == MERGED
+
+
+def test_equal_merges_on_two_machines_give_the_same_bytes(told, story, tmp_path):
+    other = copied(told, tmp_path / "other")
+    other.vmrag("gc", "--apply")
+    for machine in (story, other):
+        machine.git("config", "user.name", machine.top.name)
+        machine.does("merge", "-q", "--no-edit", "side")
+    assert story.pin == other.pin
+    for machine in (story, other):
+        machine.quiet("reset", "-q", "--hard", "HEAD~1")
+        machine.does("cherry-pick", "side")
+    assert story.pin == other.pin
+
+
+def test_what_was_merged_survives_gc_before_git_commits_it(story):
+    story.does("merge", "-q", "--no-commit", "side")
+    merged = story.pin
+    story.quiet("merge", "--abort")
+    story.vmrag("gc", "--apply")
+    story.does("merge", "-q", "--no-commit", "side")
+    story.vmrag("gc", "--apply")
+    assert story.pin == merged
+    assert story.texts() == MERGED
+
+
+def test_two_merges_at_once_in_two_work_trees(story, tmp_path):
+    trees = []
+    for name in ("one", "two"):
+        story.quiet("worktree", "add", "-q", "-b", name, str(tmp_path / name), "main")
+        trees.append(Story(tmp_path / name))
+    merge = ("merge", "-q", "--no-edit")
+    running = [
+        start(tree, *merge, branch, program=("git",), VMRAG="0")
+        for tree, branch in zip(trees, ("side", "side~1"), strict=True)
+    ]
+    assert [each.done().code for each in running] == [0, 0]
+    assert trees[0].texts() == MERGED
+    assert trees[1].texts() == {name: text for name, text in MERGED.items() if name != "more"}
+
+
+def test_with_hooks_the_merged_knowledge_is_there_at_once(story):
+    story.git("switch", "-qc", "mine")
+    done = story.run("merge", "--no-edit", "side")
+    assert done.returncode == 0
+    assert [line for line in done.stderr.splitlines() if "vmrag" in line] == [
+        f"vmrag: knowledge is at {story.pinned[:7]} (+2 ~1 -0 documents)"
+    ]
+    assert story.status()["state"] == "in_sync"
+
+
+# -- where it cannot merge, git is left with a plain conflict ------------------------------------------------------------
+
+
+def failed(story: Story, *arguments: str, **options: str) -> str:
+    """A plain conflict, and `git merge --abort` works; what was said."""
+    before, head = story.pin, story.git("rev-parse", "HEAD")
+    done = story.run("merge", "--no-edit", *(arguments or ("side",)), env={"VMRAG": "0"} | options)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    story.plain_conflict(before)
+    story.does("merge", "--abort")
+    assert (story.git("status", "--porcelain"), story.pin, story.git("rev-parse", "HEAD")) == ("", before, head)
+    said = [line for line in done.stderr.splitlines() if line.startswith("vmrag:")]
+    assert len(said) <= 1
+    return said[0] if said else ""
+
+
+def test_a_conflict_of_documents_is_named_and_resolve_is_the_hint(story):
+    assert (
+        failed(story, "clash") == "vmrag: The knowledge of the two sides has a conflict in handbook/a. (vmrag resolve)"
+    )
+
+
+def test_a_revision_that_is_missing_on_one_side(story):
+    story.quiet("switch", "-qc", "stranger", "side")
+    pin = msgspec.structs.replace(pins.parse(story.pin), dolt_commit="0" * 40)
+    story.write(".dolt-version", pins.format(pin))
+    story.quiet("commit", "-qam", "stranger")
+    story.quiet("switch", "-q", "main")
+    assert "of their pin is not in this knowledge base" in failed(story, "stranger")
+
+
+def test_a_malformed_pin_on_one_side(story):
+    story.quiet("switch", "-qc", "malformed", "side")
+    story.write(".dolt-version", '{"dolt_commit": 5}\n')
+    story.quiet("commit", "-qam", "malformed")
+    story.quiet("switch", "-q", "main")
+    assert "their pin" in failed(story, "malformed")
+
+
+def test_unrelated_knowledge_bases(story, tmp_path):
+    other = new_project(tmp_path / "unrelated")
+    other.vmrag("init")
+    other.git("add", "-A")
+    other.git("commit", "-qm", "unrelated")
+    story.quiet("fetch", "-q", str(other.top), "main:unrelated")
+    said = failed(story, "--allow-unrelated-histories", "-X", "ours", "unrelated")
+    assert "is not in this knowledge base" in said
+
+
+def test_a_clone_without_the_knowledge_base(story, tmp_path):
+    subprocess.run(["git", "clone", "-q", story.top, tmp_path / "clone"], check=True, env=os.environ | {"VMRAG": "0"})
+    clone = Story(tmp_path / "clone")
+    clone.vmrag("install")
+    assert "not on this machine" in failed(clone, "origin/side")
+    assert not (clone.shared / "kb").exists()
+
+
+def test_a_knowledge_base_that_another_process_writes(story):
+    with opened(story) as workspace, workspace.engine.writing("test"):
+        assert "held write.lock" in failed(story, VMRAG_LOCK_TIMEOUT_S="0")
+    story.does("merge", "-q", "--no-edit", "side")
+
+
+def test_settings_that_cannot_be_read(story):
+    story.write(".vmrag.yaml", "embedding: [\n")
+    story.quiet("commit", "-qam", "settings")
+    assert ".vmrag.yaml" in failed(story)
+    story.quiet("reset", "-q", "--hard", "HEAD~1")
+
+
+def dying(story: Story, tmp_path: Path, body: str) -> None:
+    """An interpreter that does something else than it should."""
+    python = tmp_path / 'it\'s 100% "mine" $HOME' / "python"
+    python.parent.mkdir()
+    python.write_text(f"#!/bin/sh\n{body}\n")
+    python.chmod(0o755)
+    story.git("config", "merge.vmrag.driver", driver_command.command(str(python)))
+
+
+@pytest.mark.parametrize("body", ["kill -9 $$", "kill -SEGV $$", "exit 2", "exit 129", "echo oh >&2; exit 255"])
+def test_a_driver_that_dies_leaves_a_plain_conflict(story, tmp_path, body):
+    dying(story, tmp_path, body)
+    failed(story)
+
+
+def test_an_interpreter_that_is_gone(story):
+    story.git("config", "merge.vmrag.driver", driver_command.command("/nowhere/at all/python"))
+    failed(story)
+
+
+def test_an_interpreter_with_any_name(story, tmp_path):
+    dying(story, tmp_path, f'exec {sys.executable} "$@"')
+    story.does("merge", "-q", "--no-edit", "side")
+    assert story.texts() == MERGED
+
+
+def test_a_driver_killed_in_the_middle_leaves_nothing_behind(story, tmp_path):
+    """Between the revision and the pin: the next merge makes the same again."""
+    dying(
+        story,
+        tmp_path,
+        f'exec {sys.executable} -P -c "import os, sys, signal, vmrag_hooks.merge_driver as m\n'
+        "from pathlib import Path\n"
+        'Path.write_bytes = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\nm.main(sys.argv[3:])" "$@"',
+    )
+    failed(story)
+    story.vmrag("install")
+    story.does("merge", "-q", "--no-edit", "side")
+    assert story.texts() == MERGED
+
+
+def test_the_switch_of_the_hooks_is_none_of_the_driver(story):
+    """Without it every merge of knowledge would be in conflict."""
+    story.git("merge", "-q", "--no-edit", "side", env={"VMRAG": "0"})
+    assert story.texts() == MERGED
+
+
+def test_after_uninstall_git_merges_lines_and_never_dies(story):
+    story.vmrag("uninstall")
+    assert story.git("config", "--get-regexp", "^merge[.]", check=False) == ""
+    done = story.run("merge", "--no-edit", "side")
+    assert done.returncode == 1
+    assert "CONFLICT (content): Merge conflict in .dolt-version" in done.stdout
+    story.quiet("merge", "--abort")
+    story.vmrag("install")
+    story.does("merge", "-q", "--no-edit", "side")
+
+
+def test_attributes_without_a_driver_are_harmless(told, story, tmp_path):
+    subprocess.run(["git", "clone", "-q", told, tmp_path / "clone"], check=True)
+    clone = Project(tmp_path / "clone")
+    assert clone.git("check-attr", "merge", ".dolt-version").endswith(": vmrag")
+    assert clone.run("merge", "--no-edit", "origin/side").returncode == 1
+    assert "<<<<<<<" in (clone.top / ".dolt-version").read_text()
+    clone.git("merge", "--abort")
+
+
+def test_a_driver_without_attributes_is_not_called(story):
+    story.quiet("rm", "-q", ".gitattributes")
+    story.quiet("commit", "-qm", "no attributes")
+    assert story.run("merge", "--no-edit", "side", env={"VMRAG": "0"}).returncode == 1
+    assert "<<<<<<<" in (story.top / ".dolt-version").read_text()
+
+
+# -- `vmrag init` names it in .gitattributes -----------------------------------------------------------------------------
+
+LINE = b".dolt-version merge=vmrag -text\n"
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Project:
+    isolate(monkeypatch, tmp_path / "home")
+    return new_project(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize(
+    ("content", "result"),
+    [
+        (b"*.md text", b"*.md text\n" + LINE),
+        (b"*.md text\r\n*.sh eol=lf\r\n", b"*.md text\r\n*.sh eol=lf\r\n" + LINE),
+        (b"", LINE),
+    ],
+)
+def test_init_adds_one_line_behind_what_attributes_say(fresh, content, result):
+    fresh.commit("attributes", **{".gitattributes": content})
+    report = fresh.ask("init")
+    assert (fresh.top / ".gitattributes").read_bytes() == result
+    assert ".gitattributes" in report["written"]
+    assert report["staged"] is True
+    assert ".gitattributes" in fresh.git("diff", "--cached", "--name-only").split()
+    assert fresh.git("check-attr", "merge", "text", "--", ".dolt-version").split()[2::3] == ["vmrag", "unset"]
+    assert fresh.vmrag("init", "--json", code=2).error["code"] == "ALREADY_INITIALIZED"
+    assert (fresh.top / ".gitattributes").read_bytes() == result
+
+
+def test_init_does_not_stage_what_somebody_edits(fresh):
+    fresh.commit("attributes", **{".gitattributes": "*.md text\n"})
+    fresh.write(".gitattributes", "*.md text\n*.sh eol=lf\n")
+    report = fresh.ask("init")
+    assert (fresh.top / ".gitattributes").read_bytes() == b"*.md text\n*.sh eol=lf\n" + LINE
+    assert report["staged"] is False
+    assert ".gitattributes" not in fresh.git("diff", "--cached", "--name-only").split()
+
+
+def test_init_leaves_attributes_alone_that_name_the_driver_already(fresh):
+    fresh.write(".gitattributes", "/.dolt-version   merge=vmrag\n")
+    fresh.ask("init")
+    assert (fresh.top / ".gitattributes").read_bytes() == b"/.dolt-version   merge=vmrag\n"
+
+
+@pytest.mark.parametrize("elsewhere", [".dolt-version merge=vmrag\n", ".dolt-version merge=union\n"])
+def test_init_writes_the_shared_file_once_whatever_attributes_this_clone_has_of_its_own(fresh, elsewhere):
+    (fresh.top / ".git/info/attributes").write_text(elsewhere)
+    for _ in range(2):
+        fresh.vmrag("init", code=None)
+        assert (fresh.top / ".gitattributes").read_bytes() == LINE

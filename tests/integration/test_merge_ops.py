@@ -1,0 +1,792 @@
+"""`vmrag merge` and the commit that closes one: every source, every result, every state in which it is given up, and kills."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.cli import WITHOUT_RIGHTS, driven, read_only, small_disk, start
+from tests.support.compare import assert_whole
+from tests.support.repos import isolate
+from tests.support.terminal import SCRIPT, Done, Project, new_project
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.engine import FILE_NAME
+from vmrag_link.models import RevisionInfo
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+template, project = terminal.template, terminal.project
+
+OFF = {"VMRAG": "0"}
+REST, NEVER, OFTEN = "# Rest\n\nTake a rest, and sleep well.\n", "# Rest\n\nNever rest.\n", "# Rest\n\nRest often.\n"
+SETUP = "# Setup\n\nInstall the program with pip.\n"
+TLS = "Certificates for TLS are renewed every month.\n"
+FIRST = {"setup.md": SETUP, "rest.md": REST, "deep/tls.txt": TLS}
+MAIN = FIRST | {"faq.md": "A frequent question."}
+FEATURE = {"setup.md": SETUP, "rest.md": NEVER, "uv.md": "Use uv."}
+BOTH = FEATURE | {"faq.md": "A frequent question."}
+"""What `main` and `feature` hold together."""
+
+
+def info(project: Project, revision: str | None = None) -> RevisionInfo:
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        return workspace.engine.info(revision or project.pinned)
+    finally:
+        workspace.close()
+
+
+def revision(project: Project, ref: str) -> str:
+    return json.loads(project.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
+
+
+def refused(project: Project, *arguments: str, code: int = 1) -> dict:
+    """The error, whose hint says something."""
+    error = project.vmrag(*arguments, "--json", code=code).error
+    assert error["hint"]
+    return error
+
+
+def whole(project: Project, tmp_path: Path) -> None:
+    """In sync, the index equals a fresh one, no merge is open, nothing is left in the journal."""
+    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
+    scratch.mkdir()
+    assert_whole(project, scratch)
+    assert project.status()["state"] == "in_sync"
+    assert not open_merge(project).exists()
+    assert not list((project.shared / "journal").iterdir())
+
+
+def open_merge(project: Project) -> Path:
+    return project.own / "merge.json"
+
+
+def merged(project: Project, tmp_path: Path, *, ours: str, theirs: str, texts: dict[str, str]) -> None:
+    """The pinned revision joins both, is staged, and holds exactly these texts."""
+    assert info(project).parents == (ours, theirs)
+    assert project.git("status", "--porcelain") == "M  .dolt-version"
+    assert project.texts() == texts
+    whole(project, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def torn_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("torn")
+    subprocess.run(["cp", "-a", template, folder / "project"], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        Project(folder / "project").record("often", rest=OFTEN)
+    return folder / "project"
+
+
+@pytest.fixture
+def torn(torn_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """On `main`, which has edited `rest.md` otherwise than `feature` has."""
+    isolate(monkeypatch, tmp_path / "home")
+    subprocess.run(["cp", "-a", torn_template, tmp_path / "project"], check=True)
+    return Project(tmp_path / "project")
+
+
+TORN = MAIN | {"rest.md": OFTEN}
+
+
+# -- results and sources -------------------------------------------------------------------------------------------------
+
+
+def test_a_merge_of_a_code_branch_holds_the_changes_of_both_sides(project, tmp_path):
+    ours, theirs = project.pinned, revision(project, "feature")
+    report = project.ask("merge", "feature")
+    assert report == report | {
+        "result": "merge",
+        "source": "feature",
+        "base": revision(project, "first"),
+        "ours": ours,
+        "theirs": theirs,
+        "revision": project.pinned,
+        "changes": {"added": 1, "modified": 1, "removed": 1},
+        "conflicts": [],
+        "staged": True,
+    }
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+    again = project.ask("merge", "feature")
+    assert (again["result"], again["revision"]) == ("already_up_to_date", project.pinned)
+
+
+def test_a_merge_without_changes_of_ours_is_a_fast_forward(project, tmp_path):
+    project.git("switch", "-q", "-c", "late", "first")
+    report = project.ask("merge", "feature")
+    assert (report["result"], report["revision"]) == ("fast_forward", revision(project, "feature"))
+    assert project.pinned == revision(project, "feature")
+    assert project.texts() == FEATURE
+    whole(project, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "source", ["tag", "refs/remotes/origin/feature", "origin/feature", "feature~0", "revision", "kb-only"]
+)
+def test_every_kind_of_source_names_the_same_knowledge(project, source):
+    theirs = revision(project, "feature")
+    match source:
+        case "tag":
+            project.git("tag", "-a", "tag", "-m", "tag", "feature")
+        case "refs/remotes/origin/feature" | "origin/feature":
+            project.git("update-ref", "refs/remotes/origin/feature", "feature")
+        case "revision":
+            source = theirs
+        case "kb-only":
+            workspace = Workspace.open(project.top, QUIET)
+            workspace.engine.create_branch("kb-only", theirs)
+            workspace.close()
+    report = project.ask("merge", source)
+    assert (report["result"], report["source"], report["theirs"]) == ("merge", source, theirs)
+    assert project.texts() == BOTH
+
+
+def test_an_earlier_commit_is_merged_already(project):
+    project.record("more", more="more")
+    assert project.ask("merge", "HEAD~2")["result"] == "already_up_to_date"
+    assert project.ask("merge", "first")["result"] == "already_up_to_date"
+    assert "Nothing to merge" in project.vmrag("merge", "HEAD").out
+
+
+WRONG = (
+    (["nowhere"], 3, "GIT_COMMIT_NOT_FOUND"),
+    (["WORKING"], 3, "GIT_COMMIT_NOT_FOUND"),
+    (["--", "--output=/tmp/x"], 3, "GIT_COMMIT_NOT_FOUND"),
+    (["--", "-x"], 3, "GIT_COMMIT_NOT_FOUND"),
+    (["0" * 40], 3, "GIT_COMMIT_NOT_FOUND"),
+    (["vmrag/wip/main"], 3, "GIT_COMMIT_NOT_FOUND"),
+    (["vmrag_root"], 2, "INVALID_NAME"),
+    (["unpinned"], 1, "NO_PIN"),
+    (["malformed"], 1, "PIN_MALFORMED"),
+    (["dangling"], 1, "PIN_MISSING_REVISION"),
+    ([], 2, "INVALID_PARAMETER"),
+    (["feature", "--abort"], 2, "INVALID_PARAMETER"),
+    (["--continue", "--abort"], 2, "INVALID_PARAMETER"),
+    (["--continue", "--no-commit"], 2, "INVALID_PARAMETER"),
+    (["--continue"], 1, "MERGE_CONFLICT"),
+    (["--abort"], 1, "MERGE_CONFLICT"),
+)
+
+
+def test_what_cannot_be_merged_says_why_and_changes_nothing(project):
+    before = project.pinned
+    dangling = (project.top / ".dolt-version").read_text().replace(before, "0" * 40)
+    for branch, pin in (("unpinned", None), ("malformed", "<<<<<<< x\n"), ("dangling", dangling)):
+        project.git("switch", "-q", "-c", branch, "main", env=OFF)
+        project.commit(branch, pin=pin)
+    project.git("switch", "-q", "main", env=OFF)
+    for arguments, code, name in WRONG:
+        error = project.vmrag("merge", "--json", *arguments, code=code).error
+        assert (error["code"], bool(error["hint"])) == (name, True), arguments
+        assert project.pinned == before
+        assert not open_merge(project).exists()
+    assert project.texts() == MAIN
+
+
+def test_unrelated_histories_do_not_merge(project, tmp_path):
+    other = Project(new_project(tmp_path / "other").top)
+    other.vmrag("init")
+    other.put("other.md", "Other.")
+    other.vmrag("commit", "-m", "other")
+    theirs = other.pinned
+    url = f"file://{tmp_path}/bare.db"
+    for each, call in ((other, "dolt_push('r', 'main')"), (project, "dolt_fetch('r')")):
+        with Connection(each.shared / "kb" / FILE_NAME, access="write") as connection:
+            connection.execute("SELECT dolt_remote('add', 'r', ?)", (url,))
+            connection.execute(f"SELECT {call}")
+    assert "no history in common" in refused(project, "merge", theirs, code=3)["message"]
+
+
+def test_a_merge_into_a_code_branch_without_a_kb_branch_needs_none(project, tmp_path):
+    project.git("switch", "-q", "-c", "fresh")
+    ours = project.pinned
+    assert project.ask("merge", "feature")["result"] == "merge"
+    assert "fresh" not in {each["name"] for each in project.ask("branch")["branches"]}
+    merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH)
+    project.git("reset", "-q", "--hard")
+    project.ask("merge", "feature", "--no-commit")
+    assert project.texts() == BOTH
+    project.vmrag("commit", "-m", "both")
+    merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH)
+
+
+def test_a_conflict_waits_for_a_person_and_pins_nothing(torn, tmp_path):
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    report = torn.ask("merge", "feature", code=1)
+    assert (report["result"], report["revision"], report["conflicts"]) == ("conflict", None, ["handbook/rest.md"])
+    assert torn.pinned == ours
+    assert any("vmrag resolve" in each for each in torn.status()["reasons"])
+    for again in (["merge", "feature"], ["merge", "HEAD"], ["merge", "--repair", "HEAD"], ["branch", "--switch", ours]):
+        assert refused(torn, *again)["code"] == "MERGE_CONFLICT"
+    for closing in (["merge", "--continue"], ["commit", "-m", "m"]):
+        error = refused(torn, *closing)
+        assert (error["code"], error["details"]["conflicts"]) == ("MERGE_CONFLICT", ["handbook/rest.md"])
+    torn.vmrag("resolve", "--theirs")
+    report = torn.ask("merge", "--continue")
+    assert (report["result"], report["changes"]) == ("merge", {"added": 1, "modified": 1, "removed": 1})
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+def test_commit_closes_a_resolved_merge_with_its_own_message_and_author(torn, tmp_path):
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    torn.vmrag("merge", "feature", code=1)
+    torn.vmrag("resolve", "--ours")
+    report = torn.ask("commit", "-m", "rest often", "--author", "Bea <bea@example.org>")
+    assert (report["parent"], report["revision"], report["branch"]) == (ours, torn.pinned, "main")
+    made = info(torn)
+    assert (made.message, made.author) == ("rest often", "Bea <bea@example.org>")
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"rest.md": OFTEN})
+
+
+# -- uncommitted documents -----------------------------------------------------------------------------------------------
+
+
+def test_uncommitted_documents_are_not_mixed_into_a_merge(project):
+    project.put("draft.md", "A draft.")
+    error = refused(project, "merge", "feature")
+    assert (error["code"], error["hint"]) == ("UNCOMMITTED_CHANGES", "vmrag commit")
+    assert project.texts() == MAIN | {"draft.md": "A draft."}
+
+
+def test_what_is_written_by_hand_while_conflicts_are_open_goes_into_the_result(torn, tmp_path):
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    torn.vmrag("merge", "feature", code=1)
+    torn.put("rest.md", "# Rest\n\nRest when tired.\n")
+    torn.put("more.md", "More.")
+    torn.drop("faq.md")
+    assert torn.ask("resolve", "--list", code=1)["conflicts"][0]["conflict"]["ours"]["content"].endswith("tired.\n")
+    torn.vmrag("resolve", "handbook/rest.md", "--ours")
+    torn.vmrag("merge", "--continue")
+    texts = BOTH | {"rest.md": "# Rest\n\nRest when tired.\n", "more.md": "More."}
+    del texts["faq.md"]
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=texts)
+    assert {each["name"]: each["dirty"] for each in torn.ask("branch")["branches"]}["main"] is False
+
+
+def test_a_document_mended_to_what_theirs_says_is_no_conflict_any_more(torn, tmp_path):
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    torn.vmrag("merge", "feature", code=1)
+    torn.put("rest.md", NEVER)
+    torn.vmrag("merge", "--continue")
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+# -- to be looked at first -----------------------------------------------------------------------------------------------
+
+
+def test_no_commit_leaves_the_result_to_be_changed_and_the_commit_holds_exactly_that(project, tmp_path):
+    ours, theirs = project.pinned, revision(project, "feature")
+    report = project.ask("merge", "feature", "--no-commit")
+    assert (report["result"], report["revision"]) == ("uncommitted", ours)
+    assert report["changes"] == {"added": 1, "modified": 1, "removed": 1}
+    assert project.pinned == ours
+    assert project.texts() == BOTH
+    assert project.marks() == {
+        "setup.md": None,
+        "rest.md": "modified",
+        "deep/tls.txt": "removed",
+        "uv.md": "added",
+        "faq.md": None,
+    }
+    assert any("vmrag commit" in each for each in project.status()["reasons"])
+    project.put("rest.md", "By hand.")
+    project.put("deep/tls.txt", TLS)
+    project.drop("uv.md")
+    assert project.ask("resolve", "--list")["conflicts"] == []  # the person's documents are no conflict with theirs
+    assert project.ask("resolve", "--list")["next"] == "vmrag commit"
+    refused(project, "resolve", "handbook/rest.md", "--theirs", code=3)
+    project.vmrag("commit", "-m", "both")
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=MAIN | {"rest.md": "By hand."})
+    assert info(project).message == "both"
+    assert project.ask("merge", "feature")["result"] == "already_up_to_date"
+
+
+def test_no_commit_of_a_fast_forward_is_committed_with_both_parents(project, tmp_path):
+    project.git("switch", "-q", "-c", "late", "first")
+    ours, theirs = project.pinned, revision(project, "feature")
+    assert project.ask("merge", "feature", "--no-commit")["result"] == "uncommitted"
+    project.vmrag("merge", "--continue")
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=FEATURE)
+
+
+def test_no_commit_with_conflicts_goes_through_resolve_continue_and_commit(torn, tmp_path):
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    torn.vmrag("merge", "feature", "--no-commit", code=1)
+    torn.vmrag("resolve", "--theirs")
+    assert torn.ask("merge", "--continue")["result"] == "uncommitted"
+    assert torn.pinned == ours
+    assert torn.texts() == BOTH
+    torn.put("more.md", "More.")
+    torn.vmrag("commit", "-m", "both")
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"more.md": "More."})
+
+
+def test_a_merge_that_changes_no_document_is_committed_all_the_same(project, tmp_path):
+    project.put("rest.md", NEVER)
+    project.drop("deep/tls.txt")
+    project.drop("faq.md")
+    ours, theirs = project.record("the same", uv="Use uv."), revision(project, "feature")
+    assert project.ask("merge", "feature", "--no-commit")["changes"] == {"added": 0, "modified": 0, "removed": 0}
+    project.vmrag("commit", "-m", "joined")
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=FEATURE)
+
+
+# -- giving up -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_merge_in_conflict_is_given_up_with_what_was_written_by_hand_still_there(torn, tmp_path):
+    torn.vmrag("merge", "feature", code=1)
+    torn.put("more.md", "More.")
+    report = torn.ask("merge", "--abort")
+    assert (report["result"], report["revision"], report["notes"]) == ("aborted", torn.pinned, [])
+    assert torn.texts() == TORN | {"more.md": "More."}
+    whole(torn, tmp_path)
+
+
+@pytest.mark.parametrize("conflicting", [False, True])
+def test_what_giving_up_takes_away_comes_back_by_the_command_that_it_names(project, tmp_path, conflicting):
+    if conflicting:
+        project.record("often", rest=OFTEN)
+        project.vmrag("merge", "feature", "--no-commit", code=1)
+        project.vmrag("resolve", "--theirs")
+        project.vmrag("merge", "--continue")
+    else:
+        project.vmrag("merge", "feature", "--no-commit")
+    ours = project.pinned
+    before = TORN if conflicting else MAIN
+    project.put("more.md", "More.")
+    said = project.vmrag("merge", "--abort").out
+    assert project.texts() == before
+    whole(project, tmp_path)
+    project.put("other.md", "Meanwhile.")
+    whole(project, tmp_path)
+    command = said[said.index("vmrag merge vmrag/wip/main") :].split()
+    project.vmrag(*command[1:])
+    assert project.texts() == BOTH | {"more.md": "More.", "other.md": "Meanwhile."}
+    assert [each["name"] for each in project.ask("branch")["branches"]] == ["feature", "main"]
+    whole(project, tmp_path)
+    project.vmrag("commit", "-m", "after all")
+    assert info(project).parents == (ours,)
+    whole(project, tmp_path)
+
+
+def test_a_result_that_is_not_there_any_more_is_not_committed_as_if_theirs_had_been_dropped(project, tmp_path):
+    ours = project.pinned
+    project.vmrag("merge", "feature", "--no-commit")
+    project.vmrag("pin", revision(project, "feature"))  # which holds all of it
+    project.vmrag("pin", ours)
+    assert project.texts() == MAIN
+    for closing in (["commit", "-m", "m"], ["merge", "--continue"]):
+        assert refused(project, *closing)["code"] == "MERGE_CONFLICT"
+    project.vmrag("merge", "--abort")
+    project.vmrag("merge", "feature")
+    merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH)
+
+
+# -- documents that were set aside ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def aside(project: Project) -> Project:
+    """On `main` at `feature`'s revision, with two documents set aside: one is new, one conflicts there."""
+    project.put("rest.md", OFTEN)
+    project.put("draft.md", "A draft.")
+    assert "vmrag merge vmrag/wip/main" in project.vmrag("pin", "feature").out + project.vmrag("status", code=None).out
+    project.git("commit", "-q", "-m", "moved", "--", ".dolt-version")
+    assert project.texts() == FEATURE
+    return project
+
+
+def test_documents_that_a_moved_pin_set_aside_come_back_with_their_conflicts(aside, tmp_path):
+    report = aside.ask("merge", "vmrag/wip/main", code=1)
+    assert (report["result"], report["conflicts"]) == ("conflict", ["handbook/rest.md"])
+    aside.vmrag("resolve", "--theirs")
+    before = aside.pinned
+    assert aside.ask("merge", "--continue")["result"] == "uncommitted"
+    assert aside.pinned == before
+    assert aside.marks() == dict.fromkeys(FEATURE) | {"rest.md": "modified", "draft.md": "added"}
+    assert aside.texts() == FEATURE | {"rest.md": OFTEN, "draft.md": "A draft."}
+    assert not [each for each in aside.ask("branch")["branches"] if each["name"].startswith("vmrag")]
+    whole(aside, tmp_path)
+
+
+def test_they_come_back_onto_uncommitted_documents_too(aside, tmp_path):
+    aside.put("draft.md", "Another draft.")
+    aside.put("more.md", "More.")
+    assert aside.ask("merge", "vmrag/wip/main", code=1)["conflicts"] == ["handbook/draft.md", "handbook/rest.md"]
+    aside.vmrag("resolve", "handbook/draft.md", "--ours", code=1)
+    aside.vmrag("resolve", "handbook/rest.md", "--theirs")
+    aside.vmrag("merge", "--continue")
+    assert aside.texts() == FEATURE | {"rest.md": OFTEN, "draft.md": "Another draft.", "more.md": "More."}
+    whole(aside, tmp_path)
+
+
+def test_they_come_back_on_another_branch(aside, tmp_path):
+    aside.git("switch", "-q", "-c", "elsewhere", "first")
+    report = aside.ask("merge", "vmrag/wip/main")  # there is nothing to be in conflict with
+    assert (report["result"], report["changes"]) == ("uncommitted", {"added": 1, "modified": 1, "removed": 0})
+    assert aside.texts() == FIRST | {"rest.md": OFTEN, "draft.md": "A draft."}
+    whole(aside, tmp_path)
+    aside.git("switch", "-q", "main")
+    assert aside.texts() == FEATURE
+
+
+def test_giving_up_leaves_them_set_aside(aside, tmp_path):
+    aside.vmrag("merge", "vmrag/wip/main", code=1)
+    aside.vmrag("merge", "--abort")
+    assert aside.texts() == FEATURE
+    assert "vmrag/wip/main" in {each["name"] for each in aside.ask("branch")["branches"]}
+    assert any("vmrag merge vmrag/wip/main" in each for each in aside.status()["reasons"])
+    whole(aside, tmp_path)
+
+
+def test_their_conflicts_are_not_resolved_on_another_branch_by_accident(aside):
+    aside.vmrag("merge", "vmrag/wip/main", code=1)
+    aside.git("switch", "-q", "-c", "elsewhere", "first")
+    error = refused(aside, "resolve", "--theirs")
+    assert (error["code"], "git switch main" in error["hint"]) == ("KB_MOVED", True)
+    aside.git("switch", "-q", "main")
+    aside.vmrag("resolve", "--theirs")
+    aside.vmrag("merge", "--continue")
+    assert aside.texts() == FEATURE | {"rest.md": OFTEN, "draft.md": "A draft."}
+
+
+# -- what happens while a merge is open ----------------------------------------------------------------------------------
+
+
+def test_an_open_merge_waits_until_its_branch_is_back(torn, tmp_path):
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    torn.vmrag("merge", "feature", code=1)
+    torn.vmrag("resolve", "--theirs")
+    torn.git("switch", "-q", "-c", "elsewhere", "first")
+    for command in (["merge", "--continue"], ["resolve", "--ours"]):
+        error = refused(torn, *command)
+        assert (error["code"], f"git switch main && vmrag pin {ours}" in error["hint"]) == ("KB_MOVED", True)
+    assert torn.status()["state"] == "in_sync"
+    torn.record("a commit meanwhile", note="A note.")
+    assert info(torn).parents == (revision(torn, "first"),)
+    torn.git("switch", "-q", "main")
+    torn.vmrag("merge", "--continue")
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+def test_an_open_merge_outlives_a_moved_pin_a_deleted_branch_and_gc(torn, tmp_path):
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    torn.vmrag("merge", "feature", code=1)
+    torn.vmrag("resolve", "--theirs")
+    torn.git("branch", "-q", "-D", "feature")
+    torn.git("reflog", "expire", "--expire=now", "--all")
+    torn.git("gc", "-q", "--prune=now")
+    torn.vmrag("gc", "--apply")
+    torn.vmrag("pin", revision(torn, "first"))
+    for command in (["merge", "--continue"], ["resolve", "--ours"], ["commit", "-m", "m"]):
+        assert f"vmrag pin {ours}" in refused(torn, *command)["hint"]
+    torn.vmrag("pin", ours)
+    torn.vmrag("merge", "--continue")
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+def test_giving_up_elsewhere_touches_the_documents_of_neither_branch(project, tmp_path):
+    project.vmrag("merge", "feature", "--no-commit")
+    project.git("switch", "-q", "-c", "elsewhere", "main")  # at the same revision
+    project.put("note.md", "A note.")
+    assert "uncommitted" in project.vmrag("merge", "--abort").out
+    assert project.texts() == MAIN | {"note.md": "A note."}
+    project.git("switch", "-q", "main")
+    assert project.texts() == BOTH
+    whole(project, tmp_path)
+
+
+def test_two_work_trees_merge_at_once(torn, tmp_path):
+    torn.git("branch", "second", "main")
+    torn.git("worktree", "add", "-q", str(tmp_path / "second"), "second")
+    second = Project(tmp_path / "second")
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    for each, side in ((torn, "--ours"), (second, "--theirs")):
+        each.vmrag("merge", "feature", code=1)
+        each.vmrag("resolve", side)
+    running = [start(each, "merge", "--continue") for each in (torn, second)]
+    assert [each.done().code for each in running] == [0, 0]
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"rest.md": OFTEN})
+    merged(second, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+BUSY = {
+    "detached": (["switch", "--detach"], "git switch -c NAME"),
+    "rebase": (["rebase", "code"], "git rebase --continue"),
+    "merge": (["merge", "code"], "git commit"),
+    "cherry-pick": (["cherry-pick", "code"], "git cherry-pick --continue"),
+    "revert": (["revert", "--no-edit", "HEAD~1"], "git revert --continue"),
+    "bisect": (["bisect", "start"], "git bisect reset"),
+}
+
+
+@pytest.mark.parametrize("what", BUSY)
+def test_nothing_is_merged_while_git_is_in_the_middle_of_something(project, what):
+    project.git("branch", "code")
+    for branch in ("main", "code"):
+        project.git("switch", "-q", branch, env=OFF)
+        project.commit("one", code=f"{branch} 1\n")
+        project.commit("two", code=f"{branch} 2\n")
+    project.git("switch", "-q", "main")
+    before = project.pinned
+    command, hint = BUSY[what]
+    project.git(*command, check=False)
+    for arguments in (["merge", "feature"], ["merge", "--repair", "main"], ["branch", "--switch", before]):
+        error = refused(project, *arguments, code=3)
+        assert (error["code"], error["details"]["operation"]) == ("GIT_BUSY", what)
+        assert hint in error["hint"]
+    assert project.pinned == before
+
+
+def test_an_open_merge_is_finished_only_when_git_has_ended(project, tmp_path):
+    project.record("often", rest=OFTEN)
+    ours, theirs = project.pinned, revision(project, "feature")
+    project.vmrag("merge", "feature", code=1)
+    project.vmrag("resolve", "--theirs")
+    project.git("bisect", "start")
+    assert refused(project, "merge", "--continue", code=3)["code"] == "GIT_BUSY"
+    project.git("bisect", "reset")
+    project.vmrag("merge", "--continue")
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+# -- merge.json ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_file_of_the_open_merge_stops_merging_and_nothing_else(torn):
+    torn.vmrag("merge", "feature", code=1)
+    for content in (b"", b"{", b"\xff\xfe", b'{"kind": "octopus"}', b"[]", b'{"kind":"merge"}'):
+        open_merge(torn).write_bytes(content)
+        for command in (["merge", "--continue"], ["merge", "--abort"], ["resolve", "--ours"], ["merge", "feature"]):
+            error = refused(torn, *command, code=3)
+            assert (error["code"], str(open_merge(torn)) in error["hint"]) == ("FILE_SYSTEM_ERROR", True)
+        assert torn.status()["state"] == "in_sync"
+        assert any(str(open_merge(torn)) in each for each in torn.status()["reasons"])
+    assert torn.texts() == TORN
+    open_merge(torn).unlink()
+    assert torn.ask("merge", "feature", code=1)["result"] == "conflict"
+
+
+def test_keys_of_a_newer_version_in_the_file_are_no_obstacle(torn, tmp_path):
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    torn.vmrag("merge", "feature", code=1)
+    stored = json.loads(open_merge(torn).read_text())
+    open_merge(torn).write_text(json.dumps(stored | {"strategy": "recursive"}))
+    torn.vmrag("resolve", "--theirs")
+    torn.vmrag("merge", "--continue")
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+def rightless(project: Project, *arguments: str) -> Done:
+    return start(project, *arguments, program=(*WITHOUT_RIGHTS, str(SCRIPT))).done()
+
+
+def test_where_the_file_cannot_be_written_nothing_is_decided(torn):
+    torn.vmrag("merge", "feature", code=1)
+    before = open_merge(torn).read_bytes()
+    with read_only(torn.own):
+        done = rightless(torn, "resolve", "--theirs", "--json")
+    assert (done.code, done.error["code"]) == (3, "FILE_SYSTEM_ERROR")
+    assert open_merge(torn).read_bytes() == before
+    torn.vmrag("resolve", "--theirs")
+    assert torn.ask("merge", "--continue")["result"] == "merge"
+
+
+def test_a_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
+    torn.vmrag("merge", "feature", code=1)
+    torn.vmrag("resolve", "--ours")
+    before = open_merge(torn).read_bytes()
+    text = tmp_path / "long.md"
+    text.write_text("word " * 200_000)
+    with small_disk(torn.own, kilobytes=64_000) as fill:
+        fill(0)
+        done = torn.vmrag("resolve", "handbook/rest.md", "--file", str(text), "--json", code=3)
+        assert done.error["code"] == "FILE_SYSTEM_ERROR"
+        assert open_merge(torn).read_bytes() == before
+        assert [each.name for each in torn.own.glob("*.tmp")] == []
+
+
+# -- kills ---------------------------------------------------------------------------------------------------------------
+
+DIES = {
+    "before the revision is made": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.commit_onto = die",
+    "before the pin is written": "import vmrag_link.ops.pinning as m; m.write_pin = die",
+    "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage = die",
+    "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
+    "before merge.json goes": "import vmrag_link.ops.merge_state as m; m.clear = die",
+}
+
+
+def dies(project: Project, body: str, *arguments: str) -> None:
+    done = driven(project, body, *arguments)
+    assert done.code == -signal.SIGKILL, done
+
+
+@pytest.mark.parametrize("resolved", [False, True])
+@pytest.mark.parametrize("step", DIES)
+def test_a_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path, step, resolved):
+    if resolved:
+        project.record("often", rest=OFTEN)
+        project.vmrag("merge", "feature", code=1)
+        project.vmrag("resolve", "--theirs")
+    ours, theirs = project.pinned, revision(project, "feature")
+    again = ["merge", "--continue"] if resolved else ["merge", "feature"]
+    dies(project, DIES[step], *again)
+    done = project.run_quietly(*again)
+    landed = project.pinned != ours
+    assert done.code == 0 or (resolved and landed and "No merge is open" in done.err), done
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+@pytest.mark.parametrize("step", DIES)
+def test_a_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(project, tmp_path, step):
+    ours, theirs = project.pinned, revision(project, "feature")
+    project.vmrag("merge", "feature", "--no-commit")
+    project.put("more.md", "More.")
+    dies(project, DIES[step], "commit", "-m", "both")
+    done = project.run_quietly("commit", "-m", "both")
+    assert done.code == 0 or "No documents have changed" in done.err, done
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"more.md": "More."})
+
+
+WRITING = {
+    "before the rows are written": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.write = die",
+    "before the state says so": (
+        "import vmrag_link.ops.merge_state as m\nsave = m.save\n"
+        "m.save = lambda ws, state: die() if state.written else save(ws, state)"
+    ),
+}
+
+
+@pytest.mark.parametrize("step", WRITING)
+def test_no_commit_killed_at_any_step_goes_on_with_continue_or_commit(project, tmp_path, step):
+    ours, theirs = project.pinned, revision(project, "feature")
+    dies(project, WRITING[step], "merge", "feature", "--no-commit")
+    project.vmrag("commit", "-m", "both")
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+ABORTING = {
+    "before merge.json goes": DIES["before merge.json goes"],
+    "before the documents are kept": DIES["before the revision is made"],
+    "before they are taken back": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.take_back = die",
+    "before the journal's entry goes": "import vmrag_link.journal as m; m.Journal.finish = die",
+}
+
+
+@pytest.mark.parametrize("step", ABORTING)
+def test_giving_up_killed_at_any_step_loses_no_document(project, tmp_path, step):
+    project.vmrag("merge", "feature", "--no-commit")
+    project.put("more.md", "More.")
+    dies(project, ABORTING[step], "merge", "--abort")
+    assert project.texts() == BOTH | {"more.md": "More."}
+    project.run_quietly("merge", "--abort")
+    names = [each["name"] for each in project.ask("branch")["branches"]]
+    if "vmrag/wip/main" in names:
+        assert project.texts() == MAIN
+        project.vmrag("merge", "vmrag/wip/main")
+    assert project.texts() == BOTH | {"more.md": "More."}
+    whole(project, tmp_path)
+
+
+# -- repair --------------------------------------------------------------------------------------------------------------
+
+PLAIN = ("-c", "merge.vmrag.driver=false")
+
+
+def button(project: Project, *, take: str = "--ours") -> str:
+    """A merge of `feature` as a web page makes it: no driver, one side's pin."""
+    project.git(*PLAIN, "merge", "-q", "--no-edit", "feature", check=False, env=OFF)
+    project.git("checkout", take, ".dolt-version", env=OFF)
+    project.git("add", ".dolt-version")
+    project.git("commit", "-q", "--no-edit", env=OFF)
+    return project.git("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("take", ["--ours", "--theirs"])
+def test_repair_takes_in_what_a_merge_without_the_driver_dropped(project, tmp_path, take):
+    theirs, ours = revision(project, "feature"), project.pinned
+    button(project, take=take)
+    assert project.texts() == (MAIN if take == "--ours" else FEATURE)
+    report = project.ask("merge", "--repair", "HEAD")
+    assert (report["result"], report["base"]) == ("merge", revision(project, "first"))
+    pair = (ours, theirs) if take == "--ours" else (theirs, ours)
+    merged(project, tmp_path, ours=pair[0], theirs=pair[1], texts=BOTH)
+    assert project.ask("merge", "--repair", "HEAD")["result"] == "already_up_to_date"
+
+
+def test_repair_works_on_later_knowledge(project, tmp_path):
+    commit = button(project)
+    project.record("later", later="Later.")
+    ours = project.pinned
+    project.vmrag("merge", "--repair", commit)
+    merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH | {"later.md": "Later."})
+
+
+def test_repair_of_a_squash_that_dropped_the_knowledge_it_was_put_upon(project, tmp_path):
+    dropped, taken = project.pinned, revision(project, "feature")
+    project.git("checkout", "feature", "--", ".dolt-version", env=OFF)
+    project.git("commit", "-q", "-m", "squashed", env=OFF)
+    assert project.texts() == FEATURE
+    assert project.ask("merge", "--repair", "HEAD")["base"] == revision(project, "first")
+    merged(project, tmp_path, ours=taken, theirs=dropped, texts=BOTH)
+
+
+def test_repair_of_an_octopus_takes_one_side_in_each_run_with_its_own_base(project, tmp_path):
+    project.git("switch", "-q", "-c", "third", "feature")
+    project.record("third", third="Third.")
+    project.git("switch", "-q", "-c", "base", "first")
+    tree = project.git("rev-parse", "first^{tree}")
+    commit = project.git("commit-tree", tree, "-p", "main", "-p", "feature", "-p", "third", "-m", "octopus")
+    project.git("reset", "-q", "--hard", commit)
+    assert project.texts() == FIRST
+    results = []
+    for _ in range(5):
+        results.append(project.ask("merge", "--repair", commit)["result"])
+        if results[-1] == "already_up_to_date":
+            break
+    assert results == ["fast_forward", "merge", "merge", "already_up_to_date"]
+    assert project.texts() == BOTH | {"third.md": "Third."}
+    whole(project, tmp_path)
+
+
+def test_nothing_to_repair(project):
+    first = project.git("rev-list", "--max-parents=0", "HEAD")
+    project.git("switch", "-q", "--orphan", "orphan", env=OFF)
+    unpinned = project.commit("nothing", code="nothing")
+    project.git("switch", "-q", "main")
+    for commit in ("HEAD", first, "HEAD~1", unpinned):
+        assert project.ask("merge", "--repair", commit)["result"] == "already_up_to_date"
+    assert refused(project, "merge", "--repair", "nowhere", code=3)["code"] == "GIT_COMMIT_NOT_FOUND"
+    project.put("draft.md", "A draft.")
+    assert project.ask("merge", "--repair", "HEAD")["result"] == "already_up_to_date"
+
+
+def test_a_commit_that_pins_nothing_is_repaired_from_its_parents(project, tmp_path):
+    theirs = revision(project, "feature")
+    project.git(*PLAIN, "merge", "-q", "--no-edit", "feature", check=False, env=OFF)
+    project.git("rm", "-q", "-f", ".dolt-version", env=OFF)
+    project.git("commit", "-q", "--no-edit", env=OFF)
+    project.git("checkout", "HEAD^1", "--", ".dolt-version")
+    project.git("commit", "-q", "-m", "pinned again")
+    ours = project.pinned
+    project.vmrag("merge", "--repair", "HEAD~1")
+    merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
+
+
+def test_conflicts_of_a_repair_are_resolved_like_others(torn, tmp_path):
+    button(torn)
+    ours, theirs = torn.pinned, revision(torn, "feature")
+    report = torn.ask("merge", "--repair", "HEAD", code=1)
+    assert (report["result"], report["conflicts"]) == ("conflict", ["handbook/rest.md"])
+    torn.vmrag("resolve", "handbook/rest.md", "--file", "-", stdin="Repaired.")
+    torn.vmrag("merge", "--continue")
+    merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"rest.md": "Repaired."})
+    assert torn.ask("merge", "--repair", "HEAD")["result"] == "already_up_to_date"

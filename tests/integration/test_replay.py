@@ -1,0 +1,555 @@
+"""Uncommitted documents go along when the pin of their code branch moves, or are kept aside; killed at any step, they are not lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import terminal
+from tests.support.cli import driven, error_of, start
+from tests.support.compare import assert_whole
+from tests.support.knowledge import doc
+from tests.support.terminal import Project
+from vmrag_link.engines.base import ASIDE_PREFIX, Write
+from vmrag_link.models import KbBranch, Working
+from vmrag_link.ops import branches as named
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+template, project = terminal.template, terminal.project
+
+OFF = {"VMRAG": "0"}
+Texts = dict[str, str]
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Iterator[Workspace]:
+    workspace = Workspace.open(project.top, QUIET)
+    yield workspace
+    workspace.close()
+
+
+def texts(project: Project, at: str | Working) -> Texts:
+    """Every document's text at a revision or on a KB branch, by `collection/id`."""
+    with opened(project) as workspace:
+        return {"/".join(each.key): each.content for each in workspace.engine.documents(at)}
+
+
+def branches(project: Project) -> dict[str, KbBranch]:
+    """The hidden ones included."""
+    with opened(project) as workspace:
+        return {each.name: each for each in workspace.engine.branches()}
+
+
+def aside(project: Project) -> dict[str, Texts]:
+    """What is set aside, by the name that brings it back."""
+    return {
+        name: texts(project, each.head) for name, each in branches(project).items() if name.startswith(ASIDE_PREFIX)
+    }
+
+
+def silently(project: Project, *arguments: str) -> None:
+    """git without hooks: the next command notices."""
+    project.git(*arguments, env=OFF)
+
+
+def journal(project: Project) -> list[str]:
+    folder = project.shared / "journal"
+    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+
+
+def whole(project: Project, tmp_path: Path) -> None:
+    """In sync, with an index like a fresh one, and nothing left to do."""
+    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
+    scratch.mkdir()
+    assert_whole(project, scratch)
+    assert project.status()["state"] == "in_sync"
+    assert journal(project) == []
+
+
+def went_along(project: Project, tmp_path: Path, *, branch: str = "main", **edits: str | None) -> None:
+    """The documents are those of the pin and the edits, uncommitted; None removes. `draft=…` is handbook/draft.md."""
+    expected = texts(project, project.pinned)
+    for name, text in edits.items():
+        expected.pop(f"handbook/{name}.md", None)
+        if text is not None:
+            expected[f"handbook/{name}.md"] = text
+    project.vmrag("list")  # whoever reads comes to the pin first
+    there = branches(project)
+    assert (there[branch].head, there[branch].dirty) == (project.pinned, True)
+    assert texts(project, Working(branch)) == expected
+    assert aside(project) == {}
+    whole(project, tmp_path)
+
+
+EDITS = {"draft": "A draft.", "setup": "Set up by hand."}
+
+
+@pytest.fixture
+def edited(project: Project) -> Project:
+    """On `main`, with a document added and one edited."""
+    for name, text in EDITS.items():
+        project.put(f"{name}.md", text)
+    project.git("update-index", "-q", "--refresh")  # the template was copied, so the inodes are others
+    return project
+
+
+# -- every way in which the pin moves ------------------------------------------------------------------------------------
+
+
+def back_on_a_moved_branch(project: Project) -> None:
+    silently(project, "switch", "-q", "feature")
+    project.vmrag("list")
+    silently(project, "branch", "-q", "-f", "main", "first")
+    silently(project, "switch", "-q", "main")
+
+
+def amended(project: Project) -> None:
+    silently(project, "checkout", "first", "--", ".dolt-version")
+    silently(project, "commit", "-q", "--amend", "--allow-empty", "-m", "without the question")
+
+
+MOVES: dict[str, Callable[[Project], object]] = {
+    "reset --hard": lambda project: silently(project, "reset", "-q", "--hard", "first"),
+    "reset --hard sideways": lambda project: silently(project, "reset", "-q", "--hard", "feature"),
+    "reset --keep": lambda project: silently(project, "reset", "-q", "--keep", "first"),
+    "switch -C": lambda project: silently(project, "switch", "-q", "-C", "main", "feature"),
+    "merge": lambda project: project.git("merge", "-q", "--no-edit", "feature"),
+    "cherry-pick": lambda project: project.git("cherry-pick", "feature"),
+    "revert": lambda project: project.git("revert", "--no-edit", "HEAD"),
+    "rebase": lambda project: project.git("rebase", "-q", "feature"),
+    "commit --amend": amended,
+    "checkout of the pin": lambda project: silently(project, "checkout", "first", "--", ".dolt-version"),
+    "restore of the pin": lambda project: silently(project, "restore", "--source", "first", "-SW", ".dolt-version"),
+    "vmrag pin": lambda project: project.vmrag(
+        "pin", json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"]
+    ),
+    "branch -f from elsewhere": back_on_a_moved_branch,
+    "update-ref and reset": lambda project: (
+        silently(project, "update-ref", "refs/heads/main", "first"),
+        silently(project, "reset", "-q", "--hard"),
+    ),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_uncommitted_documents_go_along_however_the_pin_moves(edited, tmp_path, move):
+    before = edited.pinned
+    move(edited)
+    assert edited.pinned != before
+    went_along(edited, tmp_path, **EDITS)
+    assert edited.marks()["draft.md"] == "added"
+    assert edited.marks()["setup.md"] == "modified"
+
+
+@pytest.mark.parametrize("command", [("pull", "-q", "--ff-only", ".", "main"), ("merge", "-q", "--ff-only", "main")])
+def test_a_fast_forward_says_in_its_one_line_that_they_went_along(project, tmp_path, command):
+    silently(project, "switch", "-q", "-c", "behind", "first")
+    project.put("draft.md", "A draft.")
+    said = project.run(*command).stderr
+    here = project.pinned[:7]
+    along = f"1 uncommitted document of 'behind' went along to revision {here}."
+    assert said == f"vmrag: knowledge is at {here} (+1 ~0 -0 documents); {along}\n"
+    went_along(project, tmp_path, branch="behind", draft="A draft.")
+
+
+def test_a_rebase_of_code_over_other_knowledge_takes_them_along_at_its_end(project, tmp_path):
+    silently(project, "switch", "-q", "-c", "side", "first")
+    project.put("draft.md", "A draft.")
+    for name in ("a.py", "b.py"):
+        project.commit(name, **{name: "1"})
+    head = branches(project)["side"].head
+    project.git("-c", "sequence.editor=sed -i 2s/^pick/edit/", "rebase", "-q", "-i", "feature")
+    assert project.ask("query", "draft")["kb"]["commit"] == project.pinned != head
+    assert (branches(project)["side"].head, branches(project)["side"].dirty) == (head, True)  # not in the middle of it
+    said = project.run("rebase", "--continue").stderr
+    assert "1 uncommitted document of 'side' went along" in said
+    went_along(project, tmp_path, branch="side", draft="A draft.")
+
+
+def test_an_aborted_rebase_leaves_them_where_they_were(edited, tmp_path):
+    edited.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "feature")
+    edited.vmrag("list")
+    edited.git("rebase", "--abort")
+    went_along(edited, tmp_path, **EDITS)
+
+
+def test_going_there_and_back_returns_to_the_same_documents(edited, tmp_path):
+    edited.drop("rest.md")
+    before, here = texts(edited, Working("main")), edited.git("rev-parse", "HEAD")
+    for _ in range(2):
+        silently(edited, "reset", "-q", "--hard", "first")
+        went_along(edited, tmp_path, **EDITS, rest=None)
+        silently(edited, "reset", "-q", "--hard", here)
+        went_along(edited, tmp_path, **EDITS, rest=None)
+        assert texts(edited, Working("main")) == before
+
+
+def test_what_is_written_after_the_move_and_before_the_way_back_comes_back_too(edited, tmp_path):
+    here = edited.git("rev-parse", "HEAD")
+    with opened(edited) as workspace:
+        old = workspace.places.working_copies / next(
+            each.name for each in workspace.places.working_copies.iterdir() if each.is_dir()
+        )
+    saved = tmp_path / "saved"
+    subprocess.run(["cp", "-a", old, saved], check=True)
+    silently(edited, "reset", "-q", "--hard", "first")
+    edited.put("later.md", "Written later.")
+    edited.put("draft.md", "Another draft.")
+    if not old.exists():  # what a killed process had left
+        subprocess.run(["cp", "-a", saved, old], check=True)
+    silently(edited, "reset", "-q", "--hard", here)
+    went_along(edited, tmp_path, draft="Another draft.", setup=EDITS["setup"], later="Written later.")
+
+
+# -- what moves along ----------------------------------------------------------------------------------------------------
+
+
+def test_removals_go_along(project, tmp_path):
+    project.drop("rest.md")
+    project.drop("deep/tls.txt")
+    silently(project, "reset", "-q", "--hard", "first")
+    project.vmrag("list")
+    assert texts(project, Working("main")).keys() == {"handbook/setup.md"}
+    whole(project, tmp_path)
+
+
+def test_a_new_collection_goes_along_with_its_documents(project, tmp_path):
+    project.put("one.md", "One.", collection="notes")
+    project.put("two.md", "Two.", collection="notes")
+    silently(project, "reset", "-q", "--hard", "feature")
+    said = project.vmrag("list").err
+    assert "2 uncommitted documents of 'main' went along" in said
+    expected = texts(project, project.pinned) | {"notes/one.md": "One.", "notes/two.md": "Two."}
+    assert texts(project, Working("main")) == expected
+    with opened(project) as workspace:
+        assert [each.name for each in workspace.engine.collections(Working("main"))] == ["handbook", "notes"]
+    whole(project, tmp_path)
+
+
+def change_settings(project: Project, **fields) -> None:
+    """No command does this yet."""
+    with opened(project) as workspace:
+        target = workspace.target()
+        name = named.prepare(workspace, target)
+        if workspace.engine.branch(name) is None:
+            workspace.engine.create_branch(name, target.revision)
+        (row,) = workspace.engine.collections(target.revision)
+        rows = Write(put_collections=[msgspec.structs.replace(row, **fields)])
+        workspace.engine.write(name, rows, expected=target.revision)
+
+
+def settings_of(project: Project, at: str | Working):
+    with opened(project) as workspace:
+        return {each.name: each for each in workspace.engine.collections(at)}
+
+
+def test_changed_settings_of_a_collection_go_along(project, tmp_path):
+    change_settings(project, metadata='{"team":"docs"}')
+    silently(project, "reset", "-q", "--hard", "feature")
+    project.vmrag("list")
+    assert settings_of(project, Working("main"))["handbook"].metadata == '{"team":"docs"}'
+    assert settings_of(project, project.pinned)["handbook"].metadata == "{}"
+    assert texts(project, Working("main")) == texts(project, project.pinned)
+    whole(project, tmp_path)
+
+
+def remove_collection(project: Project) -> None:
+    with opened(project) as workspace:
+        target = workspace.target()
+        workspace.engine.write("main", Write(remove_collections=["handbook"]), expected=target.revision)
+
+
+def test_a_removed_collection_goes_along_where_nobody_changed_it(project, tmp_path):
+    project.put("one.md", "One.", collection="notes")
+    project.record("notes")
+    silently(project, "branch", "-f", "feature", "HEAD")
+    silently(project, "switch", "-q", "feature")
+    project.put("two.md", "Two.", collection="notes")
+    project.record("more notes")
+    silently(project, "switch", "-q", "main")
+    project.vmrag("list")
+    remove_collection(project)
+    silently(project, "reset", "-q", "--hard", "feature")
+    project.vmrag("list")
+    assert texts(project, Working("main")) == {"notes/one.md": "One.", "notes/two.md": "Two."}
+    whole(project, tmp_path)
+
+
+def test_documents_that_the_new_pin_has_already_leave_a_clean_branch(project, tmp_path):
+    project.put("uv.md", "Use uv.")
+    project.put("rest.md", "# Rest\n\nNever rest.\n")
+    project.drop("deep/tls.txt")
+    silently(project, "reset", "-q", "--hard", "feature")
+    project.vmrag("list")
+    assert (branches(project)["main"].head, branches(project)["main"].dirty) == (project.pinned, False)
+    assert set(project.marks().values()) == {None}
+    assert aside(project) == {}
+    whole(project, tmp_path)
+
+
+def test_uncommitted_documents_of_other_branches_are_not_touched(edited, tmp_path):
+    silently(edited, "switch", "-q", "feature")
+    edited.put("mine.md", "Of feature.")
+    silently(edited, "switch", "-q", "-c", "third", "first")
+    edited.put("third.md", "Of third.")
+    theirs = {name: (branches(edited)[name], texts(edited, Working(name))) for name in ("feature", "third")}
+    silently(edited, "switch", "-q", "main")
+    silently(edited, "reset", "-q", "--hard", "feature")
+    went_along(edited, tmp_path, **EDITS)
+    assert {name: (branches(edited)[name], texts(edited, Working(name))) for name in theirs} == theirs
+
+
+def test_what_went_along_is_committed_on_the_new_pin(edited, tmp_path):
+    silently(edited, "reset", "-q", "--hard", "feature")
+    feature = edited.pinned
+    report = edited.ask("commit", "-m", "draft")
+    assert report["parent"] == feature
+    assert report["changes"] == {"added": 1, "modified": 1, "removed": 0}
+    whole(edited, tmp_path)
+
+
+# -- conflicts -----------------------------------------------------------------------------------------------------------
+
+
+def edit_edit(project: Project) -> None:
+    project.put("rest.md", "Rest on Sundays.")
+
+
+def delete_edit(project: Project) -> None:
+    project.drop("rest.md")
+
+
+def edit_delete(project: Project) -> None:
+    project.put("deep/tls.txt", "Certificates last a year.")
+
+
+def both_added(project: Project) -> None:
+    project.put("uv.md", "uv is a program.")
+
+
+def different_settings(project: Project) -> None:
+    silently(project, "switch", "-q", "feature")
+    change_settings(project, metadata='{"team":"ops"}')
+    project.record("settings")
+    silently(project, "switch", "-q", "main")
+    project.vmrag("list")
+    change_settings(project, metadata='{"team":"docs"}')
+
+
+def removed_under_edits(project: Project) -> None:
+    remove_collection(project)
+
+
+CONFLICTS = (edit_edit, delete_edit, edit_delete, both_added, different_settings, removed_under_edits)
+
+
+@pytest.mark.parametrize("make", CONFLICTS, ids=lambda each: each.__name__)
+def test_a_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_documents_are(project, tmp_path, make):
+    if make is not removed_under_edits:
+        project.put("draft.md", "A draft.")
+    make(project)
+    held, kept = texts(project, Working("main")), settings_of(project, Working("main"))
+    head = branches(project)["main"].head
+    silently(project, "reset", "-q", "--hard", "feature")
+    said = project.vmrag("list").err.splitlines()
+    assert len(said) == 1
+    assert said[0].endswith("and are kept. To bring them back: vmrag merge vmrag/wip/main")
+    assert f"of 'main' conflict with revision {project.pinned[:7]}" in said[0]
+    assert (branches(project)["main"].head, branches(project)["main"].dirty) == (project.pinned, False)
+    assert aside(project) == {"vmrag/wip/main": held}
+    assert settings_of(project, branches(project)["vmrag/wip/main"].head) == kept
+    with opened(project) as workspace:
+        assert workspace.engine.info(branches(project)["vmrag/wip/main"].head).parents == (head,)
+    assert project.vmrag("list").err == ""
+    whole(project, tmp_path)
+
+
+def test_the_hook_of_git_says_it_in_its_one_line(project):
+    edit_edit(project)
+    said = project.run("switch", "-q", "-C", "main", "feature").stderr.splitlines()
+    assert len(said) == 1
+    assert said[0].endswith("To bring them back: vmrag merge vmrag/wip/main")
+
+
+def test_a_second_conflict_takes_a_name_of_its_own(project, tmp_path):
+    edit_edit(project)
+    first, here = texts(project, Working("main")), project.git("rev-parse", "HEAD")
+    silently(project, "reset", "-q", "--hard", "feature")
+    project.vmrag("list")
+    silently(project, "reset", "-q", "--hard", here)
+    project.vmrag("list")
+    both_added(project)
+    second = texts(project, Working("main"))
+    silently(project, "reset", "-q", "--hard", "feature")
+    assert project.vmrag("list").err.splitlines()[0].endswith("vmrag merge vmrag/wip/main-2")
+    assert aside(project) == {"vmrag/wip/main": first, "vmrag/wip/main-2": second}
+    whole(project, tmp_path)
+
+
+def test_what_is_kept_survives_gc(project):
+    edit_edit(project)
+    held = texts(project, Working("main"))
+    silently(project, "reset", "-q", "--hard", "feature")
+    project.vmrag("list")
+    silently(project, "reflog", "expire", "--expire=now", "--all")
+    project.vmrag("gc", "--apply")
+    assert aside(project) == {"vmrag/wip/main": held}
+
+
+def test_a_name_that_is_too_long_for_the_engine_is_set_aside_under_another(project):
+    long = "x" * 200
+    silently(project, "switch", "-q", "-c", long)
+    edit_edit(project)
+    silently(project, "reset", "-q", "--hard", "feature")
+    said = project.vmrag("list").err
+    (name,) = aside(project)
+    assert f"vmrag merge {name}" in said
+
+
+# -- what cannot be done is not begun ------------------------------------------------------------------------------------
+
+FULL = (
+    "import errno\nimport vmrag_link.journal as m\n"
+    "def full(*a, **k): raise OSError(errno.ENOSPC, 'No space left on device')\nm.write_atomically = full"
+)
+
+
+def test_a_full_disk_stops_it_before_anything_is_done(edited, tmp_path):
+    before, held = branches(edited), texts(edited, Working("main"))
+    silently(edited, "reset", "-q", "--hard", "first")
+    done = driven(edited, FULL, "list", "--json")
+    assert (error_of(done)["code"], done.code) == ("FILE_SYSTEM_ERROR", 3)
+    assert "Nothing was done" in error_of(done)["message"]
+    assert branches(edited) == before
+    assert texts(edited, Working("main")) == held
+    went_along(edited, tmp_path, **EDITS)
+
+
+def test_a_hook_that_finds_the_knowledge_base_locked_leaves_it_to_the_next_command(edited, tmp_path):
+    before = branches(edited)
+    with opened(edited) as workspace, workspace.engine.writing("test"):
+        said = edited.run("switch", "-q", "-C", "main", "first").stderr.splitlines()
+        assert len(said) == 1
+        assert "Cannot" in said[0]
+        assert branches(edited) == before
+    went_along(edited, tmp_path, **EDITS)
+
+
+def test_processes_that_replay_at_the_same_moment_do_it_once(edited, tmp_path):
+    silently(edited, "reset", "-q", "--hard", "feature")
+    running = [start(edited, "list", "--json") for _ in range(3)]
+    done = [each.done() for each in running]
+    assert [each.code for each in done] == [0, 0, 0], done
+    said = [each.err for each in done if each.err]
+    assert len(said) == 1, said
+    assert "2 uncommitted documents of 'main' went along" in said[0]
+    assert len({each.out for each in done}) == 1
+    went_along(edited, tmp_path, **EDITS)
+
+
+# -- kills ---------------------------------------------------------------------------------------------------------------
+
+DYING = """
+import re
+import vmrag_link.journal as journal, vmrag_link.sync.binding as binding
+from vmrag_link.engines.doltlite.connection import Connection
+changing = re.compile(r"BEGIN|COMMIT|DELETE|DROP|SELECT dolt_(branch|commit|merge|reset)")
+passed = 0
+def counted(owner, name):
+    inner = getattr(owner, name)
+    def around(*a, **k):
+        global passed
+        if name != 'execute' or changing.match(a[1]):
+            passed += 1
+            if passed == {number}: die()
+        return inner(*a, **k)
+    setattr(owner, name, around)
+counted(journal, 'write_atomically')
+counted(journal.Journal, 'finish')
+counted(binding, 'write_atomically')
+counted(Connection, 'execute')
+"""
+"""Before each statement that changes the knowledge base and each change of a file, the process dies at the one of that number."""
+
+ALONG, CONFLICT = 16, 13
+"""How many there are."""
+
+MOVED = 11
+"""The first one after the branch was moved; until then nobody knows whether there will be a conflict."""
+
+
+def dies(project: Project, number: int, *arguments: str) -> bool:
+    return driven(project, DYING.format(number=number), *arguments).code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", range(1, ALONG + 1))
+def test_a_kill_at_any_step_leaves_the_documents_uncommitted_on_the_new_pin(edited, tmp_path, number):
+    silently(edited, "reset", "-q", "--hard", "feature")
+    assert dies(edited, number, "list")
+    went_along(edited, tmp_path, **EDITS)
+    assert edited.vmrag("list").err == ""
+
+
+def test_these_are_all_the_steps(edited):
+    silently(edited, "reset", "-q", "--hard", "feature")
+    assert not dies(edited, ALONG + 1, "list")
+
+
+@pytest.mark.parametrize("number", range(MOVED, CONFLICT + 1))
+def test_a_kill_at_any_step_that_finds_a_conflict_leaves_the_documents_aside_once(project, tmp_path, number):
+    edit_edit(project)
+    held = texts(project, Working("main"))
+    silently(project, "reset", "-q", "--hard", "feature")
+    assert dies(project, number, "list")
+    project.vmrag("list")
+    assert aside(project) == {"vmrag/wip/main": held}
+    assert (branches(project)["main"].head, branches(project)["main"].dirty) == (project.pinned, False)
+    whole(project, tmp_path)
+
+
+def test_these_are_all_the_steps_of_a_conflict(project):
+    edit_edit(project)
+    silently(project, "reset", "-q", "--hard", "feature")
+    assert not dies(project, CONFLICT + 1, "list")
+
+
+@pytest.mark.parametrize("number", range(2, ALONG + 1, 3))
+def test_killed_and_gone_back_the_documents_are_where_they_were(edited, tmp_path, number):
+    here = edited.git("rev-parse", "HEAD")
+    silently(edited, "reset", "-q", "--hard", "feature")
+    assert dies(edited, number, "list")
+    silently(edited, "reset", "-q", "--hard", here)
+    went_along(edited, tmp_path, **EDITS)
+
+
+@pytest.mark.parametrize("number", [7, 11])
+def test_a_killed_replay_of_a_branch_that_is_deleted_is_finished_by_whoever_comes(edited, number):
+    silently(edited, "reset", "-q", "--hard", "feature")
+    assert dies(edited, number, "list")
+    silently(edited, "switch", "-q", "feature")
+    silently(edited, "branch", "-q", "-D", "main")
+    edited.vmrag("list")
+    assert (
+        texts(edited, Working("main")).items() >= {f"handbook/{name}.md": text for name, text in EDITS.items()}.items()
+    )
+    assert (aside(edited), journal(edited)) == ({}, [])
+    assert "main" in [each["name"] for each in edited.ask("branch")["branches"] if each["dirty"]]
+
+
+def test_what_is_written_by_a_process_that_knew_nothing_of_the_kill_is_no_reason_to_drop_the_rest(edited, tmp_path):
+    silently(edited, "reset", "-q", "--hard", "feature")
+    assert dies(edited, MOVED, "list")
+    with opened(edited) as workspace:
+        assert not texts(edited, Working("main")).keys() & {"handbook/draft.md"}
+        workspace.engine.write(
+            "main", Write(put_documents=[doc("more.md", collection="handbook")]), expected=edited.pinned
+        )
+    went_along(edited, tmp_path, **EDITS, more="text")

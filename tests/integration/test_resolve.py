@@ -1,0 +1,579 @@
+"""`vmrag resolve`: every kind of conflict, every way to decide, and git's own conflicts in the pin until git's command can go on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import terminal
+from tests.support.cli import driven, start
+from tests.support.compare import assert_whole
+from tests.support.terminal import Project
+from vmrag_link.engines.base import Write
+from vmrag_link.models import Chunking, Collection, Document, RevisionInfo, content_hash
+from vmrag_link.ops import merge_state
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+template, project = terminal.template, terminal.project
+
+OFF = {"VMRAG": "0"}
+AUTHOR, DATE = "Bea <bea@example.org>", "2026-02-03T04:05:06Z"
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Iterator[Workspace]:
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def document(doc_id: str, content: str = "text", **fields: str) -> Document:
+    return Document(
+        "handbook",
+        doc_id,
+        fields.pop("title", ""),
+        content,
+        content_hash(content),
+        fields.pop("metadata", "{}"),
+        **fields,
+    )
+
+
+def put(*documents: Document) -> Write:
+    return Write(put_documents=documents)
+
+
+def revision(project: Project, onto: str, *rows: Write) -> str:
+    with opened(project) as workspace:
+        return workspace.engine.commit_onto(onto, rows, message="made", author=AUTHOR, date=DATE)
+
+
+def at(project: Project, place: str) -> dict[str, Document]:
+    with opened(project) as workspace:
+        return {"/".join(each.key): each for each in workspace.engine.documents(place)}
+
+
+def texts(project: Project, place: str) -> dict[str, str]:
+    return {name: each.content for name, each in at(project, place).items()}
+
+
+def collections(project: Project, place: str) -> dict[str, Collection]:
+    with opened(project) as workspace:
+        return {each.name: each for each in workspace.engine.collections(place)}
+
+
+def info(project: Project, place: str) -> RevisionInfo:
+    with opened(project) as workspace:
+        return workspace.engine.info(place)
+
+
+def whole(project: Project, tmp_path: Path) -> None:
+    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
+    scratch.mkdir()
+    assert_whole(project, scratch)
+    assert not (project.own / "merge.json").exists()
+
+
+def refused(project: Project, *arguments: str, code: int = 1, stdin: str = "") -> dict:
+    error = project.vmrag(*arguments, "--json", code=code, stdin=stdin).error
+    assert error["hint"]
+    return error
+
+
+def pinning(project: Project, place: str) -> str:
+    """The bytes of a pin on a revision."""
+    return json.dumps(json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": place}, indent=2) + "\n"
+
+
+def pinned_by(project: Project, ref: str) -> str:
+    return json.loads(project.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
+
+
+# -- kinds of conflicts --------------------------------------------------------------------------------------------------
+
+BASE = document("d", "base text", title="base", metadata='{"k":0}', source="base")
+NOTES = "notes"
+
+
+def changed(**fields: str) -> Document:
+    if "content" in fields:
+        fields["content_hash"] = content_hash(fields["content"])
+    return msgspec.structs.replace(BASE, **fields)
+
+
+KINDS: dict[str, tuple[Write, Write, list[str]]] = {
+    "both edited": (put(changed(content="ours")), put(changed(content="theirs")), ["content"]),
+    "title": (put(changed(title="ours")), put(changed(title="theirs")), ["title"]),
+    "metadata": (put(changed(metadata='{"k":1}')), put(changed(metadata='{"k":2}')), ["metadata"]),
+    "source": (put(changed(source="ours")), put(changed(source="theirs")), ["source"]),
+    "title and text": (
+        put(changed(content="ours", title="ours")),
+        put(changed(content="theirs", title="theirs")),
+        ["title", "content"],
+    ),
+    "ours removed it": (Write(remove_documents=[("handbook", "d")]), put(changed(content="theirs")), ["document"]),
+    "theirs removed it": (put(changed(content="ours")), Write(remove_documents=[("handbook", "d")]), ["document"]),
+}
+
+
+def torn(project: Project, ours: Write, theirs: Write, *, base: Write | None = None) -> tuple[str, str]:
+    """HEAD pins `ours`; returns both revisions. Each side adds a document of its own, too."""
+    origin = revision(project, project.pinned, put(BASE), *([base] if base else []))
+    left = revision(project, origin, ours, put(document("only-ours")))
+    right = revision(project, origin, theirs, put(document("only-theirs")))
+    project.vmrag("pin", left)
+    project.git("commit", "-q", "-m", "ours", env=OFF)
+    return left, right
+
+
+def renamed(write: Write, doc_id: str) -> Write:
+    return Write(
+        put_documents=[msgspec.structs.replace(each, doc_id=doc_id) for each in write.put_documents],
+        remove_documents=[(name, doc_id) for name, _ in write.remove_documents],
+    )
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+def test_a_side_is_taken_as_a_whole_whatever_is_in_conflict(project, side):
+    base = [msgspec.structs.replace(BASE, doc_id=kind) for kind in KINDS]
+    origin = revision(project, project.pinned, put(*base))
+    left, right = (
+        revision(
+            project,
+            origin,
+            *(renamed(pair[place], kind) for kind, pair in KINDS.items()),
+            put(document(f"only-{place}")),
+        )
+        for place in (0, 1)
+    )
+    project.vmrag("pin", left)
+    project.vmrag("merge", right, code=1)
+    listed = project.ask("resolve", code=1)
+    assert {each["id"]: each["open"] for each in listed["conflicts"]} == {
+        f"handbook/{kind}": fields for kind, (_, _, fields) in KINDS.items()
+    }
+    report = project.ask("resolve", f"--{side}")
+    assert (report["conflicts"], report["decided"], report["next"]) == ([], len(KINDS), "vmrag merge --continue")
+    project.vmrag("merge", "--continue")
+    taken, other = (left, right) if side == "ours" else (right, left)
+    only = {name: row for name, row in at(project, other).items() if name.startswith("handbook/only")}
+    assert at(project, project.pinned) == at(project, taken) | only
+    assert info(project, project.pinned).parents == (left, right)
+
+
+def test_a_document_that_both_added_with_other_texts(project):
+    left, right = torn(project, put(document("new", "ours")), put(document("new", "theirs")))
+    project.vmrag("merge", right, code=1)
+    row = project.ask("resolve", code=1)["conflicts"][0]
+    assert (row["id"], row["open"], row["conflict"]["base"]) == ("handbook/new", ["content"], None)
+    project.vmrag("resolve", "handbook/new", "--file", "-", stdin="both")
+    project.vmrag("merge", "--continue")
+    assert texts(project, project.pinned)["handbook/new"] == "both"
+    assert info(project, project.pinned).parents == (left, right)
+
+
+def test_fields_are_decided_one_by_one_and_the_others_are_left(project):
+    ours, theirs, _ = KINDS["title and text"]
+    _, right = torn(project, ours, theirs)
+    project.vmrag("merge", right, code=1)
+    report = project.ask("resolve", "handbook/d", "--field", "title=theirs", code=1)
+    assert ([each["open"] for each in report["conflicts"]], report["decided"]) == ([["content"]], 0)
+    assert "(decided)" in project.vmrag("resolve", code=1).out
+    assert refused(project, "merge", "--continue")["code"] == "MERGE_CONFLICT"
+    project.vmrag("resolve", "handbook/d", "--field", "content=ours")
+    project.vmrag("merge", "--continue")
+    row = at(project, project.pinned)["handbook/d"]
+    assert (row.title, row.content) == ("theirs", "ours")
+
+
+def test_a_side_with_a_text_or_a_field_of_the_other(project):
+    ours, theirs, _ = KINDS["title and text"]
+    _, right = torn(project, ours, theirs)
+    project.vmrag("merge", right, code=1)
+    project.vmrag("resolve", "handbook/d", "--ours", "--file", "-", stdin="by hand")
+    project.vmrag("resolve", "handbook/d", "--field", "title=theirs")
+    project.vmrag("merge", "--continue")
+    row = at(project, project.pinned)["handbook/d"]
+    assert (row.title, row.content) == ("theirs", "by hand")
+
+
+SETTINGS = [Collection("handbook"), *(Collection("handbook", chunking=Chunking(size=size)) for size in (300, 600))]
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+def test_settings_of_a_collection(project, tmp_path, side):
+    row = collections(project, project.pinned)["handbook"]
+    rows = [msgspec.structs.replace(row, chunking=each.chunking) for each in SETTINGS]
+    left, right = torn(project, Write(put_collections=rows[1:2]), Write(put_collections=rows[2:]))
+    project.vmrag("merge", right, code=1)
+    assert [(each["id"], each["open"]) for each in project.ask("resolve", code=1)["conflicts"]] == [
+        ("handbook/", ["chunking"])
+    ]
+    assert refused(project, "resolve", "handbook/", "--file", "-", code=2, stdin="text")["code"] == "INVALID_PARAMETER"
+    project.vmrag("resolve", "handbook/", f"--{side}")
+    project.vmrag("merge", "--continue")
+    assert collections(project, project.pinned)["handbook"].chunking == rows[1 if side == "ours" else 2].chunking
+    assert info(project, project.pinned).parents == (left, right)
+    whole(project, tmp_path)
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.parametrize("removing", ["ours", "theirs"])
+def test_a_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_path, removing, side):
+    row = msgspec.structs.replace(collections(project, project.pinned)["handbook"], name=NOTES)
+    old, new = (msgspec.structs.replace(document(each), collection=NOTES) for each in ("old", "new"))
+    without, wrote = Write(remove_collections=[NOTES]), put(new)
+    pair = (without, wrote) if removing == "ours" else (wrote, without)
+    _, right = torn(project, *pair, base=Write(put_collections=[row], put_documents=[old]))
+    assert project.ask("merge", right, code=1)["conflicts"] == ["notes/"]
+    project.vmrag("resolve", "notes/", f"--{side}")
+    project.vmrag("merge", "--continue")
+    assert (NOTES in collections(project, project.pinned)) == (side != removing)
+    assert ("notes/new" in texts(project, project.pinned)) == (side != removing)
+    whole(project, tmp_path)
+
+
+# -- texts ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(project: Project) -> Project:
+    """A merge with one conflict of texts, `handbook/d`."""
+    ours, theirs, _ = KINDS["both edited"]
+    _, right = torn(project, ours, theirs)
+    project.vmrag("merge", right, code=1)
+    return project
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", "Grüße\n".encode(), b"a\r\nb\r\n", b"\xef\xbb\xbfwith a mark"],
+    ids=["empty", "umlauts", "CRLF", "byte order mark"],
+)
+def test_a_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiting, tmp_path, data):
+    path = tmp_path / "text.md"
+    path.write_bytes(data)
+    waiting.vmrag("resolve", "handbook/d", "--file", str(path))
+    stored = (waiting.own / "merge.json").read_bytes()
+    waiting.vmrag("resolve", "handbook/d", "--ours")
+    waiting.vmrag("resolve", "handbook/d", "--file", "-", stdin=data.decode())
+    assert (waiting.own / "merge.json").read_bytes() == stored
+    waiting.vmrag("merge", "--continue")
+    row = at(waiting, waiting.pinned)["handbook/d"]
+    assert (row.content, row.content_hash) == (data.decode(), content_hash(data.decode()))
+
+
+def test_a_text_may_have_five_megabytes(waiting, tmp_path):
+    path = tmp_path / "text.md"
+    path.write_text("word " * 1_000_000)
+    waiting.vmrag("resolve", "handbook/d", "--file", str(path))
+    with opened(waiting) as workspace:
+        rows = merge_state.merged(workspace, merge_state.required(workspace)).rows
+    assert path.read_text() in [each.content for each in rows.put_documents]
+
+
+def test_a_file_that_is_no_text_decides_nothing(waiting, tmp_path):
+    before = (waiting.own / "merge.json").read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "latin").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "nul").write_bytes(b"nul \0")
+    for name, code, error in (
+        ("latin", 2, "INVALID_PARAMETER"),
+        ("nul", 3, "INVALID_METADATA"),
+        ("missing", 3, "FILE_SYSTEM_ERROR"),
+        ("folder", 3, "FILE_SYSTEM_ERROR"),
+    ):
+        assert refused(waiting, "resolve", "handbook/d", "--file", str(tmp_path / name), code=code)["code"] == error
+        assert (waiting.own / "merge.json").read_bytes() == before
+    assert len(waiting.ask("resolve", code=1)["conflicts"]) == 1
+
+
+@pytest.mark.parametrize("removing", ["ours removed it", "theirs removed it"])
+def test_a_text_keeps_a_document_that_one_side_removed(project, removing):
+    ours, theirs, _ = KINDS[removing]
+    _, right = torn(project, ours, theirs)
+    project.vmrag("merge", right, code=1)
+    assert "removed it" in project.vmrag("resolve", code=1).out
+    project.vmrag("resolve", "handbook/d", "--file", "-", stdin="kept")
+    project.vmrag("merge", "--continue")
+    row = at(project, project.pinned)["handbook/d"]
+    assert (row.content, row.title) == ("kept", "base")
+
+
+# -- deciding ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_decided_can_be_decided_again_in_other_processes(project):
+    ours, theirs = (put(changed(content=each), document("e", each)) for each in ("ours", "theirs"))
+    left, right = torn(project, ours, theirs)
+    assert start(project, "merge", right).done().code == 1
+    assert start(project, "resolve", "handbook/d", "--ours").done().code == 1
+    assert [each["id"] for each in project.ask("resolve", code=1)["conflicts"]] == ["handbook/e"]
+    project.vmrag("resolve", "handbook/e", "--theirs")
+    assert start(project, "resolve", "handbook/d", "handbook/e", "--theirs").done().code == 0
+    project.vmrag("resolve", "handbook/d", "--file", "-", stdin="by hand")
+    done = start(project, "merge", "--continue").done()
+    assert done.code == 0, done
+    assert {name: text for name, text in texts(project, project.pinned).items() if name[-2:] in ("/d", "/e")} == {
+        "handbook/d": "by hand",
+        "handbook/e": "theirs",
+    }
+    assert info(project, project.pinned).parents == (left, right)
+
+
+WRONG = {
+    "an unknown conflict": (["handbook/nope", "--ours"], 3, "DOCUMENT_NOT_FOUND"),
+    "one of two is unknown": (["handbook/d", "handbook/nope", "--ours"], 3, "DOCUMENT_NOT_FOUND"),
+    "a collection without a conflict": (["handbook/", "--ours"], 3, "DOCUMENT_NOT_FOUND"),
+    "an unknown conflict to show": (["handbook/nope", "--list"], 3, "DOCUMENT_NOT_FOUND"),
+    "a field that is not in conflict": (["handbook/d", "--field", "title=ours"], 2, "INVALID_PARAMETER"),
+    "an unknown field": (["--field", "colour=ours"], 2, "INVALID_PARAMETER"),
+    "a field without a side": (["--field", "content"], 2, "INVALID_PARAMETER"),
+    "a field with a wrong side": (["--field", "content=mine"], 2, "INVALID_PARAMETER"),
+    "a file for all": (["--file", "-"], 2, "INVALID_PARAMETER"),
+    "no decision": (["handbook/d"], 2, "INVALID_PARAMETER"),
+    "a list that decides": (["--list", "--ours"], 2, "INVALID_PARAMETER"),
+}
+
+
+def test_a_wrong_decision_decides_nothing(waiting):
+    before = (waiting.own / "merge.json").read_bytes()
+    for what, (arguments, code, name) in WRONG.items():
+        assert refused(waiting, "resolve", *arguments, code=code)["code"] == name, what
+        assert (waiting.own / "merge.json").read_bytes() == before, what
+
+
+def test_without_a_merge_there_is_nothing_to_resolve(project):
+    for arguments in ([], ["--ours"], ["--list"], ["handbook/rest.md", "--theirs"]):
+        assert refused(project, "resolve", *arguments)["code"] == "MERGE_CONFLICT"
+
+
+def test_what_people_read_shows_both_sides_word_by_word_and_no_colours(waiting):
+    out = waiting.vmrag("resolve", code=1).out
+    assert "handbook/d" in out
+    assert "[-base text-]{+ours+}" in out
+    assert "{+theirs+}" in out
+    assert "\x1b" not in out
+    assert "Next: vmrag resolve COLLECTION/DOC --ours" in out
+
+
+def test_a_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
+    for body in (
+        "import vmrag_link.ops.merge_state as m; m.save = die",
+        "from pathlib import Path as m; m.replace = die",
+        "import vmrag_link.ops.resolve as m; m._report = die",
+    ):
+        assert driven(waiting, body, "resolve", "--theirs").code == -signal.SIGKILL
+    waiting.vmrag("merge", "--continue")
+    assert texts(waiting, waiting.pinned)["handbook/d"] == "theirs"
+
+
+# -- git's own conflicts in the pin --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parted(project: Project) -> Project:
+    """`main` pins `ours`, `topic` pins `theirs`; tags `ours`, `theirs` and `fork`."""
+    ours, theirs, _ = KINDS["both edited"]
+    origin = revision(project, project.pinned, put(BASE))
+    left = revision(project, origin, ours, put(document("only-ours")))
+    right = revision(project, origin, theirs, put(document("only-theirs")))
+    for branch, name, place in (("main", "fork", origin), ("topic", "theirs", right), ("main", "ours", left)):
+        project.git("switch", "-q", *(["-c"] if name == "theirs" else []), branch, env=OFF)
+        project.commit(name, pin=pinning(project, place))
+        project.git("tag", name)
+    project.vmrag("sync")
+    return project
+
+
+def merging(project: Project) -> None:
+    project.git("merge", "topic", check=False)
+
+
+def rebasing(project: Project) -> None:
+    project.git("rebase", "topic", check=False)
+
+
+def picking(project: Project) -> None:
+    project.git("cherry-pick", "topic", check=False)
+
+
+def reverting(project: Project) -> None:
+    """Ours edits on; then what it had edited before is reverted."""
+    later = revision(project, project.pinned, put(changed(content="later"), document("later")))
+    project.commit("later", pin=pinning(project, later))
+    project.git("revert", "--no-edit", "ours", check=False)
+
+
+def popping(project: Project) -> None:
+    project.git("switch", "-q", "-c", "stashing", "fork")
+    project.write(".dolt-version", pinning(project, pinned_by(project, "theirs")))
+    project.git("stash", "-q")
+    project.git("switch", "-q", "main")
+    project.git("stash", "pop", check=False)
+
+
+def switching(project: Project) -> None:
+    project.git("switch", "-q", "-c", "carrying", "fork")
+    project.write(".dolt-version", pinning(project, pinned_by(project, "theirs")))
+    project.git("checkout", "-q", "-m", "main", check=False)
+
+
+GIT: dict[str, tuple[Callable[[Project], None], str, str, str]] = {
+    "merge": (merging, "git commit", "ours", "theirs"),
+    "rebase": (rebasing, "git rebase --continue", "theirs", "ours"),
+    "cherry-pick": (picking, "git cherry-pick --continue", "ours", "theirs"),
+    "revert": (reverting, "git revert --continue", "HEAD", "fork"),
+    "stash pop": (popping, "git status", "ours", "theirs"),
+    "checkout -m": (switching, "git status", "ours", "theirs"),
+}
+"""What brings the conflict about, what to type next, and whose pins git takes for ours and theirs."""
+
+
+def expected(project: Project, base: str, ours: str, theirs: str, **decided: str) -> dict[str, str]:
+    """The union of both sides' changes, by sets."""
+    before, left, right = (texts(project, each) for each in (base, ours, theirs))
+    result = dict(left)
+    for name in before.keys() | right.keys():
+        if right.get(name) != before.get(name):
+            result.pop(name, None)
+            if name in right:
+                result[name] = right[name]
+    return result | {f"handbook/{name}": text for name, text in decided.items()}
+
+
+@pytest.mark.parametrize(
+    ("command", "decision"),
+    [*((each, "by hand") for each in GIT), ("merge", "ours"), ("rebase", "theirs"), ("revert", "ours")],
+)
+def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tmp_path, command, decision):
+    begin, following, ours, theirs = GIT[command]
+    begin(parted)
+    left, right = pinned_by(parted, ours), pinned_by(parted, theirs)
+    base = pinned_by(parted, "ours" if command == "revert" else "fork")
+    assert parted.git("ls-files", "--unmerged")
+    listed = parted.ask("resolve", "--list", code=1)
+    assert (listed["kind"], listed["base"], listed["ours"], listed["theirs"]) == ("git", base, left, right)
+    assert [each["id"] for each in listed["conflicts"]] == ["handbook/d"]
+    if decision == "by hand":
+        report = parted.ask("resolve", "handbook/d", "--file", "-", stdin="by hand")
+        text = "by hand"
+    else:
+        report = parted.ask("resolve", f"--{decision}")
+        text = texts(parted, left if decision == "ours" else right)["handbook/d"]
+    assert (report["conflicts"], report["decided"], report["staged"], report["next"]) == ([], 1, True, following)
+    assert parted.git("ls-files", "--unmerged") == ""
+    assert parted.git("show", ":.dolt-version") == (parted.top / ".dolt-version").read_text().strip()
+    done = parted.run(*shlex.split(following)[1:])
+    assert done.returncode == 0, done
+    if following != "git status":
+        assert parted.git("status", "--porcelain") == ""
+        assert pinned_by(parted, "HEAD") == report["pin"]["dolt_commit"]
+    assert texts(parted, parted.pinned) == expected(parted, base, left, right, d=text)
+    assert info(parted, parted.pinned).parents == ((left, right) if command == "merge" else (left,))
+    assert parted.status()["state"] == "in_sync"
+    whole(parted, tmp_path)
+
+
+def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):
+    merging(parted)
+    assert "vmrag resolve" in refused(parted, "merge", "--continue")["hint"]
+    assert "git merge --abort" in refused(parted, "merge", "--abort", code=3)["hint"]
+    assert refused(parted, "merge", "first", code=3)["code"] == "GIT_BUSY"
+    assert refused(parted, "commit", "-m", "m", code=3)["code"] == "GIT_BUSY"
+    assert any("vmrag resolve" in each for each in parted.status()["reasons"])
+
+
+def test_a_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
+    """Two conflicts wait; one is decided; then git's conflict is ended by hand, and another one comes up about the same document."""
+    more = revision(parted, pinned_by(parted, "theirs"), put(document("only-ours", "theirs")))
+    parted.git("switch", "-q", "topic")
+    parted.commit("more", pin=pinning(parted, more))
+    parted.git("switch", "-q", "main")
+    merging(parted)
+    parted.vmrag("resolve", "handbook/d", "--theirs", code=1)
+    parted.git("checkout", "-q", "--ours", ".dolt-version")
+    parted.git("add", ".dolt-version")
+    parted.git("commit", "-q", "--no-edit")
+    other = revision(parted, pinned_by(parted, "fork"), put(changed(content="third"), document("only-ours", "third")))
+    parted.git("switch", "-q", "-c", "third", "fork", env=OFF)
+    parted.commit("third", pin=pinning(parted, other))
+    parted.git("switch", "-q", "main", env=OFF)
+    parted.git("merge", "third", check=False)
+    report = parted.ask("resolve", code=1)
+    assert ([each["id"] for each in report["conflicts"]], report["decided"]) == (
+        ["handbook/d", "handbook/only-ours"],
+        0,
+    )
+    parted.vmrag("resolve", "--ours")
+    assert texts(parted, parted.pinned) == texts(parted, pinned_by(parted, "ours"))
+
+
+def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(parted):
+    merging(parted)
+    lock = parted.top / ".git/index.lock"
+    lock.touch()
+    done = parted.vmrag("resolve", "--theirs", "--json", code=1)
+    assert (done.json["staged"], done.json["next"]) == (False, "git add .dolt-version")
+    assert parted.git("ls-files", "--unmerged")
+    lock.unlink()
+    report = parted.ask("resolve")
+    assert (report["staged"], report["next"]) == (True, "git commit")
+    assert parted.git("ls-files", "--unmerged") == ""
+    assert texts(parted, parted.pinned)["handbook/d"] == "theirs"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.commit_onto = die",
+        "import vmrag_link.ops.resolve as m; m.write_atomically = die",
+        "from vmrag_link.git import plumbing as m; m.stage = die",
+        "import vmrag_link.ops.merge_state as m; m.clear = die",
+    ],
+    ids=["before the revision", "before the pin", "before it is staged", "before merge.json goes"],
+)
+def test_a_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body):
+    merging(parted)
+    assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
+    done = parted.run_quietly("resolve", "--list")
+    assert done.code == 0 or "No merge is open" in done.err
+    parted.vmrag("sync")
+    parted.git("commit", "-q", "--no-edit")
+    left, right = pinned_by(parted, "ours"), pinned_by(parted, "theirs")
+    assert info(parted, parted.pinned).parents == (left, right)
+    assert texts(parted, parted.pinned) == expected(parted, pinned_by(parted, "fork"), left, right, d="theirs")
+    assert pinned_by(parted, "HEAD") == parted.pinned
+    whole(parted, tmp_path)
+
+
+def test_without_the_driver_git_leaves_markers_and_resolve_merges_all_the_same(parted, tmp_path):
+    parted.git("-c", "merge.vmrag.driver=false", "merge", "topic", check=False)
+    assert any("vmrag resolve" in each for each in parted.status()["reasons"])
+    parted.vmrag("resolve", "--theirs")
+    parted.git("commit", "-q", "--no-edit")
+    left, right = pinned_by(parted, "ours"), pinned_by(parted, "theirs")
+    assert texts(parted, parted.pinned) == expected(parted, pinned_by(parted, "fork"), left, right, d="theirs")
+    whole(parted, tmp_path)
+
+
+def test_a_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
+    for name, pin in (("strange", "no pin\n"), ("dangling", pinning(parted, "0" * 40))):
+        parted.git("switch", "-q", "-c", name, "fork", env=OFF)
+        parted.commit(name, pin=pin)
+        parted.git("switch", "-q", "main", env=OFF)
+        parted.git("merge", name, check=False)
+        error = refused(parted, "resolve", code=None)
+        assert error["code"] in ("PIN_MALFORMED", "PIN_MISSING_REVISION", "COMMIT_NOT_FOUND")
+        assert parted.status()["state"] in ("in_sync", "malformed", "drift")
+        parted.git("merge", "--abort")

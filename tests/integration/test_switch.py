@@ -1,0 +1,172 @@
+"""`vmrag branch --switch`: the documents of a code branch are written elsewhere, and the pin goes along as a submodule's would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.compare import assert_whole
+from tests.support.terminal import Project
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+template, project = terminal.template, terminal.project
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Iterator[Workspace]:
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def pinned_by(project: Project, ref: str) -> str:
+    return json.loads(project.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
+
+
+def rows(project: Project) -> dict[str, dict]:
+    return {each["name"]: each for each in project.ask("branch")["branches"]}
+
+
+def whole(project: Project, tmp_path: Path) -> None:
+    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
+    scratch.mkdir()
+    assert_whole(project, scratch)
+    assert project.status()["state"] == "in_sync"
+
+
+@pytest.fixture
+def spare(project: Project) -> Project:
+    """With a KB branch `spare` of no code branch, at what `feature` pins."""
+    with opened(project) as workspace:
+        workspace.engine.create_branch("spare", pinned_by(project, "feature"))
+    return project
+
+
+def test_another_kb_branch_is_pinned_staged_and_written_on(spare, tmp_path):
+    before = spare.pinned
+    report = spare.ask("branch", "--switch", "spare")
+    assert report == report | {"code_branch": "main", "branch": "spare", "staged": True, "notes": []}
+    assert report["pin"]["dolt_branch"] == "spare"
+    assert spare.pinned == pinned_by(spare, "feature") == report["pin"]["dolt_commit"]
+    assert spare.git("status", "--porcelain") == "M  .dolt-version"
+    assert (rows(spare)["spare"]["current"], rows(spare)["main"]["code_branch"]) == (True, None)
+    spare.put("note.md", "A note.")
+    spare.vmrag("commit", "-m", "note")
+    assert (rows(spare)["spare"]["revision"], rows(spare)["main"]["revision"]) == (spare.pinned, before)
+    whole(spare, tmp_path)
+
+
+def test_documents_left_behind_on_a_dirty_branch_are_named_and_found_again(spare, tmp_path):
+    spare.put("draft.md", "A draft.")
+    said = spare.vmrag("branch", "--switch", "spare").out
+    assert "vmrag branch --switch main" in said
+    assert "draft.md" not in spare.texts()
+    assert rows(spare)["main"]["dirty"]
+    spare.put("other.md", "On spare.")
+    spare.vmrag("branch", "--switch", "main")
+    assert spare.marks() == {
+        "setup.md": None,
+        "rest.md": None,
+        "deep/tls.txt": None,
+        "faq.md": None,
+        "draft.md": "added",
+    }
+    whole(spare, tmp_path)
+    spare.vmrag("branch", "--switch", "spare")
+    assert spare.marks()["other.md"] == "added"
+    whole(spare, tmp_path)
+
+
+def test_a_revision_is_read_and_the_first_document_makes_a_branch_there(project, tmp_path):
+    first = pinned_by(project, "first")
+    report = project.ask("branch", "--switch", first)
+    assert (report["branch"], report["pin"]["dolt_commit"]) == (None, first)
+    assert project.status()["kb"]["detached"]
+    assert sorted(project.texts()) == ["deep/tls.txt", "rest.md", "setup.md"]
+    old = rows(project)["main"]
+    assert old["code_branch"] is None
+    project.put("note.md", "A note.")
+    new = next(each for each in rows(project).values() if each["current"])
+    assert (new["name"] != "main", new["revision"], new["dirty"]) == (True, first, True)
+    project.vmrag("commit", "-m", "note")
+    with opened(project) as workspace:
+        assert workspace.engine.info(project.pinned).parents == (first,)
+    assert rows(project)["main"] == old
+    whole(project, tmp_path)
+
+
+def test_the_own_branch_changes_nothing(project, tmp_path):
+    before = (project.top / ".dolt-version").read_bytes()
+    project.put("draft.md", "A draft.")
+    report = project.ask("branch", "--switch", "main")
+    assert (report["branch"], report["notes"]) == ("main", [])
+    assert (project.top / ".dolt-version").read_bytes() == before
+    assert project.git("status", "--porcelain") == ""
+    assert project.marks()["draft.md"] == "added"
+    whole(project, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "error", "hint"),
+    [
+        ("feature", 3, "BRANCH_IN_USE", "git switch feature"),
+        ("nowhere", 3, "BRANCH_NOT_FOUND", "vmrag branch"),
+        ("", 3, "BRANCH_NOT_FOUND", "vmrag branch"),
+        ("--all", 3, "BRANCH_NOT_FOUND", "vmrag branch"),
+        ("0" * 40, 3, "BRANCH_NOT_FOUND", "vmrag log"),
+        ("first", 3, "BRANCH_NOT_FOUND", "vmrag log"),
+        ("vmrag_root", 2, "INVALID_NAME", "vmrag branch"),
+        ("vmrag/wip/main", 2, "INVALID_NAME", "vmrag merge vmrag/wip/main"),
+    ],
+)
+def test_what_cannot_be_switched_to_changes_nothing(project, name, code, error, hint):
+    if name.startswith("vmrag/"):
+        project.vmrag("merge", "feature", "--no-commit")
+        project.vmrag("merge", "--abort")
+    before, listed = (project.top / ".dolt-version").read_bytes(), rows(project)
+    failed = project.vmrag("branch", "--switch", name, "--json", code=code).error
+    assert (failed["code"], hint in failed["hint"]) == (error, True)
+    assert (project.top / ".dolt-version").read_bytes() == before
+    assert rows(project) == listed
+
+
+def test_a_linked_work_tree_switches_for_its_own_branch(spare, tmp_path):
+    spare.git("worktree", "add", "-q", "-b", "second", str(tmp_path / "second"), "main")
+    second, before = Project(tmp_path / "second"), spare.pinned
+    second.vmrag("branch", "--switch", "spare")
+    assert (rows(second)["spare"]["code_branch"], rows(spare)["main"]["current"]) == ("second", True)
+    assert spare.vmrag("branch", "--switch", "spare", "--json", code=3).error["details"]["holder"] == "second"
+    assert (spare.pinned, spare.git("status", "--porcelain")) == (before, "")
+    second.put("note.md", "A note.")
+    second.vmrag("commit", "-m", "note")
+    whole(second, tmp_path)
+    whole(spare, tmp_path)
+
+
+def test_a_commit_of_git_takes_the_switch_along_and_a_reset_takes_the_pin_back(spare, tmp_path):
+    before = spare.pinned
+    spare.vmrag("branch", "--switch", "spare")
+    spare.git("commit", "-q", "-m", "switched")
+    spare.git("switch", "-q", "feature")
+    spare.git("switch", "-q", "main")
+    assert rows(spare)["spare"]["current"]
+    spare.git("reset", "-q", "--hard", "HEAD~1")
+    assert spare.pinned == before
+    spare.vmrag("sync")
+    whole(spare, tmp_path)  # the KB branch follows the pin, as always
+    assert rows(spare)["spare"]["revision"] == before
+
+
+def test_an_index_lock_in_the_way_switches_nothing(spare):
+    before = spare.pinned
+    (spare.top / ".git/index.lock").touch()
+    assert spare.vmrag("branch", "--switch", "spare", "--json", code=3).error["code"] == "GIT_BUSY"
+    assert (spare.pinned, rows(spare)["main"]["current"]) == (before, True)

@@ -1,0 +1,221 @@
+"""The real thing: git, `vmrag` and its hooks in real work trees, with every command written down as a person would type it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.model.model import Docs, Key
+from tests.support.cli import killed
+from tests.support.terminal import Done, Project
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.models import At, Working
+
+PIN = ".dolt-version"
+HOOK_KILLER = """#!/bin/sh
+# The interpreter of the hooks: dies by SIGKILL after as many seconds as VMRAG_TEST_KILL says.
+[ -n "$VMRAG_TEST_KILL" ] && exec timeout -s KILL "$VMRAG_TEST_KILL" "{python}" "$@"
+exec "{python}" "$@"
+"""
+
+
+class Real:
+    """A repository and the work tree that commands are typed in."""
+
+    def __init__(self, top: Path, script: Sequence[str] = ()) -> None:
+        self.main = self.here = Project(top)
+        self.script = list(script)
+        self.names: dict[str, str] = {}
+
+    # -- what a person does -------------------------------------------------------------------------------------------
+
+    def git(self, *arguments: str, code: int | None = 0, env: Mapping[str, str] | None = None) -> Done:
+        """`code` None: whatever it is."""
+        self._note(("git", *arguments), env)
+        ran = self.here.run(*arguments, env=dict(env or {}))
+        done = Done(ran.returncode, ran.stdout, ran.stderr)
+        assert code in (None, done.code), f"git {' '.join(arguments)}: {done}"
+        return done
+
+    def vmrag(self, *arguments: str, code: int | None = 0) -> Done:
+        """In this process."""
+        self._note(("vmrag", *arguments))
+        return self.here.vmrag(*arguments, code=code)
+
+    def kill(self, seconds: float, *arguments: str) -> Done:
+        """A `vmrag` of its own that dies by SIGKILL, unless it is done before; what git's killed children leave is removed."""
+        self._note(("timeout", "-s", "KILL", f"{seconds:.3f}", "vmrag", *arguments))
+        done = killed(self.here, seconds, *arguments)
+        self.remove_locks()
+        return done
+
+    def remove_locks(self) -> None:
+        for lock in (self.git_dir / "index.lock", self.common / "config.lock"):
+            if lock.exists():
+                self._note(("rm", os.path.relpath(lock, self.here.top)))
+                lock.unlink()
+
+    def write(self, name: str, text: str) -> None:
+        self._note(("mkdir", "-p", os.path.dirname(name) or "."))  # noqa: PTH120
+        self._note(("printf", "%s", text, ">", name))
+        self.here.write(name, text)
+
+    def go(self, project: Project) -> None:
+        """To another work tree."""
+        self.here = project
+        self._note(("cd", f"../{project.top.name}"))
+
+    def name(self, commits: Collection[str]) -> None:
+        """Commits get other hashes when somebody pastes the commands, so the script calls them by name."""
+        for back, commit in enumerate(self.ask("rev-list", "--first-parent", "HEAD")):
+            if commit in commits:
+                self.names[commit] = f"c{len(self.names)}"
+                self.script.append(f"{self.names[commit]}=$(git rev-parse HEAD~{back})")
+
+    def _note(self, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        words = [f"{name}={shlex.quote(value)}" for name, value in (env or {}).items()]
+        words += [self._word(each) for each in arguments]
+        self.script.append(" ".join(words))
+
+    def _word(self, text: str) -> str:
+        if text in self.names:
+            return f"${self.names[text]}"
+        return text if text == ">" else shlex.quote(text)
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def ask(self, *arguments: str) -> list[str]:
+        """The lines of a git command that changes nothing; it is not written down."""
+        return self.here.git(*arguments).splitlines()
+
+    @property
+    def git_dir(self) -> Path:
+        return Path(self.ask("rev-parse", "--path-format=absolute", "--git-dir")[0])
+
+    @property
+    def common(self) -> Path:
+        return self.main.top / ".git"
+
+    @property
+    def branch(self) -> str | None:
+        head = (self.git_dir / "HEAD").read_text().strip()
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else None
+
+    @property
+    def head(self) -> str:
+        return self.ask("rev-parse", "HEAD")[0]
+
+    @property
+    def pin(self) -> str:
+        """The revision that the work tree's pin names."""
+        return json.loads((self.here.top / PIN).read_text())["dolt_commit"]
+
+    @property
+    def clean(self) -> bool:
+        return not self.ask("status", "--porcelain")
+
+    @property
+    def unmerged(self) -> bool:
+        return bool(self.ask("ls-files", "-u"))
+
+    def branches(self) -> dict[str, str | None]:
+        """Code branches, with the work tree that has them checked out."""
+        lines = self.ask("for-each-ref", "--format=%(refname:short)%09%(worktreepath)", "refs/heads")
+        return {name: tree or None for name, _, tree in (line.partition("\t") for line in lines)}
+
+    def commits(self) -> list[str]:
+        """Everything that refs and reflogs reach, newest first."""
+        return self.ask("rev-list", "--all", "--reflog", "--topo-order")
+
+    def parents(self, commit: str) -> list[str]:
+        return self.ask("rev-list", "--parents", "-1", commit)[0].split()[1:]
+
+    def merge_bases(self, one: str, other: str) -> list[str]:
+        return self.here.git("merge-base", "--all", one, other, check=False).split()
+
+    def pins(self, commits: Sequence[str]) -> dict[str, str]:
+        """The revision that each commit pins."""
+        done = subprocess.run(
+            ["git", "cat-file", "--batch"],
+            cwd=self.here.top,
+            input="".join(f"{commit}:{PIN}\n" for commit in commits).encode(),
+            capture_output=True,
+            check=True,
+        )
+        found, rest = {}, done.stdout
+        for commit in commits:
+            header, _, rest = rest.partition(b"\n")
+            size = int(header.split()[2])
+            found[commit] = json.loads(rest[:size])["dolt_commit"]
+            rest = rest[size + 1 :]
+        return found
+
+    def claims(self) -> list[tuple[str, str]]:
+        """(code branch, KB branch) as git's configuration has them."""
+        done = self.here.run("config", "--null", "--get-regexp", r"^branch\..*\.vmragbranch$")
+        pairs = (entry.partition("\n") for entry in done.stdout.split("\0") if entry)
+        return [(key.removeprefix("branch.").removesuffix(".vmragbranch"), kb) for key, _, kb in pairs]
+
+    @contextlib.contextmanager
+    def engine(self) -> Iterator[DoltliteEngine]:
+        engine = DoltliteEngine.open(self.common / "vmrag" / "kb")
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    def docs(self, *places: At) -> list[Docs]:
+        """What the knowledge base itself has at revisions and in working sets."""
+        with self.engine() as engine:
+            return [{each.key: each.content for each in engine.documents(place)} for place in places]
+
+    def kb_base(self, one: str, other: str) -> Docs:
+        """The documents of the engine's own merge base."""
+        with self.engine() as engine:
+            base = engine.merge_base(one, other)
+        assert base is not None
+        return self.docs(base)[0]
+
+    def state(self) -> Any:
+        """What a refused command must leave as it is."""
+        with self.engine() as engine:
+            return engine.branches(), self.claims(), self.ask("status", "--porcelain"), self.pin, self.head
+
+    def holds(self, kb_branch: str) -> Docs:
+        """The working set of a KB branch."""
+        return self.docs(Working(kb_branch))[0]
+
+
+def listing(done: Done) -> dict[Key, tuple[str, str | None]]:
+    """What `vmrag list --json` says: content hash and mark of each document."""
+    rows = done.json["documents"]
+    return {(each["collection"], each["doc_id"]): (each["content_hash"], each["uncommitted"]) for each in rows}
+
+
+def hook_killer(folder: Path) -> Path:
+    """An interpreter for `vmrag install` that can be told to die."""
+    path = folder / "python"
+    path.write_text(HOOK_KILLER.format(python=sys.executable))
+    path.chmod(0o755)
+    return path
+
+
+def stock(top: Path, killer: Path) -> Real:
+    """A repository with three documents in two collections, hooks installed; HEAD on `main`."""
+    top.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    real = Real(top, [f"git init -q {top.name} && cd {top.name}"])
+    real.write(".vmrag.yaml", "embedding:\n  model: hash\n")
+    real.write(".gitignore", "in/\n")
+    real.git("config", "merge.renames", "false")  # our files are so small that any two may look alike
+    real.vmrag("init")
+    real.vmrag("install")
+    (real.common / "vmrag" / "interpreter").write_text(f"{killer}\n")
+    return real
