@@ -95,6 +95,7 @@ def test_a_malformed_pin_names_line_and_fix_and_the_old_revision_answers(project
 
 
 def test_a_pin_with_conflict_markers_is_mended_by_taking_a_side(project, tmp_path):
+    project.write(".git/info/attributes", ".dolt-version merge\n")  # as text: git's own merge, not our driver
     assert project.run("merge", "feature").returncode == 1
     assert "<<<<<<<" in (project.top / ".dolt-version").read_text()
     error = refused(project, "sync", code=1, error="PIN_MALFORMED")

@@ -211,9 +211,9 @@ def test_an_init_killed_before_staging_or_hooks_is_finished_by_the_next(tmp_path
     assert (".dolt-version" in project.git("ls-files").split()) == staged
     monkeypatch.setenv("VMRAG_EMBEDDING_MODEL", "hash")
     report = project.ask("init")
-    assert report["written"] == ([] if staged else [".vmrag.yaml", ".dolt-version"])
+    assert report["written"] == ([] if staged else [".vmrag.yaml", ".dolt-version", ".gitattributes"])
     assert report["staged"]
-    assert set(project.git("ls-files").split()) == {".dolt-version", ".vmrag.yaml"}
+    assert set(project.git("ls-files").split()) == {".dolt-version", ".vmrag.yaml", ".gitattributes"}
     assert (project.top / ".git/hooks/post-checkout").is_file()
     assert project.ask("status")["in_sync"]
     assert project.vmrag("init", "--json", code=2).error["code"] == "ALREADY_INITIALIZED"

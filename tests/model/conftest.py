@@ -2,6 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "tests.model.driver", "tests.model.merging", "tests.model.world", "tests.support.compare"
-)
+pytest.register_assert_rewrite("tests.model.driver", "tests.model.merging", "tests.model.world")
