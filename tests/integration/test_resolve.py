@@ -454,7 +454,7 @@ def expected(project: Project, base: str, ours: str, theirs: str, **decided: str
 
 @pytest.mark.parametrize(
     ("command", "decision"),
-    [*((each, "by hand") for each in GIT), ("merge", "ours"), ("rebase", "theirs"), ("revert", "ours")],
+    [*((each, "by hand") for each in GIT), ("revert", "ours")],
 )
 def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tmp_path, command, decision):
     begin, following, ours, theirs = GIT[command]
