@@ -274,7 +274,8 @@ def test_a_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
             engine = DOLTLITE.create(folder)
         assert engine.count(root(engine)) == 0
         assert store(engine, "main", document("a"))
-        assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".kb")) == [FILE_NAME, "write.lock"]
+        assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == [FILE_NAME, "write.lock"]
+        assert not list(folder.glob(".creating/*"))
         engine.close()
 
 
