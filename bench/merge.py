@@ -96,6 +96,7 @@ def prepared(folder: Path, size: int, env: dict[str, str]) -> Path:
         shutil.rmtree(repo)
     shutil.copytree(source, repo, symlinks=True)
     knowledge.git(repo, "config", "merge.vmrag.driver", driver_command.command(sys.executable), env=env)
+    knowledge.git(repo, "config", "core.hooksPath", "/dev/null", env=env)  # what hooks cost is measured elsewhere
     (repo / ".git/info/attributes").write_text(merging.ATTRIBUTE + "\n")
     engine = DoltliteEngine.open(repo / ".git/vmrag/kb")
     start = knowledge.head(engine, "main")
