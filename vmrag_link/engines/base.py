@@ -28,6 +28,9 @@ KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
 LINKS_BRANCH = "vmrag_links"
 RESERVED_PREFIX = "vmrag"
+UNCOMMITTED_NAME = "uncommitted"
+"""A file in the knowledge base's folder; while it is not there, no branch has uncommitted rows. Shell scripts look for it."""
+
 ASIDE_PREFIX = "vmrag/wip/"
 """Before the name of a KB branch: its uncommitted documents, set aside in a commit because they conflict with a moved pin."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, UNCOMMITTED_NAME, Write
 from vmrag_link.engines.doltlite import anchors, history, links, reading, schema
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
@@ -337,6 +337,7 @@ class DoltliteEngine:
 
     def write(self, branch: str, rows: Write, *, expected: str) -> None:
         with self._writing_on(branch, f"write to the branch {branch}", expected) as connection:
+            (self._folder / UNCOMMITTED_NAME).touch()
             schema.store(connection, rows)
 
     def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
@@ -344,8 +345,15 @@ class DoltliteEngine:
             if not connection.execute("SELECT 1 FROM dolt_status LIMIT 1"):
                 raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
             revision = _commit(connection, message, author, date)
+        self._note_uncommitted()
         self._compact()
         return revision
+
+    def _note_uncommitted(self) -> None:
+        """Take the note away when no branch has uncommitted rows any more; a kill before that costs a look, no more."""
+        with self.writing("note what is committed"):
+            if not any(each.dirty for each in self.branches()):
+                (self._folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
 
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
@@ -400,6 +408,7 @@ class DoltliteEngine:
                 )
             with self._connection(branch) as connection:
                 connection.execute("SELECT dolt_reset('--hard')")
+            self._note_uncommitted()
 
     def _compact(self) -> None:
         """Collect garbage when much was appended since the last time: every opening reads it, a millisecond a megabyte.

@@ -12,9 +12,9 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.models import Link
 
 _TABLE = """CREATE TABLE IF NOT EXISTS git_links(
-    git_commit VARCHAR(255) NOT NULL PRIMARY KEY, dolt_commit VARCHAR(255) NOT NULL, dolt_branch VARCHAR(255) NOT NULL,
-    git_branch LONGTEXT NOT NULL, git_repo_url LONGTEXT NOT NULL, linked_at VARCHAR(255) NOT NULL, source VARCHAR(255) NOT NULL,
-    superseded_by VARCHAR(255) NOT NULL, metadata LONGTEXT NOT NULL) WITHOUT ROWID"""
+    git_commit VARCHAR(255) PRIMARY KEY, dolt_commit VARCHAR(255), dolt_branch VARCHAR(255),
+    git_branch LONGTEXT, git_repo_url LONGTEXT, linked_at VARCHAR(255), source VARCHAR(255),
+    superseded_by VARCHAR(255), metadata LONGTEXT) WITHOUT ROWID"""
 _INDEX = "CREATE INDEX IF NOT EXISTS git_links_by_revision ON git_links(dolt_commit)"
 _COLUMNS = ", ".join(Link.__struct_fields__)
 _PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * len(Link.__struct_fields__))})"  # noqa: S608  our own names

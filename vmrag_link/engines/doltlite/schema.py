@@ -14,19 +14,20 @@ from vmrag_link.models import Chunking, Collection, Distance, Document, Document
 
 # Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT say what Dolt needs.
 # WITHOUT ROWID: rows are stored by their key alone, so that equal contents have equal hashes however they were written.
+# No NOT NULL: every merge would look for it in all rows (35 ms instead of 1 at 50,000 rows). What is stored are records, which have no nulls.
 TABLES = (
-    "CREATE TABLE vmrag_meta(key VARCHAR(255) NOT NULL PRIMARY KEY, value LONGTEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE vmrag_meta(key VARCHAR(255) PRIMARY KEY, value LONGTEXT) WITHOUT ROWID",
     """CREATE TABLE collections(
-        collection_name VARCHAR(255) NOT NULL PRIMARY KEY,
-        kind VARCHAR(255) NOT NULL, metadata LONGTEXT NOT NULL, embedding_function VARCHAR(255) NOT NULL,
-        embedding_model VARCHAR(255) NOT NULL, embedding_dimensions INTEGER NOT NULL, distance VARCHAR(255) NOT NULL,
-        chunking LONGTEXT NOT NULL, created_at VARCHAR(255) NOT NULL) WITHOUT ROWID""",
+        collection_name VARCHAR(255) PRIMARY KEY,
+        kind VARCHAR(255), metadata LONGTEXT, embedding_function VARCHAR(255),
+        embedding_model VARCHAR(255), embedding_dimensions INTEGER, distance VARCHAR(255),
+        chunking LONGTEXT, created_at VARCHAR(255)) WITHOUT ROWID""",
     """CREATE TABLE documents(
-        collection_name VARCHAR(255) NOT NULL, doc_id VARCHAR(255) NOT NULL,
-        title LONGTEXT NOT NULL, content LONGTEXT NOT NULL, content_hash VARCHAR(255) NOT NULL,
-        metadata LONGTEXT NOT NULL, source LONGTEXT NOT NULL, source_key LONGTEXT NOT NULL,
-        file_type VARCHAR(255) NOT NULL, last_modified VARCHAR(255) NOT NULL, created_at VARCHAR(255) NOT NULL,
-        updated_at VARCHAR(255) NOT NULL, PRIMARY KEY(collection_name, doc_id)) WITHOUT ROWID""",
+        collection_name VARCHAR(255), doc_id VARCHAR(255),
+        title LONGTEXT, content LONGTEXT, content_hash VARCHAR(255),
+        metadata LONGTEXT, source LONGTEXT, source_key LONGTEXT,
+        file_type VARCHAR(255), last_modified VARCHAR(255), created_at VARCHAR(255),
+        updated_at VARCHAR(255), PRIMARY KEY(collection_name, doc_id)) WITHOUT ROWID""",
 )
 
 # In the order of the records' fields.
