@@ -14,7 +14,7 @@ from vmrag_link.models import Chunking, Collection, Distance, Document, Document
 
 # Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT say what Dolt needs.
 # WITHOUT ROWID: rows are stored by their key alone, so that equal contents have equal hashes however they were written.
-# No NOT NULL: every merge would look for it in all rows (35 ms instead of 1 at 50,000 rows). What is stored are records, which have no nulls.
+# No NOT NULL: every merge would look for it in all rows (35 ms instead of 1 at 50,000). What is stored are records, without nulls.
 TABLES = (
     "CREATE TABLE vmrag_meta(key VARCHAR(255) PRIMARY KEY, value LONGTEXT) WITHOUT ROWID",
     """CREATE TABLE collections(
