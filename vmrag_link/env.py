@@ -22,8 +22,9 @@ MERGE_HEADS = "GITHEAD_"
 """`git merge` and `git pull` set `GITHEAD_<commit>` to the name of each head that they merge."""
 
 
-def merging(environ: Mapping[str, str] = os.environ) -> bool:
-    return any(name.startswith(MERGE_HEADS) for name in environ)
+def merge_heads(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The commits that `git merge` or `git pull`, whose child this process is, merges now."""
+    return [name.removeprefix(MERGE_HEADS) for name in environ if name.startswith(MERGE_HEADS)]
 
 
 def debug(environ: Mapping[str, str] = os.environ) -> bool:

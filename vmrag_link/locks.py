@@ -43,16 +43,32 @@ def shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
         yield
 
 
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock exclusively. Takes it for an instant: who must have it waits a little."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def holder(path: Path) -> tuple[int, str] | None:
     """Process id and purpose of who holds the lock exclusively, as far as it said so."""
     with contextlib.suppress(OSError, ValueError):
         pid, _, purpose = _holder_file(path).read_text().partition(" ")
-        if _alive(int(pid)):  # one that was killed could not take its name away
+        if alive(int(pid)):  # one that was killed could not take its name away
             return int(pid), purpose
     return None
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Whether there is a process of that number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 PIN_NAME = ".dolt-version"
+PIN_READ_LIMIT = 8192
+"""Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
+
 CONFIG_NAME = ".vmrag.yaml"
 STALE_SECONDS = 600
 
@@ -89,6 +92,26 @@ class Places(NamedTuple):
     @property
     def merge(self) -> Path:
         return self.own / "merge.json"
+
+    @property
+    def merge_in_git(self) -> Path:
+        return self.own / "merge-git.json"
+
+    @property
+    def background_request(self) -> Path:
+        return self.own / "sync.request"
+
+    @property
+    def background_lock(self) -> Path:
+        return self.own / "sync.lock"
+
+    @property
+    def background_report(self) -> Path:
+        return self.own / "sync.json"
+
+    @property
+    def background_log(self) -> Path:
+        return self.own / "sync.log"
 
     @property
     def workspace_lock(self) -> Path:

@@ -42,3 +42,11 @@ def run(
         check=False,
     )
     return Finished(done.args, done.returncode, done.stdout, done.stderr or b"")
+
+
+def detached(argv: Sequence[str], *, cwd: Path) -> int:
+    """Start a program that outlives us and our terminal, with no stream of ours; returns its process id."""
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(
+        list(argv), cwd=cwd, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+    ).pid

@@ -13,7 +13,10 @@ class Task(Protocol):
 
 class Progress(Protocol):
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
-        """A piece of work of `total` steps; used as a context manager."""
+        """A piece of work of `total` steps; used as a context manager.
+
+        Who watches may refuse it by raising: then nothing of it has been done yet.
+        """
 
     def note(self, sentence: str) -> None:
         """One line that a person should see now."""

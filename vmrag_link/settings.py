@@ -73,9 +73,26 @@ class Index(Record, frozen=True):
 
 class Hooks(Record, frozen=True):
     sync: Annotated[
-        Literal["foreground", "off"],
-        Meta(description="Whether `git checkout`, `merge`, `pull` and `rebase` bring the index along."),
-    ] = "foreground"
+        Literal["auto", "foreground", "background", "off"],
+        Meta(
+            description="How `git checkout`, `commit`, `merge`, `pull` and `rebase` bring the index along: `auto` lets git wait only "
+            "for what takes less than a second, and does the rest in the background."
+        ),
+    ] = "auto"
+    wait_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=3600,
+            description="How many seconds a query waits for a sync in the background before it answers from the revision of before.",
+        ),
+    ] = 10
+    on_dirty: Annotated[
+        Literal["warn", "block", "commit"],
+        Meta(
+            description="What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code."
+        ),
+    ] = "warn"
     quiet: Annotated[bool, Meta(description="Whether hooks say nothing when all went well.")] = False
 
 

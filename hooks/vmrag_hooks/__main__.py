@@ -12,6 +12,6 @@ gc.disable()  # before the imports, which would trigger it several times
 
 from vmrag_hooks import run  # noqa: E402
 
-code = run.main()
+code = run.main(sys.argv[1:])
 sys.stderr.flush()
 os._exit(code)

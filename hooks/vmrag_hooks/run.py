@@ -1,6 +1,6 @@
-"""What a hook does when its shim saw that something moved.
+"""What a hook does when its shim saw that there is something to do.
 
-Apart from the command line, because a checkout should not wait for a command-line library to load. A post-* hook says at most
+Apart from the command line, because git waits and should not wait for a command-line library to load. A post-* hook says at most
 one line and always ends with 0: git must go on.
 """
 
@@ -8,86 +8,118 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from vmrag_hooks.shims import SYNCING
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.models import Changes
 from vmrag_link.ops.recover import reconciled
 from vmrag_link.progress import QUIET, Task
+from vmrag_link.sync import apply, background
 from vmrag_link.workspace import Workspace
 
 PATIENCE = 0.0
 """Seconds that git waits for a lock that somebody else holds; the next command goes on where the hook gave up."""
 
+SMALL = {"indexing": 200, "embedding": 50}
+"""What git waits for with `hooks.sync: auto`, in documents and texts: well under a second."""
+
+
+class TooMuch(Exception):
+    """A sync would take longer than git should wait."""
+
 
 class Notes(list[str]):
-    """A `Progress` that shows no bars and keeps the notes: of several sentences the first one is said."""
+    """A `Progress` that shows no bars and keeps the notes. `limits`: the sizes of work beyond which it is refused."""
+
+    def __init__(self, limits: dict[str, int]) -> None:
+        super().__init__()
+        self._limits = limits
 
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
+        if total > self._limits.get(description, total):
+            raise TooMuch
         return QUIET.task(description, total)
 
     note = list.append
 
 
-def main() -> int:
-    guarded(lambda: run(Path()))
-    return 0
+def main(argv: Sequence[str]) -> int:
+    hook = argv[0]
+    if hook in SYNCING:
+        guarded(lambda: follow(Path()))
+        return 0
+    from vmrag_hooks import checks  # a checkout should not wait for it
+
+    return checks.main(hook, argv[1:])
 
 
-def guarded(action: Callable[[], None]) -> None:
+def say(line: str) -> None:
+    sys.stderr.write(f"vmrag: {' '.join(line.split())}\n")
+
+
+def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> None:
     """The outermost boundary of what git runs: one line says what failed."""
     try:
         action()
     except VmragError as error:
-        _say_error(error)
+        say(f"{error.message}{f' ({error.hint})' if error.hint else ''}")
     except KeyboardInterrupt:
-        _say("interrupted; the next command goes on: vmrag sync")
+        say("interrupted; the next command goes on: vmrag sync")
     except Exception as error:  # noqa: BLE001  a bug of ours must not look like a failure of git
         known = system_failure(error)
-        _say_error(known) if known else _say_bug(error)
+        say(f"{known.message} ({known.hint})" if known else _bug(error))
 
 
-def run(directory: Path) -> None:
-    """Bring knowledge base and index to the pin."""
-    notes = Notes()
+def follow(directory: Path) -> None:
+    """Bring knowledge base and index to the pin, or see to it that this happens in the background."""
+    notes = Notes({})
     workspace = Workspace.open(directory.resolve(), notes, patience=PATIENCE)
     try:
-        if workspace.initialized and workspace.config.hooks.sync != "off":
+        if not workspace.initialized or workspace.config.hooks.sync == "off":
+            return
+        mode = workspace.config.hooks.sync
+        if mode == "auto":
+            workspace.progress = notes = Notes(SMALL)
+        if mode == "background" or (mode == "auto" and background.running(workspace.places)):
+            _hand_over(workspace)
+            return
+        try:
             _follow(workspace, notes)
+        except TooMuch:
+            _hand_over(workspace)
     finally:
         workspace.close()
 
 
+def _hand_over(workspace: Workspace) -> None:
+    if apply.settled(workspace.parts):
+        return
+    from vmrag_hooks.background import start
+
+    start(workspace.places)
+    if not workspace.config.hooks.quiet:
+        say("knowledge follows in the background; see: vmrag status")
+
+
 def _follow(workspace: Workspace, notes: Notes) -> None:
+    """What happened to documents is said whatever `hooks.quiet` is; of several sentences the first one."""
     report = reconciled(workspace)
-    if notes:
-        _say(notes[0])
-        return
-    if report is None:
-        return
-    if report.state in ("malformed", "missing"):
+    if report is not None and report.state in ("malformed", "missing"):
         raise workspace.unusable(workspace.target())
-    if workspace.config.hooks.quiet:
-        return
-    moved = [f"knowledge is at {(report.to or '')[:7]} ({_counted(report.plan)})"] if report.from_ != report.to else []
-    if moved or report.notes:
-        _say("; ".join([*moved, *report.notes[:1]]))
+    moved = report is not None and report.from_ != report.to and not workspace.config.hooks.quiet
+    said = [f"knowledge is at {(report.to or '')[:7]} ({_counted(report.plan)})"] if report and moved else []
+    said += dict.fromkeys([*(report.notes if report else ()), *notes])
+    if said:
+        say("; ".join(said[: 1 + moved]))
 
 
 def _counted(changes: Changes) -> str:
     return f"+{changes.added} ~{changes.modified} -{changes.removed} documents"
 
 
-def _say_error(error: VmragError) -> None:
-    _say(f"{error.message}{f' ({error.hint})' if error.hint else ''}")
-
-
-def _say_bug(error: Exception) -> None:
+def _bug(error: Exception) -> str:
     from vmrag_link.ops.buglog import write
 
-    _say(f"a bug: {type(error).__name__}; please report it with this file: {write(error, sys.argv)}")
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"vmrag: {' '.join(line.split())}\n")
+    return f"a bug: {type(error).__name__}; please report it with this file: {write(error, sys.argv)}"

@@ -1,4 +1,4 @@
-"""The text of the hooks: POSIX sh that starts Python only when HEAD's branch or the pin differ from what was applied.
+"""The text of the hooks: POSIX sh that starts Python only when there is something to do.
 
 In the common case a shim is one sh process that runs builtins only. It must do so in dash, busybox and bash.
 """
@@ -9,14 +9,20 @@ import re
 
 from vmrag_link.git.plumbing import LOCAL_VARIABLES
 
-VERSION = 1
+VERSION = 2
 
-HOOKS = ("post-checkout", "post-merge", "post-rewrite")
-"""The hooks that are installed: those after which HEAD or the pin may have moved."""
+SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
+"""After these HEAD or the pin may have moved; git ignores what they say, except that a failing post-checkout fails the checkout."""
+
+CHECKING = ("pre-commit", "pre-merge-commit", "pre-push")
+"""What these say decides whether git goes on."""
+
+HOOKS = (*SYNCING, *CHECKING)
+"""The hooks that are installed."""
 
 _MARKER = re.compile(rb"^# vmrag-hook (\d+) ", re.MULTILINE)
 
-_TEMPLATE = r"""#!/bin/sh
+_CHAINED = r"""#!/bin/sh
 # vmrag-hook @VERSION@ (written by `vmrag install`, taken away by `vmrag uninstall`; a hook of your own goes into the
 # file @HOOK@.vmrag-chained beside this one). VMRAG=0 in the environment switches it off.
 hook=@HOOK@
@@ -32,12 +38,31 @@ case $0 in
     fi
     ;;
 esac
+"""
+
+_STDIN = r"""
+input=
+if [ -x "$chained" ] || [ $hook = pre-push ]; then
+    input=$(cat) # both the chained hook and this one read it
+fi
+given() {
+    [ -z "$input" ] || printf '%s\n' "$input"
+}
+if [ -x "$chained" ]; then
+    given | VMRAG_HOOK=$hook "$chained" "$@"
+    status=$?
+fi
+"""
+
+_NO_STDIN = r"""
 if [ -x "$chained" ]; then
     VMRAG_HOOK=$hook "$chained" "$@"
     status=$?
 fi
-[ "${VMRAG-}" = 0 ] && exit $status
+"""
 
+_PLACES = r"""[ "${VMRAG-}" = 0 ] && exit $status
+@REFUSED@
 dir=${GIT_DIR:-.git}
 if [ ! -d "$dir" ]; then # a linked work tree or a submodule: `gitdir: PATH`
     line=
@@ -51,7 +76,52 @@ case $head in
 "") exit $status ;;
 *) head=detached ;;
 esac
+common=$dir
+if [ -f "$dir/commondir" ]; then
+    IFS= read -r line <"$dir/commondir"
+    case $line in
+    /*) common=$line ;;
+    *) common=$dir/$line ;;
+    esac
+fi
+if [ -e "$common/vmrag/some-work-trees" ] && [ ! -e "$dir/vmrag/hooked" ]; then
+    exit $status # `vmrag install --worktree` was run in others
+fi
+"""
 
+_QUEUE_COMMIT = r"""
+if [ -d "$common/vmrag/kb" ]; then # for the table of links, which the next `vmrag links` fills
+    commit=
+    if [ "$head" = detached ]; then
+        IFS= read -r commit 2>/dev/null <"$dir/HEAD"
+    else
+        IFS= read -r commit 2>/dev/null <"$common/$head"
+    fi
+    case $commit in
+    "" | *[!0-9a-f]*) commit=$(git rev-parse -q --verify HEAD) ;; # packed, or no file
+    esac
+    branch=${head#refs/heads/}
+    [ "$head" = detached ] && branch=
+    echo "commit $commit $branch" >>"$common/vmrag/links.queue"
+fi 2>/dev/null
+"""
+
+_QUEUE_REWRITTEN = r"""
+if [ -d "$common/vmrag/kb" ]; then # for the table of links, which the next `vmrag links` fills
+    rewritten() {
+        while read -r old new line; do
+            echo "rewrite $old $new"
+        done >>"$common/vmrag/links.queue"
+    }
+    if [ -n "$input" ]; then
+        given | rewritten
+    else
+        rewritten
+    fi
+fi 2>/dev/null
+"""
+
+_SYNC = r"""
 same() { # Is the rest of descriptor 3 equal to standard input?
     while
         IFS= read -r line <&3
@@ -79,29 +149,46 @@ unchanged() { # Descriptor 3: HEAD's name, then pin or nopin, then the pin, as l
 
 if [ -f "$dir/vmrag/applied" ]; then
     unchanged 3<"$dir/vmrag/applied" && exit $status
-fi
-
-common=$dir
-if [ -f "$dir/commondir" ]; then
-    IFS= read -r line <"$dir/commondir"
-    case $line in
-    /*) common=$line ;;
-    *) common=$dir/$line ;;
-    esac
-fi
-if [ ! -e "$dir/vmrag/applied" ] && [ ! -e "$common/vmrag/kb" ] && [ ! -e .dolt-version ]; then
+elif [ ! -d "$common/vmrag/kb" ] && [ ! -e .dolt-version ]; then
     exit $status
 fi
 
-# The end of a rebase tells post-rewrite, the end of a bisect brings a branch back. Until then leave a mark and no more.
+# Where more of the same follows leave a mark and no more: the end of a rebase tells post-rewrite, the end of a bisect brings a branch
+# back, and the next query looks by itself.
 if [ "$hook $1" != "post-rewrite rebase" ]; then
-    if [ -d "$dir/rebase-merge" ] || [ -d "$dir/rebase-apply" ] || { [ -f "$dir/BISECT_LOG" ] && [ "$head" = detached ]; }; then
+    if [ -d "$dir/rebase-merge" ] || [ -d "$dir/rebase-apply" ] || [ -d "$dir/sequencer" ] ||
+        { [ -f "$dir/BISECT_LOG" ] && [ "$head" = detached ]; }; then
         [ -d "$dir/vmrag" ] || mkdir "$dir/vmrag" 2>/dev/null
         true 2>/dev/null >"$dir/vmrag/pending"
         exit $status
     fi
 fi
+"""
 
+_COMMIT_GATE = r"""
+[ -d "$common/vmrag/kb" ] || exit 0
+if [ ! -e "$common/vmrag/kb/uncommitted" ] && [ ! -e "$dir/MERGE_HEAD" ] &&
+    [ -z "$(git --no-optional-locks status --porcelain -- .dolt-version 2>&1)" ]; then
+    exit 0 # nothing of ours goes into this commit, or should
+fi
+set -- "${GIT_INDEX_FILE-}"
+"""
+
+_MERGE_GATE = r"""
+[ -d "$common/vmrag/kb" ] || exit 0
+"""
+
+_PUSH_GATE = r"""
+[ -d "$common/vmrag/kb" ] || exit 0
+tips=$(given | while read -r _ tip _; do
+    case $tip in *[!0]*) echo "$tip" ;; esac
+done)
+[ -n "$tips" ] || exit 0
+# shellcheck disable=SC2086  # hashes
+new=$(git rev-list -1 $tips --not --remotes="$1" -- .dolt-version 2>/dev/null) && [ -z "$new" ] && exit 0
+"""
+
+_RUN = r"""
 unset @VARIABLES@
 python=
 if [ -f "$common/vmrag/interpreter" ]; then
@@ -110,20 +197,48 @@ fi
 if [ ! -x "$python" ]; then
     python=python3
     if ! python3 -P -c 'import vmrag_link' >/dev/null 2>&1 </dev/null; then
-        echo "vmrag: the knowledge base was not moved, because no Python with vmrag-link was found; run: vmrag install" >&2
+        echo "vmrag: @UNDONE@, because no Python with vmrag-link was found; run: vmrag install" >&2
         exit $status
     fi
 fi
 # -P: a module in the checked-out code must never be imported in place of ours.
-"$python" -P -m vmrag_hooks $hook "$@" </dev/null >&2
-exit $status
 """
+
+_CHECK = '"$python" -P -m vmrag_hooks $hook "$@" </dev/null >&2\n'
+_CHECK_PUSH = 'given | "$python" -P -m vmrag_hooks $hook "$@" >&2\n'
+_START_SYNC = '"$python" -P -m vmrag_hooks $hook "$@" </dev/null >&2\nexit $status\n'
+
+_UNDONE = {
+    "pre-push": "the knowledge of these commits was not looked at",
+    "pre-commit": "the pin was not looked at",
+    "pre-merge-commit": "the pin was not looked at",
+}
+
+
+_SYNCED = (_SYNC, _RUN, _START_SYNC)
+_PARTS = {
+    "post-checkout": (_NO_STDIN, _PLACES, *_SYNCED),
+    "post-merge": (_NO_STDIN, _PLACES, _QUEUE_COMMIT, *_SYNCED),
+    "post-rewrite": (_STDIN, _PLACES, _QUEUE_REWRITTEN, *_SYNCED),
+    "post-commit": (_NO_STDIN, _PLACES, _QUEUE_COMMIT, *_SYNCED),
+    "post-applypatch": (_NO_STDIN, _PLACES, _QUEUE_COMMIT, *_SYNCED),
+    "pre-commit": (_NO_STDIN, _PLACES, _COMMIT_GATE, _RUN, _CHECK),
+    "pre-merge-commit": (_NO_STDIN, _PLACES, _MERGE_GATE, _RUN, _CHECK),
+    "pre-push": (_STDIN, _PLACES, _PUSH_GATE, _RUN, _CHECK_PUSH),
+}
 
 
 def text(hook: str) -> bytes:
     """The shim for one of `HOOKS`."""
-    filled = _TEMPLATE.replace("@VERSION@", str(VERSION)).replace("@HOOK@", hook)
-    return filled.replace("@VARIABLES@", " ".join(LOCAL_VARIABLES)).encode()
+    filled = "".join((_CHAINED, *_PARTS[hook]))
+    values = {
+        "VERSION": str(VERSION),
+        "HOOK": hook,
+        "REFUSED": "" if hook in SYNCING else "[ $status = 0 ] || exit $status  # the chained hook refuses already\n",
+        "UNDONE": _UNDONE.get(hook, "the knowledge base was not moved"),
+        "VARIABLES": " ".join(LOCAL_VARIABLES),
+    }
+    return re.sub("@([A-Z]+)@", lambda found: values[found[1]], filled).encode()
 
 
 def version(content: bytes) -> int | None:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING
 
 from vmrag_link.errors import GitFailed
-from vmrag_link.git.plumbing import PIN_READ_LIMIT
-from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 if TYPE_CHECKING:
     import git
@@ -23,12 +22,22 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     The index and the work tree are no commits.
     """
     with _git(places) as console:
-        commits = _commits_that_touch_the_pin(console, also, reflogs=reflogs)
-        introduced: dict[str, list[str]] = {}
-        for commit, name in zip(commits, _pin_blobs(console, commits), strict=True):
-            if name is not None:
-                introduced.setdefault(name, []).append(commit)
-        return dict(zip(_contents(console, introduced), introduced.values(), strict=True))
+        return _introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs))
+
+
+def new_pins(places: Places, remote: str, tips: Iterable[str]) -> dict[bytes, list[str]]:
+    """As `pins`, of the commits that the tips reach and none of the remote's branches, as they were when it was last fetched."""
+    with _git(places) as console:
+        asked = ("--full-history", *tips, "--not", f"--remotes={remote}", "--", PIN_NAME)
+        return _introduced(console, str(console.rev_list(*asked)).split())
+
+
+def _introduced(console: git.Git, commits: list[str]) -> dict[bytes, list[str]]:
+    introduced: dict[str, list[str]] = {}
+    for commit, name in zip(commits, _pin_blobs(console, commits), strict=True):
+        if name is not None:
+            introduced.setdefault(name, []).append(commit)
+    return dict(zip(_contents(console, introduced), introduced.values(), strict=True))
 
 
 def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import env
+from vmrag_link.git.heads import head
 from vmrag_link.git.run import demand, failure, git
-from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 DRIVER = "vmrag"
 ATTRIBUTE = f"{PIN_NAME} merge={DRIVER} -text"
@@ -89,7 +91,7 @@ def is_merge(places: Places) -> bool:
     `git merge` and `git pull` name their heads in the environment, and write MERGE_HEAD only when they stop; a rebase that makes merges
     anew writes it before.
     """
-    return env.merging() or (places.git_dir / "MERGE_HEAD").exists()
+    return bool(env.merge_heads()) or (places.git_dir / "MERGE_HEAD").exists()
 
 
 def parents(places: Places, commit: str) -> list[str]:
@@ -101,3 +103,34 @@ def merge_base(places: Places, one: str, other: str) -> str | None:
     """The best common ancestor of two commits; None for unrelated histories."""
     done = git(places, "merge-base", one, other)
     return done.text.strip() or None
+
+
+def staged_pin(places: Places, *, index_file: Path | None = None) -> bytes | None:
+    """The pin in the index, at most 8 KiB; None where it has none, or one in conflict. `index_file`: that of a commit under way."""
+    arguments = ("ls-files", "--stage", "-z", "--", PIN_NAME)
+    done = git(places, *arguments, index_file=index_file)
+    if done.returncode:
+        raise failure(arguments, done)
+    for line in filter(None, done.text.split("\0")):
+        _, blob, stage = line.partition("\t")[0].split(" ")
+        if stage == "0":
+            return demand(places, "cat-file", "blob", blob).stdout[:PIN_READ_LIMIT]
+    return None
+
+
+def coming_parents(places: Places) -> list[str]:
+    """The parents that the commit under way will have: HEAD, and what is being merged into it.
+
+    `pre-merge-commit` runs before MERGE_HEAD is written; `git merge` names its heads in the environment then.
+    """
+    now = head(places).commit
+    try:
+        merged = (places.git_dir / "MERGE_HEAD").read_text().split()
+    except FileNotFoundError:
+        merged = env.merge_heads()
+    return [each for each in [now, *merged] if each]
+
+
+def merge_bases(places: Places, commits: list[str]) -> list[str]:
+    """All best common ancestors of the first commit and the others."""
+    return git(places, "merge-base", "--all", *commits).text.split()

@@ -19,11 +19,10 @@ from vmrag_link.git.settings import (
     kb_mappings,
     set_kb_branch,
 )
-from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 __all__ = [
     "LOCAL_VARIABLES",
-    "PIN_READ_LIMIT",
     "Head",
     "blob",
     "busy",
@@ -42,9 +41,6 @@ __all__ = [
     "set_kb_branch",
     "stage",
 ]
-
-PIN_READ_LIMIT = 8192
-"""Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
 
 INDEX_LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.02

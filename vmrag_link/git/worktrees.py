@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.git.plumbing import PIN_READ_LIMIT
 from vmrag_link.git.run import demand
-from vmrag_link.paths import PIN_NAME, Places, read_regular
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
 _COMMIT = re.compile(rb"^[0-9a-f]{40}(?:[0-9a-f]{24})?\b", re.MULTILINE)
 # What a merge, rebase, bisect or fetch will go on with, or back to.

@@ -21,12 +21,11 @@ class PinBlock(Record, frozen=True):
 
 
 class PinReport(Record, frozen=True):
-    """`staged` False: another git command held the index; `git add .dolt-version` does it. `notes`: what was left behind."""
+    """`staged` False: another git command held the index; `git add .dolt-version` does it."""
 
     pin: PinBlock
     changed: bool
     staged: bool
-    notes: tuple[str, ...] = ()
 
 
 def write_pin(ws: Workspace, revision: str, kb_branch: str) -> PinReport:
@@ -39,7 +38,7 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str) -> PinReport:
         for leftover in ws.places.top.glob(f".{ws.places.pin.name}.*.tmp"):
             leftover.unlink()  # of a killed writer; nobody else writes while we hold the lock
         write_atomically(ws.places.pin, pins.format(new))
-    return PinReport(block(new), changed, plumbing.stage(ws.places, ws.places.pin))
+    return PinReport(block(new), changed, plumbing.stage(ws.places, ws.places.pin, index_file=ws.index_file))
 
 
 def block(pin: Pin) -> PinBlock:

@@ -38,6 +38,7 @@ class Parts(NamedTuple):
     """What a sync works on: one work tree, its knowledge base and the snapshots."""
 
     places: Places
+    index_file: Path | None
     engine: Engine
     shelf: Snapshots
     keep: int
@@ -52,7 +53,10 @@ class SnapshotReport(Record, frozen=True):
 
 
 class SyncReport(Record, frozen=True, rename={"from_": "from"}):
-    """`from_` and `to` are revisions; `plan` counts documents that differ between them. `state` other than `pinned`: nothing changed."""
+    """`from_` and `to` are revisions; `plan` counts documents that differ between them. `state` other than `pinned`: nothing changed.
+
+    `notes` say what became of uncommitted documents and left revisions; that documents were set aside comes first.
+    """
 
     state: State
     from_: str | None
@@ -75,7 +79,7 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
     """Bring KB branch, index and binding to the pin. `rebuild` throws the revision's snapshot away first."""
     started = time.perf_counter()
     for _ in range(ATTEMPTS):
-        wait_for_git(parts.places)
+        wait_for_git(parts)
         trigger = read_trigger(parts.places)
         target = resolve(parts.places, parts.engine, trigger)
         if target.state != "pinned":
@@ -134,14 +138,14 @@ def throw_away(parts: Parts, target: Target, revision: str) -> None:
         )
 
 
-def wait_for_git(places: Places) -> None:
+def wait_for_git(parts: Parts) -> None:
     """While a checkout runs, the pin may be the target's already and HEAD still the old branch. Raises `GitBusy`."""
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
-    while plumbing.index_locked(places):
+    while parts.index_file is None and plumbing.index_locked(parts.places):
         if time.monotonic() >= deadline:
             raise GitBusy(
                 "Another git command works in this repository (index.lock is there).",
-                hint=f"Wait for it; if none is running: rm '{places.git_dir / 'index.lock'}'",
+                hint=f"Wait for it; if none is running: rm '{parts.places.git_dir / 'index.lock'}'",
             )
         time.sleep(POLL_SECONDS)
 
@@ -250,8 +254,8 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
     if bindings.applied(parts.places) == target.trigger or _being_committed(parts.places, branch):
-        # The pin did not move, the branch did: 'vmrag pin' decides, not we.
-        return target.attachment, left_behind(target)
+        # The pin did not move, the branch did: 'vmrag pin' decides, not we. Who answers says so (`left_behind`).
+        return target.attachment, ()
     bindings.forget_applied(parts.places)
     if target.attachment == "held":
         from vmrag_link.merging.replay import replay  # rarely needed, and a checkout waits for imports
@@ -320,11 +324,12 @@ def way_back(branch: KbBranch) -> str:
 
 
 def tidy(parts: Parts) -> None:
-    """Remove what killed processes left, spare snapshots, and working copies that nothing needs any more."""
+    """Remove what killed processes left, spare snapshots, and working copies and leases that nothing needs any more."""
     parts.shelf.sweep()
     evict(parts)
     working.sweep(parts.places.working_copies, needed=lambda: set(living_copies(parts)))
     sweep_temporaries(parts.places.own, parts.places.journal)
+    lease.sweep(parts.places)
 
 
 def evict(parts: Parts) -> None:

@@ -15,7 +15,7 @@ from vmrag_link.errors import EmbeddingMismatch
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import ChunkedDocument, IndexStore, unusable
 from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, content_hash
-from vmrag_link.progress import Progress
+from vmrag_link.progress import Progress, Task
 from vmrag_link.sync import plan as planning
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.plan import Key, Plan
@@ -49,13 +49,15 @@ class Bringer:
         """
         store.unseal()
         plan, documents = self._plan(store.manifest, at, base)
-        removed = sum(store.drop_collection(name) for name in plan.drop)
-        for collection in plan.create:
-            store.create_collection(collection)
-        for collection in plan.redefine:
-            store.redefine_collection(collection)
-        removed += sum(store.remove(name, ids) for name, ids in _by_collection(plan.remove))
-        counts = self._add(store, at, plan, documents)
+        with self._progress.task("indexing", len(plan.remove) + len(plan.add)) as task:
+            removed = sum(store.drop_collection(name) for name in plan.drop)
+            for collection in plan.create:
+                store.create_collection(collection)
+            for collection in plan.redefine:
+                store.redefine_collection(collection)
+            removed += sum(store.remove(name, ids) for name, ids in _by_collection(plan.remove))
+            task.advance(len(plan.remove))
+            counts = self._add(store, at, plan, documents, task)
         store.manifest.touch((*plan.remove, *plan.add))
         held, there = store.manifest.counts()[0], self._engine.count(at)
         if held != there:
@@ -98,20 +100,19 @@ class Bringer:
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
-    def _add(self, store: IndexStore, at: At, plan: Plan, documents: dict[Key, Document]) -> ChunkCounts:
+    def _add(self, store: IndexStore, at: At, plan: Plan, documents: dict[Key, Document], task: Task) -> ChunkCounts:
         collections = {name: held.collection for name, held in store.manifest.collections().items()}
         total = ChunkCounts()
-        with self._progress.task("indexing", len(plan.add)) as task:
-            for name, ids in _by_collection(plan.add):
-                model = self._checked_model(collections[name])
-                chunking = _within_window(collections[name].chunking, model)
-                for batch in _batches(self._read(at, name, ids, documents), chunking):
-                    ready, counts = self._embedded(model, batch)
-                    added = store.add(name, ready)
-                    total = ChunkCounts(
-                        total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
-                    )
-                    task.advance(len(batch))
+        for name, ids in _by_collection(plan.add):
+            model = self._checked_model(collections[name])
+            chunking = _within_window(collections[name].chunking, model)
+            for batch in _batches(self._read(at, name, ids, documents), chunking):
+                ready, counts = self._embedded(model, batch)
+                added = store.add(name, ready)
+                total = ChunkCounts(
+                    total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
+                )
+                task.advance(len(batch))
         return total
 
     def _read(self, at: At, name: str, ids: list[str], documents: dict[Key, Document]) -> Iterator[Document]:
@@ -145,7 +146,7 @@ class Bringer:
             for name, chunk in zip(names, cut, strict=True)
         }
         vectors: dict[str, Vector]
-        vectors, counts = vectors_for(self._cache, model, texts)
+        vectors, counts = vectors_for(self._cache, model, texts, self._progress)
         ready = [
             ChunkedDocument(document, tuple(cut), tuple(vectors[name] for name in names))
             for names, (document, cut) in zip(hashes, batch, strict=True)

@@ -6,12 +6,17 @@ pin names, and write nothing. Where there is one work tree only, there is nothin
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.errors import BranchInUse
+from vmrag_link.errors import BranchInUse, Busy
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.paths import Places, write_atomically
+
+
+NAME_LENGTH = 16
 
 
 def holder(places: Places, symbolic: str) -> Path | None:
@@ -22,7 +27,7 @@ def holder(places: Places, symbolic: str) -> Path | None:
         recorded = Path(os.fsdecode(_file(places, symbolic).read_bytes()))
     except FileNotFoundError:
         recorded = places.common  # before there was a second one, the main work tree wrote nothing down
-    if recorded == places.git_dir or not _stands_on(places._replace(git_dir=recorded), symbolic):
+    if recorded == places.git_dir or os.fsencode(symbolic) not in _stands_on(places._replace(git_dir=recorded)):
         return None
     return recorded
 
@@ -36,6 +41,18 @@ def take(places: Places, symbolic: str, *, timeout: float) -> None:
         if other:
             raise in_use(other, symbolic)
         write_atomically(_file(places, symbolic), os.fsencode(places.git_dir))
+
+
+def sweep(places: Places) -> None:
+    """Remove the leases that hold nothing any more: their work tree is gone, or has left the branch."""
+    folder = places.shared / "leases"
+    if not folder.is_dir():
+        return
+    with contextlib.suppress(Busy), locks.exclusive(places.locks / "leases.lock", purpose="sweep leases", timeout=0):
+        for path in folder.glob("[0-9a-f]" * NAME_LENGTH):
+            recorded = places._replace(git_dir=Path(os.fsdecode(path.read_bytes())))
+            if path.name not in map(_name, _stands_on(recorded)):
+                path.unlink()
 
 
 def in_use(other: Path, symbolic: str) -> BranchInUse:
@@ -59,19 +76,23 @@ def work_tree(git_dir: Path) -> Path:
 
 
 def _file(places: Places, symbolic: str) -> Path:
+    return places.shared / "leases" / _name(os.fsencode(symbolic))
+
+
+def _name(symbolic: bytes) -> str:
     import hashlib  # where there is one work tree, nothing is looked up
 
-    return places.shared / "leases" / hashlib.sha256(os.fsencode(symbolic)).hexdigest()[:16]
+    return hashlib.sha256(symbolic).hexdigest()[:NAME_LENGTH]
 
 
-def _stands_on(places: Places, symbolic: str) -> bool:
-    """Whether that work tree is there, has knowledge, and is on the branch or in the middle of a rebase or bisect of it."""
+def _stands_on(places: Places) -> set[bytes]:
+    """The branch that a work tree is on, or in the middle of a rebase or bisect of, as `refs/heads/…`; none for one without knowledge."""
     if not places.workspace.exists() or not work_tree(places.git_dir).is_dir():
-        return False
-    name = os.fsencode(symbolic)
-    wanted = {"HEAD": b"ref: " + name, "rebase-merge/head-name": name, "rebase-apply/head-name": name}
-    wanted["BISECT_START"] = name.removeprefix(b"refs/heads/")
-    return any(_content(places.git_dir / file) == content for file, content in wanted.items())
+        return set()
+    head = _content(places.git_dir / "HEAD").removeprefix(b"ref: ")
+    bisected = os.fsencode(BRANCHES) + _content(places.git_dir / "BISECT_START")
+    rebased = (_content(places.git_dir / each) for each in ("rebase-merge/head-name", "rebase-apply/head-name"))
+    return {head, bisected, *rebased}
 
 
 def _content(path: Path) -> bytes:

@@ -1,0 +1,78 @@
+"""`python -m vmrag_hooks.background`: bring a work tree to its pin while nobody waits, and write down what happened."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from vmrag_hooks.run import guarded
+from vmrag_link import proc
+from vmrag_link.ops.recover import reconciled
+from vmrag_link.paths import Places
+from vmrag_link.progress import QUIET
+from vmrag_link.sync import background
+from vmrag_link.sync.background import Watched
+from vmrag_link.workspace import Workspace
+
+LOG_BYTES = 200_000
+NICENESS = 5
+
+
+def start(places: Places) -> None:
+    """Have it done by a process of its own, which has none of our streams: a pipe around git would wait for it."""
+    module = [sys.executable, "-P", "-m", "vmrag_hooks.background"]
+    background.ask(places, lambda: proc.detached(module, cwd=places.top))
+
+
+def main() -> None:
+    os.nice(NICENESS)
+    places = Workspace.open(Path.cwd(), QUIET).places
+    with _log(places) as log:
+        background.serve(places, lambda: _sync(places, log))
+
+
+def _sync(places: Places, log: logging.Logger) -> None:
+    watched = Watched(places, log.info)
+    failed: list[str] = []
+    guarded(lambda: _reconcile(places, watched, log), say=failed.append)
+    if failed:
+        log.error("failed: %s", failed[0])
+        watched.failed(failed[0])
+    else:
+        watched.succeeded()
+
+
+def _reconcile(places: Places, watched: Watched, log: logging.Logger) -> None:
+    workspace = Workspace.open(places.top, watched)
+    try:
+        log.info("started")
+        report = reconciled(workspace)
+        if report is not None and report.state in ("malformed", "missing"):
+            raise workspace.unusable(workspace.target())
+        log.info("done: %s", f"{report.to} in {report.seconds}" if report else "nothing was to be done")
+    finally:
+        workspace.close()
+
+
+@contextlib.contextmanager
+def _log(places: Places) -> Iterator[logging.Logger]:
+    log = logging.getLogger("vmrag.background")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    handler = RotatingFileHandler(places.background_log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(message)s"))
+    log.addHandler(handler)
+    try:
+        yield log
+    finally:
+        log.removeHandler(handler)
+        handler.close()
+
+
+if __name__ == "__main__":
+    main()
