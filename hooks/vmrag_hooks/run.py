@@ -110,7 +110,7 @@ def _follow(workspace: Workspace, notes: Notes) -> None:
         raise workspace.unusable(workspace.target())
     moved = report is not None and report.from_ != report.to and not workspace.config.hooks.quiet
     said = [f"knowledge is at {(report.to or '')[:7]} ({_counted(report.plan)})"] if report and moved else []
-    said += dict.fromkeys([*(report.notes if report else ()), *notes])
+    said += notes
     if said:
         say("; ".join(said[: 1 + moved]))
 

@@ -16,7 +16,7 @@ from vmrag_link.models import Record, Working
 from vmrag_link.ops import merge_state, pinning
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.ops.recover import pending
-from vmrag_link.sync import apply, lease
+from vmrag_link.sync import apply, background, lease
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
@@ -51,12 +51,15 @@ class IndexStatus(Record, frozen=True):
 
 
 class StatusReport(Record, frozen=True):
+    """`background`: the sync that works now while nobody waits, or why the last one gave up."""
+
     state: State
     in_sync: bool
     git: GitBlock
     pin: PinBlock | None
     kb: KbStatus
     index: IndexStatus
+    background: background.Report | None
     reasons: list[str]
     hint: str
 
@@ -69,14 +72,17 @@ def status(ws: Workspace) -> StatusReport:
         why = ws.uninitialized()
         pin, flaws = _pin_alone(ws)
         reasons = [why.message, *flaws]
-        return StatusReport("not_initialized", False, git, pin, KbStatus(), IndexStatus(), reasons, why.hint)
+        return StatusReport("not_initialized", False, git, pin, KbStatus(), IndexStatus(), None, reasons, why.hint)
     target = ws.target()
     index, damage = _index(ws, target)
     state, reasons, hint = _judged(ws, target, damage)
     reasons += [f"warning: {warning}" for warning in ws.settings.warnings]
     pin = pinning.block(target.pin) if target.pin else None
-    reasons += _interrupted(ws) + _waiting(ws, target)
-    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, reasons, hint)
+    behind = background.report(ws.places)
+    if behind and behind.error and state == "in_sync":
+        behind = None  # it did not have to be made up for: HEAD went back
+    reasons += _interrupted(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
+    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint)
 
 
 def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
@@ -176,6 +182,13 @@ def _waiting(ws: Workspace, target: Target) -> list[str]:
     aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
     names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]
     return waiting + [f"Uncommitted documents were set aside; to bring them back: vmrag merge {name}" for name in names]
+
+
+def _background(ws: Workspace, report: background.Report) -> list[str]:
+    if report.error:
+        return [f"The sync in the background gave up: {report.error} (log: {ws.places.background_log})"]
+    done = f": {report.doing}, {report.done} of {report.total}" if report.total else ""
+    return [f"A sync runs in the background{done} (process {report.pid})."]
 
 
 def _interrupted(ws: Workspace) -> list[str]:

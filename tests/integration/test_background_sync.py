@@ -1,0 +1,222 @@
+"""Syncs that nobody waits for: what a checkout starts, what is seen of it, and what a query does meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+from vmrag_link import locks
+from vmrag_link.git import plumbing
+from vmrag_link.sync import background
+
+template, project = terminal.template, terminal.project
+
+ASIDE = {"VMRAG_HOOKS_SYNC": "background"}
+LINE = "vmrag: knowledge follows in the background; see: vmrag status"
+
+
+def switched(project: Project, branch: str, **environ: str) -> list[str]:
+    done = project.run("switch", "-q", branch, env=environ)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
+
+
+def bound(project: Project) -> str:
+    return json.loads((project.own / "workspace.json").read_text())["revision"]
+
+
+def ended(project: Project) -> None:
+    assert background.ended(plumbing.locate(project.top), within=60)
+
+
+def log(project: Project) -> str:
+    return (project.own / "sync.log").read_text()
+
+
+@pytest.fixture
+def held(project: Project):
+    """As if a process synced this work tree, for as long as the context lasts."""
+    return lambda: locks.exclusive(project.own / "sync.lock", purpose="sync in the background", timeout=1)
+
+
+def test_git_does_not_wait_and_the_index_follows(project):
+    assert switched(project, "feature", **ASIDE) == [LINE]
+    ended(project)
+    assert bound(project) == project.pinned
+    assert f"done: {project.pinned}" in log(project)
+    assert project.status()["state"] == "in_sync"
+    assert project.status()["background"] is None
+    assert not (project.own / "sync.request").exists()
+    assert project.consistent()
+
+
+def test_nothing_is_started_where_nothing_moved(project):
+    assert switched(project, "main", **ASIDE) == []
+    project.git("branch", "same")
+    assert switched(project, "same", **ASIDE) == [LINE], "the branch is another one"
+    ended(project)
+    project.git("commit", "-q", "--allow-empty", "-m", "x", env=ASIDE)
+    assert log(project).count("started") == 1
+
+
+def test_a_pipe_around_git_does_not_wait_for_the_sync(project):
+    """Whoever captures the output of git waits until everybody has closed it."""
+    slow = project.write("slow.py", "import time; time.sleep(8)")
+    project.write(".git/vmrag/interpreter", f"{sys.executable}\n")
+    since = time.monotonic()
+    with locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1):  # the sync has to wait for this
+        assert switched(project, "feature", **ASIDE) == [LINE]
+        assert time.monotonic() - since < 5
+    ended(project)
+    slow.unlink()
+    assert bound(project) == project.pinned
+
+
+def test_auto_lets_git_wait_for_small_changes_only(project):
+    assert switched(project, "feature") == [f"vmrag: knowledge is at {project.pinned[:7]} (+1 ~1 -2 documents)"]
+    project.forget_indexes()
+    for number in range(60):
+        project.write(f"many/{number}.md", f"# Page {number}\n\nText of the page {number}.\n")
+    project.vmrag("import", "many", "--collection", "many")
+    project.record("many")
+    (project.shared / "embeddings.sqlite").unlink()
+    switched(project, "main")
+    project.forget_indexes()
+    (project.shared / "embeddings.sqlite").unlink(missing_ok=True)
+    assert switched(project, "feature") == [LINE], "sixty texts have to be embedded"
+    ended(project)
+    assert bound(project) == project.pinned
+    assert switched(project, "main") == [f"vmrag: knowledge is at {project.pinned[:7]} (+2 ~1 -61 documents)"]
+    project.forget_indexes()
+    assert switched(project, "feature", VMRAG_HOOKS_SYNC="foreground")[0].startswith("vmrag: knowledge is at")
+    assert bound(project) == project.pinned
+
+
+def test_requests_during_a_sync_are_answered_by_the_one_that_runs(project, held):
+    with held():
+        assert switched(project, "feature", **ASIDE) == [LINE]
+        assert switched(project, "main", **ASIDE) == [], "where it still stands"
+        assert switched(project, "feature", **ASIDE) == [LINE]
+        assert not (project.own / "sync.log").exists(), "no process was started"
+        assert (project.own / "sync.request").exists()
+    started = subprocess.run([sys.executable, "-P", "-m", "vmrag_hooks.background"], cwd=project.top, check=True)
+    assert started.returncode == 0
+    assert bound(project) == project.pinned
+    assert log(project).count("started") == 1
+
+
+def test_many_checkouts_at_once_end_where_the_last_one_went(project):
+    for branch in ["feature", "main"] * 5 + ["feature"]:
+        switched(project, branch, **ASIDE)
+    ended(project)
+    assert bound(project) == project.pinned
+    assert project.status()["state"] == "in_sync"
+    assert project.consistent()
+
+
+def test_a_killed_sync_is_made_up_by_whoever_comes_next(project):
+    with locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
+        switched(project, "feature", **ASIDE)
+        deadline = time.monotonic() + 20
+        while "started" not in (log(project) if (project.own / "sync.log").exists() else ""):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(background.report(plumbing.locate(project.top)).pid, signal.SIGKILL)
+    ended(project)
+    assert project.ask("query", "uv")["kb"]["commit"] == project.pinned
+    assert project.status()["background"] is None
+
+
+def test_a_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
+    project.commit("code", **{"code.py": "1"})
+    project.write(".dolt-version", "{")
+    project.git("commit", "-q", "--no-verify", "-a", "-m", "bad", env={"VMRAG": "0"})
+    switched(project, "feature", **ASIDE)
+    ended(project)
+    switched(project, "main", **ASIDE)
+    ended(project)
+    report = project.run_quietly("status", "--json")
+    found = json.loads(report.out)
+    assert "is not JSON" in found["background"]["error"]
+    assert any("gave up" in reason and "sync.log" in reason for reason in found["reasons"])
+    switched(project, "feature", **ASIDE)
+    ended(project)
+    assert project.status()["background"] is None
+
+
+def test_status_shows_how_far_a_sync_is(project, held):
+    with held():
+        watched = background.Watched(plumbing.locate(project.top), print)
+        with watched.task("indexing", 40) as task:
+            task.advance(10)
+            time.sleep(background.WRITE_SECONDS)
+            task.advance(10)
+            found = project.status()
+            assert found["background"]["doing"] == "indexing"
+            assert (found["background"]["done"], found["background"]["total"]) == (20, 40)
+            assert any("indexing, 20 of 40" in reason for reason in found["reasons"])
+
+
+def test_the_log_is_kept_small(project, monkeypatch):
+    (project.own / "sync.log").write_text("x" * 300_000)
+    switched(project, "feature", **ASIDE)
+    ended(project)
+    assert len(log(project)) < 2_000
+    assert (project.own / "sync.log.1").stat().st_size == 300_000
+
+
+# -- queries meanwhile
+
+
+def test_a_query_waits_for_a_sync_that_ends_in_time(project):
+    with locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
+        switched(project, "feature", **ASIDE)
+        asked = subprocess.Popen(
+            [terminal.SCRIPT, "query", "uv", "--json"], cwd=project.top, stdout=subprocess.PIPE, text=True
+        )
+        time.sleep(0.5)
+        assert asked.poll() is None
+    answer = json.loads(asked.communicate(timeout=60)[0])
+    assert answer["kb"]["commit"] == project.pinned
+    assert answer["kb"]["in_sync"]
+    ended(project)
+
+
+def test_a_query_that_has_waited_long_enough_answers_from_the_revision_of_before_and_says_so(project, held):
+    before = project.pinned
+    with held():
+        switched(project, "feature", **ASIDE)
+        answer = project.ask("query", "uv", env={"VMRAG_HOOKS_WAIT_S": "0"})
+        assert answer["kb"]["commit"] == before
+        assert not answer["kb"]["in_sync"]
+        assert any(before[:7] in note and "background" in note for note in answer["notes"])
+    answer = project.ask("query", "uv")
+    assert answer["kb"]["commit"] == project.pinned
+    assert answer["notes"] == []
+
+
+def test_what_writes_waits_for_the_sync_and_lands_on_the_pin(project):
+    with locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1):
+        switched(project, "feature", **ASIDE)
+        adding = subprocess.Popen(
+            [terminal.SCRIPT, "add", "-", "--collection", "handbook", "--id", "new.md", "--json"],
+            cwd=project.top,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(0.3)
+        assert adding.poll() is None
+    adding.communicate("new", timeout=60)
+    assert adding.returncode == 0
+    ended(project)
+    assert project.marks()["new.md"] == "added"
+    assert project.status()["state"] == "in_sync"

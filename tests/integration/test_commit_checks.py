@@ -1,0 +1,237 @@
+"""What git's own commits and pushes are told about the pin, through installed hooks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+
+template, project = terminal.template, terminal.project
+
+NOWHERE = "0" * 40
+COMMITS = {
+    "commit": ("commit", "-m", "x"),
+    "-a": ("commit", "-a", "-m", "x"),
+    "-i": ("commit", "-m", "x", "-i", "code.py"),
+    "-- path": ("commit", "-m", "x", "--", "code.py"),
+    "amend": ("commit", "--amend", "-m", "x"),
+}
+
+
+def pin_naming(project: Project, revision: str) -> None:
+    pin = json.loads((project.top / ".dolt-version").read_text())
+    project.write(".dolt-version", json.dumps(pin | {"dolt_commit": revision}, indent=2) + "\n")
+
+
+def commit(project: Project, *arguments: str, **environ: str) -> tuple[int, list[str]]:
+    """The exit code, and our lines on stderr."""
+    done = project.run(*arguments, env=environ)
+    return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("vmrag: ")]
+
+
+def edited(project: Project) -> None:
+    project.write("code.py", "2")
+    project.git("add", "code.py")
+
+
+@pytest.fixture
+def coded(project: Project) -> Project:
+    """`code.py` is tracked, and changed in the index."""
+    project.commit("code", **{"code.py": "1"})
+    edited(project)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [("{", "is not JSON"), ("<<<<<<< ours\n", "merge conflict"), (NOWHERE, "not in this knowledge base")],
+    ids=["malformed", "conflict", "missing"],
+)
+def test_a_bad_pin_is_not_committed_and_the_line_says_why(project, bad, said):
+    before = project.git("rev-parse", "HEAD")
+    if bad == NOWHERE:
+        pin_naming(project, NOWHERE)
+    else:
+        project.write(".dolt-version", bad)
+    project.git("add", ".dolt-version")
+    code, lines = commit(project, "commit", "-m", "bad")
+    assert (code, len(lines)) == (1, 1)
+    assert said in lines[0]
+    assert project.git("rev-parse", "HEAD") == before
+    assert commit(project, "commit", "-m", "bad", VMRAG="0") == (0, [])
+
+
+def test_the_pin_that_is_committed_is_the_one_that_answers_here(project):
+    pin_naming(project, project.git("show", "feature:.dolt-version").split('"dolt_commit": "')[1][:40])
+    project.git("add", ".dolt-version")
+    pin_naming(project, json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"])
+    code, lines = commit(project, "commit", "-m", "x")
+    assert (code, len(lines)) == (1, 1)
+    assert "not the one that goes into the commit. (git add .dolt-version)" in lines[0]
+    project.git("add", ".dolt-version")
+    assert commit(project, "commit", "-m", "x")[0] == 0
+
+
+@pytest.mark.parametrize("kind", COMMITS)
+def test_code_can_be_committed_beside_an_unstaged_pin(coded, kind):
+    """Whatever form git's commit takes, the pin in it is that of before, but with -a, which stages it."""
+    pinned = coded.git("show", "HEAD:.dolt-version")
+    pin_naming(coded, coded.git("show", "feature:.dolt-version").split('"dolt_commit": "')[1][:40])
+    code, lines = commit(coded, *COMMITS[kind])
+    assert code == 0
+    said = [line for line in lines if "goes into the commit" in line]
+    assert len(said) == (0 if kind in ("-a", "-- path") else 1)
+    assert (coded.git("show", "HEAD:.dolt-version") == pinned) == (kind != "-a")
+    assert coded.git("show", "HEAD:code.py") == "2"
+
+
+def test_a_repository_without_the_knowledge_base_commits_freely(project):
+    (project.shared / "kb").rename(project.shared / "elsewhere")
+    pin_naming(project, NOWHERE)
+    assert commit(project, "commit", "-a", "-m", "x") == (0, [])
+
+
+def test_a_locked_knowledge_base_stops_no_commit(coded):
+    coded.put("new.md", "new")
+    kb = coded.shared / "kb" / "kb.doltlite"
+    kb.write_bytes(b"")
+    code, lines = commit(coded, "commit", "-m", "x")
+    assert (code, len(lines)) == (0, 1)
+
+
+# -- uncommitted documents
+
+
+@pytest.mark.parametrize("kind", COMMITS)
+def test_uncommitted_documents_are_mentioned(coded, kind):
+    coded.put("new.md", "new")
+    code, lines = commit(coded, *COMMITS[kind])
+    assert code == 0
+    assert len(lines) == 1
+    assert "Documents of 'main' are not committed" in lines[0]
+    assert '(vmrag commit -m "What changed in the knowledge")' in lines[0]
+    assert commit(coded, "commit", "--allow-empty", "-m", "x", VMRAG_HOOKS_QUIET="1") == (0, [])
+    coded.vmrag("commit", "-m", "new")
+    assert commit(coded, "commit", "-m", "x") == (0, [])
+
+
+def test_uncommitted_documents_of_another_branch_are_not_mentioned(coded):
+    coded.put("new.md", "new")
+    coded.git("stash", "-q")
+    coded.git("switch", "-q", "feature")
+    assert commit(coded, "commit", "--allow-empty", "-m", "x") == (0, [])
+
+
+@pytest.mark.parametrize("kind", COMMITS)
+def test_uncommitted_documents_stop_a_commit_where_that_is_asked_for(coded, kind):
+    coded.put("new.md", "new")
+    code, lines = commit(coded, *COMMITS[kind], VMRAG_HOOKS_ON_DIRTY="block")
+    assert (code, len(lines)) == (1, 1)
+    assert "vmrag commit" in lines[0]
+    assert coded.git("show", "HEAD:code.py") == "1"
+    assert coded.marks()["new.md"] == "added"
+
+
+@pytest.mark.parametrize("kind", COMMITS)
+def test_uncommitted_documents_are_committed_along_where_that_is_asked_for(coded, kind):
+    coded.put("new.md", "new")
+    before = coded.pinned
+    code, lines = commit(coded, *COMMITS[kind], VMRAG_HOOKS_ON_DIRTY="commit")
+    assert (code, len(lines)) == (0, 1)
+    if kind == "-- path":  # git has made that commit's index already, and the next one's
+        assert coded.pinned == before
+        assert coded.marks()["new.md"] == "added"
+        return
+    assert coded.pinned != before
+    assert json.loads(coded.git("show", "HEAD:.dolt-version"))["dolt_commit"] == coded.pinned
+    assert coded.marks()["new.md"] is None
+    assert coded.git("status", "--porcelain") == ""
+    assert coded.status()["state"] == "in_sync"
+
+
+# -- merges
+
+
+@pytest.fixture
+def parted(project: Project) -> Project:
+    """The pins of `main` and `feature` have both moved; git merges them only where somebody says how."""
+    project.git("config", "--remove-section", "merge.vmrag")
+    return project
+
+
+def test_a_merge_that_drops_one_sides_knowledge_is_stopped_before_git_commits(parted):
+    code, lines = commit(parted, "merge", "-s", "ours", "-m", "x", "feature")
+    assert (code, len(lines)) == (1, 1)
+    assert "This merge drops knowledge" in lines[0]
+    assert commit(parted, "commit", "--no-verify", "-m", "x")[0] == 0
+
+
+def test_a_conflict_that_is_closed_with_one_side_is_stopped_too(parted):
+    assert commit(parted, "merge", "feature")[0] == 1
+    parted.git("checkout", "--ours", ".dolt-version")
+    parted.git("add", ".dolt-version")
+    code, lines = commit(parted, "commit", "-m", "x")
+    assert (code, len(lines)) == (1, 1)
+    assert "This merge drops knowledge" in lines[0]
+
+
+def test_the_hint_of_a_dropping_merge_mends_it(parted):
+    parted.run("merge", "feature")
+    parted.git("checkout", "--ours", ".dolt-version")
+    parted.git("add", ".dolt-version")
+    _, lines = commit(parted, "commit", "-m", "x")
+    parted.vmrag("install")
+    hint = lines[0].rpartition("(git checkout")[2].partition(" (")[0]
+    done = subprocess.run(
+        f"git checkout{hint}", shell=True, cwd=parted.top, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert commit(parted, "commit", "-m", "x")[0] == 0
+    assert {"faq.md", "uv.md"} <= parted.texts().keys()
+
+
+def test_merges_whose_pin_is_right_pass(project):
+    assert commit(project, "merge", "-m", "both", "feature")[0] == 0
+    project.git("switch", "-q", "-c", "behind", "first")
+    project.commit("code", **{"code.py": "1"})
+    assert commit(project, "merge", "-m", "one side moved", "feature")[0] == 0
+    assert project.git("show", "HEAD:.dolt-version") == project.git("show", "feature:.dolt-version")
+    project.git("switch", "-q", "-c", "same", "main")
+    project.commit("code", **{"more.py": "1"})
+    project.git("switch", "-q", "main")
+    assert commit(project, "merge", "--no-ff", "-m", "neither moved", "same") == (0, [])
+
+
+# -- pushes
+
+
+@pytest.fixture
+def remote(project: Project, tmp_path) -> Project:
+    project.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    project.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    return project
+
+
+def test_a_pushed_branch_must_pin_what_is_there(remote):
+    assert commit(remote, "push", "origin", "main", "feature") == (0, [])
+    pin_naming(remote, NOWHERE)
+    remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")
+    code, lines = commit(remote, "push", "origin", "main")
+    assert (code, len(lines)) == (1, 1)
+    assert "000000000000, which is not in this knowledge base" in lines[0]
+    remote.git("revert", "--no-edit", "HEAD")
+    code, lines = commit(remote, "push", "origin", "main")
+    assert (code, len(lines)) == (0, 1), "an old mistake is mentioned; nobody can mend it"
+    assert commit(remote, "push", "origin", "main", ":feature") == (0, [])
+
+
+def test_a_push_without_a_new_pin_starts_no_python(remote):
+    remote.git("push", "-q", "origin", "main")
+    remote.commit("code", **{"code.py": "1"})
+    (remote.shared / "interpreter").write_text("/bin/false\n")
+    assert commit(remote, "push", "origin", "main") == (0, [])
+    assert commit(remote, "push", "origin", "feature")[0] == 1, "here it is asked"
