@@ -1,7 +1,10 @@
-"""What the hooks cost git when there is nothing to do, against hooks whose body is `exit 0`."""
+"""What the hooks cost git: with nothing to do, against `exit 0` and beside other tools; when the pin moves, against the sync alone."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from bench import knowledge, timing
@@ -9,31 +12,89 @@ from bench.timing import Figure, Run, Sample
 
 ADDED = 4.0
 REBASE = 1.2
+MOVED = 1.1
 COMMITS = 10
 CHECKOUTS = 20
 
 
 def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
     repo = knowledge.make(folder, 1_000, env)
-    hooks = {name: _hooks(folder, repo, name, env) for name in ("none", "exit 0", "ours")}
+    hooks = {name: _hooks(folder, repo, name, env) for name in ("none", "exit 0", "ours", *_others())}
     if "pin/a" not in knowledge.git(repo, "branch", "--list", "pin/*", env=env):
         _branches(repo, env)
     checkout = {name: _checkouts(repo, path, env) for name, path in hooks.items()}
     rebase = {name: _rebase(repo, path, env) for name, path in hooks.items()}
-    return [*_added(timing.in_turn(checkout, rounds)), *_rebased(timing.in_turn(rebase, rounds))]
+    return [
+        *_added(timing.in_turn(checkout, rounds)),
+        *_rebased(timing.in_turn(rebase, rounds)),
+        *_moved(timing.in_turn(_moving(repo, hooks, env), rounds)),
+    ]
 
 
 def _added(timed: dict[str, Sample]) -> list[Figure]:
+    """Other tools' hooks are reported beside ours; no limit binds them."""
     seconds = {name: sample.cpu / CHECKOUTS for name, sample in timed.items()}
-    ratio = (seconds["ours"] - seconds["none"]) / (seconds["exit 0"] - seconds["none"])
-    return [Figure("CPU that the shims add to git checkout, against `exit 0`", ratio, ADDED, seconds)]
+    plain = seconds["exit 0"] - seconds["none"]
+    return [
+        Figure(
+            f"CPU that {name} adds to git checkout, against `exit 0`",
+            (seconds[name] - seconds["none"]) / plain,
+            ADDED if name == "ours" else None,
+            {each: seconds[each] for each in ("none", "exit 0", name)},
+        )
+        for name in ("ours", *_others())
+    ]
 
 
 def _rebased(timed: dict[str, Sample]) -> list[Figure]:
     seconds = {name: sample.cpu for name, sample in timed.items()}
     return [
-        Figure("CPU of a ten-commit rebase, against `exit 0`", seconds["ours"] / seconds["exit 0"], REBASE, seconds)
+        Figure(
+            f"CPU of a ten-commit rebase with {name}, against `exit 0`",
+            seconds[name] / seconds["exit 0"],
+            REBASE if name == "ours" else None,
+            {each: seconds[each] for each in ("none", "exit 0", name)},
+        )
+        for name in ("ours", *_others())
     ]
+
+
+def _moved(timed: dict[str, Sample]) -> list[Figure]:
+    seconds = {name: sample.wall for name, sample in timed.items()}
+    ratio = seconds["git checkout with hooks"] / seconds["vmrag sync"]
+    return [Figure("a checkout that moves the pin, 100 documents differ, against `vmrag sync`", ratio, MOVED, seconds)]
+
+
+def _moving(repo: Path, hooks: dict[str, Path], env: dict[str, str]) -> dict[str, Callable[[], Run]]:
+    """To `feature`, whose snapshot has to be made; there with the hook, or by git alone and then `vmrag sync`."""
+
+    def prepare(path: Path) -> None:
+        knowledge.git(repo, "config", "core.hooksPath", str(path), env=env)
+        knowledge.git(repo, "switch", "-q", "main", env=env | {"VMRAG": "0"})
+        timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
+        for snapshot in (repo / ".git/vmrag/snapshots").iterdir():
+            if knowledge.pinned(repo, "feature", env)[:12] in snapshot.name:
+                shutil.rmtree(snapshot) if snapshot.is_dir() else snapshot.unlink()
+
+    def hooked() -> Run:
+        prepare(hooks["ours"])
+        foreground = env | {"VMRAG_HOOKS_SYNC": "foreground", "VMRAG_HOOKS_QUIET": "1"}
+        return timing.once(["git", "switch", "-q", "feature"], cwd=repo, env=foreground)
+
+    def synced() -> Run:
+        prepare(hooks["none"])
+        knowledge.git(repo, "switch", "-q", "feature", env=env)
+        return timing.once([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env)
+
+    return {"git checkout with hooks": hooked, "vmrag sync": synced}
+
+
+def _others() -> list[str]:
+    return [name for name in ("git-lfs", "pre-commit") if _program(name)]
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(Path(sys.executable).with_name(name))
 
 
 def _hooks(folder: Path, repo: Path, name: str, env: dict[str, str]) -> Path:
@@ -41,11 +102,42 @@ def _hooks(folder: Path, repo: Path, name: str, env: dict[str, str]) -> Path:
 
     path = folder / f"hooks-{name.replace(' ', '-')}"
     path.mkdir(exist_ok=True)
+    if name in _others():
+        _install(repo, name, path, env)
+        return path
+    (repo / ".git/vmrag/interpreter").write_text(f"{sys.executable}\n")
     for hook in shims.HOOKS if name != "none" else ():
         (path / hook).write_bytes(shims.text(hook) if name == "ours" else b"#!/bin/sh\nexit 0\n")
         (path / hook).chmod(0o755)
     knowledge.git(repo, "config", "core.hooksPath", str(path), env=env)
     return path
+
+
+def _install(repo: Path, name: str, path: Path, env: dict[str, str]) -> None:
+    """Another tool's own hooks; pre-commit's configuration has one hook that does nothing."""
+    env = env | {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
+    plain = repo.with_name("hooks-elsewhere")
+    shutil.rmtree(plain, ignore_errors=True)
+    plain.mkdir()
+    knowledge.git(plain, "init", "-q", env=env)
+    if name == "git-lfs":
+        timing.once([_program(name), "install", "--local"], cwd=plain, env=env)
+    else:
+        (repo / ".pre-commit-config.yaml").write_text(NOTHING)
+        (repo / ".git/info/exclude").write_text("done\n.pre-commit-config.yaml\n")
+        kinds = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "pre-commit")
+        timing.once([_program(name), "install", *(f"--hook-type={kind}" for kind in kinds)], cwd=plain, env=env)
+    for hook in (plain / ".git/hooks").iterdir():
+        if hook.suffix != ".sample":
+            shutil.copy2(hook, path / hook.name)
+
+
+NOTHING = """repos:
+- repo: local
+  hooks:
+  - {id: nothing, name: nothing, language: system, entry: "true", always_run: true, pass_filenames: false,
+     stages: [post-checkout, post-merge, post-rewrite, post-commit, pre-commit]}
+"""
 
 
 def _branches(repo: Path, env: dict[str, str]) -> None:

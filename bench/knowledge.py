@@ -88,6 +88,10 @@ def make(folder: Path, documents: int, env: dict[str, str]) -> Path:
     return repo
 
 
+def pinned(repo: Path, ref: str, env: dict[str, str]) -> str:
+    return pins.parse(git(repo, "show", f"{ref}:.dolt-version", env=env).encode()).dolt_commit
+
+
 def head(engine: DoltliteEngine, branch: str) -> str:
     found = engine.branch(branch)
     assert found is not None
