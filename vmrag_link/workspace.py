@@ -32,7 +32,7 @@ from vmrag_link.models import At, Collection, KbBranch, Record, Working
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME, Places, read_regular
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
-from vmrag_link.sync import apply
+from vmrag_link.sync import apply, background
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.apply import Parts, SyncReport
 from vmrag_link.sync.binding import Binding
@@ -68,19 +68,25 @@ class View(Record, frozen=True):
 class Workspace:
     """Open one with `Workspace.open`; its parts are opened when they are first needed. Belongs to one thread at a time."""
 
-    def __init__(self, places: Places, progress: Progress, *, patience: float | None = None) -> None:
+    def __init__(
+        self, places: Places, progress: Progress, *, patience: float | None = None, index_file: Path | None = None
+    ) -> None:
         self.places = places
         self.progress = progress
+        self.index_file = index_file
         self._patience = patience
         self._models: dict[str, Model] = {}
 
     @classmethod
-    def open(cls, start: Path, progress: Progress, *, patience: float | None = None) -> Workspace:
+    def open(
+        cls, start: Path, progress: Progress, *, patience: float | None = None, index_file: Path | None = None
+    ) -> Workspace:
         """The work tree around a directory. `patience`: seconds to wait for locks, instead of `lock_timeout_s`.
 
+        `index_file`: the index of the git commit under way, whose hook this is. git waits for us, so nobody waits for its lock.
         Raises `GitRepositoryMissing`.
         """
-        return cls(plumbing.locate(start), progress, patience=patience)
+        return cls(plumbing.locate(start), progress, patience=patience, index_file=index_file)
 
     def close(self) -> None:
         if "engine" in self.__dict__:
@@ -163,6 +169,7 @@ class Workspace:
     def parts(self) -> Parts:
         return Parts(
             places=self.places,
+            index_file=self.index_file,
             engine=self.engine,
             shelf=self.shelf,
             keep=self.config.index.keep,
@@ -211,9 +218,17 @@ class Workspace:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def reconcile(self) -> SyncReport | None:
-        """Bring the index to the pin if it is not there; None when there was nothing to do."""
-        return None if apply.settled(self.parts) else apply.reconcile(self.parts)
+    def reconcile(self, *, rebuild: bool = False) -> SyncReport | None:
+        """Bring the index to the pin if it is not there, or to `rebuild` it; None when there was nothing to do.
+
+        What happened to documents is said here, so that no caller can keep it to itself.
+        """
+        if not rebuild and apply.settled(self.parts):
+            return None
+        report = apply.reconcile(self.parts, rebuild=rebuild)
+        for note in report.notes:
+            self.progress.note(note)
+        return report
 
     def revision(self) -> str:
         """The revision that the workspace stands at. Raises why it never stood anywhere."""
@@ -291,6 +306,8 @@ class Workspace:
             "malformed": "The pin cannot be read",
             "missing": "The pinned revision is not in this knowledge base",
         }.get(target.state, "The pin has moved")
+        if target.state == "pinned" and background.running(self.places):
+            why += ", and the index follows in the background"
         return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
 
     def read(self, action: Callable[[View], T]) -> T:

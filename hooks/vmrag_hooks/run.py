@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vmrag_hooks.shims import SYNCING
+from vmrag_link import env
+from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.models import Changes
 from vmrag_link.ops.recover import reconciled
@@ -56,7 +58,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def say(line: str) -> None:
-    sys.stderr.write(f"vmrag: {' '.join(line.split())}\n")
+    ours = "\x1b[36mvmrag:\x1b[0m" if sys.stderr.isatty() and env.colourful() else "vmrag:"
+    sys.stderr.write(f"{ours} {' '.join(line.split())}\n")
 
 
 def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> None:
@@ -64,12 +67,12 @@ def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> 
     try:
         action()
     except VmragError as error:
-        say(f"{error.message}{f' ({error.hint})' if error.hint else ''}")
+        say(_told(error))
     except KeyboardInterrupt:
         say("interrupted; the next command goes on: vmrag sync")
     except Exception as error:  # noqa: BLE001  a bug of ours must not look like a failure of git
         known = system_failure(error)
-        say(f"{known.message} ({known.hint})" if known else _bug(error))
+        say(_told(known) if known else _bug(error))
 
 
 def follow(directory: Path) -> None:
@@ -104,19 +107,25 @@ def _hand_over(workspace: Workspace) -> None:
 
 
 def _follow(workspace: Workspace, notes: Notes) -> None:
-    """What happened to documents is said whatever `hooks.quiet` is; of several sentences the first one."""
+    """What happened to documents is said whatever `hooks.quiet` is: one sentence, about those set aside if there are any."""
     report = reconciled(workspace)
+    said = []
     if report is not None and report.state in ("malformed", "missing"):
-        raise workspace.unusable(workspace.target())
-    moved = report is not None and report.from_ != report.to and not workspace.config.hooks.quiet
-    said = [f"knowledge is at {(report.to or '')[:7]} ({_counted(report.plan)})"] if report and moved else []
-    said += notes
+        said = [_told(workspace.unusable(workspace.target()))]
+    elif report is not None and report.from_ != report.to and not workspace.config.hooks.quiet:
+        said = [f"knowledge is at {(report.to or '')[:7]}{_counted(report.plan)}"]
+    said += sorted(notes, key=lambda note: ASIDE_PREFIX not in note)[:1]
     if said:
-        say("; ".join(said[: 1 + moved]))
+        say("; ".join(said))
 
 
 def _counted(changes: Changes) -> str:
-    return f"+{changes.added} ~{changes.modified} -{changes.removed} documents"
+    """Nothing for a new work tree, whose index is there already."""
+    return f" (+{changes.added} ~{changes.modified} -{changes.removed} documents)" if changes.total else ""
+
+
+def _told(error: VmragError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
 def _bug(error: Exception) -> str:

@@ -220,3 +220,15 @@ def test_what_writes_waits_for_the_sync_and_lands_on_the_pin(project):
     ended(project)
     assert project.marks()["new.md"] == "added"
     assert project.status()["state"] == "in_sync"
+
+
+def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
+    project.put("rest.md", "# Rest\n\nRest on Sundays.\n")
+    project.git("update-ref", "refs/heads/main", "feature")
+    project.git("reset", "-q", "--hard", env={"VMRAG": "0"})
+    project.git("checkout", "-q", "--force", "main", env=ASIDE)
+    ended(project)
+    assert "vmrag/wip/main" in " ".join(project.status()["reasons"])
+    first, second = project.vmrag("query", "rest"), project.vmrag("query", "rest")
+    assert "vmrag merge vmrag/wip/main" in first.err
+    assert "vmrag/wip" not in second.err

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engines import ROOT, Engines, commit, document, head, put, root, store
-from vmrag_link.engines.base import KEEP_BRANCH
+from tests.support.engines import AUTHOR, DATE, ROOT, Engines, commit, document, head, put, root, store
+from vmrag_link.engines.base import KEEP_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import COMPACTED_NAME, FILE_NAME, DoltliteEngine
 from vmrag_link.errors import (
@@ -373,15 +373,61 @@ def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) ->
 # -- anchors and garbage
 
 
-def test_what_a_kill_left_of_an_anchor_is_dropped_by_the_next(engine: DoltliteEngine) -> None:
-    revisions = [store(engine, "main", document("a", str(number))) for number in range(2)]
-    engine.create_branch(f"{KEEP_BRANCH}_next", revisions[1])
-    with Connection(engine.folder / FILE_NAME, at=f"{KEEP_BRANCH}_next") as left:
-        left.execute("SELECT dolt_reset('--soft', ?)", (root(engine),))
-    engine.move_branch("main", root(engine), expected=revisions[1])
+def test_what_a_kill_left_of_an_anchor_keeps_nothing_and_is_dropped(engine: DoltliteEngine) -> None:
+    revision = store(engine, "main", document("a"))
+    before = engine.branches()
+    engine.create_branch(UNFINISHED_BRANCH, revision)
+    assert (engine.branches(), engine.branch(UNFINISHED_BRANCH)) == (before, None)
+    engine.move_branch("main", root(engine), expected=revision)
+    assert head(engine, KEEP_BRANCH) == revision
     engine.collect_garbage()
-    assert [branch.name for branch in engine.branches()] == ["main", "vmrag_keep", "vmrag_root"]
-    assert engine.reachable(revisions[1])
+    assert engine._main.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)) == []
+    assert engine.has_revision(revision)
+
+
+KILLED_AT = """
+import signal
+left = {statements}
+prepared = Connection._prepared
+def counted(self, sql):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return prepared(self, sql)
+Connection._prepared = counted
+revision, theirs = {revision!r}, {theirs!r}
+{what}
+"""
+KILLED_IN = {
+    "commit_onto": "engine.commit_onto(revision, [Write(put_documents=[document('m', str({statements}))])],\n"
+    "    joining=theirs, message='m', author=AUTHOR, date=DATE)",
+    "an anchor": "engine.move_branch('main', root(engine), expected=revision)",
+}
+
+
+@pytest.mark.parametrize("what", KILLED_IN.values(), ids=list(KILLED_IN))
+def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engine: DoltliteEngine, what: str) -> None:
+    theirs = store(engine, "theirs", document("t"))
+    store(engine, "main", document("first"))
+    engine.move_branch("main", root(engine), expected=head(engine, "main"))  # something is kept already
+    left = []
+    for statements in range(1, 100, 3):
+        left.append(store(engine, "main", document("a", str(statements))))
+        values = {"statements": statements, "revision": left[-1], "theirs": theirs}
+        body = KILLED_AT.format(what=what.format(statements=statements), **values)
+        with DOLTLITE.child(engine.folder, body) as child:
+            code = child.wait(30)
+        if head(engine, "main") == left[-1]:
+            engine.move_branch("main", root(engine), expected=left[-1])
+        assert engine.unreachable(left) == []
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    assert (code, len(left) > 5) == (0, True)
+    engine.commit_onto(root(engine), [], joining=theirs, message="the next merge", author=AUTHOR, date=DATE)
+    engine.collect_garbage()
+    assert [engine.count(revision) for revision in left] == [1] * len(left)
 
 
 def test_an_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteEngine) -> None:
@@ -412,7 +458,7 @@ def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored
     assert engine.has_revision(theirs)
     assert engine.merge_base(mine, theirs) is None
     assert not engine.is_ancestor(root(engine), theirs)
-    assert not engine.reachable(theirs)
+    assert engine.unreachable([theirs, mine]) == [theirs]
     assert [(c.kind, c.key[1]) for c in engine.diff(mine, theirs).documents] == [
         ("removed", "mine"),
         ("added", "theirs"),

@@ -286,13 +286,13 @@ def test_an_unreadable_date_or_author_is_refused_and_nothing_is_committed(engine
 def test_a_text_that_names_no_revision_is_never_read_as_one(engine: Engine, text: str) -> None:
     revision = store(engine, "main", document("a"))
     assert engine.has_revision(text) is False
+    assert engine.unreachable([text]) == []
     for ask in (
         lambda: engine.info(text),
         lambda: list(engine.log(text)),
         lambda: engine.is_ancestor(text, revision),
         lambda: engine.is_ancestor(revision, text),
         lambda: engine.merge_base(revision, text),
-        lambda: engine.reachable(text),
         lambda: engine.anchor(text, reason="r"),
         lambda: engine.create_branch("new", text),
         lambda: engine.move_branch("main", text, expected=revision),
@@ -634,10 +634,12 @@ def test_an_anchored_revision_outlives_garbage_collection_and_an_unreachable_one
         (kept if number % 2 else dropped).append(engines.forget(engine, "main"))
         if number % 2:
             engine.anchor(kept[-1], reason="pinned in git history")
-    assert all(map(engine.reachable, kept))
-    assert not any(map(engine.reachable, dropped))
+    asked = [*dropped, *kept, "0" * 40, "main", root(engine)]
+    assert engine.unreachable(asked) == dropped
+    assert engine.unreachable(reversed(asked)) == dropped[::-1]
     assert all(map(engine.has_revision, dropped))
     engine.collect_garbage()
+    assert engine.unreachable(asked) == []
     assert [next(engine.documents(revision)).content for revision in kept] == ["version 1", "version 3", "version 5"]
     assert not any(map(engine.has_revision, dropped))
 
@@ -651,7 +653,7 @@ def test_what_a_branch_leaves_outlives_garbage_collection(engine: Engine) -> Non
         else:
             engine.delete_branch("main", expected=left[-1])
     engine.collect_garbage()
-    assert all(map(engine.reachable, left))
+    assert engine.unreachable(left) == []
     assert [next(engine.documents(revision)).content for revision in left] == [f"version {n}" for n in range(4)]
 
 
@@ -810,7 +812,7 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(engines: Engines, en
         assert len(keys) % 20 == 0, "a partial batch"
         assert len(keys) >= 20 * (wrote + 1), "an acknowledged write is lost"
         assert all(fresh.is_ancestor(revision, head(fresh, "main")) for revision in committed)
-        assert all(map(fresh.reachable, anchored))
+        assert fresh.unreachable(anchored) == []
         fresh.close()
     assert committed
     engine.collect_garbage()
@@ -880,6 +882,48 @@ def test_nothing_to_commit_onto_a_revision_gives_that_revision(engine: Engine) -
     assert _onto(engine, ours, Write()) == ours
     assert _onto(engine, ours, joining=base) == ours
     assert _onto(engine, ours, Write(put_documents=[document("a", "ours")])) == ours
+
+
+def test_what_there_was_nothing_to_commit_onto_is_kept_all_the_same(engines: Engines, engine: Engine) -> None:
+    store(engine, "main", document("a"))
+    revision = engines.forget(engine, "main")
+    assert _onto(engine, revision, Write()) == revision
+    engine.collect_garbage()
+    assert engine.has_revision(revision)
+
+
+def test_making_the_same_commit_again_keeps_nothing_more(engine: Engine) -> None:
+    _, ours, theirs = _two_sides(engine)
+    store(engine, "main", document("e"))
+    engine.delete_branch("main", expected=head(engine, "main"))
+    made = _onto(engine, ours, Write(put_documents=[document("d")]), joining=theirs)
+    before = engine.branches()
+    assert _onto(engine, ours, Write(put_documents=[document("d")]), joining=theirs) == made
+    assert engine.branches() == before
+
+
+KILLED_WHILE_JOINING = """
+import signal
+def rows():
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield
+engine.commit_onto({ours!r}, [Write(put_documents=rows())], joining={theirs!r}, message='m', author=AUTHOR, date=DATE)
+"""
+
+
+def test_what_a_kill_leaves_of_a_commit_onto_a_revision_keeps_nothing_alive(engines: Engines, engine: Engine) -> None:
+    base, ours, theirs = _two_sides(engine)
+    store(engine, "main", document("e"))
+    engine.delete_branch("main", expected=head(engine, "main"))
+    before = engine.branches()
+    with engines.child(engine.folder, KILLED_WHILE_JOINING.format(ours=ours, theirs=theirs)) as child:
+        assert child.wait(30) == -9
+    assert engine.branches() == before
+    engine.move_branch("ours", base, expected=ours)
+    made = _onto(engine, base, Write(put_documents=[document("d")]), joining=theirs)
+    engine.collect_garbage()
+    assert [each.content for each in engine.documents(ours)] == ["ours", "base", "base"]
+    assert engine.unreachable([ours, theirs, made]) == []
 
 
 def test_equal_joins_give_equal_revisions(engines: Engines, engine: Engine, tmp_path: Path) -> None:

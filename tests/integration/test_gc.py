@@ -13,6 +13,7 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import killed, lasted
 from tests.support.terminal import Project
+from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.ops import gc as operation
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -137,8 +138,9 @@ def test_it_can_be_run_again_and_again(project):
 def test_a_revision_that_only_git_knows_of_is_anchored(project):
     revision = kb_branches(project)["feature"]
     workspace = Workspace.open(project.top, QUIET)
+    workspace.engine.create_branch(UNFINISHED_BRANCH, revision)  # a killed merge left it; it keeps nothing alive
     workspace.engine._main.execute("SELECT dolt_branch('-D', 'feature')")  # as no command of ours would
-    assert not workspace.engine.reachable(revision)
+    assert workspace.engine.unreachable([revision]) == [revision]
     workspace.close()
     assert project.ask("gc")["anchored"] == [revision]
     assert project.ask("gc", "--apply")["anchored"] == [revision]
@@ -217,6 +219,7 @@ def test_what_a_merge_or_a_fetch_has_written_down_keeps_its_revision(project):
     project.git("checkout", "-q", "--detach", "main", env=QUIETLY)
     commit = project.commit("aside", pin=pin)
     project.git("checkout", "-q", "main", env=QUIETLY)
+    project.vmrag("sync")
     project.git("reflog", "expire", "--expire=now", "--all")
     assert revision not in needed(project)
     for name in ("FETCH_HEAD", "ORIG_HEAD", "rebase-merge/autostash"):
@@ -266,8 +269,18 @@ def test_a_kb_branch_that_a_copied_code_branch_names_stays(project):
     assert (report["pruned"], report["unmapped"]) == ([], [])
 
 
-@pytest.mark.parametrize("how", [("branch", "-q", "-D", "feature"), ("update-ref", "-d", "refs/heads/feature")])
-def test_uncommitted_documents_of_a_branch_that_is_gone_stay_and_the_named_command_brings_them_back(project, how):
+@pytest.mark.parametrize(
+    ("how", "made_again"),
+    [
+        (("branch", "-q", "-D", "feature"), False),
+        (("branch", "-q", "-D", "feature"), True),
+        (("update-ref", "-d", "refs/heads/feature"), False),
+    ],
+    ids=["deleted", "deleted and made again", "its entry in git's configuration stayed"],
+)
+def test_uncommitted_documents_of_a_branch_that_is_gone_stay_and_the_named_command_brings_them_back(
+    project, how, made_again
+):
     project.git("switch", "-q", "feature")
     project.put("draft.md", "A draft.")
     expected = project.texts()
@@ -278,9 +291,12 @@ def test_uncommitted_documents_of_a_branch_that_is_gone_stay_and_the_named_comma
     [kept] = report["kept"]
     assert (kept["name"], kept["reason"]) == ("feature", "uncommitted")
     assert kept["hint"] in project.vmrag("gc").out
-    for command in kept["hint"].split(" && "):
-        program, *arguments = command.split(" ")
-        (project.git if program == "git" else project.vmrag)(*arguments)
+    if made_again:
+        project.git("switch", "-q", "-c", "feature")
+        assert project.ask("gc")["kept"] == report["kept"]
+    program, *arguments = kept["hint"].split(" ")
+    assert program == "vmrag"
+    project.vmrag(*arguments)
     assert project.texts() == expected
     assert project.marks()["draft.md"] == "added"
     assert project.ask("gc", "--apply")["kept"] == []

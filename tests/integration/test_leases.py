@@ -227,6 +227,48 @@ def test_a_branch_of_its_own_gives_the_reader_a_place_to_write(project, tmp_path
     assert "mine.md" not in project.marks()
 
 
+def test_who_only_reads_cannot_switch_the_branch_to_other_knowledge(project, tmp_path):
+    project.put("draft.md", "Text of draft.md.")
+    other = linked(project, tmp_path / "other")
+    with_others = project.ask("branch")
+    old = project.ask("log")["revisions"][1]["revision"]
+    for name in (old, "main"):
+        error = error_of(other.vmrag("branch", "--switch", name, "--json", code=3))
+        assert (error["code"], error["details"]["holder"]) == ("BRANCH_IN_USE", str(project.top))
+    assert project.ask("branch") == with_others
+    assert (project.marks()["draft.md"], project.status()["kb"]["dirty"]) == ("added", True)
+    assert (other.git("status", "--porcelain"), other.status()["state"]) == ("", "in_sync")
+    reads(other, project, "draft.md")
+
+
+def test_who_writes_may_switch_and_the_others_still_read_what_they_pin(project, tmp_path):
+    project.put("draft.md", "Text of draft.md.")
+    other = linked(project, tmp_path / "other")
+    project.vmrag("branch", "--switch", project.ask("log")["revisions"][1]["revision"])
+    reads(other, project, "draft.md")
+    writes(project, "second.md")
+
+
+def test_leases_that_hold_nothing_are_swept_and_those_that_hold_stay(project, tmp_path):
+    one, two = linked(project, tmp_path / "one", "feature"), linked(project, tmp_path / "two", "first")
+    two.git("switch", "-q", "-c", "own", env=OFF)
+    for each in (one, two):
+        writes(each, "draft.md")
+    project.put("draft.md", "Text of draft.md.")
+    leases = project.shared / "leases"
+    assert len(list(leases.iterdir())) == 3
+    one.git("switch", "-q", "--detach", env=OFF)
+    project.vmrag("sync")
+    assert len(list(leases.iterdir())) == 2
+    project.git("worktree", "remove", "--force", str(two.top))
+    project.vmrag("gc", "--apply")
+    assert len(list(leases.iterdir())) == 1
+    reads(linked(project, tmp_path / "three"), project, "draft.md")
+    one.git("switch", "-q", "feature", env=OFF)
+    assert one.marks()["draft.md"] == "added"
+    writes(one, "second.md")
+
+
 def test_a_work_tree_that_git_names_by_a_relative_path_holds_its_branch(project, tmp_path):
     other = linked(project, tmp_path / "other", "feature")
     writes(other, "draft.md")

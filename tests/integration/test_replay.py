@@ -372,6 +372,59 @@ def test_a_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_docum
     whole(project, tmp_path)
 
 
+FIRST_COMMANDS = (
+    ("add", "-", "--collection", "handbook", "--id", "new.md"),
+    ("rm", "setup.md", "--collection", "handbook"),
+    ("import", "docs", "--collection", "handbook"),
+    ("commit", "-m", "nothing"),
+    ("query", "rest"),
+    ("sync",),
+    ("sync", "--rebuild"),
+    ("list",),
+    ("log",),
+    ("path",),
+    ("link",),
+    ("pin", "feature"),
+    ("merge", "first"),
+)
+
+
+@pytest.mark.parametrize("command", FIRST_COMMANDS, ids=" ".join)
+def test_whatever_command_comes_first_says_once_where_the_documents_are(project, command):
+    edit_edit(project)
+    project.write("docs/new.md", "New.")
+    silently(project, "reset", "-q", "--hard", "feature")
+    said = project.vmrag(*command, code=None, stdin="New.")
+    line = "To bring them back: vmrag merge vmrag/wip/main"
+    assert said.err.splitlines()[0].endswith(line)
+    assert (said.out + said.err).count(line) == 1
+    assert line not in project.vmrag(*command, code=None, stdin="New.").err
+
+
+@pytest.mark.parametrize("command", [("sync",), ("add", "-", "--collection", "handbook", "--id", "new.md")])
+def test_for_a_program_it_stands_beside_the_json(project, command):
+    edit_edit(project)
+    silently(project, "reset", "-q", "--hard", "feature")
+    done = project.vmrag(*command, "--json", stdin="New.")
+    assert isinstance(done.json, dict)
+    assert done.err.splitlines() == [done.err.strip()]
+    assert done.err.strip().endswith("vmrag merge vmrag/wip/main")
+    if command == ("sync",):
+        assert done.json["notes"] == [done.err.strip()]
+
+
+@pytest.mark.parametrize("command", [("query", "rest"), ("list",), ("sync",), ("sync", "--rebuild"), ("diff",)])
+@pytest.mark.parametrize("lost", [False, True], ids=["the index is there", "the index was lost"])
+def test_a_branch_that_is_ahead_of_its_pin_is_named_once(project, command, lost):
+    project.git("config", "vmrag.auto-pin", "false")
+    project.put("more.md", "More.")
+    project.vmrag("commit", "-m", "more")
+    if lost:
+        project.forget_indexes()
+    said = project.vmrag(*command)
+    assert (said.out + said.err).count("KB branch 'main' is at") == 1
+
+
 def test_the_hook_of_git_says_it_in_its_one_line(project):
     edit_edit(project)
     said = project.run("switch", "-q", "-C", "main", "feature").stderr.splitlines()

@@ -27,6 +27,9 @@ SCHEMA_VERSION = 1
 KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
 LINKS_BRANCH = "vmrag_links"
+UNFINISHED_BRANCH = "vmrag_unfinished"
+"""On which an engine makes a revision before anything leads to it. No branch to anybody else: what a kill leaves of it keeps nothing."""
+
 RESERVED_PREFIX = "vmrag"
 UNCOMMITTED_NAME = "uncommitted"
 """A file in the knowledge base's folder; while it is not there, no branch has uncommitted rows. Shell scripts look for it."""
@@ -56,6 +59,9 @@ class Engine(Protocol):
         """The directory that holds the knowledge base."""
 
     def close(self) -> None: ...
+
+    def damage(self) -> str:
+        """What the engine's own check of everything that is stored complains about; empty for nothing. About 2 ms a megabyte."""
 
     # -- writing is serialised: one write lock per knowledge base, re-entrant within an instance --------------------
 
@@ -109,8 +115,11 @@ class Engine(Protocol):
     def anchor(self, revision: str, *, reason: str) -> None:
         """Make `vmrag_keep` reach this revision; nothing happens when some branch reaches it already."""
 
-    def reachable(self, revision: str) -> bool:
-        """Whether some branch, `vmrag_keep` included, reaches the revision."""
+    def unreachable(self, revisions: Iterable[str]) -> list[str]:
+        """Those that are here and that no branch, `vmrag_keep` included, reaches, in the given order. Any text may be asked.
+
+        One walk through the history, however many are asked.
+        """
 
     def collect_garbage(self) -> None:
         """Drop what no branch reaches and give its space back. Working sets survive."""
@@ -168,7 +177,7 @@ class Engine(Protocol):
     def commit_onto(
         self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
     ) -> str:
-        """Commit `rows`, one after the other, on top of a revision; no branch moves, and the new revision is anchored.
+        """Commit `rows`, one after the other, on top of a revision; no branch moves, and what is returned is anchored.
 
         `joining` becomes its second parent, unless `revision` contains it; what it holds does not matter: the content is that of
         `revision` with `rows`. Nothing to commit gives `revision` itself. Deterministic as `commit`. Raises `RevisionMissing`,

@@ -9,13 +9,13 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link import pin as pins
-from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Engine
-from vmrag_link.errors import BranchMissing, KnowledgeMoved, PinMalformed, Uncommitted
-from vmrag_link.git import history, plumbing, worktrees
+from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX
+from vmrag_link.errors import BranchMissing, KnowledgeMoved, Uncommitted
+from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
-from vmrag_link.ops import leftovers
+from vmrag_link.ops import history_pins, leftovers
 from vmrag_link.ops.leftovers import Leftovers
+from vmrag_link.ops.pinning import parsed
 from vmrag_link.ops.recover import recover
 from vmrag_link.sync import apply as syncing
 from vmrag_link.workspace import Workspace
@@ -73,8 +73,7 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     recover(ws)
     engine = ws.engine
     before = leftovers.size_of(ws.places.kb)
-    there = _reachable(engine)
-    wanted = tuple(each for each in needed(ws) if each not in there and engine.has_revision(each))
+    wanted = tuple(engine.unreachable(needed(ws)))
     if not apply:
         branches = _branches(ws)
         pruned = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
@@ -97,27 +96,11 @@ def needed(ws: Workspace) -> list[str]:
     All that are pinned by a commit of git's refs and reflogs, by an index, a work tree, or what git is in the middle of;
     that some work tree answers from; and that an interrupted operation goes on with.
     """
-    named = [*worktrees.uncommitted_pins(ws.places), *history.pins(ws.places, also=worktrees.noted_commits(ws.places))]
-    revisions: dict[str, None] = {}
-    for data in named:
-        try:
-            revisions[pins.parse(data).dolt_commit] = None
-        except PinMalformed:
-            continue  # a pin that nobody could follow keeps nothing alive
-    bound = syncing.bound_snapshots(ws.places, ws.shelf)
-    return list(revisions | dict.fromkeys([*(path.name.rpartition("-")[0] for path in bound), *_journaled(ws)]))
-
-
-def _reachable(engine: Engine) -> set[str]:
-    """All revisions that some branch reaches: asked one by one, each would cost a walk through the history."""
-    found: set[str] = set()
-    rest = [each.head for each in engine.branches()]
-    while rest:
-        revision = rest.pop()
-        if revision not in found:
-            found.add(revision)
-            rest += engine.info(revision).parents
-    return found
+    uncommitted = [pin for data in worktrees.uncommitted_pins(ws.places) if (pin := parsed(data))]
+    committed = [pin for pin, _ in history_pins.read(ws.places, also=worktrees.noted_commits(ws.places))]
+    pinned = (pin.dolt_commit for pin in (*uncommitted, *committed))
+    bound = (path.name.rpartition("-")[0] for path in syncing.bound_snapshots(ws.places, ws.shelf))
+    return list(dict.fromkeys([*pinned, *bound, *_journaled(ws)]))
 
 
 def _journaled(ws: Workspace) -> Iterator[str]:
@@ -162,17 +145,9 @@ def _branches(ws: Workspace) -> _Branches:
         elif each.name.startswith(RESERVED_PREFIX) or each.name in in_use:
             continue
         elif each.dirty:
-            code = next((code for code, kb in stale if kb == each.name), each.name)
-            keep.append(KeptBranch(each.name, each.head, "uncommitted", _way_back(code, each)))
+            hint = f"vmrag branch --switch {shlex.quote(each.name)}"
+            keep.append(KeptBranch(each.name, each.head, "uncommitted", hint))
         else:
             prune.append(each)
     staying = in_use | {each.name for each in keep}
     return _Branches(tuple(prune), tuple(keep), tuple(code for code, kb in stale if kb not in staying))
-
-
-def _way_back(code: str, branch: KbBranch) -> str:
-    """What gives a KB branch a code branch again, which then stands where its uncommitted documents were written."""
-    key = shlex.quote(f"branch.{code}.vmragBranch")
-    return (
-        f"git switch -c {shlex.quote(code)} && git config {key} {shlex.quote(branch.name)} && vmrag pin {branch.head}"
-    )

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from vmrag_link import pin as pins
 from vmrag_link import worddiff
-from vmrag_link.errors import GitReferenceMissing, KnowledgeMoved, PinMalformed, PinMissing
+from vmrag_link.errors import GitReferenceMissing, KnowledgeMoved, PinMissing
 from vmrag_link.git import history as git_history
 from vmrag_link.models import (
     At,
@@ -22,6 +21,7 @@ from vmrag_link.models import (
     Working,
     canonical_json,
 )
+from vmrag_link.ops import history_pins
 from vmrag_link.ops.recover import reconciled_aloud
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.worddiff import Piece
@@ -160,13 +160,9 @@ def log(ws: Workspace, *, ref: str | None, limit: int) -> LogReport:
 def _pinning(ws: Workspace, revisions: set[str]) -> dict[str, list[GitCommit]]:
     """The commits that a ref reaches and that introduced a pin on one of these revisions, newest first."""
     pinned: dict[str, str] = {}
-    for data, commits in git_history.pins(ws.places, reflogs=False).items():
-        try:
-            named = pins.parse(data).dolt_commit
-        except PinMalformed:
-            continue  # names no revision
-        if named in revisions:
-            pinned.update(dict.fromkeys(commits, named))
+    for pin, introducing in history_pins.read(ws.places, reflogs=False):
+        if pin.dolt_commit in revisions:
+            pinned.update(dict.fromkeys(introducing, pin.dolt_commit))
     rows: dict[str, list[GitCommit]] = {}
     for commit, subject in git_history.subjects(ws.places, pinned).items():
         rows.setdefault(pinned[commit], []).append(GitCommit(commit, subject))

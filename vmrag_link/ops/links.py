@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vmrag_link import pin as pins
-from vmrag_link.errors import LinkMissing, PinMalformed
-from vmrag_link.git import history, plumbing, repository
+from vmrag_link.errors import LinkMissing
+from vmrag_link.git import plumbing, repository
 from vmrag_link.models import Link, Record
+from vmrag_link.ops import history_pins, link_queue, recover
 from vmrag_link.ops import link as linking
-from vmrag_link.ops import link_queue, recover
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
 
@@ -69,11 +69,7 @@ def rebuild(ws: Workspace) -> RebuildReport:
 
 def derive(ws: Workspace, url: str) -> Iterable[Link]:
     """The links that the history of every ref tells of. A pin that cannot be read links nothing."""
-    for data, commits in history.pins(ws.places, reflogs=False).items():
-        try:
-            pin = pins.parse(data)
-        except PinMalformed:
-            continue
+    for pin, commits in history_pins.read(ws.places, reflogs=False):
         for commit in commits:
             yield Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
 

@@ -36,12 +36,8 @@ def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport
     """
     if ref is not None:
         return _at(ws, asked, ref)
-    said = reconciled_for_reading(ws)
-    report = ws.read(lambda view: _answer(ws, asked, view))
-    for note in said:
-        if note not in report.notes:
-            ws.progress.note(note)
-    return report
+    reconciled_for_reading(ws)
+    return ws.read(lambda view: _answer(ws, asked, view))
 
 
 def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:

@@ -10,36 +10,39 @@ from vmrag_link.errors import Busy, GitBusy, GitFailed
 from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops import pinning
-from vmrag_link.sync import apply
+from vmrag_link.sync import apply, background
 from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import Workspace
 
 
 def reconciled(ws: Workspace) -> SyncReport | None:
-    """Finish or report interrupted commits, then bring the workspace to its pin; None when that was not needed."""
+    """Finish or report interrupted commits, then bring the workspace to its pin; None when that was not needed.
+
+    All that a person should know has been said when this returns.
+    """
     recover(ws)
+    for note in background.unsaid(ws.places):
+        ws.progress.note(note)
     return ws.reconcile()
 
 
-def reconciled_for_reading(ws: Workspace) -> tuple[str, ...]:
-    """As `reconciled`; while another git command holds the repository, what was applied last goes on answering.
-
-    Returns what the sync has to say.
+def reconciled_for_reading(ws: Workspace) -> None:
+    """As `reconciled`, but what was applied last goes on answering while another git command holds the repository, and when a
+    sync in the background takes longer than `hooks.wait_s`.
     """
+    if ws.binding is not None and not background.ended(ws.places, within=ws.config.hooks.wait_s):
+        return
     try:
-        report = reconciled(ws)
+        reconciled(ws)
     except GitBusy:
         if ws.binding is None:
             raise
-        return ()
-    return report.notes if report else ()
 
 
 def reconciled_aloud(ws: Workspace) -> None:
     """As `reconciled_for_reading`, for commands whose report has no place for it: says where what follows comes from."""
-    notes = reconciled_for_reading(ws)
-    where = ws.notes(ws.target(), ws.revision()) if ws.binding else ()
-    for note in dict.fromkeys(notes + where):
+    reconciled_for_reading(ws)
+    for note in ws.notes(ws.target(), ws.revision()) if ws.binding else ():
         ws.progress.note(note)
 
 
@@ -88,11 +91,11 @@ def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
     return [
         (path, entry)
         for path, entry in commits
-        if entry is None or entry.git_dir == str(ws.places.git_dir) or _is_here(ws, entry)
+        if entry is None or entry.git_dir == str(ws.places.git_dir) or is_here(ws, entry)
     ]
 
 
-def _is_here(ws: Workspace, entry: CommitEntry) -> bool:
+def is_here(ws: Workspace, entry: CommitEntry) -> bool:
     """Whether HEAD is on the code branch of the entry, which may have another name by now: git carries the mapping along."""
     trigger = ws.trigger()
     if trigger.symbolic == entry.symbolic:
@@ -128,7 +131,7 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         return
     revision = branch.head
     trigger = ws.trigger()
-    on_branch = _is_here(ws, entry) and not plumbing.busy(ws.places)
+    on_branch = is_here(ws, entry) and not plumbing.busy(ws.places)
     before = entry.pin.encode() if entry.pin is not None else None
     if on_branch and (trigger.pin == before or _pinned(trigger.pin) == revision):
         _pin(ws, path, revision, entry.kb_branch)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX
 from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid
-from vmrag_link.git import plumbing
+from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import Record
 from vmrag_link.ops import merge_state, writing
 from vmrag_link.ops.pin import go_to
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.ops.recover import recover
+from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
 
 
@@ -27,8 +28,9 @@ class SwitchReport(Record, frozen=True):
 def switch(ws: Workspace, name: str) -> SwitchReport:
     """Let the checked-out code branch write on another KB branch, or stand at a revision: the pin changes, as a submodule's would.
 
-    Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB branch of another code branch,
-    `BranchMissing` for what is neither, and as `writing.refuse_if_busy`; `MergeConflict` while a merge is open.
+    Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB branch of another code branch and
+    where another work tree writes on this one, `BranchMissing` for what is neither, and as `writing.refuse_if_busy`; `MergeConflict`
+    while a merge is open.
     """
     writing.refuse_if_busy(ws)
     recover(ws)
@@ -38,6 +40,9 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     branch = ws.engine.branch(name)
     if branch is None and not ws.engine.has_revision(name):
         raise BranchMissing(f"There is no KB branch or revision {name!r}.", hint="vmrag branch, vmrag log", branch=name)
+    lease.take(
+        ws.places, trigger.symbolic or "", timeout=ws.lock_timeout
+    )  # all work trees on the code branch share its mapping
     before = ws.kb_branch()
     with locks.exclusive(ws.places.locks / "mapping.lock", purpose="switch a KB branch", timeout=ws.lock_timeout):
         if branch:
@@ -53,13 +58,18 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
         if before and before.dirty and not (branch and branch.name == before.name)
         else ()
     )
-    return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, (*stay, *pinned.notes))
+    return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, stay)
 
 
 def _require_free(ws: Workspace, kb_branch: str, code: str) -> None:
+    """Nobody else writes there; the entry of a code branch that is gone (`git update-ref -d` leaves it) goes."""
     if kb_branch.startswith(RESERVED_PREFIX):
         helps = f"vmrag merge {kb_branch}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
         raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)
+    existing = worktrees.code_branches(ws.places)
+    for owner, kb in plumbing.kb_mappings(ws.places):
+        if kb == kb_branch and owner not in existing:
+            plumbing.forget_kb_branch(ws.places, owner)
     owners = {kb: owner for owner, kb in plumbing.kb_branches(ws.places).items()}
     owner = owners.get(kb_branch, code)
     if owner != code:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from vmrag_link.models import Changes
 from vmrag_link.ops.recover import recover
 from vmrag_link.sync import apply
@@ -11,9 +13,12 @@ from vmrag_link.workspace import Workspace
 
 
 def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
-    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`. The index keeps serving."""
+    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`. The index keeps serving.
+
+    The report's notes have been said.
+    """
     recover(ws)
-    report = None if not rebuild and apply.settled(ws.parts) else apply.reconcile(ws.parts, rebuild=rebuild)
+    report = ws.reconcile(rebuild=rebuild)
     target = ws.target()
     if target.state != "pinned":
         raise ws.unusable(target)
@@ -21,7 +26,10 @@ def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
         apply.tidy(ws.parts)  # who was killed after the switch left it undone
         revision = ws.revision()
         path = SnapshotReport(str(ws.shelf.path(revision)), "reused")
-        notes = apply.left_behind(target)
-        report = SyncReport("pinned", revision, revision, Changes(), ChunkCounts(), path, {}, target.attachment, notes)
+        report = SyncReport("pinned", revision, revision, Changes(), ChunkCounts(), path, {}, target.attachment)
+    behind = apply.left_behind(target)
+    for note in behind:
+        ws.progress.note(note)
+    report = msgspec.structs.replace(report, notes=report.notes + behind)
     with ws.view():
         return report  # opening the view has mended the working copy, too, where there are uncommitted documents

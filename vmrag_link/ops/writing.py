@@ -57,7 +57,7 @@ def refuse_if_busy(ws: Workspace) -> None:
             hint="git switch -c NAME",
             operation="detached",
         )
-    apply.wait_for_git(ws.places)
+    apply.wait_for_git(ws.parts)
     if merging.stages(ws.places):
         raise MergeConflict(
             "The pin is in conflict; what would be written now would take one side.",

@@ -24,7 +24,7 @@ _PATIENCE = 1.0
 
 
 class Report(Record, frozen=True):
-    """What the process does now: `done` of `total` steps. `error`: why the last sync gave up, where no process works."""
+    """`done` of `total` steps of what the process does. When it is gone: `error`, why it gave up; `unsaid`, what a person should know."""
 
     pid: int
     started_at: float
@@ -32,6 +32,7 @@ class Report(Record, frozen=True):
     done: int = 0
     total: int = 0
     error: str = ""
+    unsaid: tuple[str, ...] = ()
 
 
 def ask(places: Places, start: Callable[[], int]) -> None:
@@ -85,11 +86,28 @@ def _taken(places: Places) -> bool:
 
 def report(places: Places) -> Report | None:
     """None where nothing works and nothing failed."""
+    found = _read(places)
+    if found is None:
+        return None
+    return found if found.error or found.unsaid or running(places) else None
+
+
+def _read(places: Places) -> Report | None:
     try:
-        found = msgspec.json.decode(places.background_report.read_bytes(), type=Report)
+        return msgspec.json.decode(places.background_report.read_bytes(), type=Report)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
-    return found if found.error or running(places) else None
+
+
+def unsaid(places: Places) -> tuple[str, ...]:
+    """What syncs in the background had to say; only once."""
+    if not places.background_report.exists() or running(places):
+        return ()
+    found = report(places)
+    if found is None or not found.unsaid:
+        return ()
+    places.background_report.unlink(missing_ok=True)
+    return found.unsaid
 
 
 class Watched:
@@ -98,7 +116,8 @@ class Watched:
     def __init__(self, places: Places, log: Callable[[str], None]) -> None:
         self._places = places
         self._log = log
-        self._report = Report(os.getpid(), time.time())
+        before = _read(places)
+        self._report = Report(os.getpid(), time.time(), unsaid=before.unsaid if before else ())
         self._written = 0.0
         self._write()
 
@@ -108,7 +127,7 @@ class Watched:
         self._report = msgspec.structs.replace(before, doing=description, done=0, total=total)
         self._write()
         yield self
-        self._report = before
+        self._report = msgspec.structs.replace(before, unsaid=self._report.unsaid)
 
     def advance(self, steps: int = 1) -> None:
         self._report = msgspec.structs.replace(self._report, done=self._report.done + steps)
@@ -117,13 +136,18 @@ class Watched:
 
     def note(self, sentence: str) -> None:
         self._log(sentence)
+        self._report = msgspec.structs.replace(self._report, unsaid=(*self._report.unsaid, sentence))
+        self._write()
 
     def failed(self, reason: str) -> None:
         self._report = msgspec.structs.replace(self._report, error=reason)
         self._write()
 
     def succeeded(self) -> None:
-        self._places.background_report.unlink(missing_ok=True)
+        if self._report.unsaid:
+            self._write()
+        else:
+            self._places.background_report.unlink(missing_ok=True)
 
     def _write(self) -> None:
         self._written = time.monotonic()

@@ -15,7 +15,6 @@ from vmrag_link.errors import BranchInUse, Busy
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.paths import Places, write_atomically
 
-
 NAME_LENGTH = 16
 
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vmrag_link.engines.base import KEEP_BRANCH
-from vmrag_link.engines.doltlite import history
+from vmrag_link.engines.doltlite import history, unfinished
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import EngineFailed
-
-_NEXT = f"{KEEP_BRANCH}_next"
-"""Where the next head is made; what a kill leaves of it is dropped by the next anchor."""
 
 
 def keep(main: Connection, revision: str, message: str, connect: Callable[[str], Connection]) -> None:
     """Make `vmrag_keep` reach the revision; 5-10 ms and a few KB, whatever it holds and however many documents.
 
-    A merge walks all rows of the tables on its two sides, and could conflict. So both sides are commits without any table:
-    a child of the revision, and a child of the old head unless that has none already. All of it is made on a branch of its
-    own; moving `vmrag_keep` to the result is the one step that counts. `connect` opens a connection on a branch; the caller
-    holds the write lock and has called `drop_unfinished`, without which a leftover would count as a branch.
+    Merged, the two themselves would store what nobody reads, and can conflict: in their rows, which could be resolved, and in
+    their tables, which cannot. So both sides are commits without any table: a child of the revision, and a child of the old
+    head unless that has none already. All of it is made on a branch of its own; moving `vmrag_keep` to the result is the one
+    step that counts. `connect` opens a connection on a branch; the caller holds the write lock.
     """
     kept = history.branch(main, KEEP_BRANCH)
     if kept is None:
@@ -31,8 +28,7 @@ def keep(main: Connection, revision: str, message: str, connect: Callable[[str],
             hint="Give it a branch of its own.",
             revision=revision,
         )
-    main.execute("SELECT dolt_branch(?, ?)", (_NEXT, revision))
-    with connect(_NEXT) as connection:
+    with unfinished.branch(main, revision, connect) as connection:
         with connection.transaction():
             for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
                 quoted = table.replace('"', '""')
@@ -42,7 +38,6 @@ def keep(main: Connection, revision: str, message: str, connect: Callable[[str],
         _commit(connection, message)
         connection.execute("SELECT dolt_merge('--no-ff', '-m', ?, ?)", (message, emptied))
         connection.execute("SELECT dolt_branch('-f', ?, dolt_hashof('HEAD'))", (KEEP_BRANCH,))
-    drop_unfinished(main)
 
 
 def _commit(connection: Connection, message: str) -> str:
@@ -50,8 +45,3 @@ def _commit(connection: Connection, message: str) -> str:
     connection.execute("SELECT dolt_commit('-A', '--skip-empty', '-m', ?)", (message,))
     head: str = connection.execute("SELECT dolt_hashof('HEAD')")[0][0]
     return head
-
-
-def drop_unfinished(main: Connection) -> None:
-    if history.branch(main, _NEXT):
-        main.execute("SELECT dolt_branch('-D', ?)", (_NEXT,))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, UNCOMMITTED_NAME, Write
-from vmrag_link.engines.doltlite import anchors, history, links, reading, schema
+from vmrag_link.engines.doltlite import anchors, history, links, reading, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
@@ -123,6 +123,10 @@ class DoltliteEngine:
     def close(self) -> None:
         self._main.close()
 
+    def damage(self) -> str:
+        found = [str(row[0]) for row in self._main.execute_long("PRAGMA integrity_check")]
+        return "" if found == ["ok"] else " ".join(" ".join(found).replace("*** in database main ***", "").split())
+
     @contextlib.contextmanager
     def writing(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
         with contextlib.ExitStack() as held:
@@ -179,20 +183,14 @@ class DoltliteEngine:
             history.require(self._main, to)
             self._require_movable(name, expected)
             if not history.is_ancestor(self._main, expected, to):
-                self._keep_without(name, expected)
+                self._keep(expected, f"the head of {name}", without=name)
             self._main.execute("SELECT dolt_branch('-f', ?, ?)", (name, to))
 
     def delete_branch(self, name: str, *, expected: str) -> None:
         with self.writing(f"delete the branch {name}"):
             self._require_movable(name, expected)
-            self._keep_without(name, expected)
+            self._keep(expected, f"the head of {name}", without=name)
             self._main.execute("SELECT dolt_branch('-D', ?)", (name,))
-
-    def _keep_without(self, name: str, head: str) -> None:
-        """Anchor a head that nothing would reach without its branch."""
-        anchors.drop_unfinished(self._main)
-        if not history.reachable(self._main, head, without=name):
-            anchors.keep(self._main, head, f"Keep {head}: the head of {name}", self._connection)
 
     def _require_movable(self, name: str, expected: str) -> None:
         # The raw commands discard uncommitted rows silently.
@@ -224,16 +222,20 @@ class DoltliteEngine:
     def anchor(self, revision: str, *, reason: str) -> None:
         schema.exact(reason, "The reason")
         with self.writing("keep a revision"):
-            anchors.drop_unfinished(self._main)
-            if not self.reachable(revision):
-                anchors.keep(self._main, revision, f"Keep {revision}: {reason}", self._connection)
+            history.require(self._main, revision)
+            self._keep(revision, reason)
 
-    def reachable(self, revision: str) -> bool:
-        return history.reachable(self._main, revision)
+    def _keep(self, revision: str, reason: str, *, without: str = "") -> None:
+        """Anchor a revision, unless a branch other than `without` reaches it. The caller holds the write lock."""
+        if history.unreachable(self._main, [revision], without=without):
+            anchors.keep(self._main, revision, f"Keep {revision}: {reason}", self._connection)
+
+    def unreachable(self, revisions: Iterable[str]) -> list[str]:
+        return [each for each in history.unreachable(self._main, revisions) if self.has_revision(each)]
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):
-            anchors.drop_unfinished(self._main)
+            unfinished.drop(self._main)
             self._main.execute_long("SELECT dolt_gc()")
 
     # -- reading
@@ -362,20 +364,18 @@ class DoltliteEngine:
             history.require(self._main, revision)
             if joining and history.is_ancestor(self._main, joining, revision):
                 joining = None
-            anchors.drop_unfinished(self._main)
-            with joins.hidden_branch(self._main, revision, self._connection) as connection:
-                with connection.transaction():
-                    schema.version(connection)
-                    if joining:
-                        undo = self._taking_back(revision, joining)
-                        joins.begin(connection, joining)
-                        schema.store(connection, undo)
-                    for each in rows:
-                        schema.store(connection, each)
-                    if not joining and not connection.execute("SELECT 1 FROM dolt_status LIMIT 1"):
-                        return revision
+            made = revision
+            with unfinished.branch(self._main, revision, self._connection) as connection, connection.transaction():
+                schema.version(connection)
+                if joining:
+                    undo = self._taking_back(revision, joining)
+                    joins.begin(connection, joining)
+                    schema.store(connection, undo)
+                for each in rows:
+                    schema.store(connection, each)
+                if joining or connection.execute("SELECT 1 FROM dolt_status LIMIT 1"):
                     made = _commit(connection, message, author, date)
-                anchors.keep(self._main, made, f"Keep {made}: a merge", self._connection)
+            self._keep(made, "a merge")
         self._compact()
         return made
 

@@ -1,5 +1,7 @@
 """Revisions and branches as doltlite stores them. Every function takes a connection and changes nothing.
 
+`vmrag_unfinished` counts as no branch: a revision that only it reaches is as good as gone.
+
 `dolt_hashof` also resolves branch names and expressions, and reports a database as damaged when asked about a hash that is
 no commit; `dolt_commit_ancestors` answers for exactly the commit that was asked, reachable or not.
 """
@@ -7,8 +9,9 @@ no commit; `dolt_commit_ancestors` answers for exactly the commit that was asked
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, RevisionInfo
@@ -28,9 +31,10 @@ _ANCESTRY = """
         SELECT parent_hash FROM dolt_commit_ancestors AS c JOIN ancestry ON c.commit_hash = ancestry.revision
         WHERE parent_hash IS NOT NULL
     )
-    SELECT 1 FROM ancestry WHERE revision = ? LIMIT 1"""
-_FROM_REVISION = _ANCESTRY.format(start="VALUES (?)")
-_FROM_BRANCHES = _ANCESTRY.format(start="SELECT hash FROM dolt_branches WHERE name <> ?")
+    SELECT revision FROM ancestry {only}"""
+_BRANCHES = f"FROM dolt_branches WHERE name <> '{UNFINISHED_BRANCH}'"
+_FROM_REVISION = _ANCESTRY.format(start="VALUES (?)", only="WHERE revision = ? LIMIT 1")
+_FROM_BRANCHES = _ANCESTRY.format(start=f"SELECT hash {_BRANCHES} AND name <> ?", only="")
 
 _LOG = """
     SELECT commit_hash, committer, email, date, message,
@@ -70,10 +74,14 @@ def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
     return bool(connection.execute(_FROM_REVISION, (descendant, ancestor)))
 
 
-def reachable(connection: Connection, revision: str, *, without: str = "") -> bool:
-    """Whether a branch other than `without` reaches the revision."""
-    require(connection, revision)
-    return bool(connection.execute(_FROM_BRANCHES, (without, revision)))
+def unreachable(connection: Connection, revisions: Iterable[str], *, without: str = "") -> list[str]:
+    """Those that no branch other than `without` reaches, in the given order: one walk, which ends when all are found."""
+    left = dict.fromkeys(revisions)
+    for (reached,) in connection.stream(_FROM_BRANCHES, (without,)):
+        left.pop(reached, None)
+        if not left:
+            break
+    return list(left)
 
 
 def merge_base(connection: Connection, one: str, other: str) -> str | None:
@@ -83,12 +91,12 @@ def merge_base(connection: Connection, one: str, other: str) -> str | None:
 
 
 def branches(connection: Connection) -> list[KbBranch]:
-    rows = connection.execute("SELECT name, hash, dirty FROM dolt_branches ORDER BY name")
+    rows = connection.execute(f"SELECT name, hash, dirty {_BRANCHES} ORDER BY name")
     return [KbBranch(name, head, bool(dirty)) for name, head, dirty in rows]
 
 
 def branch(connection: Connection, name: str) -> KbBranch | None:
-    rows = connection.execute("SELECT name, hash, dirty FROM dolt_branches WHERE name = ?", (name,))
+    rows = connection.execute(f"SELECT name, hash, dirty {_BRANCHES} AND name = ?", (name,))
     return KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
 
 

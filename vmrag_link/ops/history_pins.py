@@ -1,0 +1,20 @@
+"""The pins of git's whole history, read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from vmrag_link.git import history
+from vmrag_link.ops.pinning import parsed
+from vmrag_link.paths import Places
+from vmrag_link.pin import Pin
+
+
+def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
+    """Each pin with the commits that introduced it, newest first; what is looked at as `git.history.pins` says.
+
+    What cannot be read pins nothing, and is left out.
+    """
+    for data, commits in history.pins(places, reflogs=reflogs, also=also).items():
+        if pin := parsed(data):
+            yield pin, commits
