@@ -21,9 +21,7 @@ MAX_BYTES = 4096
 MAX_DEPTH = 32
 
 _RESTORE = f"git checkout HEAD -- {PIN_NAME} && vmrag sync   (or `vmrag pin`, which writes a fresh one)"
-_TAKE_A_SIDE = (
-    f"git checkout --ours {PIN_NAME} && vmrag sync   (or --theirs; if the markers are committed already: `vmrag pin`)"
-)
+_RESOLVE = "vmrag resolve   (if the markers are staged or committed already: `vmrag pin`)"
 
 # No line of JSON can begin with any of these, so they need no parsing to be recognised.
 _CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})", re.MULTILINE)
@@ -134,7 +132,7 @@ def _decoded(data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise _Flaw("is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
     if marker := _CONFLICT.search(text):
-        raise _Flaw(f"an unresolved merge conflict ({marker[0]})", _line(text, marker.start()), _TAKE_A_SIDE)
+        raise _Flaw(f"an unresolved merge conflict ({marker[0]})", _line(text, marker.start()), _RESOLVE)
     return text
 
 

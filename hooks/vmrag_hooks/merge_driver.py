@@ -35,14 +35,20 @@ def main(argv: Sequence[str]) -> int:
 def merge(argv: Sequence[str]) -> None:
     base, ours, theirs = (Path(each) for each in argv[:3])
     workspace = Workspace.open(Path.cwd(), QUIET)
+    virtual = int(argv[3]) > marker_size(workspace.places)
+    before = ours.read_bytes()
+    if virtual:
+        # Where this fails, git goes on all the same and takes what is here as the base of the merge proper. Our pin there would
+        # count as unchanged and be dropped; without a base nothing is.
+        ours.write_bytes(b"")
     try:
         result = merge_pins(
             workspace.engine,
             base.read_bytes(),
-            ours.read_bytes(),
+            before,
             theirs.read_bytes(),
             joins=is_merge(workspace.places),
-            virtual=int(argv[3]) > marker_size(workspace.places),
+            virtual=virtual,
         )
     finally:
         workspace.close()

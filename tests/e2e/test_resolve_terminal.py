@@ -166,6 +166,22 @@ def test_what_was_answered_before_leaving_is_kept(torn, resolve):
     assert open_conflicts(torn) == ["handbook/deep/tls.txt", "handbook/uv.md"]
 
 
+def test_what_is_asked_next_is_what_is_open_then(torn, resolve):
+    """Somebody decides in another terminal meanwhile; with the last answer git's conflict is over."""
+    torn.vmrag("merge", "--abort")
+    torn.git("merge", "feature", check=False)
+    screen = resolve()
+    assert "(1 of 3)" in screen.expect(PROMPT)
+    torn.vmrag("resolve", "handbook/uv.md", "--ours", code=1)
+    screen.answer("o\n")
+    assert "(2 of 2)" in screen.expect(PROMPT)
+    screen.answer("o\n")
+    assert screen.end() == 0
+    assert "Next: git commit" in screen.said
+    torn.git("commit", "-q", "--no-edit")
+    assert torn.texts()["uv.md"] == "Use pip."
+
+
 @pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["Ctrl-C", "Ctrl-D"])
 def test_an_interrupt_keeps_what_was_answered(torn, resolve, key):
     screen = resolve()

@@ -151,6 +151,7 @@ RESOLVE = {
                 "ours": ROW,
                 "theirs": ROW,
                 "merged": ROW,
+                "documents": int,
             },
         }
     ],

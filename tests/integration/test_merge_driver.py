@@ -54,10 +54,12 @@ class Story(Project):
         self.quiet("commit", "-qam", message)
         return revision
 
-    def repin(self, workspace: Workspace, revision: str) -> None:
+    def repin(self, workspace: Workspace, revision: str, *, remote: str = "") -> None:
         pin = pins.parse((self.top / ".dolt-version").read_bytes())
         date = workspace.engine.info(revision).date
-        made = pins.repin(pin, remote=pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=date)
+        made = pins.repin(
+            pin, remote=remote or pin.dolt_remote, branch=pin.dolt_branch, commit=revision, committed_at=date
+        )
         self.write(".dolt-version", pins.format(made))
 
     def quiet(self, *arguments: str) -> str:
@@ -285,6 +287,88 @@ def test_a_criss_cross_merge_where_the_sides_settled_it_differently_is_in_confli
     said = story.does("merge", "--no-edit", "left", code=1)
     assert "a conflict in handbook/a" in said
     story.plain_conflict(before)
+
+
+def retitled(story: Story, title: str) -> None:
+    with opened(story) as workspace:
+        rows = Write(put_documents=[msgspec.structs.replace(doc("b", "Text b.", collection="handbook"), title=title)])
+        made = workspace.engine.commit_onto(
+            story.pinned, [rows], message=title, author="Ada <ada@example.org>", date="2026-01-02T03:04:05Z"
+        )
+        story.repin(workspace, made)
+    story.quiet("commit", "-qam", title)
+
+
+@pytest.mark.parametrize("strategy", ["ort", "recursive"])
+def test_a_criss_cross_merge_where_the_sides_settled_a_title_differently_is_in_conflict(story, strategy):
+    for branch in ("left", "right"):
+        story.quiet("switch", "-qc", branch, "base")
+        retitled(story, branch)
+        story.quiet("tag", f"{branch}-before")
+    for branch, other in (("left", "right-before"), ("right", "left-before")):
+        story.quiet("switch", "-q", branch)
+        story.does("merge", "--no-edit", other, code=1)
+        story.vmrag("resolve", "--ours")
+        story.quiet("commit", "-qm", "settled")
+    before = story.pin
+    said = story.does("merge", "--no-edit", "-s", strategy, "left", code=1)
+    assert "a conflict in handbook/b" in said
+    story.plain_conflict(before)
+
+
+def moved(story: Story, branch: str, remote: str) -> None:
+    """A branch at `base` that pins another remote, and nothing else."""
+    story.quiet("switch", "-qc", branch, "base")
+    with opened(story) as workspace:
+        story.repin(workspace, story.pinned, remote=remote)
+    story.quiet("commit", "-qam", branch)
+
+
+@pytest.mark.parametrize("settled", ["org/left", "org/right"])
+def test_a_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(story, settled):
+    moved(story, "left", "org/left")
+    moved(story, "right", "org/right")
+    story.tell("more", more="More.")
+    before = story.pin
+    assert "Both sides changed dolt_remote" in story.does("merge", "--no-edit", "left", code=1)
+    story.plain_conflict(before)
+    error = story.vmrag("resolve", "--theirs", "--json", code=1).error
+    assert (error["code"], ".vmrag.yaml" in error["hint"]) == ("MERGE_CONFLICT", True)
+    story.plain_conflict(before)
+    config = (story.top / ".vmrag.yaml").read_text()
+    story.write(".vmrag.yaml", f"{config}\nremote: {settled}\n")
+    story.vmrag("resolve")
+    assert pins.parse(story.pin).dolt_remote == settled
+    assert story.texts() == {**BASE, "more": "More."}
+    assert story.git("ls-files", "--unmerged") == ""
+
+
+def test_a_criss_cross_merge_where_the_sides_settled_the_remote_differently_is_in_conflict(story):
+    for branch in ("left", "right"):
+        moved(story, branch, f"org/{branch}")
+        story.quiet("tag", f"{branch}-before")
+    for branch, other in (("left", "right-before"), ("right", "left-before")):
+        story.quiet("switch", "-q", branch)
+        story.does("merge", "--no-edit", other, code=1)
+        story.quiet("checkout", "--ours", ".dolt-version")
+        story.quiet("commit", "-qam", "settled")
+    assert "Both sides changed dolt_remote" in story.does("merge", "--no-edit", "left", code=1)
+
+
+def test_a_virtual_base_that_cannot_be_made_drops_nobodys_documents(story):
+    """git goes on after a driver that fails there; the settings are broken for the inner merge only."""
+    crossed(story, a="Settled a.")
+    command = story.git("config", "merge.vmrag.driver")
+    story.git("config", "merge.vmrag.driver", f"if [ %L -gt 7 ]; then export VMRAG_LOCK_TIMEOUT_S=never; fi; {command}")
+    story.quiet("switch", "-q", "left")
+    story.tell("more", left="Left.")
+    story.quiet("switch", "-q", "-")
+    story.tell("others", right="Right.")
+    said = story.run("merge", "--no-edit", "left")
+    assert "lock_timeout_s must be" in said.stderr
+    if said.returncode:
+        story.vmrag("resolve", "--ours")
+    assert {"left": "Left.", "right": "Right."}.items() <= story.texts().items()
 
 
 def test_long_conflict_markers_of_the_repository_do_not_pass_for_a_virtual_base(story):

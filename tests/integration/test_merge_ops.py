@@ -154,6 +154,99 @@ def test_an_earlier_commit_is_merged_already(project):
     assert "Nothing to merge" in project.vmrag("merge", "HEAD").out
 
 
+# -- where a merge starts from -------------------------------------------------------------------------------------------
+
+
+def joined(project: Project) -> None:
+    """`feature` was merged into `main` by git."""
+    project.git("merge", "-q", "--no-edit", "feature")
+    assert project.texts() == BOTH
+
+
+def gone_on(project: Project, branch: str = "feature", **documents: str) -> None:
+    """Another commit on a branch; HEAD comes back to `main`."""
+    project.git("switch", "-q", branch)
+    project.record("gone on", **documents)
+    project.git("switch", "-q", "main")
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_git_has_reverted_does_not_come_back_with_the_rest_of_the_branch(project, tmp_path, later, committed):
+    """As with `git merge`; at the pin before the merge, theirs would be a fast-forward for the engine."""
+    project.git("switch", "-q", "-c", "trunk", "first")
+    project.git("branch", "-q", "-D", "main")
+    project.git("branch", "-q", "-m", "main")
+    project.git("merge", "-q", "--no-ff", "--no-edit", "feature")
+    project.git("revert", "--no-edit", "-m", "1", "HEAD")
+    gone_on(project, good="Good.")
+    if later:
+        project.put("later.md", "Later.")
+        project.vmrag("commit", "-m", "later")
+        if committed:
+            project.git("commit", "-q", "-m", "later")
+    report = project.ask("merge", "feature")
+    assert (report["result"], report["base"]) == ("merge", revision(project, "feature~1"))
+    texts = FIRST | {"good.md": "Good."} | ({"later.md": "Later."} if later else {})
+    assert project.texts() == texts
+    whole(project, tmp_path)
+    assert project.ask("merge", "feature")["result"] == "already_up_to_date"
+    project.git("commit", "-q", "-m", "merged alone")
+    assert project.ask("merge", "feature")["result"] == "already_up_to_date"
+
+
+def test_a_pin_that_is_put_back_by_hand_counts_like_a_revert(project):
+    before = project.pinned
+    joined(project)
+    project.vmrag("pin", before)
+    project.git("commit", "-q", "-m", "back")
+    gone_on(project, good="Good.")
+    project.vmrag("merge", "feature")
+    assert project.texts() == MAIN | {"good.md": "Good."}
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_was_merged_without_git_is_not_merged_again(project, committed):
+    """git's base is where the code parted; the documents were joined later, and one was removed since."""
+    project.vmrag("merge", "feature")
+    project.drop("uv.md")
+    project.vmrag("commit", "-m", "without uv")
+    project.git("commit", "-q", "-m", "merged alone, without uv")
+    joined_at = revision(project, "feature")
+    gone_on(project, good="Good.")
+    if not committed:
+        project.put("more.md", "More.")
+        project.vmrag("commit", "-m", "more")
+    report = project.ask("merge", "feature")
+    assert (report["result"], report["base"]) == ("merge", joined_at)
+    texts = {name: text for name, text in BOTH.items() if name != "uv.md"} | {"good.md": "Good."}
+    assert project.texts() == (texts if committed else texts | {"more.md": "More."})
+
+
+def test_a_revision_is_merged_from_the_base_of_the_knowledge(project):
+    before = project.pinned
+    joined(project)
+    project.vmrag("pin", before)
+    assert project.ask("merge", revision(project, "feature"))["base"] == revision(project, "first")
+    assert project.texts() == BOTH
+
+
+def test_a_merge_of_crossed_histories_starts_from_all_their_bases(torn):
+    """Both sides have settled a conflict, each its own way: to start from one of the bases would make one of them win."""
+    torn.git("tag", "left")
+    torn.git("tag", "right", "feature")
+    for branch, other in (("main", "right"), ("feature", "left")):
+        torn.git("switch", "-q", branch)
+        torn.git("merge", "-q", "--no-edit", other, check=False)
+        torn.vmrag("resolve", "--ours")
+        torn.git("commit", "-q", "-m", "settled")
+    torn.git("switch", "-q", "main")
+    assert torn.ask("merge", "feature", code=1)["conflicts"] == ["handbook/rest.md"]
+    torn.vmrag("resolve", "--theirs")
+    torn.vmrag("merge", "--continue")
+    assert torn.texts() == BOTH
+
+
 WRONG = (
     (["nowhere"], 3, "GIT_COMMIT_NOT_FOUND"),
     (["WORKING"], 3, "GIT_COMMIT_NOT_FOUND"),
@@ -179,7 +272,8 @@ def test_what_cannot_be_merged_says_why_and_changes_nothing(project):
     dangling = (project.top / ".dolt-version").read_text().replace(before, "0" * 40)
     for branch, pin in (("unpinned", None), ("malformed", "<<<<<<< x\n"), ("dangling", dangling)):
         project.git("switch", "-q", "-c", branch, "main", env=OFF)
-        project.commit(branch, pin=pin)
+        project.write(".dolt-version", pin) if pin else (project.top / ".dolt-version").unlink()
+        project.git("commit", "-q", "-a", "-m", branch, env=OFF)
     project.git("switch", "-q", "main", env=OFF)
     for arguments, code, name in WRONG:
         error = project.vmrag("merge", "--json", *arguments, code=code).error
@@ -337,6 +431,26 @@ def test_a_merge_that_changes_no_document_is_committed_all_the_same(project, tmp
     merged(project, tmp_path, ours=ours, theirs=theirs, texts=FEATURE)
 
 
+# -- collections ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+def test_a_collection_that_a_revert_takes_away_stays_or_goes_with_all_its_documents(project, side):
+    for name in ("n1", "n2", "n3"):
+        project.put(name, name, collection="notes")
+    project.record("notes")
+    project.put("n4", "n4", collection="notes")
+    project.record("later")
+    before = project.texts()
+    project.git("revert", "--no-edit", "HEAD~1", check=False)
+    shown = project.vmrag("resolve", "--list", code=1).out
+    assert "notes/\n  ours: keeps it, with 4 documents\n  theirs: removed it\n" in shown
+    project.vmrag("resolve", f"--{side}")
+    project.git("revert", "--continue", check=False, env={"GIT_EDITOR": "true"})
+    gone = {"n1", "n2", "n3", "n4"} if side == "theirs" else set()
+    assert project.texts() == {name: text for name, text in before.items() if name not in gone}
+
+
 # -- giving up -----------------------------------------------------------------------------------------------------------
 
 
@@ -387,6 +501,41 @@ def test_a_result_that_is_not_there_any_more_is_not_committed_as_if_theirs_had_b
     project.vmrag("merge", "--abort")
     project.vmrag("merge", "feature")
     merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH)
+
+
+# -- while git has the pin in conflict -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("driver", [True, False])
+def test_nothing_pins_over_a_conflict_and_every_hint_leads_to_resolve(torn, driver):
+    before, theirs = torn.pinned, revision(torn, "feature")
+    if not driver:
+        torn.git("config", "--remove-section", "merge.vmrag")
+    torn.git("merge", "feature", check=False)
+    pin, stages = (torn.top / ".dolt-version").read_bytes(), torn.git("ls-files", "--unmerged")
+    assert (b"<<<<<<<" in pin) == (not driver)
+    status = torn.status()
+    assert driver or status["hint"].startswith("vmrag resolve")
+    for command in (["pin"], ["pin", before], ["pin", theirs], ["link", "--bidirectional"]):
+        error = refused(torn, *command)
+        assert (error["code"], error["hint"]) == ("MERGE_CONFLICT", "vmrag resolve"), command
+        assert ((torn.top / ".dolt-version").read_bytes(), torn.git("ls-files", "--unmerged")) == (pin, stages)
+    torn.vmrag("resolve", "--theirs")
+    torn.git("commit", "-q", "--no-edit")
+    assert torn.texts() == BOTH
+    assert info(torn).parents == (before, theirs)
+
+
+def test_a_pin_that_one_side_removed_is_gits_own_question(project):
+    project.git("switch", "-q", "-c", "unpinned", "first")
+    project.git("rm", "-q", ".dolt-version")
+    project.git("commit", "-q", "-m", "unpinned", env=OFF)
+    project.git("switch", "-q", "main")
+    project.git("merge", "unpinned", check=False)
+    assert refused(project, "pin")["hint"].startswith("git add .dolt-version")
+    project.git("add", ".dolt-version")
+    project.git("commit", "-q", "--no-edit")
+    assert project.texts() == MAIN
 
 
 # -- documents that were set aside ---------------------------------------------------------------------------------------

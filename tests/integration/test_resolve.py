@@ -81,7 +81,7 @@ def whole(project: Project, tmp_path: Path) -> None:
     scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
     scratch.mkdir()
     assert_whole(project, scratch)
-    assert not (project.own / "merge.json").exists()
+    assert not list(project.own.glob("merge*.json"))
 
 
 def refused(project: Project, *arguments: str, code: int = 1, stdin: str = "") -> dict:
@@ -504,7 +504,7 @@ def test_a_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
     parted.vmrag("resolve", "handbook/d", "--theirs", code=1)
     parted.git("checkout", "-q", "--ours", ".dolt-version")
     parted.git("add", ".dolt-version")
-    parted.git("commit", "-q", "--no-edit")
+    parted.git("commit", "-q", "--no-edit", env=OFF)
     other = revision(parted, pinned_by(parted, "fork"), put(changed(content="third"), document("only-ours", "third")))
     parted.git("switch", "-q", "-c", "third", "fork", env=OFF)
     parted.commit("third", pin=pinning(parted, other))
@@ -570,10 +570,88 @@ def test_without_the_driver_git_leaves_markers_and_resolve_merges_all_the_same(p
 def test_a_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
     for name, pin in (("strange", "no pin\n"), ("dangling", pinning(parted, "0" * 40))):
         parted.git("switch", "-q", "-c", name, "fork", env=OFF)
-        parted.commit(name, pin=pin)
+        parted.write(".dolt-version", pin)
+        parted.git("commit", "-q", "-a", "-m", name, env=OFF)
         parted.git("switch", "-q", "main", env=OFF)
         parted.git("merge", name, check=False)
         error = refused(parted, "resolve", code=None)
         assert error["code"] in ("PIN_MALFORMED", "PIN_MISSING_REVISION", "COMMIT_NOT_FOUND")
         assert parted.status()["state"] in ("in_sync", "malformed", "drift")
         parted.git("merge", "--abort")
+
+
+# -- a merge of ours that is open while something else goes on ------------------------------------------------------------
+
+
+def test_a_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project):
+    """The same merge was made elsewhere; whoever looks in from there must not lose what was decided here."""
+    ours, theirs, _ = KINDS["both edited"]
+    left, right = torn(project, ours, theirs, base=put(document("e")))
+    left = revision(project, left, put(document("e", "ours")))
+    right = revision(project, right, put(document("e", "theirs")))
+    project.vmrag("pin", left)
+    project.git("commit", "-q", "-m", "ours", env=OFF)
+    project.git("branch", "-q", "done")
+    project.vmrag("merge", right, code=1)
+    project.vmrag("resolve", "handbook/d", "--theirs", code=1)
+    with opened(project) as workspace:
+        both = workspace.engine.commit_onto(left, [], joining=right, message="both", author=AUTHOR, date=DATE)
+    project.git("switch", "-q", "done", env=OFF)
+    project.commit("both", pin=pinning(project, both))
+    error = refused(project, "resolve")
+    assert (error["code"], "git switch main" in error["hint"]) == ("KB_MOVED", True)
+    project.git("switch", "-q", "main", env=OFF)
+    report = project.ask("resolve", code=1)
+    assert (report["kind"], report["decided"], [each["id"] for each in report["conflicts"]]) == (
+        "merge",
+        1,
+        ["handbook/e"],
+    )
+    project.vmrag("resolve", "--ours")
+    project.vmrag("merge", "--continue")
+    assert texts(project, project.pinned).items() >= {"handbook/d": "theirs", "handbook/e": "ours"}.items()
+    assert info(project, project.pinned).parents == (left, right)
+
+
+def test_a_merge_of_ours_stays_open_while_git_merges_and_its_second_parent_is_not_lost(parted, tmp_path):
+    ours = parted.pinned
+    third = revision(parted, pinned_by(parted, "fork"), put(document("third")))
+    parted.vmrag("merge", third, "--no-commit")
+    merging(parted)
+    assert parted.ask("resolve", code=1)["kind"] == "git"
+    parted.vmrag("resolve", "--theirs")
+    parted.git("commit", "-q", "--no-edit")
+    both = parted.pinned
+    assert any(f"The merge of {third} is open" in each for each in parted.status()["reasons"])
+    assert refused(parted, "commit", "-m", "m")["code"] == "KB_MOVED"  # it would be no merge any more
+    assert parted.marks()["third"] == "added"
+    parted.vmrag("pin", ours)  # as the hint says
+    report = parted.ask("commit", "-m", "with the third")
+    assert info(parted, report["revision"]).parents == (ours, third)
+    assert texts(parted, report["revision"]) == texts(parted, ours) | {"handbook/third": "text"}
+    parted.vmrag("merge", both)
+    assert info(parted, parted.pinned).parents == (report["revision"], both)
+    assert texts(parted, parted.pinned) == texts(parted, both) | {"handbook/third": "text"}
+    whole(parted, tmp_path)
+
+
+def test_decisions_about_gits_conflict_do_not_touch_a_merge_of_ours_and_go_with_it(parted):
+    more = revision(parted, pinned_by(parted, "theirs"), put(document("only-ours", "theirs")))
+    parted.git("switch", "-q", "topic", env=OFF)
+    parted.commit("more", pin=pinning(parted, more))
+    parted.git("switch", "-q", "main", env=OFF)
+    third = revision(parted, pinned_by(parted, "fork"), put(changed(content="third")))
+    parted.vmrag("merge", third, code=1)
+    stored = (parted.own / "merge.json").read_bytes()
+    merging(parted)
+    assert parted.ask("resolve", "handbook/d", "--theirs", code=1)["decided"] == 1
+    assert (parted.own / "merge.json").read_bytes() == stored
+    parted.git("merge", "--abort")
+    report = parted.ask("resolve", code=1)
+    assert (report["kind"], report["theirs"], report["decided"]) == ("merge", third, 0)
+    merging(parted)
+    assert parted.ask("resolve", code=1)["decided"] == 0
+    parted.git("merge", "--abort")
+    parted.vmrag("resolve", "--theirs")
+    parted.vmrag("merge", "--continue")
+    assert texts(parted, parted.pinned)["handbook/d"] == "third"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support import engines as support
 from tests.support.engines import AUTHOR, DATE, document, guide, root
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, Choice, Decisions
-from vmrag_link.merging.revisions import merged_revision
+from vmrag_link.merging.conflicts import COLLECTION, Choice, Decisions, all_taken, both_texts
+from vmrag_link.merging.revisions import merged_revision, virtual_base
 from vmrag_link.merging.threeway import merge
 from vmrag_link.models import Chunking, Collection, Document, content_hash
 
@@ -162,28 +162,46 @@ def _with_notes(engine: Engine, *texts: str) -> str:
     return engine.commit_onto(root(engine), [rows], message="notes", author=AUTHOR, date=DATE)
 
 
+def _changed_notes(engine: Engine, base: str, change: str) -> str:
+    """A revision on top of two notes, and in its collection some document or setting changed."""
+    rows = {
+        "a document added": Write(put_documents=[document("n2", "new", collection="notes")]),
+        "a document edited": Write(put_documents=[document("n1", "edited", collection="notes")]),
+        "one added, one removed": Write(
+            put_documents=[document("n2", "new", collection="notes")], remove_documents=[("notes", "n0")]
+        ),
+        "settings": Write(put_collections=[msgspec.structs.replace(NOTES, distance="l2")]),
+    }
+    return engine.commit_onto(base, [rows[change]], message=change, author=AUTHOR, date=DATE)
+
+
+NOTES_CHANGES = ("a document added", "a document edited", "one added, one removed", "settings")
+
+
 @pytest.mark.parametrize("removing", ["ours", "theirs"])
-@pytest.mark.parametrize("change", ["added", "edited"])
-def test_a_collection_that_one_side_removed_and_the_other_wrote_to_is_a_conflict(
+@pytest.mark.parametrize("change", NOTES_CHANGES)
+def test_a_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays_with_all_its_documents(
     engine: Engine, removing: str, change: str
 ) -> None:
     base = _with_notes(engine, "one", "two")
-    without = revision(engine, {})
-    wrote = _with_notes(engine, *(("one", "two", "new") if change == "added" else ("one", "edited")))
+    without = revision(engine, {"a": "elsewhere"})
+    wrote = _changed_notes(engine, base, change)
+    kept = list(engine.documents(wrote, collection="notes"))
     ours, theirs = (without, wrote) if removing == "ours" else (wrote, without)
-    conflicts = merge(engine, base=base, ours=ours, theirs=theirs).conflicts
-    assert ("notes/", (COLLECTION,)) in [(each.id, each.fields) for each in conflicts]
-    assert (("notes/n1", (DOCUMENT,)) in [(each.id, each.fields) for each in conflicts]) == (change == "edited")
-    keep = "theirs" if removing == "ours" else "ours"
-    for side, kept in ((keep, True), (removing, False)):
-        decisions = {each.id: dict.fromkeys(each.fields, Choice(side)) for each in conflicts}
-        outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decisions)
-        assert outcome.revision
-        assert [each.name for each in engine.collections(outcome.revision)] == (
-            ["guide", "notes"] if kept else ["guide"]
+    (conflict,) = merge(engine, base=base, ours=ours, theirs=theirs).conflicts
+    assert (conflict.id, conflict.fields, conflict.documents) == ("notes/", (COLLECTION,), len(kept))
+    for side in ("ours", "theirs"):
+        outcome = merged_revision(
+            engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=all_taken([conflict], Choice(side))
         )
-        found = [each.doc_id for each in engine.documents(outcome.revision, collection="notes")]
-        assert found == ((["n2"] if change == "added" else ["n1"]) if kept else [])
+        assert outcome.revision
+        stays = side != removing
+        collections = {each.name: each for each in engine.collections(outcome.revision)}
+        assert collections.get("notes") == (
+            {each.name: each for each in engine.collections(wrote)}["notes"] if stays else None
+        )
+        assert list(engine.documents(outcome.revision, collection="notes")) == (kept if stays else [])
+        assert [each.doc_id for each in engine.documents(outcome.revision, collection="guide")] == ["a"]
 
 
 def test_a_collection_that_one_side_removed_goes_with_its_documents(engine: Engine) -> None:
@@ -219,6 +237,92 @@ def test_what_theirs_holds_already_gives_theirs_itself(engine: Engine) -> None:
     theirs = revision(engine, {"a": "base", "b": "new", "c": "new"}, onto=ours)
     assert merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=True).revision == theirs
     assert merged_revision(engine, base=base, ours=ours, theirs=base, joins=True).revision == ours
+
+
+def test_where_a_document_comes_from_is_decided_once(engine: Engine) -> None:
+    rows = [document("a", "text", source=each, source_key=each) for each in ("base", "ours", "theirs")]
+    at = [_holding(engine, each) for each in rows]
+    (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
+    assert conflict.fields == ("source",)
+    decisions = all_taken([conflict], Choice("theirs"))
+    assert merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions=decisions).rows.put_documents == (rows[2],)
+
+
+def test_both_texts_stand_between_markers_each_with_its_last_line_ended() -> None:
+    assert both_texts("a", "b\r\n") == "<<<<<<< ours\na\n=======\nb\r\n>>>>>>> theirs\n"
+    assert both_texts("", "b\n") == "<<<<<<< ours\n=======\nb\n>>>>>>> theirs\n"
+
+
+# -- a base that git makes of several ------------------------------------------------------------------------------------
+
+
+def _row(engine: Engine, row: Document | Collection | None) -> str:
+    """A revision with this document, or this collection, or none."""
+    if isinstance(row, Collection):
+        return revision(engine, {"a": "text"}, collections=(row,))
+    return _holding(engine, row) if row else revision(engine, {})
+
+
+def _text(text: str) -> Document:
+    return document("a", text)
+
+
+CROSSED: dict[str, tuple[Document | Collection | None, ...]] = {
+    "title": tuple(document("a", title=each) for each in ("base", "left", "right")),
+    "content": tuple(_text(each) for each in ("base", "left", "right")),
+    "metadata": tuple(document("a", metadata=each) for each in ("{}", '{"n":1}', '{"n":2}')),
+    "source": tuple(document("a", source=each, source_key=each) for each in ("base", "left", "right")),
+    "file_type": tuple(document("a", file_type=each) for each in ("base", "left", "right")),
+    "document added": (None, _text("left"), _text("right")),
+    "removed on the left": (_text("base"), None, _text("right")),
+    "removed on the right": (_text("base"), _text("left"), None),
+    "kind": tuple(guide(kind=each) for each in ("base", "left", "right")),
+    "settings": tuple(guide(metadata=each) for each in ("{}", '{"n":1}', '{"n":2}')),
+    "embedding": tuple(guide(embedding_model=each) for each in ("base", "left", "right")),
+    "distance": (guide(distance="cosine"), guide(distance="l2"), guide(distance="ip")),
+    "distance added": (guide(distance="l2"), guide(distance="cosine"), guide(distance="ip")),
+    "chunking": tuple(guide(chunking=Chunking(size=each)) for each in (300, 600, 900)),
+    "overlap": tuple(guide(chunking=Chunking(overlap=each)) for each in (1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("what", CROSSED)
+def test_what_was_in_conflict_between_two_bases_conflicts_again_unless_both_sides_settled_it_alike(
+    engine: Engine, what: str
+) -> None:
+    base, left, right = (_row(engine, each) for each in CROSSED[what])
+    (inner,) = merge(engine, base=base, ours=left, theirs=right).conflicts
+    made = virtual_base(engine, base=base, ours=left, theirs=right)
+    assert made == virtual_base(engine, base=base, ours=left, theirs=right)
+    for ours, theirs in ((left, right), (right, left)):
+        (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
+        assert (conflict.id, conflict.fields) == (inner.id, inner.fields)
+    for each in (left, right):
+        same = merge(engine, base=made, ours=each, theirs=each)
+        assert (same.empty, same.conflicts) == (True, ())
+
+
+@pytest.mark.parametrize("change", NOTES_CHANGES)
+def test_a_collection_that_one_base_removed_conflicts_again_unless_both_sides_settled_it_alike(
+    engine: Engine, change: str
+) -> None:
+    base = _with_notes(engine, "one", "two")
+    wrote, without = _changed_notes(engine, base, change), revision(engine, {})
+    for pair in ((wrote, without), (without, wrote)):
+        made = virtual_base(engine, base=base, ours=pair[0], theirs=pair[1])
+        for ours, theirs in (pair, pair[::-1]):
+            (conflict,) = merge(engine, base=made, ours=ours, theirs=theirs).conflicts
+            assert (conflict.id, conflict.fields) == ("notes/", (COLLECTION,))
+        for each in pair:
+            assert merge(engine, base=made, ours=each, theirs=each).empty
+
+
+def test_what_two_bases_changed_without_conflict_is_unchanged_for_whoever_has_it(engine: Engine) -> None:
+    base = revision(engine, {"a": "base", "b": "base"})
+    left, right = revision(engine, {"a": "left", "b": "base"}), revision(engine, {"a": "right", "b": "right"})
+    made = virtual_base(engine, base=base, ours=left, theirs=right)
+    ours, theirs = revision(engine, {"a": "settled", "b": "right"}), revision(engine, {"a": "settled", "b": "new"})
+    assert merged(engine, made, ours, theirs) == {"a": "settled", "b": "new"}
 
 
 def _holding(engine: Engine, row: Document) -> str:

@@ -116,7 +116,7 @@ def test_uncommitted_documents_go_along_when_the_pin_moves_and_come_back_with_it
     status = project.status()
     assert (status["state"], status["hint"]) == ("drift", "vmrag sync")
     assert any("Uncommitted documents of 'main'" in reason for reason in status["reasons"])
-    assert "1 uncommitted document of 'main' went along" in project.vmrag("sync").out
+    assert "1 uncommitted document of 'main' went along" in project.vmrag("sync").err
     assert (project.marks()["draft.md"], "faq.md" in project.marks()) == ("added", False)
     assert kb_branches(project)["main"] == (project.pinned, True, "main")
     assert project.status()["state"] == "in_sync"
@@ -129,7 +129,7 @@ def test_uncommitted_documents_go_along_when_the_pin_moves_and_come_back_with_it
 def test_pinning_something_else_over_uncommitted_documents_says_that_they_went_along(project):
     project.put("draft.md", "A draft.")
     said = project.vmrag("pin", project.ask("log")["revisions"][1]["revision"])
-    assert "1 uncommitted document of 'main' went along" in said.out
+    assert "1 uncommitted document of 'main' went along" in said.err
     assert project.marks()["draft.md"] == "added"
     assert "faq.md" not in project.marks()
 
@@ -169,7 +169,7 @@ def test_a_commit_that_was_not_pinned_is_not_taken_back(project):
     assert "more.md" not in project.marks()
     error = project.vmrag("add", "-", "--collection", "handbook", "--id", "x.md", "--json", code=1, stdin="x").error
     assert (error["code"], error["hint"]) == ("KB_MOVED", status["hint"])
-    assert status["hint"] in project.vmrag("sync").out
+    assert status["hint"] in project.vmrag("sync").err
     assert kb_branches(project)["main"][0] == report["revision"]
     assert "Pinned" in project.vmrag("pin").out
     assert "more.md" in project.marks()

@@ -176,12 +176,13 @@ class Real:
         with self.engine() as engine:
             return [{each.key: each.content for each in engine.documents(place)} for place in places]
 
-    def kb_base(self, one: str, other: str) -> Docs:
-        """The documents of the engine's own merge base."""
+    def kb_base(self, one: str, other: str, others: Sequence[str]) -> Docs | None:
+        """The documents of the engine's own merge base, if that contains all these revisions."""
         with self.engine() as engine:
             base = engine.merge_base(one, other)
-        assert base is not None
-        return self.docs(base)[0]
+            assert base is not None
+            newer = all(engine.is_ancestor(each, base) for each in others)
+        return self.docs(base)[0] if newer else None
 
     def state(self) -> Any:
         """What a refused command must leave as it is."""

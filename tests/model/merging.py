@@ -26,7 +26,7 @@ EDITORS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 
 
 class Merging(World):
-    """The result of each is what three document sets say, with git's base, or the engine's for `vmrag merge`."""
+    """The result of each is what three document sets say, with git's base; `vmrag merge` may know a newer one."""
 
     stashing = False
 
@@ -51,8 +51,8 @@ class Merging(World):
                 said += self.real.git("merge", "--abort").err
                 docs = self.model.docs(head)
             else:
-                docs = self.resolve(pick, before, side)
-                said += self.real.git("commit", "-q", "--no-edit").err
+                docs, told = self.resolve(pick, before, side)
+                said += told + self.real.git("commit", "-q", "--no-edit").err
         self.arrived("merge", join, docs, said)
 
     def arrived(self, what: str, join: Join, docs: Docs, said: str, *between: Docs) -> None:
@@ -70,15 +70,15 @@ class Merging(World):
         busy = ("MERGE_CONFLICT", 1) if self.stashing else ("GIT_BUSY", 3)
         self.refused(*self.incoming(("guide", "a.txt"), "too early"), why=busy)
 
-    def resolve(self, pick: Pick, ours: str, side: str) -> Docs:
-        """Decide all conflicts for one side; the pin is staged then."""
+    def resolve(self, pick: Pick, ours: str, side: str) -> tuple[Docs, str]:
+        """Decide all conflicts for one side; the pin is staged then. Returns what is pinned, and what was said."""
         self.conflict(ours)
         docs = settled(pick.base, self.model.revisions[ours], pick.theirs, side)
-        self.real.vmrag("resolve", f"--{side}")
+        said = self.real.vmrag("resolve", f"--{side}").err
         assert not self.real.unmerged
         self.admit([self.real.pin], [docs])
         assert self.model.revisions[self.real.pin] == docs
-        return docs
+        return docs, said
 
     def pick(self, commit: str, side: str, *, revert: bool) -> None:
         """`git cherry-pick` or `git revert` of one commit; of a merge against its first parent."""
@@ -100,9 +100,9 @@ class Merging(World):
                 said += self.real.git(verb, "--abort").err
                 docs = self.model.revisions[before]
             else:
-                docs = self.resolve(pick, before, side)
+                docs, told = self.resolve(pick, before, side)
                 ended = self.real.git(verb, "--continue", code=None)
-                said += ended.err
+                said += told + ended.err
                 if ended.code:  # nothing is left of the change
                     self.real.git(verb, "--skip")
         elif done.code:
@@ -155,9 +155,9 @@ class Merging(World):
                     self.observe(*between)
                     self.arrived("rebase", join, self.model.revisions[start], text)
                     return
-                docs = self.resolve(pick, self.real.pin, side)
+                docs, told = self.resolve(pick, self.real.pin, side)
                 between.append(docs)
-                text += self.real.git("rebase", "--continue", code=None).err
+                text += told + self.real.git("rebase", "--continue", code=None).err
             between.append(docs)
         if self.emptied(how):
             text += self.real.git("rebase", "--abort").err
@@ -181,28 +181,33 @@ class Merging(World):
         pick = Pick(self.model.docs(f"{self.real.parents(stash)[0]}"), self.model.docs(stash), stash)
         join = three_way(pick.base, self.model.revisions[before], pick.theirs)
         done = self.real.git("stash", "pop", "-q", code=1 if join.conflicts else 0)
-        docs = join.docs
+        docs, said = join.docs, done.err
         if join.conflicts:
             self.stashing = True
-            docs = self.resolve(pick, before, "ours" if side == "abort" else side)
+            docs, told = self.resolve(pick, before, "ours" if side == "abort" else side)
+            said += told
             self.stashing = False
             self.real.git("stash", "drop", "-q")
         self.seen["stash pop in conflict" if join.conflicts else "stash pop"] += 1
         self.admit([self.real.pin], [docs])
         assert self.model.revisions[self.real.pin] == docs
-        self.look(done.err)
+        self.look(said)
 
     # -- knowledge on its own ---------------------------------------------------------------------------------------------
 
     def merge_knowledge(self, ref: str, side: str) -> None:
-        """`vmrag merge REF`, whose base is the engine's."""
+        """`vmrag merge REF`, whose base is git's, or the engine's if that is newer: what was merged without git."""
         if self.real.branch is None:
             self.refused("merge", ref)
             return
         conflict = self.follow()
         ours, theirs = self.real.pin, self.real.pins(self.real.ask("rev-parse", ref)).popitem()[1]
         dirty = self.model.kb_branch(self.real.branch) in self.model.unsaved
-        base, pick = self.real.kb_base(ours, theirs), self.model.revisions[theirs]
+        bases = self.real.merge_bases("HEAD", ref)
+        base = self.real.kb_base(ours, theirs, [self.model.commits[each] for each in bases])
+        if base is None:
+            base = virtual_base(bases, self.model.docs, self.real.merge_bases)
+        pick = self.model.revisions[theirs]
         join = three_way(base, self.model.revisions[ours], pick)
         done = self.real.vmrag("merge", ref, code=None)
         self.put_aside(conflict, done.err)

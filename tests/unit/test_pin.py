@@ -330,12 +330,12 @@ def test_a_file_that_is_not_a_pin_is_refused_with_its_line_and_a_fix(data, line,
     assert re.search(part if "|" in part and "(" not in part else re.escape(part), error.message)
     assert error.message.startswith(f".dolt-version, line {line}: ")
     assert error.details == {"file": ".dolt-version", "line": line}
-    assert error.hint.startswith("git checkout ")
+    assert error.hint.startswith(("git checkout ", "vmrag resolve "))
     assert error.message.isprintable()
 
 
-def test_a_conflict_names_the_commands_that_take_a_side():
-    assert refusal(CONFLICT.encode()).hint.startswith("git checkout --ours .dolt-version && vmrag sync")
+def test_a_conflict_names_the_command_that_keeps_what_both_sides_hold():
+    assert refusal(CONFLICT.encode()).hint.startswith("vmrag resolve ")
 
 
 def test_the_message_names_the_place_that_the_bytes_came_from():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import click
 
 from vmrag_link import worddiff
-from vmrag_link.merging.conflicts import CELLS, COLLECTION, DOCUMENT, Row
+from vmrag_link.cli.base import plural
+from vmrag_link.merging.conflicts import CELLS, COLLECTION, Row, both_texts
 from vmrag_link.models import Document, json_text
 from vmrag_link.ops.resolve import ConflictRow
 
@@ -17,10 +16,12 @@ COLOURS = {"delete": "red", "insert": "green"}
 def lines(row: ConflictRow) -> list[str]:
     conflict = row.conflict
     shown = [click.style(row.id, bold=True)]
-    if conflict.fields in ((DOCUMENT,), (COLLECTION,)):
+    if conflict.is_whole:
         for side, version in (("ours", conflict.ours), ("theirs", conflict.theirs)):
             if version is None:
                 shown.append(f"  {side}: removed it")
+            elif conflict.fields == (COLLECTION,):
+                shown.append(f"  {side}: keeps it, with {plural(conflict.documents, 'document')}")
             else:
                 shown += _changed(side, _value(conflict.base, "content"), _value(version, "content"))
         return shown
@@ -37,11 +38,7 @@ def template(row: ConflictRow) -> str:
     ours, theirs = (
         each.content if isinstance(each, Document) else "" for each in (row.conflict.ours, row.conflict.theirs)
     )
-    return f"<<<<<<< ours\n{_ended(ours)}=======\n{_ended(theirs)}>>>>>>> theirs\n"
-
-
-def _ended(text: str) -> str:
-    return text if not text or text.endswith("\n") else text + "\n"
+    return both_texts(ours, theirs)
 
 
 def _changed(side: str, base: str, version: str) -> list[str]:
@@ -56,8 +53,7 @@ def _style(op: str, text: str) -> str:
 def _value(row: Row | None, field: str) -> str:
     if row is None:
         return ""
-    names: Iterable[str] = CELLS[type(row)].get(field, ())
-    values = [getattr(row, name) for name in names if name != "content_hash"]
+    values = [getattr(row, name) for name in CELLS[type(row)][field]]
     if isinstance(row, Document):
-        return "\n".join(values)
-    return json_text(values[0] if len(values) == 1 else values) if values else json_text(row)
+        return str(values[0])  # what else is in the cell follows from it
+    return json_text(values[0] if len(values) == 1 else values)

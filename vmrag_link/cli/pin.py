@@ -20,7 +20,6 @@ def command(invocation: Invocation, *, revision: str | None) -> int:
     lines = [f"Pinned {name} in .dolt-version." if report.changed else f"{name} is pinned already."]
     if report.changed and report.staged:
         lines = [f'Pinned {name} in .dolt-version, which is staged. Next: git commit -m "…"']
-    lines += report.notes
     if not report.staged:
         lines.append("Another git command holds the index. Next: git add .dolt-version")
     invocation.emit(report, lines)

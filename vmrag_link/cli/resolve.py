@@ -98,15 +98,22 @@ def _fields(given: tuple[str, ...]) -> dict[str, Side]:
 
 
 def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]) -> operation.ResolveReport:
-    """One conflict after the other, each stored when it is answered, until all are or the person stops."""
-    rows = [each for each in report.conflicts if not wanted or each.id in wanted]
-    for number, row in enumerate(rows, 1):
+    """One conflict after the other, each stored when it is answered, until all are or the person stops.
+
+    An answer may settle others, too, and end the merge: what is asked next is what is open then.
+    """
+    asked: set[str] = set()
+    while rows := [each for each in report.conflicts if each.id not in asked and (not wanted or each.id in wanted)]:
+        row = rows[0]
+        asked.add(row.id)
         click.echo("\n".join(conflict_view.lines(row)))
         offers = {"o": "[o]urs", "t": "[t]heirs", "e": "[e]dit", "s": "[s]kip", "q": "[q]uit"}
         if not row.has_text:
             del offers["e"]
         answer = click.prompt(
-            f"({number} of {len(rows)}) {', '.join(offers.values())}", type=click.Choice([*offers]), show_choices=False
+            f"({len(asked)} of {len(asked) + len(rows) - 1}) {', '.join(offers.values())}",
+            type=click.Choice([*offers]),
+            show_choices=False,
         )
         if answer == "q":
             break

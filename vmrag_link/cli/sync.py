@@ -22,11 +22,11 @@ def command(invocation: Invocation, *, rebuild: bool) -> None:
 def _lines(report: SyncReport) -> list[str]:
     to = (report.to or "")[:7]
     if not report.seconds:
-        return [f"Knowledge is at {to}, as pinned; nothing to do.", *report.notes]
+        return [f"Knowledge is at {to}, as pinned; nothing to do."]
     chunks = report.chunks
     lines = [f"Knowledge is at {to} now: {described(report.plan)} ({report.seconds['total']:.2f} s)."]
     if chunks.added or chunks.removed:
         lines.append(
             f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."
         )
-    return [*lines, *report.notes]
+    return lines

@@ -28,9 +28,14 @@ class Stages(NamedTuple):
     theirs: bytes | None
 
 
+def driver_settings(command: str) -> dict[str, str]:
+    """All keys of the driver's section."""
+    return {"name": "the knowledge of both sides", "driver": command}
+
+
 def register_driver(places: Places, command: str) -> bool:
     """In the repository's own configuration; returns whether that changed anything."""
-    wanted = {"name": "the knowledge of both sides", "driver": command}
+    wanted = driver_settings(command)
     if driver(places) == wanted:
         return False
     for key, value in wanted.items():
@@ -97,12 +102,6 @@ def is_merge(places: Places) -> bool:
 def parents(places: Places, commit: str) -> list[str]:
     """The parents of a commit, by full hash."""
     return demand(places, "rev-list", "--parents", "-n", "1", commit, "--").text.split()[1:]
-
-
-def merge_base(places: Places, one: str, other: str) -> str | None:
-    """The best common ancestor of two commits; None for unrelated histories."""
-    done = git(places, "merge-base", one, other)
-    return done.text.strip() or None
 
 
 def staged_pin(places: Places, *, index_file: Path | None = None) -> bytes | None:

@@ -6,26 +6,25 @@ reason for a conflict: the later one stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from vmrag_link.models import Collection, Document, Record, content_hash
+from vmrag_link.models import Collection, Distance, Document, Record, canonical_json, content_hash
 
 Side = Literal["ours", "theirs"]
 Row = Document | Collection
 
 DOCUMENT, COLLECTION = "document", "collection"
-"""The field of a conflict over a whole row: one side removed what the other changed."""
+"""The field of a conflict over a whole row: one side removed what the other changed; of a collection with all its documents."""
 
 CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
     Document: {
         "title": ("title",),
         "content": ("content", "content_hash"),
         "metadata": ("metadata",),
-        "source": ("source",),
-        "source_key": ("source_key",),
+        "source": ("source", "source_key"),
         "file_type": ("file_type",),
     },
     Collection: {
@@ -42,9 +41,12 @@ R = TypeVar("R", Document, Collection)
 
 
 class Choice(Record, frozen=True):
-    """What becomes of one field in conflict; `edited` takes `text` as the content of the document."""
+    """What becomes of one field in conflict; `edited` takes `text` as the content of the document.
 
-    take: Literal["ours", "theirs", "edited"]
+    `neither` is for the base that git makes of several: a value of which neither side can be an unchanged copy.
+    """
+
+    take: Literal["ours", "theirs", "edited", "neither"]
     text: str = ""
 
 
@@ -56,6 +58,7 @@ class Conflict(Record, frozen=True):
     """A row that the sides changed differently, in `fields`; a side is None where the row does not exist.
 
     `doc_id` is empty for the settings of a collection. `merged` is the row with everything merged that is not in conflict.
+    `documents`: how many the collection has on the side that keeps it, where the other one removed it.
     """
 
     collection: str
@@ -65,6 +68,7 @@ class Conflict(Record, frozen=True):
     ours: Row | None
     theirs: Row | None
     merged: Row | None
+    documents: int = 0
 
     @property
     def id(self) -> str:
@@ -77,26 +81,67 @@ class Conflict(Record, frozen=True):
 
     def resolved(self, choices: Mapping[str, Choice]) -> Row | None:
         """The row that the choices make, None for no row; every field must be decided."""
-        if self.fields in ((DOCUMENT,), (COLLECTION,)):
+        if self.is_whole:
             choice = choices[self.fields[0]]
-            if choice.take == "edited":
-                return _with_text(self.ours or self.theirs, choice.text)
-            return self.ours if choice.take == "ours" else self.theirs
+            if choice.take in ("ours", "theirs"):
+                return self._side(choice)
+            field = "content" if self.fields == (DOCUMENT,) else "metadata"
+            return self._with(self.ours or self.theirs, field, choice)
         row = self.merged
         for field in self.fields:
-            choice = choices[field]
-            if choice.take == "edited":
-                row = _with_text(row, choice.text)
-            else:
-                side = self.ours if choice.take == "ours" else self.theirs
-                names = CELLS[type(row)][field]
-                row = msgspec.structs.replace(row, **{name: getattr(side, name) for name in names})  # type: ignore[type-var]
+            row = self._with(row, field, choices[field])
         return row
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether one side removed the row."""
+        return self.fields in ((DOCUMENT,), (COLLECTION,))
 
-def _with_text(row: Row | None, text: str) -> Document:
-    assert isinstance(row, Document)  # noqa: S101  `edited` is a choice about a document's content
-    return msgspec.structs.replace(row, content=text, content_hash=content_hash(text))
+    def _side(self, choice: Choice) -> Row | None:
+        return self.ours if choice.take == "ours" else self.theirs
+
+    def _with(self, row: Row | None, field: str, choice: Choice) -> Row:
+        assert row is not None  # noqa: S101  there is something to choose
+        if choice.take == "edited":
+            values = _content(choice.text)
+        elif choice.take == "neither":
+            values = _neither(field, self.ours, self.theirs)
+        else:
+            side = self._side(choice)
+            values = {name: getattr(side, name) for name in CELLS[type(row)][field]}
+        return msgspec.structs.replace(row, **values)
+
+
+def all_taken(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
+    """The same choice for everything that is in conflict."""
+    return {each.id: dict.fromkeys(each.fields, choice) for each in conflicts}
+
+
+def both_texts(ours: str, theirs: str) -> str:
+    """Between markers, as git writes them; a text that does not end its last line gets an end of line."""
+    ours, theirs = (text if not text or text.endswith("\n") else text + "\n" for text in (ours, theirs))
+    return f"<<<<<<< ours\n{ours}=======\n{theirs}>>>>>>> theirs\n"
+
+
+def _neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
+    """Values for a cell, made of both sides' and equal to none of them; of their kind, because they are read from a revision."""
+    name = "embedding_function" if field == "embedding" else field
+    sides: list[Any] = ["" if row is None else getattr(row, name) for row in (ours, theirs)]
+    left, right = sides
+    match field:
+        case "content":
+            return _content(both_texts(left, right))
+        case "metadata":
+            return {name: canonical_json({"ours": left, "theirs": right})}
+        case "distance":
+            return {name: next(each for each in get_args(Distance) if each not in (left, right))}
+        case "chunking":
+            return {name: msgspec.structs.replace(left, size=left.size + right.size)}
+    return {name: both_texts(left, right)}
+
+
+def _content(text: str) -> dict[str, Any]:
+    return {"content": text, "content_hash": content_hash(text)}
 
 
 def merge_rows(base: R | None, ours: R, theirs: R) -> tuple[R, tuple[str, ...]]:

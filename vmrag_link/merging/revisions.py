@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.merging.conflicts import Conflict, Decisions
+from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, all_taken
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import At, Record, Working
 
@@ -66,6 +66,19 @@ def merged_revision(
         date=signed.date,
     )
     return Outcome(made)
+
+
+def virtual_base(engine: Engine, *, base: str, ours: str, theirs: str, joins: bool = True) -> str:
+    """Two bases of one merge made into one, as git does where histories cross.
+
+    What is in conflict is like neither of them: a side that has settled it has changed it, and two that did so differently are in conflict.
+    """
+    outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins)
+    if outcome.revision is None:
+        decisions = all_taken(outcome.conflicts, Choice("neither"))
+        outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions)
+    assert outcome.revision is not None  # noqa: S101  all is decided
+    return outcome.revision
 
 
 def _holds(engine: Engine, base: str, whole: str, part: At) -> bool:

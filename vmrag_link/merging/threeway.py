@@ -48,7 +48,7 @@ class Merged(Record, frozen=True):
 def merge(engine: Engine, *, base: str, ours: At, theirs: At, decisions: Decisions | None = None) -> Merged:
     """Raises `RevisionMissing`."""
     left, right = engine.diff(base, ours), engine.diff(base, theirs)
-    under_way = _Merge(engine, base, decisions or {})
+    under_way = _Merge(engine, base, ours, theirs, decisions or {})
     under_way.collections(left, right)
     ours_changed = {change.key: change for change in left.documents}
     for change in right.documents:
@@ -76,15 +76,23 @@ class _Sides(NamedTuple):
     ours_changed: bool
     theirs_changed: bool
 
+    @property
+    def contested(self) -> bool:
+        """Whether one side removed what the other wrote to."""
+        kept_changed = self.theirs_changed if self.ours is None else self.ours_changed
+        return self.base is not None and (self.ours is None) != (self.theirs is None) and kept_changed
+
 
 class _Merge:
     """One merge under way."""
 
-    def __init__(self, engine: Engine, base: str, decisions: Decisions) -> None:
+    def __init__(self, engine: Engine, base: str, ours: At, theirs: At, decisions: Decisions) -> None:
         self._engine = engine
         self._base = base
+        self._ours = ours
+        self._theirs = theirs
         self._decisions = decisions
-        self._gone: set[str] = set()
+        self._whole: set[str] = set()
         self._put_collections: list[Collection] = []
         self._remove_collections: list[str] = []
         self._put: list[Document] = []
@@ -101,30 +109,33 @@ class _Merge:
         )
         return Merged(rows, tuple(self._open), tuple(self._decided))
 
-    # -- collections: a row that is gone takes its documents along
+    # -- collections: one that a side removed goes or stays with all its documents
 
     def collections(self, left: Difference, right: Difference) -> None:
         for name, sides in _collections(left, right).items():
             row, settled = self._collection(name, sides)
+            if sides.contested or row is None:
+                self._whole.add(name)
             if not settled:
                 continue
             if row is None:
-                self._gone.add(name)
                 if sides.ours is not None:
                     self._remove_collections.append(name)
-            elif row != sides.ours:
+                continue
+            if row != sides.ours:
                 self._put_collections.append(row)
+            if sides.contested and sides.ours is None:
+                self._put += self._engine.documents(self._theirs, collection=name)
 
     def _collection(self, name: str, sides: _Sides) -> tuple[Collection | None, bool]:
         """The row that results, and whether that is settled."""
-        base, ours, theirs, ours_changed, theirs_changed = sides
+        base, ours, theirs, _, theirs_changed = sides
         if ours is not None and theirs is not None:
             merged, fields = merge_rows(base, ours, theirs)
             return self._settle(Conflict(name, "", fields, base, ours, theirs, merged), merged)
-        if (ours is None and theirs_changed and base is not None) or (theirs is None and ours_changed):
-            if ours is None and theirs is None:
-                return None, True
-            return self._settle(Conflict(name, "", (COLLECTION,), base, ours, theirs, None), ours)
+        if sides.contested:
+            documents = self._engine.count(self._theirs if ours is None else self._ours, collection=name)
+            return self._settle(Conflict(name, "", (COLLECTION,), base, ours, theirs, None, documents), ours)
         return (theirs if theirs_changed else ours), True
 
     # -- documents
@@ -132,7 +143,7 @@ class _Merge:
     def document(self, left: DocumentChange | None, right: DocumentChange) -> None:
         """Take over a change of theirs; `left` is ours of the same document."""
         collection, doc_id = right.key
-        if collection in self._gone:
+        if collection in self._whole:
             return
         if left is None:
             self._take(right.key, right.after, there=right.before is not None)

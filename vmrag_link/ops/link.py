@@ -11,6 +11,7 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing, repository
 from vmrag_link.models import Link, Record, Working
 from vmrag_link.ops import pinning, recover
+from vmrag_link.ops.pin import refuse_if_in_conflict
 from vmrag_link.paths import PIN_NAME, Places, write_atomically
 from vmrag_link.workspace import Workspace
 
@@ -108,6 +109,8 @@ def _inside(places: Places, link_file: str) -> Path:
 def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revision: str, name: str) -> Bidirectional:
     created = not path.exists()
     with locks.exclusive(ws.places.workspace_lock, purpose="link", timeout=ws.lock_timeout):
+        if path == places.pin:
+            refuse_if_in_conflict(places)
         if path == ws.places.pin:
             staged = pinning.write_pin(ws, revision, name).staged
         else:

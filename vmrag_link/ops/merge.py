@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Write
-from vmrag_link.errors import EngineFailed, GitBusy, MergeConflict, NameInvalid, Uncommitted
+from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted
 from vmrag_link.git import plumbing
 from vmrag_link.merging import replay
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
@@ -15,6 +15,7 @@ from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, Changes, Record, Working
 from vmrag_link.ops import history, merge_state, recover, writing
+from vmrag_link.ops.bases import base_of, pinned
 from vmrag_link.ops.merge_state import MergeState
 from vmrag_link.ops.pin import go_to
 from vmrag_link.ops.pinning import PinBlock
@@ -45,9 +46,9 @@ class MergeReport(Record, frozen=True):
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
-    """Merge what `source` names (see `history.revision`) with the engine's merge base; documents set aside come back uncommitted.
+    """Merge what `source` names (see `history.revision`); documents set aside come back uncommitted.
 
-    Raises `MergeConflict` while another merge is open, `Uncommitted`, `EngineFailed` for unrelated histories, and as `writing.writable`.
+    Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and `writing.writable`.
     """
     target = mergeable(ws)
     if source.startswith(ASIDE_PREFIX) and (aside := ws.engine.branch(source)):
@@ -59,7 +60,7 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     if source.startswith(RESERVED_PREFIX) and ws.engine.branch(source):
         raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
     theirs = history.revision(ws, source)
-    base = related_base(ws, target.revision, theirs)
+    base = base_of(ws, target.revision, theirs, _commits(ws, source, theirs))
     return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
 
 
@@ -70,15 +71,16 @@ def mergeable(ws: Workspace) -> Target:
     return target
 
 
-def related_base(ws: Workspace, ours: str, theirs: str) -> str:
-    base = ws.engine.merge_base(ours, theirs)
-    if base is None:
-        raise EngineFailed(
-            f"The revisions {ours[:7]} and {theirs[:7]} have no history in common.",
-            hint="vmrag log",
-            revisions=[ours, theirs],
-        )
-    return base
+def _commits(ws: Workspace, source: str, theirs: str) -> tuple[str, str] | None:
+    """HEAD and the code commit that the source names, if it is one that pins theirs."""
+    head = plumbing.head(ws.places).commit
+    if head is None or ws.engine.has_revision(source):
+        return None
+    try:
+        commit = plumbing.resolve(ws.places, source)
+    except GitReferenceMissing:
+        return None
+    return (head, commit) if pinned(ws, commit) == theirs else None
 
 
 def merge_revision(
@@ -226,7 +228,6 @@ def _landed(ws: Workspace, target: Target, state: MergeState, revision: str) -> 
         changes=ws.engine.count_changes(state.ours, revision),
         pin=pinned.pin,
         staged=pinned.staged,
-        notes=pinned.notes,
     )
 
 

@@ -9,32 +9,37 @@ from __future__ import annotations
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import EngineFailed, PinConflict, PinRevisionMissing
-from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Decisions
-from vmrag_link.merging.revisions import Outcome, merged_revision
-from vmrag_link.models import Document
+from vmrag_link.merging.revisions import merged_revision, virtual_base
 from vmrag_link.pin import Pin
+
+UNDECIDED_REMOTE = "in/conflict"
+"""What a base that git makes of several names, where they were in conflict: no side's."""
 
 
 def merge_pins(
-    engine: Engine, base: bytes, ours: bytes, theirs: bytes, *, joins: bool, virtual: bool = False, revision: str = ""
+    engine: Engine,
+    base: bytes,
+    ours: bytes,
+    theirs: bytes,
+    *,
+    joins: bool,
+    virtual: bool = False,
+    revision: str = "",
+    remote: str = "",
 ) -> bytes:
     """The pin of the merged state; `base` is empty where both sides added a pin.
 
-    `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from several; then documents in conflict hold both
-    texts between markers, which differ from either side. `revision`: what a person has made of the conflicts.
+    `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from several; then nothing stops it, and what is in
+    conflict is like neither side. `revision`: what a person has made of the conflicts; `remote`: the one of the two that they want where
+    both changed it.
     Raises `PinConflict`, `PinMalformed`, `PinRevisionMissing`, `EngineFailed` for unrelated histories.
     """
     left, right = pins.parse(ours, source="our pin"), pins.parse(theirs, source="their pin")
     before = pins.parse(base, source="the base's pin") if base else None
     if not revision:
         revision = _revision(engine, before, left, right, joins=joins, virtual=virtual)
-        if len({each.dolt_remote for each in (before, left, right) if each}) == 3:  # noqa: PLR2004  each has its own
-            raise PinConflict(
-                f"Both sides changed dolt_remote: {left.dolt_remote!r} and {right.dolt_remote!r}.",
-                hint="Choose one in .dolt-version, then: git add .dolt-version",
-            )
     merged = Pin(
-        dolt_remote=_field("dolt_remote", before, left, right),
+        dolt_remote=_remote(before, left, right, wanted=remote, virtual=virtual),
         dolt_branch=left.dolt_branch if joins else _field("dolt_branch", before, left, right),
         dolt_commit=revision,
         linked_at=engine.info(revision).date,
@@ -65,14 +70,9 @@ def _revision(engine: Engine, before: Pin | None, left: Pin, right: Pin, *, join
                 revision=pin.dolt_commit,
             )
     base = base_revision(engine, before, left, right)
-
-    def outcome_of(decisions: Decisions) -> Outcome:
-        ours, theirs = left.dolt_commit, right.dolt_commit
-        return merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions)
-
-    outcome = outcome_of({})
-    if outcome.revision is None and virtual:
-        outcome = outcome_of({each.id: dict.fromkeys(each.fields, _both(each)) for each in outcome.conflicts})
+    if virtual:
+        return virtual_base(engine, base=base, ours=left.dolt_commit, theirs=right.dolt_commit, joins=joins)
+    outcome = merged_revision(engine, base=base, ours=left.dolt_commit, theirs=right.dolt_commit, joins=joins)
     if outcome.revision is None:
         number = len(outcome.conflicts)
         what = f"{number} conflicts" if number > 1 else f"a conflict in {outcome.conflicts[0].id}"
@@ -84,11 +84,19 @@ def _revision(engine: Engine, before: Pin | None, left: Pin, right: Pin, *, join
     return outcome.revision
 
 
-def _both(conflict: Conflict) -> Choice:
-    texts = [side.content if isinstance(side, Document) else "" for side in (conflict.ours, conflict.theirs)]
-    if conflict.fields != (DOCUMENT,) and "content" not in conflict.fields:
-        return Choice("ours")
-    return Choice("edited", f"<<<<<<< ours\n{texts[0]}\n=======\n{texts[1]}\n>>>>>>> theirs\n")
+def _remote(before: Pin | None, left: Pin, right: Pin, *, wanted: str, virtual: bool) -> str:
+    """Where both sides changed it, `wanted` if it is one of theirs."""
+    sides = (left.dolt_remote, right.dolt_remote)
+    if len({*sides, before.dolt_remote if before else None}) < 3:  # noqa: PLR2004  each has its own
+        return _field("dolt_remote", before, left, right)
+    if virtual:
+        return UNDECIDED_REMOTE
+    if wanted in sides:
+        return wanted
+    raise PinConflict(
+        f"Both sides changed dolt_remote: {sides[0]!r} and {sides[1]!r}.",
+        hint="Choose one of them as `remote` in .vmrag.yaml, then: vmrag resolve",
+    )
 
 
 def _field(name: str, before: Pin | None, left: Pin, right: Pin) -> str:

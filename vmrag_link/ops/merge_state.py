@@ -1,11 +1,13 @@
 """The merge that waits for a person: git's conflict in the pin, or one that `vmrag merge` began.
 
-What git has is read from the index each time. Everything else, the decisions above all, is in `merge.json` of the work tree; the merge
-itself is made anew from the revisions and the decisions whenever somebody looks: an engine need not keep conflicts.
+What git has is read from the index each time; the decisions about it are in `merge-git.json` of the work tree. A merge of ours is in
+`merge.json`, and stays there while git merges. The merge itself is made anew from the revisions and the decisions whenever somebody
+looks: an engine need not keep conflicts.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -47,22 +49,23 @@ def current(ws: Workspace) -> MergeState | None:
 
     Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common history.
     """
-    stored = _read(ws)
     in_git = _in_git(ws)
     if in_git:
-        same = stored and stored.kind == "git" and _sides(stored) == _sides(in_git)
-        return stored if same else in_git
-    return None if stored is None or stored.kind == "git" or _concluded(ws, stored) else stored
+        decided = _read(ws.places.merge_in_git)
+        return decided if decided and _sides(decided) == _sides(in_git) else in_git
+    stored = _read(ws.places.merge)
+    return None if stored is None or _concluded(ws, stored) else stored
 
 
 def opened(ws: Workspace) -> MergeState | None:
     """As `current`, for commands that change something: what a killed merge left to do is done first."""
-    state, stored = current(ws), _read(ws)
+    state, stored = current(ws), _read(ws.places.merge)
+    if state is None or state.kind != "git":
+        clear(ws, "git")  # git's conflict is over
     if state is None and stored:
-        if stored.kind == "merge":
-            if not plumbing.stage(ws.places, ws.places.pin):
-                return None  # another git command holds the index; the next command stages it
-            ws.progress.note(f"Finished an interrupted merge of {stored.source}; its result is pinned.")
+        if not plumbing.stage(ws.places, ws.places.pin):
+            return None  # another git command holds the index; the next command stages it
+        ws.progress.note(f"Finished an interrupted merge of {stored.source}; its result is pinned.")
         clear(ws)
     return state
 
@@ -85,11 +88,15 @@ def refuse_if_open(ws: Workspace) -> None:
 
 
 def save(ws: Workspace, state: MergeState) -> None:
-    write_atomically(ws.places.merge, msgspec.json.encode(state), durable=True)
+    write_atomically(_path(ws, state.kind), msgspec.json.encode(state), durable=True)
 
 
-def clear(ws: Workspace) -> None:
-    ws.places.merge.unlink(missing_ok=True)
+def clear(ws: Workspace, kind: Kind = "merge") -> None:
+    _path(ws, kind).unlink(missing_ok=True)
+
+
+def _path(ws: Workspace, kind: Kind) -> Path:
+    return ws.places.merge_in_git if kind == "git" else ws.places.merge
 
 
 def merged(ws: Workspace, state: MergeState) -> Merged:
@@ -141,7 +148,7 @@ def _sides(state: MergeState) -> tuple[str, str, str]:
 
 def _concluded(ws: Workspace, state: MergeState) -> bool:
     """Whether a kill came between the end of the merge and the removal of its file."""
-    if state.kind != "merge":
+    if state.kind != "merge" or state.symbolic != ws.trigger().symbolic:
         return False
     pin = ws.target().pin
     if pin is None or pin.dolt_commit == state.ours or not ws.engine.has_revision(pin.dolt_commit):
@@ -149,8 +156,7 @@ def _concluded(ws: Workspace, state: MergeState) -> bool:
     return all(ws.engine.is_ancestor(each, pin.dolt_commit) for each in (state.ours, state.theirs))
 
 
-def _read(ws: Workspace) -> MergeState | None:
-    path = ws.places.merge
+def _read(path: Path) -> MergeState | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=MergeState)
     except FileNotFoundError:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
+import contextlib
 
 from vmrag_link import locks
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import BranchMissing, GitBusy, KnowledgeMoved
-from vmrag_link.git import plumbing
+from vmrag_link.errors import BranchMissing, GitBusy, KnowledgeMoved, MergeConflict
+from vmrag_link.git import merging, plumbing
 from vmrag_link.ops import pinning, recover
 from vmrag_link.ops.pinning import PinReport
+from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.sync.resolve import Trigger
 from vmrag_link.workspace import Workspace
 
@@ -25,7 +26,8 @@ def pin(ws: Workspace, reference: str | None) -> PinReport:
 def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> PinReport:
     """Write and stage the pin, and bring KB branch and index there.
 
-    `trigger`: where HEAD and pin must still be. Raises `KnowledgeMoved` if they are elsewhere; then nothing is pinned.
+    `trigger`: where HEAD and pin must still be. Raises `KnowledgeMoved` if they are elsewhere, `MergeConflict` while git has the pin in
+    conflict; then nothing is pinned.
     """
     branch = ws.kb_branch()
     with locks.exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
@@ -35,12 +37,22 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
                 hint=f"vmrag pin {revision}",
                 revision=revision,
             )
+        refuse_if_in_conflict(ws.places)
         report = pinning.write_pin(ws, revision, branch.name if branch else _present_name(ws))
-    try:
-        moved = ws.reconcile()
-    except GitBusy:
-        return report  # the next command goes there; `staged` says what is left to do
-    return msgspec.structs.replace(report, notes=moved.notes) if moved else report
+    with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
+        ws.reconcile()
+    return report
+
+
+def refuse_if_in_conflict(places: Places) -> None:
+    """A pin that is written and staged now would end git's conflict, and nobody would miss what theirs holds. Raises `MergeConflict`."""
+    stages = merging.stages(places)
+    if stages:
+        removed = stages.ours is None or stages.theirs is None
+        raise MergeConflict(
+            f"{PIN_NAME} is in conflict, and this would drop one side.",
+            hint=f"git add {PIN_NAME} (keeps it), or git rm {PIN_NAME}" if removed else "vmrag resolve",
+        )
 
 
 def _revision(ws: Workspace, reference: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.errors import Busy, GitBusy, GitFailed
-from vmrag_link.git import plumbing
+from vmrag_link.git import merging, plumbing
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops import pinning
 from vmrag_link.sync import apply, background
@@ -131,7 +131,7 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         return
     revision = branch.head
     trigger = ws.trigger()
-    on_branch = is_here(ws, entry) and not plumbing.busy(ws.places)
+    on_branch = is_here(ws, entry) and not plumbing.busy(ws.places) and not merging.stages(ws.places)
     before = entry.pin.encode() if entry.pin is not None else None
     if on_branch and (trigger.pin == before or _pinned(trigger.pin) == revision):
         _pin(ws, path, revision, entry.kb_branch)

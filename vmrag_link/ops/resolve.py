@@ -149,11 +149,19 @@ def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport
         ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, joins=joins, decisions=state.decisions
     )
     assert outcome.revision is not None  # noqa: S101  the callers have looked: nothing is in conflict
-    data = merge_pins(ws.engine, stages.base or b"", stages.ours, stages.theirs, joins=joins, revision=outcome.revision)
+    data = merge_pins(
+        ws.engine,
+        stages.base or b"",
+        stages.ours,
+        stages.theirs,
+        joins=joins,
+        revision=outcome.revision,
+        remote=ws.config.remote,
+    )
     write_atomically(ws.places.pin, data)
     staged = plumbing.stage(ws.places, ws.places.pin)
     if staged:
-        merge_state.clear(ws)
+        merge_state.clear(ws, "git")
     busy = plumbing.busy(ws.places)
     then = plumbing.busy_hint(busy).partition(" (")[0] if busy else "git status"
     report = _report(state, merged)

@@ -61,7 +61,7 @@ def refuse_if_busy(ws: Workspace) -> None:
     if merging.stages(ws.places):
         raise MergeConflict(
             "The pin is in conflict; what would be written now would take one side.",
-            hint="vmrag resolve (or git checkout HEAD -- .dolt-version)",
+            hint="vmrag resolve",
         )
 
 

@@ -1,0 +1,49 @@
+"""Where a merge of knowledge starts from.
+
+Two histories know about it, and each knows what the other does not: git, that a revert or an older pin took something back; the
+knowledge base, that `vmrag merge` has joined revisions.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from vmrag_link.errors import EngineFailed, PinMissing
+from vmrag_link.git import merging
+from vmrag_link.merging.revisions import virtual_base
+from vmrag_link.workspace import Workspace
+
+
+def base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
+    """The revision that a merge of two others starts from: what git's merge base of two `commits` pins, or a newer one of the engine's.
+
+    Raises `EngineFailed` for unrelated histories, `PinRevisionMissing`, `PinMalformed` for what git's base pins.
+    """
+    found = ws.engine.merge_base(ours, theirs)
+    bases = merging.merge_bases(ws.places, [*commits]) if commits else []
+    pinning = {each: revision for each in bases if (revision := pinned(ws, each))}
+    if pinning and not (found and all(ws.engine.is_ancestor(each, found) for each in pinning.values())):
+        return _one_of(ws, pinning)
+    if found is None:
+        raise EngineFailed(
+            f"The revisions {ours[:7]} and {theirs[:7]} have no history in common.",
+            hint="vmrag log",
+            revisions=[ours, theirs],
+        )
+    return found
+
+
+def _one_of(ws: Workspace, pinning: dict[str, str]) -> str:
+    """One base of several, as git makes it; `pinning` has the revisions of commits."""
+    made, *others = pinning.values()
+    for revision, commits in zip(others, pairwise(pinning), strict=True):
+        made = virtual_base(ws.engine, base=base_of(ws, made, revision, commits), ours=made, theirs=revision)
+    return made
+
+
+def pinned(ws: Workspace, commit: str) -> str | None:
+    """None for a commit that pins nothing; a revision that is not here is an error: it may be what matters."""
+    try:
+        return ws.pinned_at(commit)
+    except PinMissing:
+        return None
