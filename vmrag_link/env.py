@@ -14,6 +14,15 @@ DEBUG = "VMRAG_DEBUG"
 HOOK = "VMRAG_HOOK"
 """Set by a hook's shim, so that a copy of it that another hook manager runs as well sees that the work is being done."""
 
+COMMIT_INDEX = "GIT_INDEX_FILE"
+"""The index that git commits from, as it tells its hooks; relative to the top of the work tree."""
+
+FRAMEWORK = "PRE_COMMIT_"
+"""The pre-commit framework, and prek in its place, hand on what git told them: `PRE_COMMIT_REMOTE_NAME` and others."""
+
+PREK_STAGE = "PREK_HOOK_STAGE"
+"""All that prek tells after a merge that was no squash."""
+
 SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
 
@@ -25,6 +34,42 @@ MERGE_HEADS = "GITHEAD_"
 def merge_heads(environ: Mapping[str, str] = os.environ) -> list[str]:
     """The commits that `git merge` or `git pull`, whose child this process is, merges now."""
     return [name.removeprefix(MERGE_HEADS) for name in environ if name.startswith(MERGE_HEADS)]
+
+
+def switched_off(environ: Mapping[str, str] = os.environ) -> bool:
+    return environ.get(SWITCH) == "0"
+
+
+def commit_index(environ: Mapping[str, str] = os.environ) -> str | None:
+    """None where no git commit is under way."""
+    return environ.get(COMMIT_INDEX) or None
+
+
+def framework_push(environ: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
+    """The remote and the commit or branch that is pushed there; without a remote, somebody runs the hook by hand.
+
+    A first push has a branch and no range.
+    """
+    tip = environ.get(f"{FRAMEWORK}TO_REF") or environ.get(f"{FRAMEWORK}LOCAL_BRANCH")
+    return environ.get(f"{FRAMEWORK}REMOTE_NAME") or None, tip or None
+
+
+def framework_event(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The post-* hook that git runs, with git's arguments; empty where somebody runs it by hand."""
+    known = {name.removeprefix(FRAMEWORK): value for name, value in environ.items() if name.startswith(FRAMEWORK)}
+    match known:
+        case {"FROM_REF": old, "TO_REF": new, "CHECKOUT_TYPE": flag}:
+            return "post-checkout", old, new, flag
+        case {"IS_SQUASH_MERGE": squash}:
+            return "post-merge", squash
+        case {"REWRITE_COMMAND": command}:
+            return "post-rewrite", command
+    return ("post-merge", "0") if environ.get(PREK_STAGE) == "post-merge" else ()
+
+
+def colourful(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a terminal may be written to in colour: https://no-color.org, and terminals that know none."""
+    return not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
 
 
 def debug(environ: Mapping[str, str] = os.environ) -> bool:

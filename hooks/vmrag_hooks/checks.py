@@ -46,13 +46,14 @@ def _commit(workspace: Workspace) -> Sequence[Finding]:
 def before_push(remote: str, refs: str) -> bool:
     """Whether a pin among the commits that are to be pushed stops the push. `refs`: git's lines on standard input."""
     workspace = Workspace.open(Path.cwd(), QUIET)
-    tips = [line.split(" ")[1] for line in refs.splitlines()]
-    return _looked(workspace, lambda: push_check.check(workspace, remote, [tip for tip in tips if tip.strip("0")]))
+    tips = [line.rsplit(" ", 3)[1] for line in refs.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
+    new = [tip for tip in tips if tip.strip("0")]
+    return _looked(workspace, lambda: push_check.check(workspace, remote, new) if workspace.initialized else ())
 
 
 def _looked(workspace: Workspace, look: Callable[[], Sequence[Finding]]) -> bool:
     try:
-        findings = look() if workspace.initialized else ()
+        findings = look()
     finally:
         workspace.close()
     blocking = [each for each in findings if each.blocks]

@@ -6,6 +6,7 @@ import json
 import subprocess
 
 import pytest
+from vmrag_hooks import checks
 
 from tests.support import terminal
 from tests.support.terminal import Project
@@ -93,6 +94,19 @@ def test_a_repository_without_the_knowledge_base_commits_freely(project):
     (project.shared / "kb").rename(project.shared / "elsewhere")
     pin_naming(project, NOWHERE)
     assert commit(project, "commit", "-a", "-m", "x") == (0, [])
+
+
+def test_without_the_knowledge_base_the_pins_text_is_looked_at(project, monkeypatch, capsys):
+    """The pre-commit framework does so in a clone without a knowledge base."""
+    (project.shared / "kb").rename(project.shared / "elsewhere")
+    monkeypatch.chdir(project.top)
+    pin_naming(project, NOWHERE)
+    project.git("add", ".dolt-version")
+    assert not checks.before_commit(None)
+    project.write(".dolt-version", "{")
+    project.git("add", ".dolt-version")
+    assert checks.before_commit(None)
+    assert "is not JSON" in capsys.readouterr().err
 
 
 def test_a_locked_knowledge_base_stops_no_commit(coded):
@@ -234,4 +248,5 @@ def test_a_push_without_a_new_pin_starts_no_python(remote):
     remote.commit("code", **{"code.py": "1"})
     (remote.shared / "interpreter").write_text("/bin/false\n")
     assert commit(remote, "push", "origin", "main") == (0, [])
-    assert commit(remote, "push", "origin", "feature")[0] == 1, "here it is asked"
+    code, lines = commit(remote, "push", "origin", "feature")
+    assert (code, len(lines)) == (0, 1), "here it is asked, and cannot answer"

@@ -329,3 +329,22 @@ def test_pruning_while_others_read_and_write_loses_only_what_is_too_much(tmp_pat
     assert notes.sentences == []
     with contextlib.closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_looking_for_damage_leaves_a_damaged_file_as_it_is_and_discarding_it_starts_afresh(tmp_path: Path) -> None:
+    path, vectors = tmp_path / "e.sqlite", large("v", 2000)
+    cache = EmbeddingCache(path)
+    assert cache.damage() == ""
+    assert not path.exists()
+    cache.put("model", vectors)
+    assert cache.damage() == ""
+    sound = path.read_bytes()
+    for content in (b"no database", sound[:-4096], sound[:40960] + b"\xff" * 4096 + sound[45056:]):
+        path.write_bytes(content)
+        assert str(path) in cache.damage()
+        assert path.read_bytes() == content
+    cache.discard()
+    assert not path.exists()
+    cache.put("model", vectors)
+    assert (cache.damage(), len(cache.get("model", list(vectors), dimensions=256))) == ("", 2000)
+    assert not list(tmp_path.glob("*.corrupt-*"))

@@ -622,6 +622,24 @@ def test_any_two_places_differ_by_exactly_what_their_rows_say(engine: Engine) ->
             assert [(c.before, c.after) for c in difference.collections] == [(o, n) for o, n in pairs if o != n]
 
 
+def test_a_sound_knowledge_base_has_no_damage_and_a_page_that_was_overwritten_is_some(
+    engines: Engines, tmp_path: Path
+) -> None:
+    engine = engines.create(tmp_path / "kb")
+    store(engine, "main", *[document(f"d{number}", f"text {number} " * 200) for number in range(1000)])
+    engine.collect_garbage()  # what was appended since then is checked whenever the file is opened
+    assert engine.damage() == ""
+    engine.close()
+    largest = max((tmp_path / "kb").iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    place = content.rindex(b"text 500 text 500")
+    content[place : place + 8] = bytes(8)
+    largest.write_bytes(content)
+    damaged = engines.open(tmp_path / "kb")
+    assert damaged.damage()
+    damaged.close()
+
+
 # -- anchors and garbage
 
 

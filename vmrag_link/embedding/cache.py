@@ -145,6 +145,28 @@ class EmbeddingCache:
                 temporary.unlink(missing_ok=True)
         return Excess(number, before - self._path.stat().st_size)
 
+    def damage(self) -> str:
+        """A sentence about what is wrong with the file; empty where nothing is, or no file. A millisecond a megabyte.
+
+        The file stays as it is, unlike with all other calls.
+        """
+        if not self._path.exists():
+            return ""
+        try:
+            with locks.shared(self._lock, purpose="check the embedding cache", timeout=BUSY_SECONDS):
+                found = self._on_connection(
+                    lambda connection: connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                )
+        except _Unusable as damage:
+            return str(damage)
+        return "" if found == "ok" else f"The embedding cache {self._path} is damaged ({found})."
+
+    def discard(self) -> None:
+        """Remove the file and all vectors."""
+        with locks.exclusive(self._lock, purpose="remove the embedding cache", timeout=BUSY_SECONDS):
+            for suffix in ("-journal", "-wal", "-shm", ""):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
     @property
     def _lock(self) -> Path:
         return self._path.with_name(self._path.name + ".lock")

@@ -61,7 +61,7 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
     def damage(self) -> str:
-        """What the engine's own check of everything that is stored complains about; empty for nothing. About 2 ms a megabyte."""
+        """A sentence about what the engine's own check of everything that is stored finds; empty for nothing. 2 ms a megabyte."""
 
     # -- writing is serialised: one write lock per knowledge base, re-entrant within an instance --------------------
 

@@ -45,13 +45,15 @@ class CheckReport(Record, frozen=True):
 def check(ws: Workspace) -> CheckReport:
     """Look at the pin as the coming commit will have it, in `ws.index_file`: git gives a commit of some paths an index of its own.
 
-    A commit that leaves the pin as it was is nobody's business but for what a merge drops and for uncommitted documents: who has
-    no knowledge base here can commit code.
+    A commit that leaves the pin as it was is nobody's business but for what a merge drops and for uncommitted documents. Without a
+    knowledge base only the pin's text can be looked at.
     """
     partial = _is_partial(ws.index_file)
-    committed = None if partial else _commit_documents(ws)
+    committed = _commit_documents(ws) if ws.initialized and not partial else None
     staged = merging.staged_pin(ws.places, index_file=ws.index_file)
-    findings = [*_pin(ws, staged, partial=partial), *([] if committed else _uncommitted(ws))]
+    findings = _pin(ws, staged, partial=partial)
+    if ws.initialized and not committed:
+        findings += _uncommitted(ws)
     return CheckReport(tuple(findings), committed)
 
 
@@ -74,6 +76,8 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Finding]
     except PinMalformed as error:
         return [Finding("PIN_MALFORMED", error.message, error.hint)]
     findings = [] if unchanged or found == staged or partial else [_unstaged(blocks=True)]
+    if not ws.initialized:
+        return findings
     if not unchanged and not ws.engine.has_revision(pin.dolt_commit):
         message = f"The pin names revision {pin.dolt_commit[:12]}, which is not in this knowledge base."
         findings.append(Finding("PIN_REVISION_MISSING", message, "vmrag pin (pins what is here)"))
@@ -111,12 +115,15 @@ def _revision(data: bytes | None) -> str | None:
 
 
 def _uncommitted(ws: Workspace) -> list[Finding]:
-    branch = ws.kb_branch()
+    target = ws.target()
+    branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block"
     if branch is None or not branch.dirty:
         return []
+    if not blocks and target.attachment == "held" and ws.applied != target.trigger:
+        return []  # they go along to a pin that has just moved, as in a merge: the sync after the commit says so
     message = f"Documents of {branch.name!r} are not committed: this commit does not pin them."
     hint = 'vmrag commit -m "What changed in the knowledge"'
-    return [Finding("UNCOMMITTED_CHANGES", message, hint, blocks=ws.config.hooks.on_dirty == "block")]
+    return [Finding("UNCOMMITTED_CHANGES", message, hint, blocks)]
 
 
 def _commit_documents(ws: Workspace) -> str | None:

@@ -81,8 +81,13 @@ def _copies(ws: Workspace) -> list[Path]:
 
 def _files(ws: Workspace) -> list[Path]:
     """All that killed processes left, and what only they could have gone on with."""
+    return [*rubbish(ws), *_lonely(ws)]
+
+
+def rubbish(ws: Workspace) -> list[Path]:
+    """What nobody leaves who is not killed, and damaged caches that were set aside."""
     building = [each for each in ws.shelf.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
-    return [*building, *_lonely(ws), *_temporaries(ws), *_corrupt(ws)]
+    return [*building, *_temporaries(ws), *_corrupt(ws)]
 
 
 def _lonely(ws: Workspace) -> list[Path]:

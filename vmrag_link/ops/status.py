@@ -185,6 +185,8 @@ def _waiting(ws: Workspace, target: Target) -> list[str]:
 
 
 def _background(ws: Workspace, report: background.Report) -> list[str]:
+    if report.unsaid and not report.error:
+        return list(report.unsaid)
     if report.error:
         return [f"The sync in the background gave up: {report.error} (log: {ws.places.background_log})"]
     done = f": {report.doing}, {report.done} of {report.total}" if report.total else ""

@@ -124,8 +124,12 @@ class DoltliteEngine:
         self._main.close()
 
     def damage(self) -> str:
-        found = [str(row[0]) for row in self._main.execute_long("PRAGMA integrity_check")]
-        return "" if found == ["ok"] else " ".join(" ".join(found).replace("*** in database main ***", "").split())
+        try:
+            rows = self._main.execute_long("PRAGMA integrity_check")
+        except EngineFailed as error:
+            return error.message
+        found = " ".join(str(each) for (each,) in rows).replace("*** in database main ***", "").split()
+        return "" if found == ["ok"] else f"The knowledge base {self._main.path} is damaged ({' '.join(found)})."
 
     @contextlib.contextmanager
     def writing(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:

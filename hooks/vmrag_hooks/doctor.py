@@ -1,0 +1,239 @@
+"""What `vmrag doctor` looks at in the hooks, the interpreter that they start, and the merge driver."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_hooks import driver_command, installer, scope, shims
+from vmrag_hooks.shims import HOOKS
+from vmrag_link import __version__, proc
+from vmrag_link.errors import HooksRefused
+from vmrag_link.git import merging, plumbing
+from vmrag_link.git.run import git
+from vmrag_link.ops.doctor.findings import Finding, Topic, quoted
+from vmrag_link.paths import Places
+from vmrag_link.workspace import Workspace
+
+_PROBE = "import vmrag_hooks, vmrag_link; print(vmrag_link.__version__)"
+
+
+def hooks(ws: Workspace) -> Iterator[Finding]:
+    """Where neither a pin nor one of our shims is, nothing is expected."""
+    folder = installer.hooks_folder(ws.places)
+    ours = _ours(folder)
+    if ours or any(_chained(folder, hook).exists() for hook in HOOKS):
+        install = _install(ws.places, folder)
+        yield from _missing(folder, ours, install)
+        yield from _shims(ours, install)
+        yield from _executable(folder, ours, install)
+        if not scope.acts(ws.places):
+            message = "The hooks act in other work trees only: here the knowledge follows with the next command."
+            yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
+    elif plumbing.pin_bytes(ws.places) is not None and not _by_framework(ws.places):
+        message = "vmrag's git hooks are not installed: the knowledge follows with the next command only."
+        missing = Finding("HOOKS_NOT_INSTALLED", "warning", message, "vmrag install", str(folder))
+        yield _diverted(ws.places, folder) or missing
+
+
+def _install(places: Places, folder: Path) -> str:
+    """The command that installs as it was done before."""
+    worktree, force = scope.is_limited(places), not installer.inside(folder, places)
+    return f"vmrag install{' --worktree' * worktree}{' --force' * force}"
+
+
+def _ours(folder: Path) -> dict[str, bytes]:
+    """The text of each hook that is a shim of ours, by the name of the hook."""
+    found = {}
+    for hook in HOOKS:
+        path = installer.place_of(folder, hook)
+        content = path.read_bytes() if path.is_file() else b""
+        if shims.version(content) is not None:
+            found[hook] = content
+    return found
+
+
+def _by_framework(places: Places) -> bool:
+    """Whether pre-commit or prek are told to run what the hooks would."""
+    path = places.top / ".pre-commit-config.yaml"
+    return path.is_file() and b"vmrag-sync" in path.read_bytes()
+
+
+def _diverted(places: Places, folder: Path) -> Finding | None:
+    """Whether `core.hooksPath`, as husky sets it, keeps git from running hooks of ours."""
+    if not git(places, "config", "--get", "core.hooksPath").stdout:
+        return None
+    own = places.common / "hooks"
+    if not installer.inside(folder, places):
+        message = f"core.hooksPath names {folder}, outside of this repository: git runs the hooks there, and vmrag's are not among them."
+        fix = f"git config --local core.hooksPath {quoted(own)} && vmrag install"
+        return Finding("HOOKS_PATH_OUTSIDE", "warning", message, fix, str(folder))
+    if not folder.is_dir():
+        message = f"core.hooksPath names {folder}, which is not there: git runs no hooks at all."
+        return Finding("HOOKS_PATH_MISSING", "warning", message, "vmrag install", str(folder))
+    if _ours(own):
+        message = f"core.hooksPath names {folder} by now; vmrag's hooks lie in {own}, where git does not look any more."
+        return Finding("HOOKS_BYPASSED", "warning", message, "vmrag install", str(folder))
+    return None
+
+
+def _missing(folder: Path, ours: dict[str, bytes], install: str) -> Iterator[Finding]:
+    """A hook that ran first and is there still tells that another tool, husky say, wrote its own over ours."""
+    missing = [hook for hook in HOOKS if hook not in ours]
+    replaced = []
+    for hook in (hook for hook in missing if _chained(folder, hook).exists()):
+        try:
+            installer.refuse_a_second_chained_hook(folder, hook)
+        except HooksRefused as refused:
+            yield Finding("HOOK_BLOCKED", "warning", refused.message, refused.hint, hook)
+        else:
+            replaced.append(hook)
+    if replaced:
+        message = f"Another tool has written over these hooks of vmrag's: {', '.join(replaced)}."
+        yield Finding("HOOK_REPLACED", "warning", message, install, " ".join(replaced))
+    if names := [hook for hook in missing if not _chained(folder, hook).exists()]:
+        message = f"Of vmrag's hooks these are not installed: {', '.join(names)}."
+        yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
+
+
+def _shims(ours: dict[str, bytes], install: str) -> Iterator[Finding]:
+    versions = {hook: shims.version(content) or 0 for hook, content in ours.items()}
+    newer = [hook for hook in ours if versions[hook] > shims.VERSION]
+    if newer:
+        message = f"These hooks were written by a newer vmrag-link than this one: {', '.join(newer)}."
+        fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
+        yield Finding("HOOK_NEWER", "warning", message, fix, " ".join(newer))
+    old = [hook for hook in ours if hook not in newer and ours[hook] != shims.text(hook)]
+    if old:
+        message = f"These hooks are not as this version of vmrag-link writes them: {', '.join(old)}."
+        yield Finding("HOOK_OUTDATED", "warning", message, install, " ".join(old))
+
+
+def _executable(folder: Path, ours: dict[str, bytes], install: str) -> Iterator[Finding]:
+    ignored = [hook for hook in ours if not os.access(installer.place_of(folder, hook), os.X_OK)]
+    if ignored:
+        message = f"These hooks are not executable, and git leaves them out: {', '.join(ignored)}."
+        yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, " ".join(ignored))
+    for hook in ours:
+        chained = _chained(folder, hook)
+        if chained.exists() and not os.access(chained, os.X_OK):
+            message = f"The {hook} hook that vmrag's runs first is not executable, and is left out."
+            yield Finding("CHAINED_NOT_EXECUTABLE", "warning", message, f"chmod +x {quoted(chained)}", str(chained))
+
+
+def _chained(folder: Path, hook: str) -> Path:
+    return folder / f"{hook}.vmrag-chained"
+
+
+def _reinstall(ws: Workspace, finding: Finding) -> str:
+    """Also outside of the repository: others of ours are there, so somebody wanted that."""
+    report = installer.install(ws.places, hooks=finding.subject.split(), force=True)
+    return f"Installed {', '.join(report.written)}."
+
+
+# -- the interpreter
+
+
+def interpreter(ws: Workspace) -> Iterator[Finding]:
+    """Only where hooks of ours would start it."""
+    folder = installer.hooks_folder(ws.places)
+    if not _ours(folder):
+        return
+    install, python = _install(ws.places, folder), _recorded(ws.places)
+    if python is None:
+        message = "No interpreter is recorded for the hooks: they take the python3 on PATH, if that has vmrag-link."
+        yield Finding("INTERPRETER_MISSING", "warning", message, install, str(ws.places.interpreter))
+    elif not os.access(python, os.X_OK):
+        message = f"The hooks' interpreter {python} is gone: they take the python3 on PATH, if that has vmrag-link."
+        yield Finding("INTERPRETER_MISSING", "warning", message, install, python)
+    elif Path(python) != Path(sys.executable):
+        yield from _probed(ws.places, python, install)
+
+
+def _recorded(places: Places) -> str | None:
+    try:
+        return os.fsdecode(places.interpreter.read_bytes().removesuffix(b"\n")) or None
+    except FileNotFoundError:
+        return None
+
+
+def _usable(places: Places) -> str | None:
+    python = _recorded(places)
+    return python if python and os.access(python, os.X_OK) else None
+
+
+def _probed(places: Places, python: str, install: str) -> Iterator[Finding]:
+    try:
+        done = proc.run([python, "-P", "-c", _PROBE], cwd=places.top)
+        version, said = done.text.strip(), done.complaint.splitlines()[-1:]
+    except OSError as error:  # executable, but no program
+        done, version, said = None, "", [error.strerror or str(error)]
+    if done is None or done.returncode:
+        message = f"The hooks' interpreter {python} cannot run them: {' '.join(said) or 'it fails'}."
+        yield Finding("INTERPRETER_BROKEN", "error", message, install, python)
+    elif version != __version__:
+        message = f"The hooks run vmrag-link {version} ({python}); this one is {__version__}."
+        yield Finding("INTERPRETER_OTHER_VERSION", "warning", message, install, python)
+
+
+def _record(ws: Workspace, _: Finding) -> str:
+    report = installer.install(ws.places, hooks=(), force=True)
+    return f"The hooks start {report.interpreter} from now on."
+
+
+# -- the merge driver
+
+
+def driver(ws: Workspace) -> Iterator[Finding]:
+    """Only where a pin is, which it would merge."""
+    if plumbing.pin_bytes(ws.places) is None:
+        return
+    section, install = merging.driver(ws.places), _install(ws.places, installer.hooks_folder(ws.places))
+    command = section.get("driver", "")
+    if not section:
+        message = "The merge driver of the pin is not registered: git merges it line by line, into conflicts."
+        yield Finding("DRIVER_MISSING", "warning", message, install, merging.DRIVER)
+    elif not command:
+        message = "The merge driver of the pin is registered without a command: a merge that needs it fails."
+        yield Finding("DRIVER_INCOMPLETE", "error", message, install, merging.DRIVER)
+    elif not (python := _program(command)) or not shutil.which(python):
+        message = f"The interpreter of the pin's merge driver is gone ({python or command}): every merge of pins is a conflict."
+        yield Finding("DRIVER_BROKEN", "warning", message, install, python or command)
+    elif command != driver_command.command(_usable(ws.places) or python) or "name" not in section:
+        message = "The merge driver of the pin is not registered as this version of vmrag-link does it."
+        yield Finding("DRIVER_OUTDATED", "warning", message, install, command)
+
+
+def _program(command: str) -> str:
+    """Empty for what no shell would run."""
+    try:
+        return next(iter(shlex.split(command.replace("%%", "%"))), "")
+    except ValueError:
+        return ""
+
+
+def _register(ws: Workspace, _: Finding) -> str:
+    python = _usable(ws.places) or sys.executable
+    merging.register_driver(ws.places, driver_command.command(python))
+    return f"Registered it with {python}."
+
+
+INSTALLED = Topic(
+    "hooks", hooks, dict.fromkeys(("HOOK_MISSING", "HOOK_REPLACED", "HOOK_OUTDATED", "HOOK_NOT_EXECUTABLE"), _reinstall)
+)
+INTERPRETER = Topic(
+    "hooks' interpreter",
+    interpreter,
+    dict.fromkeys(("INTERPRETER_MISSING", "INTERPRETER_BROKEN", "INTERPRETER_OTHER_VERSION"), _record),
+)
+DRIVER = Topic(
+    "merge driver",
+    driver,
+    dict.fromkeys(("DRIVER_MISSING", "DRIVER_INCOMPLETE", "DRIVER_BROKEN", "DRIVER_OUTDATED"), _register),
+)
+
+TOPICS = (INSTALLED, INTERPRETER, DRIVER)

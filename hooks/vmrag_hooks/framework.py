@@ -1,0 +1,86 @@
+"""`python -P -m vmrag_hooks.framework check|push|sync`: the hooks that `.pre-commit-hooks.yaml` gives to pre-commit and prek.
+
+The framework runs them in an environment of its own, which has no index and no model: enough to look at pins, not to move the
+knowledge. Where `vmrag install` put a shim for the same hook, git runs both, and the shim does the work: it sees what the framework
+stashes, and every ref of a push.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from vmrag_hooks import installer, shims
+from vmrag_hooks.run import guarded
+from vmrag_link import env, proc
+from vmrag_link.git import plumbing
+from vmrag_link.paths import Places
+
+
+def check() -> bool:
+    """Whether the pin that is to be committed stops the commit."""
+    index = env.commit_index()
+    places = plumbing.locate(Path.cwd())
+    hook = "pre-merge-commit" if env.merge_heads() else "pre-commit"
+    if index and installer.runs_here(places, hook):
+        return False
+    from vmrag_hooks import checks
+
+    return checks.before_commit(checks.index_of([index or ""]))
+
+
+def push() -> bool:
+    """Whether a pin stops the push. Of several refs the framework tells the first one."""
+    remote, tip = env.framework_push()
+    places = plumbing.locate(Path.cwd())
+    if remote and installer.runs_here(places, "pre-push"):
+        return False
+    from vmrag_hooks import checks
+
+    commit = plumbing.resolve(places, tip or "HEAD")
+    return checks.before_push(remote or "origin", f"{tip} {commit} {tip} {commit}\n")
+
+
+def sync() -> bool:
+    """Let our shim do what it would have done as git's hook. Never stops anything."""
+    event = env.framework_event()
+    places = plumbing.locate(Path.cwd())
+    if event and installer.runs_here(places, event[0]):
+        return False
+    if _has_interpreter(places):
+        hook, *arguments = event or ("post-checkout",)
+        proc.run(["sh", "-c", shims.text(hook).decode(), hook, *arguments], cwd=places.top, show_stderr=True)
+    elif places.kb.exists():
+        places.own.mkdir(exist_ok=True)
+        (places.own / "pending").touch()  # the next query looks by itself
+    return False
+
+
+def _has_interpreter(places: Places) -> bool:
+    """Whether `vmrag install` recorded one. The shim's second choice, the Python on PATH, is the framework's here."""
+    try:
+        return os.access(places.interpreter.read_text().removesuffix("\n"), os.X_OK)
+    except FileNotFoundError:
+        return False
+
+
+HOOKS: Mapping[str, Callable[[], bool]] = {"check": check, "push": push, "sync": sync}
+
+
+def main(argv: Sequence[str]) -> int:
+    """The exit code of the hook; that we cannot look never stops git."""
+    stopped = False
+
+    def run() -> None:
+        nonlocal stopped
+        stopped = HOOKS[argv[0]]()
+
+    if not env.switched_off():
+        guarded(run)
+    return int(stopped)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

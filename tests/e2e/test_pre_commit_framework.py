@@ -1,0 +1,339 @@
+"""Our hooks in real pre-commit and real prek, from a git clone of this project, alone and beside `vmrag install`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from vmrag_hooks import installer, shims
+
+from tests.support import terminal
+from tests.support.repos import make_repo
+from tests.support.terminal import Done, Project
+from vmrag_link.git import plumbing
+
+ROOT = Path(__file__).parents[2]
+TOOLS = Path(sys.executable).parent
+PACKAGED = ("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml", "vmrag_link", "hooks")
+MANAGERS = ("pre-commit", "prek")
+STAGES = ("pre-commit", "pre-merge-commit", "pre-push", "post-checkout", "post-merge", "post-rewrite")
+CONFIG = """default_install_hook_types: [{stages}]
+repos:
+- repo: {source}
+  rev: {revision}
+  hooks:
+  - id: vmrag-check
+  - id: vmrag-push
+  - id: vmrag-sync
+"""
+MISSING = "which is not in this knowledge base"
+UNCOMMITTED = "are not committed: this commit does not pin them"
+
+pytestmark = pytest.mark.xdist_group("pre-commit framework")  # one process builds the environments, once
+
+template, project = terminal.template, terminal.project
+
+
+@dataclass(frozen=True)
+class Framework:
+    """`source`: this project as a repository of hooks. `home`: the environments that both managers have made of it."""
+
+    source: Path
+    home: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        homes = {"PRE_COMMIT_HOME": str(self.home / "pre-commit"), "PREK_HOME": str(self.home / "prek")}
+        return homes | {"PREK_UV_SOURCE": "pip"}  # as everything else; its own choice is a download from elsewhere
+
+    @property
+    def config(self) -> str:
+        revision = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=self.source, text=True).strip()
+        return CONFIG.format(stages=", ".join(STAGES), source=self.source, revision=revision)
+
+    def start(self, manager: str, *arguments: str, cwd: Path, **environ: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [TOOLS / manager, *arguments],
+            cwd=cwd,
+            env=os.environ | self.environ | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, manager: str, *arguments: str, cwd: Path) -> Done:
+        return ended(self.start(manager, *arguments, cwd=cwd))
+
+
+def ended(process: subprocess.Popen[str]) -> Done:
+    out, _ = process.communicate()
+    return Done(process.returncode, out, "")
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was made once. `tried`: what `pre-commit try-repo` said about a bad pin; it makes an environment for itself alone."""
+
+    framework: Framework
+    tried: Done
+
+
+@pytest.fixture(scope="session")
+def built(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("framework")
+    source = make_repo(folder / "source")
+    for name in PACKAGED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source.top / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, source.top / name)
+    source.git("add", "-A")
+    source.commit("hooks")
+    framework = Framework(source.top, folder / "home")
+
+    subprocess.run(["cp", "-a", template, folder / "user"], check=True)
+    user = Project(folder / "user")
+    user.write(".pre-commit-config.yaml", framework.config)
+    stage_bad_pin(user)
+    calls = (
+        ("pre-commit", "try-repo", str(source.top), "vmrag-check"),
+        ("pre-commit", "install-hooks"),
+        ("prek", "prepare-hooks"),
+    )
+    # A home directory: uv looks for interpreters there.
+    running = [framework.start(*each, cwd=user.top, HOME=str(folder)) for each in calls]
+    tried, *prepared = [ended(each) for each in running]
+    assert [each.code for each in prepared] == [0, 0], prepared
+    return Built(framework, tried)
+
+
+@pytest.fixture
+def framework(built: Built) -> Framework:
+    return built.framework
+
+
+def stage_bad_pin(project: Project) -> None:
+    """One that names a revision which is nowhere."""
+    pin = project.top / ".dolt-version"
+    pin.write_text(pin.read_text().replace(project.pinned, "0" * 40))
+    project.git("add", ".dolt-version")
+
+
+class Stage:
+    """A project that uses our hooks by a framework, at first without any shim. `started`: hooks for which Python was started."""
+
+    def __init__(self, project: Project, framework: Framework, folder: Path) -> None:
+        self.project = project
+        self.framework = framework
+        self.places = plumbing.locate(project.top)
+        self.log = folder / "log"
+        self.interpreter = folder / "counting-python"
+        self.interpreter.write_text(f'#!/bin/sh\necho "$4" >>"{self.log}"\nexec "{sys.executable}" "$@"\n')
+        self.interpreter.chmod(0o755)
+        project.vmrag("uninstall")
+        project.write(".pre-commit-config.yaml", framework.config)  # on every branch: git does not know of it
+        project.write(".git/info/exclude", ".pre-commit-config.yaml\n")
+
+    def install(self, manager: str) -> None:
+        """The framework's hooks."""
+        done = self.framework.run(manager, "install", cwd=self.project.top)
+        assert done.code == 0, done
+
+    def install_ours(self) -> None:
+        installer.install(self.places, python=str(self.interpreter))
+
+    def git(self, *arguments: str, **environ: str) -> Done:
+        """What git and its hooks said, on both streams."""
+        done = self.project.run(*arguments, env=environ)
+        return Done(done.returncode, done.stdout + done.stderr, "")
+
+    def started(self) -> list[str]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return lines
+
+    def remote(self, folder: Path, name: str = "origin") -> None:
+        self.project.git("init", "-q", "--bare", str(folder))
+        self.project.git("remote", "add", name, str(folder))
+
+
+@pytest.fixture
+def stage(project: Project, framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    for name, value in framework.environ.items():
+        monkeypatch.setenv(name, value)
+    return Stage(project, framework, tmp_path)
+
+
+def said(done: Done, *, times: int) -> list[str]:
+    """Our lines: so many, wherever the frameworks have put them."""
+    lines = [line.strip() for line in done.out.splitlines() if line.lstrip().startswith("vmrag: ")]  # prek indents
+    assert len(lines) == times, done.out
+    return lines
+
+
+# -- the framework alone
+
+
+def test_the_manifest_is_valid_and_covers_its_stages(framework):
+    assert framework.run("pre-commit", "validate-manifest", ".pre-commit-hooks.yaml", cwd=ROOT).code == 0
+    assert framework.run("prek", "validate-manifest", ".pre-commit-hooks.yaml", cwd=ROOT).code == 0
+    assert set(STAGES) <= set(shims.HOOKS)
+
+
+def test_pre_commit_tries_the_repository_on_a_staged_pin(built):
+    assert built.tried.code == 1, built.tried
+    assert MISSING in said(built.tried, times=1)[0]
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_a_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stage, manager):
+    stage.install(manager)
+    head = stage.project.git("rev-parse", "HEAD")
+    stage_bad_pin(stage.project)
+    done = stage.git("commit", "-m", "bad")
+    assert done.code == 1
+    assert MISSING in said(done, times=1)[0]
+    assert stage.project.git("rev-parse", "HEAD") == head
+
+    assert stage.git("commit", "-m", "bad", VMRAG="0").code == 0
+    stage.project.git("reset", "-q", "--hard", head)
+
+    stage.project.put("new.md", "New.")
+    stage.project.vmrag("commit", "-m", "new")
+    done = stage.git("commit", "-m", "good")
+    assert done.code == 0
+    said(done, times=0)
+
+
+def test_a_merge_that_drops_knowledge_is_refused(stage):
+    stage.install("pre-commit")
+    done = stage.git("merge", "--no-edit", "-s", "ours", "feature")
+    assert done.code == 1
+    assert "drops knowledge" in said(done, times=1)[0]
+    stage.project.git("merge", "--abort")
+    installer.install(stage.places, hooks=())  # the merge driver, and no shim
+    assert stage.git("merge", "--no-edit", "feature").code == 0
+    assert stage.project.git("rev-list", "--count", "--merges", "HEAD") == "1"
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_a_push_is_refused_for_a_bad_pin(stage, manager, tmp_path):
+    stage.install(manager)
+    stage.remote(tmp_path / "remote")
+    stage.remote(tmp_path / "empty", name="empty")
+    assert stage.git("push", "-q", "origin", "main").code == 0
+    stage_bad_pin(stage.project)
+    stage.project.git("commit", "-q", "--no-verify", "-m", "bad")
+    for name in ("origin", "empty"):  # the framework knows a range of commits, and none
+        done = stage.git("push", name, "main:new")
+        assert done.code == 1
+        assert MISSING in said(done, times=1)[0]
+        assert stage.project.git("ls-remote", name, "new") == ""
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_knowledge_follows_the_code_by_the_recorded_interpreter(stage, manager):
+    stage.install(manager)
+    installer.install(stage.places, python=str(stage.interpreter), hooks=())
+    done = stage.git("switch", "feature")
+    assert (done.code, stage.started()) == (0, ["post-checkout"])
+    assert said(done, times=1) == [f"vmrag: knowledge is at {stage.project.pinned[:7]} (+1 ~1 -2 documents)"]
+    assert stage.project.status()["state"] == "in_sync"
+    assert stage.git("switch", "-q", "-c", "work", "first", VMRAG="0").code == 0
+    assert stage.git("merge", "-q", "feature").code == 0
+    assert stage.started() == ["post-merge"]
+    stage.project.commit("code", code="1")
+    assert stage.git("rebase", "-q", "--onto", "main", "feature").code == 0
+    assert stage.started() == ["post-rewrite"]
+    assert stage.project.status()["state"] == "in_sync"
+
+
+@pytest.mark.parametrize("recorded", [None, "/nowhere/python"])
+def test_without_an_interpreter_a_checkout_leaves_a_mark(stage, recorded):
+    stage.install("pre-commit")
+    if recorded:
+        stage.places.interpreter.write_text(recorded + "\n")
+    done = stage.git("switch", "feature")
+    assert done.code == 0
+    said(done, times=0)
+    assert (stage.places.own / "pending").exists()
+    assert stage.project.status()["state"] == "drift"
+
+
+# -- beside `vmrag install`
+
+
+@pytest.fixture(params=["ours first", "the framework first"])
+def both(request: pytest.FixtureRequest, stage: Stage, manager: str) -> Stage:
+    if request.param == "ours first":
+        stage.install_ours()
+        stage.install(manager)
+    else:
+        stage.install(manager)
+        stage.install_ours()
+    return stage
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_together_each_check_runs_once(both, tmp_path):
+    project = both.project
+    project.put("new.md", "New.")
+    project.write("code.py", "1")
+    project.git("add", "code.py")
+    done = both.git("commit", "-m", "code")
+    assert (done.code, both.started()) == (0, ["pre-commit"])
+    assert UNCOMMITTED in said(done, times=1)[0]
+    project.drop("new.md")
+
+    stage_bad_pin(both.project)
+    done = both.git("commit", "-m", "bad")
+    assert (done.code, both.started()) == (1, ["pre-commit"])
+    assert MISSING in said(done, times=1)[0]
+
+    both.remote(tmp_path / "remote")
+    project.git("commit", "-q", "--no-verify", "-m", "bad")
+    both.started()
+    done = both.git("push", "origin", "feature", "main")  # the framework sees the first one only
+    assert (done.code, both.started()) == (1, ["pre-push"])
+    assert MISSING in said(done, times=1)[0]
+    project.git("reset", "-q", "--hard", "HEAD~")
+
+    done = both.git("merge", "--no-edit", "-s", "ours", "feature")
+    assert (done.code, both.started()) == (1, ["pre-merge-commit"])
+    assert "drops knowledge" in said(done, times=1)[0]
+    project.git("merge", "--abort")
+
+    done = both.git("switch", "feature")
+    assert (done.code, both.started()) == (0, ["post-checkout"])
+    said(done, times=1)
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_a_run_by_hand_checks_whoever_else_does(stage, manager):
+    stage.install_ours()
+    stage.install(manager)
+    stage_bad_pin(stage.project)
+    for arguments in (["run", "--all-files"], ["run", "vmrag-check"]):
+        done = stage.framework.run(manager, *arguments, cwd=stage.project.top)
+        assert (done.code, stage.started()) == (1, [])
+        assert MISSING in said(done, times=1)[0]
+    stage.project.git("commit", "-q", "--no-verify", "-m", "bad")
+    stage.started()
+    done = stage.framework.run(manager, "run", "--hook-stage", "pre-push", "--all-files", cwd=stage.project.top)
+    assert (done.code, stage.started()) == (1, [])
+    assert MISSING in said(done, times=1)[0]
+
+
+def test_where_our_shims_serve_other_work_trees_the_framework_checks(stage):
+    stage.install_ours()
+    stage.install("pre-commit")
+    (stage.places.shared / "some-work-trees").touch()
+    stage_bad_pin(stage.project)
+    done = stage.git("commit", "-m", "bad")
+    assert (done.code, stage.started()) == (1, [])
+    assert MISSING in said(done, times=1)[0]

@@ -1,0 +1,839 @@
+"""`vmrag doctor`: everything that it knows is really broken here; what it prints mends it, and `--fix` mends what is safe."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from vmrag_hooks import doctor as hooks_doctor
+from vmrag_hooks import shims
+
+from tests.support import terminal
+from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
+from tests.support.compare import assert_whole
+from tests.support.terminal import Project, new_project
+from vmrag_link.cli.doctor import TOPICS
+from vmrag_link.git import plumbing
+from vmrag_link.ops import doctor as operation
+from vmrag_link.sync.background import Watched
+
+template, project = terminal.template, terminal.project
+
+QUIETLY = {"VMRAG": "0"}
+LONG_AGO = 10_000
+"""Seconds."""
+
+
+@pytest.fixture(autouse=True)
+def _on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a person has it, who installed the program: printed commands can be typed."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
+# -- asking
+
+
+def examined(project: Project, *arguments: str) -> dict[str, Any]:
+    report = json.loads(project.run_quietly("doctor", "--json", *arguments).out)
+    assert report["healthy"] == all(each["level"] in ("ok", "note") for each in findings_of(report))
+    return report
+
+
+def findings_of(report: dict[str, Any]) -> list[dict[str, Any]]:
+    found = [finding for topic in report["topics"] for finding in topic["findings"]]
+    assert all(each["message"] and each["fix"] for each in found), found
+    return found
+
+
+def findings(project: Project, *arguments: str) -> dict[str, dict[str, Any]]:
+    """By their codes."""
+    return {each["code"]: each for each in findings_of(examined(project, *arguments))}
+
+
+def obeyed(project: Project, fix: str) -> None:
+    """Type the printed command; in this process, where it is one of ours, to save its start."""
+    words = shlex.split(fix)
+    if words[0] == "vmrag" and "&&" not in words:
+        project.vmrag(*words[1:], code=None)
+    else:
+        subprocess.run(["sh", "-ec", fix], cwd=project.top, check=True, capture_output=True)
+
+
+# -- healthy
+
+
+def test_a_fresh_repository_has_no_finding(tmp_path, monkeypatch):
+    terminal.isolate(monkeypatch, tmp_path / "home")
+    project = new_project(tmp_path / "fresh")
+    project.vmrag("init")
+    assert examined(project) == examined(project, "--fix")
+    assert findings(project) == {}
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "start")
+    assert findings(project) == {}
+
+
+def test_a_repository_in_use_has_no_finding(project):
+    project.put("draft.md", "A draft.")
+    project.git("switch", "-q", "feature")
+    project.git("switch", "-q", "--detach", "main")
+    project.git("worktree", "add", "-q", "../linked", "feature")
+    linked = Project(project.top.parent / "linked")
+    linked.vmrag("sync")
+    assert findings(linked) == {}
+    project.git("switch", "-q", "main")
+    assert findings(project) == {}
+    assert project.vmrag("doctor").out == f"Looked at {len(TOPICS)} topics: all is well.\n"
+    assert project.vmrag("doctor", "-v").out.count("ok ") == len(TOPICS)
+
+
+def test_looking_changes_nothing_even_where_much_is_wrong(project):
+    (project.shared / "embeddings.sqlite").write_bytes(b"no database")
+    truncated_spare(project)
+    (project.top / ".git" / "hooks" / "post-merge").unlink()
+    project.git("checkout", "-q", "feature", env=QUIETLY)
+    before = {path: path.stat().st_mtime_ns for path in (project.top / ".git").rglob("*") if path.is_file()}
+    assert len(findings(project)) == 4
+    assert {path: path.stat().st_mtime_ns for path in (project.top / ".git").rglob("*") if path.is_file()} == before
+
+
+def test_a_healthy_repository_is_examined_in_well_under_a_second(project):
+    took = []
+    for _ in range(5):
+        since = time.perf_counter()
+        examined(project)
+        took.append(time.perf_counter() - since)
+    assert min(took) < 0.5
+
+
+# -- broken
+
+
+def hook(project: Project, name: str = "post-merge") -> Path:
+    return project.top / ".git" / "hooks" / name
+
+
+def rewritten(path: Path, old: str, new: str) -> None:
+    content = path.read_text()
+    assert old in content
+    path.write_text(content.replace(old, new))
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def uninstalled(project: Project) -> None:
+    project.vmrag("uninstall")
+
+
+def hook_missing(project: Project) -> None:
+    hook(project).unlink()
+
+
+def hook_of_an_older_version(project: Project) -> None:
+    rewritten(hook(project), f"vmrag-hook {shims.VERSION} ", f"vmrag-hook {shims.VERSION - 1} ")
+
+
+def hook_edited(project: Project) -> None:
+    hook(project).write_bytes(hook(project).read_bytes() + b"# more\n")
+
+
+def hook_not_executable(project: Project) -> None:
+    hook(project).chmod(0o644)
+
+
+def with_chained_hook(project: Project) -> None:
+    project.vmrag("uninstall")
+    script(hook(project), "echo somebody's")
+    project.vmrag("install")
+
+
+def chained_not_executable(project: Project) -> None:
+    with_chained_hook(project)
+    hook(project, "post-merge.vmrag-chained").chmod(0o644)
+
+
+def hook_written_over_by_its_own_tool(project: Project) -> None:
+    with_chained_hook(project)
+    script(hook(project), "echo somebody's")
+
+
+def hooks_path_outside(project: Project) -> None:
+    script(project.top.parent / "global" / "post-checkout", "exit 0")
+    project.git("config", "--global", "core.hooksPath", str(project.top.parent / "global"))
+
+
+def hooks_path_missing(project: Project) -> None:
+    project.git("config", "core.hooksPath", ".githooks")
+
+
+def husky(project: Project) -> None:
+    """As `husky init` does it."""
+    folder = project.top / ".husky" / "_"
+    for name in ("pre-commit", "pre-push", "post-checkout", "post-merge", "post-commit"):
+        script(folder / name, '. "$(dirname "$0")/h"')
+    script(
+        folder / "h", 'n=$(basename "$0")\ns=$(dirname "$(dirname "$0")")/$n\n[ ! -f "$s" ] && exit 0\nsh -e "$s" "$@"'
+    )
+    project.git("config", "core.hooksPath", ".husky/_")
+
+
+def husky_again(project: Project) -> None:
+    husky(project)
+    project.vmrag("install")
+    husky(project)
+
+
+def interpreter_not_recorded(project: Project) -> None:
+    (project.shared / "interpreter").unlink()
+
+
+def interpreter_gone(project: Project) -> None:
+    (project.shared / "interpreter").write_text("/gone/bin/python\n")
+
+
+def interpreter(project: Project, text: str) -> None:
+    path = script(project.top.parent / "other" / "python", text)
+    (project.shared / "interpreter").write_text(f"{path}\n")
+
+
+def interpreter_without_us(project: Project) -> None:
+    interpreter(project, "echo 'No module named vmrag_hooks' >&2; exit 1")
+
+
+def interpreter_that_is_no_program(project: Project) -> None:
+    path = project.top.parent / "image.png"
+    path.write_bytes(b"\x89PNG")
+    path.chmod(0o755)
+    (project.shared / "interpreter").write_text(f"{path}\n")
+
+
+def interpreter_of_another_version(project: Project) -> None:
+    interpreter(project, "echo 0.0.1")
+
+
+def driver_forgotten(project: Project) -> None:
+    project.git("config", "--remove-section", "merge.vmrag")
+
+
+def driver_without_command(project: Project) -> None:
+    project.git("config", "--unset", "merge.vmrag.driver")
+
+
+def driver_of_a_gone_interpreter(project: Project) -> None:
+    project.git(
+        "config", "merge.vmrag.driver", "'/gone/my python' -P -m vmrag_hooks.merge_driver %O %A %B %L %P || exit 1"
+    )
+
+
+def driver_of_another_version(project: Project) -> None:
+    project.git("config", "merge.vmrag.driver", f"{sys.executable} -m vmrag_hooks.merge_driver %O %A %B || exit 1")
+
+
+def attributes_gone(project: Project) -> None:
+    project.git("rm", "-q", ".gitattributes")
+
+
+def attributes_in_this_clone_only(project: Project) -> None:
+    (project.top / ".git" / "info" / "attributes").write_text(".dolt-version merge=vmrag\n")
+    project.git("rm", "-q", ".gitattributes")
+
+
+def attributes_overridden(project: Project) -> None:
+    with (project.top / ".gitattributes").open("a") as file:
+        file.write(".dolt-* merge=union\n")
+
+
+def attributes_not_staged(project: Project) -> None:
+    project.git("rm", "-q", "--cached", ".gitattributes")
+
+
+def attributes_ignored(project: Project) -> None:
+    project.write(".gitignore", ".git*\n")
+    project.git("rm", "-q", "--cached", ".gitattributes")
+
+
+def setting_misspelled(project: Project) -> None:
+    project.git("config", "vmrag.index.keeep", "2")
+
+
+def setting_not_trusted(project: Project) -> None:
+    project.write(".vmrag.yaml", "embedding:\n  model: hash\n  model_path: /some where\n")
+
+
+def pin_malformed(project: Project) -> None:
+    project.write(".dolt-version", "{\n")
+
+
+def pin_malformed_everywhere(project: Project) -> None:
+    project.write(".dolt-version", "no pin\n")
+    project.git("commit", "-q", "-a", "-m", "a broken pin", env=QUIETLY)
+
+
+def pin_gone(project: Project) -> None:
+    project.git("rm", "-q", ".dolt-version")
+    project.git("commit", "-q", "-m", "no pin")
+
+
+def pin_not_staged(project: Project) -> None:
+    revision = project.pinned
+    project.vmrag("pin", "feature")
+    project.git("reset", "-q")
+    assert project.pinned != revision
+
+
+def uncommitted_unnoted(project: Project) -> None:
+    project.put("draft.md", "A draft.")
+    (project.shared / "kb" / "uncommitted").unlink()
+
+
+def uncommitted_noted_in_vain(project: Project) -> None:
+    (project.shared / "kb" / "uncommitted").touch()
+
+
+DIES = {
+    "unpinned": "import vmrag_link.ops.pinning as m; m.write_pin = die",
+    "replaying": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.take_back = die",
+}
+
+
+def commit_killed(project: Project) -> None:
+    project.put("note.md", "A note.")
+    assert driven(project, DIES["unpinned"], "commit", "-m", "note").code == -signal.SIGKILL
+
+
+def commit_killed_on_another_branch(project: Project) -> None:
+    commit_killed(project)
+    project.git("switch", "-q", "feature", env=QUIETLY)
+    project.vmrag("sync")
+
+
+def replay_killed(project: Project) -> None:
+    project.put("note.md", "A note.")
+    project.git("checkout", "-q", "feature", "--", ".dolt-version", env=QUIETLY)
+    assert driven(project, DIES["replaying"], "sync").code == -signal.SIGKILL
+
+
+def replay_killed_on_another_branch(project: Project) -> None:
+    replay_killed(project)
+    project.git("switch", "-q", "-f", "feature", env=QUIETLY)
+    project.vmrag("sync")
+
+
+def journal_damaged(project: Project) -> None:
+    (project.shared / "journal" / "commit-0123456789abcdef.json").write_text("{")
+
+
+def journal_set_aside(project: Project) -> None:
+    journal_damaged(project)
+    project.vmrag("sync")
+
+
+def embeddings_foreign(project: Project) -> None:
+    (project.shared / "embeddings.sqlite").write_bytes(b"no database")
+
+
+def embeddings_damaged(project: Project) -> None:
+    for number in range(3):
+        text = "\n\n".join(f"Paragraph {number} {place} " + "of many words " * 30 for place in range(100))
+        project.put(f"large-{number}.md", text)
+    path = project.shared / "embeddings.sqlite"
+    content = path.read_bytes()
+    middle = len(content) // 2 // 4096 * 4096
+    path.write_bytes(content[:middle] + b"\xff" * 4096 + content[middle + 4096 :])
+
+
+def snapshot_of(project: Project, revision: str) -> Path:
+    [path] = [path for path in (project.shared / "snapshots").glob(f"{revision}-*") if path.is_dir()]
+    return path
+
+
+def truncated(snapshot: Path) -> None:
+    (snapshot / "keywords.sqlite").write_bytes(b"SQLite")
+
+
+def truncated_spare(project: Project) -> None:
+    truncated(snapshot_of(project, json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]))
+
+
+def truncated_bound(project: Project) -> None:
+    truncated(snapshot_of(project, project.pinned))
+
+
+def manifest_scribbled_on(project: Project) -> None:
+    """Of the right size, so that only reading it tells."""
+    path = snapshot_of(project, project.pinned) / "manifest.sqlite"
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+
+
+def working_copy_truncated(project: Project) -> None:
+    project.put("draft.md", "A draft.")
+    [copy] = [path for path in (project.shared / "working").iterdir() if path.is_dir()]
+    truncated(copy)
+
+
+def checked_out_without_hooks(project: Project) -> None:
+    project.git("checkout", "-q", "feature", env=QUIETLY)
+
+
+def background_failed(project: Project) -> None:
+    checked_out_without_hooks(project)
+    Watched(plumbing.locate(project.top), print).failed("no room on the disk")
+
+
+def branch_elsewhere(project: Project) -> None:
+    """As with `auto_pin: false`."""
+    project.put("note.md", "A note.")
+    project.git("config", "vmrag.auto-pin", "false")
+    project.vmrag("commit", "-m", "note")
+
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from vmrag_link import locks
+with locks.exclusive(Path(sys.argv[1]), purpose="try something", timeout=5):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def holding(lock: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLDING, lock], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def holder_killed(project: Project) -> None:
+    ended(holding(project.own / "workspace.lock"))
+    assert (project.own / "workspace.lock.holder").exists()
+
+
+def aged(path: Path) -> Path:
+    os.utime(path, (time.time() - LONG_AGO,) * 2)
+    return path
+
+
+def git_killed(project: Project) -> None:
+    (project.own.parent / "index.lock").touch()
+    aged(project.own.parent / "index.lock")
+
+
+def work_tree_removed(project: Project) -> None:
+    """By hand, with its lease on `feature`."""
+    project.git("worktree", "add", "-q", "../linked", "feature")
+    linked = Project(project.top.parent / "linked")
+    linked.put("draft.md", "A draft.")
+    shutil.rmtree(linked.top)
+
+
+def lease_of_a_gone_work_tree(project: Project) -> None:
+    work_tree_removed(project)
+    project.git("worktree", "prune")
+
+
+def temporaries_left(project: Project) -> None:
+    aged(project.write(f".git/vmrag/.applied.{'a' * 12}.tmp", "x"))
+    (project.shared / "snapshots" / ".building-0123").mkdir()
+
+
+def many_links_queued(project: Project) -> None:
+    head = project.git("rev-parse", "HEAD")
+    (project.shared / "links.queue").write_text(f"commit {head} main\n" * 12_000)
+
+
+class Broken(NamedTuple):
+    """What breaks it, what is found, and how it can be mended: by the printed command, by `--fix`."""
+
+    breaks: Callable[[Project], None]
+    code: str
+    level: str
+    printed: bool = True
+    fixed: bool = True
+
+
+BROKEN = [
+    Broken(uninstalled, "HOOKS_NOT_INSTALLED", "warning", fixed=False),
+    Broken(hook_missing, "HOOK_MISSING", "note"),
+    Broken(hook_of_an_older_version, "HOOK_OUTDATED", "warning"),
+    Broken(hook_edited, "HOOK_OUTDATED", "warning"),
+    Broken(hook_not_executable, "HOOK_NOT_EXECUTABLE", "warning"),
+    Broken(chained_not_executable, "CHAINED_NOT_EXECUTABLE", "warning", fixed=False),
+    Broken(hook_written_over_by_its_own_tool, "HOOK_REPLACED", "warning"),
+    Broken(hooks_path_outside, "HOOKS_PATH_OUTSIDE", "warning", fixed=False),
+    Broken(hooks_path_missing, "HOOKS_PATH_MISSING", "warning", fixed=False),
+    Broken(husky, "HOOKS_BYPASSED", "warning", fixed=False),
+    Broken(husky_again, "HOOK_REPLACED", "warning"),
+    Broken(interpreter_not_recorded, "INTERPRETER_MISSING", "warning"),
+    Broken(interpreter_gone, "INTERPRETER_MISSING", "warning"),
+    Broken(interpreter_without_us, "INTERPRETER_BROKEN", "error"),
+    Broken(interpreter_that_is_no_program, "INTERPRETER_BROKEN", "error"),
+    Broken(interpreter_of_another_version, "INTERPRETER_OTHER_VERSION", "warning"),
+    Broken(driver_forgotten, "DRIVER_MISSING", "warning"),
+    Broken(driver_without_command, "DRIVER_INCOMPLETE", "error"),
+    Broken(driver_of_a_gone_interpreter, "DRIVER_BROKEN", "warning"),
+    Broken(driver_of_another_version, "DRIVER_OUTDATED", "warning"),
+    Broken(attributes_gone, "ATTRIBUTES_MISSING", "warning", fixed=False),
+    Broken(attributes_in_this_clone_only, "ATTRIBUTES_MISSING", "warning", fixed=False),
+    Broken(attributes_overridden, "ATTRIBUTES_OVERRIDDEN", "warning", printed=False, fixed=False),
+    Broken(attributes_not_staged, "ATTRIBUTES_NOT_STAGED", "warning", fixed=False),
+    Broken(attributes_ignored, "ATTRIBUTES_NOT_STAGED", "warning", fixed=False),
+    Broken(setting_misspelled, "CONFIG_IGNORED", "warning", fixed=False),
+    Broken(setting_not_trusted, "CONFIG_IGNORED", "warning", fixed=False),
+    Broken(pin_malformed, "PIN_MALFORMED", "error", fixed=False),
+    Broken(pin_malformed_everywhere, "PIN_MALFORMED", "error", fixed=False),
+    Broken(pin_gone, "PIN_NOT_THERE", "warning", fixed=False),
+    Broken(pin_not_staged, "PIN_NOT_STAGED", "warning", fixed=False),
+    Broken(uncommitted_unnoted, "UNCOMMITTED_NOTE", "warning"),
+    Broken(uncommitted_noted_in_vain, "UNCOMMITTED_NOTE", "note"),
+    Broken(commit_killed, "COMMIT_UNFINISHED", "warning"),
+    Broken(commit_killed_on_another_branch, "COMMIT_UNFINISHED_ELSEWHERE", "warning", fixed=False),
+    Broken(replay_killed, "REPLAY_UNFINISHED", "warning"),
+    Broken(replay_killed_on_another_branch, "REPLAY_UNFINISHED_ELSEWHERE", "warning", fixed=False),
+    Broken(journal_damaged, "JOURNAL_DAMAGED", "warning"),
+    Broken(journal_set_aside, "JOURNAL_SET_ASIDE", "note", fixed=False),
+    Broken(embeddings_foreign, "EMBEDDINGS_DAMAGED", "warning"),
+    Broken(embeddings_damaged, "EMBEDDINGS_DAMAGED", "warning"),
+    Broken(truncated_spare, "SNAPSHOT_DAMAGED", "warning"),
+    Broken(truncated_bound, "NOT_SYNCED", "warning"),
+    Broken(manifest_scribbled_on, "NOT_SYNCED", "warning"),
+    Broken(working_copy_truncated, "WORKING_COPY_DAMAGED", "warning"),
+    Broken(checked_out_without_hooks, "NOT_SYNCED", "warning"),
+    Broken(background_failed, "BACKGROUND_FAILED", "warning"),
+    Broken(branch_elsewhere, "KB_ELSEWHERE", "warning", fixed=False),
+    Broken(holder_killed, "HOLDER_STALE", "note"),
+    Broken(git_killed, "GIT_LOCK_STALE", "warning", fixed=False),
+    Broken(work_tree_removed, "WORK_TREE_GONE", "note", fixed=False),
+    Broken(lease_of_a_gone_work_tree, "LEASE_STALE", "note"),
+    Broken(temporaries_left, "LEFTOVERS", "note"),
+    Broken(many_links_queued, "LINKS_WAITING", "note"),
+]
+
+
+def every(broken: Broken) -> str:
+    return broken.breaks.__name__
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=every)
+def test_what_is_broken_is_found_and_the_printed_command_mends_it(project, tmp_path, broken):
+    broken.breaks(project)
+    found = findings(project)[broken.code]
+    assert found["level"] == broken.level
+    if broken.printed:
+        obeyed(project, found["fix"])
+        assert broken.code not in findings(project)
+    else:
+        assert not found["fix"].startswith(("vmrag ", "git ", "rm "))
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=every)
+def test_fix_mends_what_is_safe_and_leaves_the_rest_to_the_user(project, broken):
+    broken.breaks(project)
+    before = findings(project)
+    report = examined(project, "--fix")
+    mended = {each["finding"]["code"]: each["done"] for each in report["mended"]}
+    left = {each["code"] for each in findings_of(report)}
+    assert (broken.code in mended, broken.code in left) == (broken.fixed, not broken.fixed)
+    assert mended.keys() | left <= before.keys() | {"JOURNAL_SET_ASIDE"}
+    assert all(mended.values())
+    assert findings(project).keys() == left
+
+
+def test_what_fix_mends_is_what_the_topics_declare_and_every_case_is_tried():
+    declared = {code for topic in TOPICS for code in topic.repairs}
+    assert declared == {broken.code for broken in BROKEN if broken.fixed}
+    assert (*operation.TOPICS, *hooks_doctor.TOPICS) == TOPICS
+    assert len({topic.name for topic in TOPICS}) == len(TOPICS)
+
+
+RISKY = (
+    commit_killed,
+    replay_killed,
+    uncommitted_unnoted,
+    working_copy_truncated,
+    truncated_bound,
+    checked_out_without_hooks,
+    lease_of_a_gone_work_tree,
+    temporaries_left,
+)
+
+
+@pytest.mark.parametrize("breaks", RISKY, ids=lambda breaks: breaks.__name__)
+def test_fix_loses_no_uncommitted_document(project, tmp_path, breaks):
+    project.put("precious.md", "Written nowhere else.")
+    breaks(project)
+    project.vmrag("doctor", "--fix", code=None)
+    project.git("switch", "-q", "main")
+    assert project.texts()["precious.md"] == "Written nowhere else."
+    assert_whole(project, tmp_path / "scratch")
+
+
+# -- one after the other
+
+
+def test_several_things_are_found_and_mended_at_once(project):
+    hook_missing(project)
+    interpreter_gone(project)
+    embeddings_foreign(project)
+    truncated_spare(project)
+    holder_killed(project)
+    checked_out_without_hooks(project)
+    done = project.vmrag("doctor", code=1)
+    assert "post-merge" in done.out
+    assert "/gone/bin/python" in done.out
+    assert done.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: 6 findings."
+    done = project.vmrag("doctor", "--fix")
+    assert done.out.count("mended") == 6
+    assert done.out.splitlines()[-1] == f"Looked at {len(TOPICS)} topics: all is well."
+    assert project.status()["state"] == "in_sync"
+    assert not project.vmrag("doctor", "--quiet").out
+
+
+def test_a_hook_of_a_newer_version_is_left_as_it_is(project):
+    rewritten(hook(project), f"vmrag-hook {shims.VERSION} ", "vmrag-hook 999 ")
+    before = hook(project).read_bytes()
+    found = findings(project)["HOOK_NEWER"]
+    assert "pip install --upgrade vmrag-link" in found["fix"]
+    hook_missing_too = hook(project, "post-commit")
+    hook_missing_too.unlink()
+    interpreter_gone(project)
+    assert {each["code"] for each in findings_of(examined(project, "--fix"))} == {"HOOK_NEWER"}
+    assert hook(project).read_bytes() == before
+    assert hook_missing_too.exists()
+
+
+def test_a_hook_that_cannot_be_put_back_without_losing_another_one_is_left_to_the_user(project):
+    with_chained_hook(project)
+    script(hook(project), "echo yet another tool's")
+    assert findings(project, "--fix").keys() == {"HOOK_BLOCKED"}
+    assert "yet another" in hook(project).read_text()
+    fix = findings(project)["HOOK_BLOCKED"]["fix"]
+    subprocess.run(["sh", "-ec", fix.partition(", then: ")[2]], check=True)
+    assert findings(project, "--fix") == {}
+    assert "yet another" in hook(project, "post-merge.vmrag-chained").read_text()
+
+
+def test_hooks_are_mended_for_the_work_trees_that_they_were_installed_for(project):
+    project.vmrag("uninstall")
+    project.git("worktree", "add", "-q", "../linked", "feature")
+    linked = Project(project.top.parent / "linked")
+    linked.vmrag("install", "--worktree")
+    linked.vmrag("sync")
+    assert findings(linked) == {}
+    assert findings(project)["HOOKS_ELSEWHERE"]["fix"] == "vmrag install --worktree"
+    hook_edited(project)
+    assert findings(linked)["HOOK_OUTDATED"]["fix"] == "vmrag install --worktree"
+    assert findings(linked, "--fix") == {}
+    assert findings(project).keys() == {"HOOKS_ELSEWHERE"}
+    obeyed(project, "vmrag install --worktree")
+    assert findings(project) == {}
+
+
+def test_hooks_that_were_forced_into_a_folder_outside_are_mended_there(project):
+    project.vmrag("uninstall")
+    hooks_path_outside(project)
+    project.vmrag("install", "--force")
+    for mend in (lambda fix: obeyed(project, fix), lambda _: project.vmrag("doctor", "--fix")):
+        (project.top.parent / "global" / "post-merge").chmod(0o644)
+        found = findings(project)
+        assert found.keys() == {"HOOK_NOT_EXECUTABLE"}
+        mend(found["HOOK_NOT_EXECUTABLE"]["fix"])
+        assert findings(project) == {}
+
+
+def test_where_pre_commit_runs_the_hooks_none_are_missed(project):
+    project.vmrag("uninstall")
+    project.write(".pre-commit-config.yaml", "repos:\n- repo: x\n  hooks:\n  - id: vmrag-sync\n")
+    assert "HOOKS_NOT_INSTALLED" not in findings(project)
+
+
+def test_a_conflict_in_the_pin_is_named_with_the_command_that_ends_it(project):
+    project.put("rest.md", "# Rest\n\nAlways rest.\n")
+    project.vmrag("commit", "-m", "rest")
+    project.git("commit", "-q", "-m", "rest")
+    assert project.run("merge", "feature").returncode == 1
+    found = findings(project)
+    assert found["PIN_IN_CONFLICT"]["fix"] == "vmrag resolve"
+    project.vmrag("resolve", "--all-ours", code=None)
+
+
+def test_a_revision_that_is_not_here_is_named(project):
+    rewritten(project.top / ".dolt-version", project.pinned, "0" * 40)
+    found = findings(project)
+    assert found["PIN_REVISION_MISSING"]["subject"] == "0" * 40
+    assert found["PIN_REVISION_MISSING"]["level"] == "error"
+    assert "git log -1 -- .dolt-version" in found["PIN_REVISION_MISSING"]["fix"]
+
+
+# -- half of it broken
+
+
+def knowledge_base(project: Project) -> Path:
+    return project.shared / "kb" / "kb.doltlite"
+
+
+def test_settings_that_cannot_be_read_hide_nothing_else(project):
+    project.write(".vmrag.yaml", "index:\n\tkeep: 4\n")
+    hook_missing(project)
+    embeddings_foreign(project)
+    pin_not_staged_by_hand = project.write(".dolt-version", "{")
+    found = findings(project)
+    assert found.keys() == {"CONFIG_INVALID", "HOOK_MISSING", "EMBEDDINGS_DAMAGED", "PIN_MALFORMED"}
+    assert ".vmrag.yaml, line 2" in found["CONFIG_INVALID"]["message"]
+    assert findings(project, "--fix").keys() == {"CONFIG_INVALID", "PIN_MALFORMED"}
+    assert pin_not_staged_by_hand.read_text() == "{"
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", bytes(8192)], ids=["empty", "text", "zeros"])
+def test_what_is_no_knowledge_base_hides_nothing_else_and_stays_as_it_is(project, content):
+    knowledge_base(project).write_bytes(content)
+    hook_missing(project)
+    found = findings(project)
+    assert found["DATABASE_ERROR"]["level"] == "error"
+    assert found["DATABASE_ERROR"]["fix"]
+    assert "HOOK_MISSING" in found
+    assert findings(project, "--fix").keys() == {"DATABASE_ERROR"}
+    assert knowledge_base(project).read_bytes() == content
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_damaged_knowledge_base_is_found_before_anybody_reads_the_damaged_place(project, compacted):
+    project.record("a long text", long="many words " * 500)
+    if compacted:
+        project.vmrag("gc", "--apply")
+    content = bytearray(knowledge_base(project).read_bytes())
+    place = content.rindex(b"many words many words")
+    content[place : place + 8] = bytes(8)
+    knowledge_base(project).write_bytes(content)
+    code = "KB_DAMAGED" if compacted else "DATABASE_ERROR"  # what is not compacted is checked when it is opened
+    found = findings(project)[code]
+    assert (found["level"], "is damaged" in found["message"]) == ("error", True)
+    assert code in findings(project, "--fix")
+    assert knowledge_base(project).read_bytes() == content
+
+
+def test_a_knowledge_base_of_a_newer_program_is_named(project):
+    found = driven(
+        project,
+        "import vmrag_link.engines.doltlite.schema as m; m.SCHEMA_VERSION = 0",
+        "doctor",
+        "--json",
+    )
+    assert "SCHEMA_TOO_NEW" in found.out
+
+
+def test_a_clone_without_its_knowledge_base_and_a_repository_without_any_are_told_apart(project, tmp_path):
+    project.git("clone", "-q", str(project.top), str(tmp_path / "clone"))
+    clone = Project(tmp_path / "clone")
+    assert findings(clone)["NOT_INITIALIZED"]["level"] == "error"
+    assert clone.vmrag("doctor", code=1)
+    (tmp_path / "new").mkdir()
+    new = Project(tmp_path / "new")
+    new.git("init", "-q")
+    assert findings(new).keys() == {"NOT_INITIALIZED"}
+    obeyed(new, findings(new)["NOT_INITIALIZED"]["fix"])
+    assert findings(new) == {}
+
+
+def test_outside_of_a_repository_the_error_says_so(tmp_path, project):
+    done = Project(tmp_path).vmrag("doctor", "--json", code=2)
+    assert done.error["code"] == "GIT_REPO_NOT_FOUND"
+    assert done.error["hint"]
+
+
+# -- the machine
+
+
+def test_a_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
+    monkeypatch.setenv("PATH", os.defpath)
+    found = findings(project)
+    assert found["VMRAG_NOT_ON_PATH"]["level"] == "note"
+    done = subprocess.run(
+        ["sh", "-ec", f"{found['VMRAG_NOT_ON_PATH']['fix']}; vmrag doctor"],
+        cwd=project.top,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "all is well" in done.stdout
+
+
+def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, monkeypatch):
+    script(tmp_path / "bin" / "vmrag", "echo vmrag, version 0.0.1")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    found = findings(project)["VMRAG_OTHER_VERSION"]
+    assert "0.0.1" in found["message"]
+    assert found["level"] == "warning"
+
+
+def test_a_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):
+    real = shutil.which("git")
+    asked = 'case "$*" in *" version") echo git version 2.30.1 ;; *) exec REAL "$@" ;; esac'
+    script(tmp_path / "bin" / "git", asked.replace("REAL", str(real)))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    found = findings(project)["GIT_TOO_OLD"]
+    assert "2.30" in found["message"]
+    assert found["level"] == "error"
+
+
+def test_who_holds_a_lock_is_named_with_what_for_and_for_how_long(project):
+    process = holding(project.own / "workspace.lock")
+    try:
+        aged(project.own / "workspace.lock.holder")
+        found = findings(project)["LOCK_HELD"]
+    finally:
+        ended(process)
+    assert found["level"] == "warning"
+    assert f"Process {process.pid} has held workspace.lock for 10000 s, to try something." in found["message"]
+    assert found["fix"] == f"ps -fp {process.pid}"
+
+
+def test_a_lock_that_is_held_is_not_taken_away(project):
+    process = holding(project.own / "workspace.lock")
+    try:
+        time.sleep(1.1)
+        assert findings(project, "--fix")["LOCK_HELD"]["level"] == "note"
+        assert (project.own / "workspace.lock.holder").read_text() == f"{process.pid} try something"
+    finally:
+        ended(process)
+
+
+def test_what_cannot_be_written_is_named(project):
+    probe = subprocess.run([*WITHOUT_RIGHTS, "true"], capture_output=True, check=False)
+    if probe.returncode or sys.platform != "linux":
+        pytest.skip("rights cannot be dropped here")
+    with read_only(project.shared):
+        done = start(project, "doctor", "--json", program=(*WITHOUT_RIGHTS, *VMRAG)).done()
+    found = [each for each in findings_of(json.loads(done.out)) if each["code"] == "READ_ONLY"]
+    assert {Path(each["subject"]).name for each in found} >= {"vmrag", "kb", "kb.doltlite", "snapshots"}
+    assert all(each["fix"].startswith("chmod u+w ") for each in found)
+    assert done.code == 1
+
+
+def test_a_disk_without_room_for_an_index_is_named(project):
+    with small_disk(project.top / ".git" / "vmrag", kilobytes=40_000) as fill:
+        fill(1_000_000)
+        assert findings(project)["DISK_FULL"]["level"] == "error"
+        (project.shared / "filler").unlink()
+        assert "DISK_FULL" not in findings(project)

@@ -1,0 +1,63 @@
+"""`vmrag doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+from vmrag_hooks import doctor as hooks
+
+from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.ops import doctor as operation
+from vmrag_link.ops.doctor import DoctorReport, Finding
+from vmrag_link.workspace import Workspace
+
+TOPICS = (*operation.TOPICS, *hooks.TOPICS)
+PATIENCE = 5.0
+"""Seconds to wait for a lock; given here, because the settings may be what is broken."""
+
+_MARKS = {"ok": ("ok", "green"), "note": ("note", "cyan"), "warning": ("warning", "yellow"), "error": ("error", "red")}
+_WIDTH = 9
+
+
+@vmrag_command("doctor")
+@click.option("--fix", is_flag=True, help="Mend what can be mended without asking: nothing that would be lost.")
+def command(invocation: Invocation, *, fix: bool) -> int:
+    """Look at everything that vmrag relies on, and say what is wrong and which command mends it.
+
+    Exit code 1 if a warning or an error is left.
+    """
+    with invocation.progress() as progress:
+        workspace = Workspace.open(invocation.directory, progress, patience=PATIENCE)
+        try:
+            report = operation.doctor(workspace, TOPICS, fix=fix)
+        finally:
+            workspace.close()
+    invocation.emit(report, _lines(report, every=invocation.verbosity > 0))
+    return 0 if report.healthy else FAILED_CHECK
+
+
+def _lines(report: DoctorReport, *, every: bool) -> Iterator[str]:
+    """`every`: the topics in which all is well, too."""
+    for mended in report.mended:
+        yield f"{_mark('ok', 'mended')}{mended.finding.message} → {mended.done}"
+    for topic in report.topics:
+        if topic.findings:
+            yield from (line for finding in topic.findings for line in _finding(finding))
+        elif every:
+            yield f"{_mark('ok')}{topic.name}"
+    count = sum(len(each.findings) for each in report.topics)
+    yield f"Looked at {plural(len(report.topics), 'topic')}: {plural(count, 'finding') if count else 'all is well'}."
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"{_mark(finding.level)}{finding.message} {click.style(finding.code, dim=True)}"
+    if finding.fix:
+        yield f"{' ' * _WIDTH}{finding.fix}"
+
+
+def _mark(level: str, text: str = "") -> str:
+    name, colour = _MARKS[level]
+    return click.style((text or name).ljust(_WIDTH), fg=colour, bold=True)

@@ -1,0 +1,47 @@
+"""Whether there is room to build an index, and whether what has to be written can be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from vmrag_link.ops import leftovers
+from vmrag_link.ops.doctor.findings import Finding, Level, Topic, quoted
+from vmrag_link.workspace import Workspace
+
+MEGABYTE = 1_000_000
+NOTHING = 20 * MEGABYTE
+"""Bytes without which even small things fail."""
+
+
+def check(ws: Workspace) -> Iterator[Finding]:
+    yield from _writable(ws)
+    yield from _room(ws)
+
+
+def _writable(ws: Workspace) -> Iterator[Finding]:
+    places = ws.places
+    folders = [places.git_dir, places.shared, places.kb, places.snapshots, places.working_copies]
+    folders += [places.journal, places.locks, places.own]
+    paths = [*dict.fromkeys(folders), *places.kb.glob("*.doltlite"), places.embeddings]
+    for path in paths:
+        if path.exists() and not os.access(path, os.W_OK):
+            message = f"{path} cannot be written: nothing that would be stored there is."
+            yield Finding("READ_ONLY", "error", message, f"chmod u+w {quoted(path)}", str(path))
+
+
+def _room(ws: Workspace) -> Iterator[Finding]:
+    """An index is made beside the one it follows, and garbage collection writes the knowledge base anew."""
+    bound = ws.binding
+    index = leftovers.size_of(ws.places.snapshots / bound.snapshot) if bound else 0
+    needed = max(2 * index, leftovers.size_of(ws.places.kb))
+    folder = ws.places.shared if ws.places.shared.exists() else ws.places.common
+    free = shutil.disk_usage(folder).free
+    if free < max(needed, NOTHING):
+        level: Level = "error" if free < NOTHING else "warning"
+        message = f"{free / MEGABYTE:.0f} MB are free; to build the index again may take {max(needed, NOTHING) / MEGABYTE:.0f} MB."
+        yield Finding("DISK_FULL", level, message, "vmrag gc --apply", str(folder))
+
+
+TOPIC = Topic("disk", check)
