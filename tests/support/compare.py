@@ -14,7 +14,7 @@ from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import IndexStore
-from vmrag_link.models import json_text
+from vmrag_link.models import At, json_text
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.search import Mode, Query, Searcher
 from vmrag_link.sync.bring import Bringer
@@ -35,8 +35,12 @@ class Contents(NamedTuple):
     answers: list[Any]
 
 
-def assert_whole(project: Project, scratch: Path) -> set[tuple[str, str]]:
-    """The workspace stands at its pin, and its index equals a fresh one; returns the documents. `scratch` is a new directory."""
+def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] | None = None) -> set[tuple[str, str]]:
+    """The workspace stands at its pin, and its index equals a fresh one; returns the documents. `scratch` is a new directory.
+
+    `known` keeps what was built afresh, by documents, for the next call.
+    """
+    known = {} if known is None else known
     workspace = Workspace.open(project.top, QUIET)
     try:
         target, bound = workspace.target(), workspace.binding
@@ -48,18 +52,25 @@ def assert_whole(project: Project, scratch: Path) -> set[tuple[str, str]]:
         documents = {each.key: each for each in workspace.engine.documents(at)}
         with workspace.view() as view:
             held = contents(workspace, view.folder)
-        bringer = Bringer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.model_for, QUIET)
-        with IndexStore(scratch / "fresh", store_documents=workspace.shelf.store_documents, create=True) as store:
-            bringer.bring(store, at, base=None)
-            store.manifest.forget_touched()
-            store.seal(revision=target.revision, settings=workspace.shelf.settings)
-        fresh = contents(workspace, scratch / "fresh")
+        wanted = (*(each.header for each in documents.values()), *workspace.engine.collections(at))
+        if wanted not in known:
+            known[wanted] = _fresh(workspace, at, target.revision, scratch)
+        fresh = known[wanted]
     finally:
         workspace.close()
     assert held.headers == {key: each.header for key, each in documents.items()}
     for name in Contents._fields:
         assert getattr(held, name) == getattr(fresh, name), name
     return set(documents)
+
+
+def _fresh(workspace: Workspace, at: At, revision: str, scratch: Path) -> Contents:
+    bringer = Bringer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.model_for, QUIET)
+    with IndexStore(scratch / "fresh", store_documents=workspace.shelf.store_documents, create=True) as store:
+        bringer.bring(store, at, base=None)
+        store.manifest.forget_touched()
+        store.seal(revision=revision, settings=workspace.shelf.settings)
+    return contents(workspace, scratch / "fresh")
 
 
 def contents(workspace: Workspace, folder: Path) -> Contents:

@@ -1,0 +1,132 @@
+"""Whatever a person does with git: git does as without us, and afterwards the knowledge is where the pin says."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from vmrag_hooks import shims
+
+from tests.operations import document, world
+from tests.operations.table import OPERATIONS, Follows, Operation
+from tests.operations.world import CONTENTS, DRAFTS, WITHOUT_HOOKS, Copy, Stand, World
+from tests.support.compare import assert_whole
+from tests.support.repos import isolate
+
+ROOT = Path(__file__).parents[2]
+REASONS = {"no pin": "This code commit pins no knowledge", "malformed": "The pin cannot be read"}
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("operations")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        return world.build(folder)
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path / "home")
+    tools = Path(sys.executable).parent  # a clone does not know yet which interpreter its hooks shall run
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+def test_git_does_as_without_hooks_and_the_knowledge_follows(
+    operation: Operation, prepared: World, tmp_path: Path
+) -> None:
+    ours = Copy.prepared(prepared, tmp_path / "with", operation)
+    twin = ours.twin(tmp_path / "without")
+    uncommitted = ours.uncommitted()
+
+    follows = run_beside(ours, twin, tmp_path / "trace")
+    assert ours.state() == twin.state()
+    assert follows == operation.follows
+
+    assert_answers(ours, prepared, tmp_path / "fresh")
+    if operation.aside:
+        assert uncommitted.pop(operation.start).items() <= ours.texts(ours.head(operation.aside)).items()
+    assert ours.uncommitted() == uncommitted
+
+
+def run_beside(ours: Copy, twin: Copy, trace: Path) -> Follows:
+    """Git says and does the same in both, and runs the hooks that the table names; returns who followed the last command."""
+    operation = ours.operation
+    *leading, last = operation.commands
+    with_hooks = {"GIT_TRACE2_EVENT": str(trace)}
+    steps = ours.run(leading, with_hooks)
+    before = ours.stand()
+    if before and before.marked:
+        (ours.where.own / "pending").unlink()
+    steps += ours.run([last], with_hooks)
+    after = ours.stand()
+
+    for step, other in zip(steps, twin.run(operation.commands, WITHOUT_HOOKS), strict=True):
+        assert (step.code, step.out, step.err) == (other.code, other.out, other.err)
+        assert len(step.ours) <= 1
+    assert tuple(step.code for step in steps) == (operation.codes or (0,) * len(steps))
+    assert world.hooks_run(trace) == operation.hooks
+    assert operation.said in "".join(line for step in steps for line in step.ours)
+    assert not operation.said or steps[-1].ours
+    return followed(before, after)
+
+
+def followed(before: Stand | None, after: Stand | None) -> Follows:
+    if after is None:
+        return "nothing"
+    if after.applied != after.trigger:
+        return "mark" if after.marked else "query"
+    return "nothing" if before and after.written == before.written else "hook"
+
+
+def assert_answers(copy: Copy, prepared: World, scratch: Path) -> None:
+    """`vmrag query` answers from the pinned revision, with an index as if built afresh; or it says why not."""
+    operation, where = copy.operation, copy.where
+    if operation.answers in ("not here", "no work tree"):
+        error = json.loads(where.vmrag("query", "winter", "--json", code=2).err)["error"]
+        if operation.answers == "no work tree":
+            assert error["code"] == "GIT_REPO_NOT_FOUND"
+            return
+        assert error["code"] == "NOT_INITIALIZED"
+        world.bring_knowledge(copy.project, where)
+    found = where.ask("query", "winter")
+    assert found["results"][0]["doc_id"] == "winter.md"
+    if reason := REASONS.get(operation.answers):
+        assert reason in found["notes"][0]
+        assert not found["kb"]["in_sync"]
+        return
+    assert found["kb"]["in_sync"]
+    pinned = found["kb"]["commit"]
+    assert prepared.revisions.get(operation.pin, pinned) == pinned
+    assert copy.texts(pinned) == CONTENTS[operation.pin]
+    stand = copy.stand()
+    assert stand
+    assert json.loads(stand.trigger.pin or b"")["dolt_commit"] == pinned
+    scratch.mkdir()
+    assert_whole(where, scratch, known=prepared.known)
+
+
+def test_the_prepared_repository_pins_what_the_table_of_contents_says(prepared: World) -> None:
+    copy = Copy(prepared.root, OPERATIONS[0])
+    for name, revision in prepared.revisions.items():
+        assert copy.texts(revision) == CONTENTS[name]
+    assert copy.uncommitted() == DRAFTS
+
+
+def test_every_operation_has_a_name_of_its_own_and_hooks_that_are_installed() -> None:
+    assert len({each.name for each in OPERATIONS}) == len(OPERATIONS)
+    assert {hook for each in OPERATIONS for hook in each.hooks} == set(shims.HOOKS)
+
+
+def test_the_page_about_hooks_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "hooks.md").read_text()
+    assert written == document.page(), "run: python -m tests.operations.document > docs/hooks.md"
+
+
+def test_the_page_about_hooks_describes_every_hook() -> None:
+    for hook in shims.HOOKS:
+        assert f"| `{hook}` |" in document.page()
