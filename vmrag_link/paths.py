@@ -86,6 +86,11 @@ class Places(NamedTuple):
         return self.own / "applied"
 
     @property
+    def pending(self) -> Path:
+        """The mark of a hook that put a sync off."""
+        return self.own / "pending"
+
+    @property
     def workspace(self) -> Path:
         return self.own / "workspace.json"
 

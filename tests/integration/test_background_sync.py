@@ -232,3 +232,16 @@ def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
     first, second = project.vmrag("query", "rest"), project.vmrag("query", "rest")
     assert "vmrag merge vmrag/wip/main" in first.err
     assert "vmrag/wip" not in second.err
+
+
+def test_the_mark_of_a_hook_that_put_a_sync_off_goes_with_the_next_sync(project):
+    project.git("switch", "-q", "-c", "side", "first")
+    project.commit("code", **{"code.py": "1"})
+    editor = {"GIT_SEQUENCE_EDITOR": "sed -i -e '1i break'"}
+    project.git("rebase", "-q", "-i", "feature", env=editor)
+    assert (project.own / "pending").exists()
+    assert any("put the sync off" in reason or "names" in reason for reason in project.status()["reasons"])
+    assert project.ask("query", "uv")["kb"]["commit"] == project.pinned
+    assert not (project.own / "pending").exists()
+    project.git("rebase", "--continue")
+    assert project.status()["state"] == "in_sync"

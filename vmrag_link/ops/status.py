@@ -158,7 +158,8 @@ def _drift(ws: Workspace, target: Target) -> list[str]:
     elif problem := ws.shelf.problem(bound.revision):
         reasons.append(f"The index of {bound.revision[:7]} cannot be served: {problem}.")
     elif ws.applied != target.trigger:
-        reasons.append("HEAD has moved since the last sync.")
+        put_off = "; a hook put the sync off, because git was in the middle of something"
+        reasons.append(f"HEAD has moved since the last sync{put_off if ws.places.pending.exists() else ''}.")
     if target.kb_branch and target.attachment == "held":
         reasons.append(apply.held(target.kb_branch, target.revision))
     elif target.kb_branch and target.attachment == "behind":

@@ -47,7 +47,9 @@ def forget_applied(places: Places) -> None:
 
 
 def note_applied(places: Places, trigger: Trigger) -> None:
+    """And that no hook's mark stands for it any more."""
     write_atomically(places.applied, encode_applied(trigger.symbolic, trigger.pin))
+    places.pending.unlink(missing_ok=True)
 
 
 def bound_everywhere(places: Places) -> set[str]:
