@@ -18,8 +18,8 @@ import msgspec  # noqa: E402, F401
 
 del modules["typing_extensions"]
 
-from vmrag_hooks import run  # noqa: E402
+from vmrag_hooks import run, shims  # noqa: E402
 
 code = run.main(sys.argv[1:])
 sys.stderr.flush()
-os._exit(code)
+os._exit(shims.REFUSES if code else 0)

@@ -54,7 +54,7 @@ def sync() -> bool:
         proc.run(["sh", "-c", shims.text(hook).decode(), hook, *arguments], cwd=places.top, show_stderr=True)
     elif places.kb.exists():
         places.own.mkdir(exist_ok=True)
-        (places.own / "pending").touch()  # the next query looks by itself
+        places.pending.touch()  # the next query looks by itself
     return False
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 
 import pytest
@@ -109,7 +111,8 @@ def test_quiet_hooks_work_and_say_nothing(project):
 def test_quiet_hooks_still_say_that_something_is_wrong(project):
     project.git("config", "vmrag.hooks.quiet", "true")
     project.git("switch", "-q", "-c", "broken")
-    project.commit("broken", pin="{")
+    project.write(".dolt-version", "{")
+    project.git("commit", "-q", "-a", "--no-verify", "-m", "broken")
     project.git("switch", "-q", "main")
     lines = said(project, "switch", "broken")
     assert len(lines) == 1
@@ -138,12 +141,13 @@ def test_switched_off_hooks_do_nothing_and_the_next_query_catches_up(project, ho
 )  # fmt: skip
 def test_a_pin_that_cannot_be_followed_never_stops_git(project, pin, words):
     project.git("switch", "-q", "-c", "broken")
-    project.commit("broken", pin=pin)
+    project.write(".dolt-version", pin)
+    project.git("commit", "-q", "-a", "--no-verify", "-m", "broken")
     project.git("switch", "-q", "main")
     lines = said(project, "switch", "broken")
     assert len(lines) == 1
     assert words in lines[0]
-    assert "git " in lines[0]
+    assert re.search(r"\((git|vmrag) ", lines[0])
     assert said(project, "switch", "main") == []
     assert project.status()["state"] == "in_sync"
 
@@ -193,3 +197,22 @@ def test_git_run_from_a_hook_or_a_script_with_its_own_environment_moves_the_righ
     assert done.returncode == 0
     assert f"vmrag: knowledge is at {project.pinned[:7]}" in done.stderr
     assert project.status()["state"] == "in_sync"
+
+
+def test_lines_are_in_colour_only_on_a_terminal(project, monkeypatch):
+
+    def shown(branch: str, **environ: str) -> str:
+        monkeypatch.setenv("TERM", "xterm")
+        main, far = os.openpty()
+        done = subprocess.run(
+            ["git", "switch", "-q", branch], cwd=project.top, env=os.environ | environ, stderr=far, check=True
+        )
+        assert done.returncode == 0
+        os.close(far)
+        said = os.read(main, 10_000).decode()
+        os.close(main)
+        return said
+
+    assert shown("feature").startswith("\x1b[36mvmrag:\x1b[0m knowledge is at")
+    assert shown("main", NO_COLOR="1").startswith("vmrag: knowledge is at")
+    assert said(project, "switch", "feature")[0].startswith("vmrag: knowledge is at")

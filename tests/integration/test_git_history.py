@@ -39,10 +39,21 @@ def test_a_pin_that_a_merge_dropped_is_still_there(repo):
     repo.git("checkout", "-q", "-b", "side")
     side = repo.commit("2", pin="side")
     repo.git("checkout", "-q", "main")
-    repo.commit("3", pin="main")
+    main = repo.commit("3", pin="main")
     repo.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     repo.git("branch", "-D", "side")
-    assert pins(repo, reflogs=False)[b"side"] == [side]
+    found = pins(repo, reflogs=False)
+    assert found[b"side"] == [side]
+    assert found[b"main"] == [main]  # the merge brings nothing of its own
+
+
+def test_what_given_commits_introduce_is_found_like_that_of_all_history(repo):
+    one, _, two = repo.commit("1", pin="one"), repo.commit("2", code="x"), repo.commit("3", pin="two")
+    gone, tree = "0" * 39 + "1", repo.git("rev-parse", "HEAD^{tree}")
+    places = plumbing.locate(repo.top)
+    everything = [*repo.git("rev-list", "HEAD").split(), gone, tree]
+    assert history.introduced(places, everything) == {one: b"one", two: b"two"}
+    assert history.introduced(places, [gone]) == history.introduced(places, []) == {}
 
 
 def test_a_pin_that_only_a_merge_has_is_found(repo):

@@ -1,17 +1,16 @@
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from vmrag_hooks import driver_command, installer, shims
 
-from tests.support.repos import isolate, make_repo
-from vmrag_link.errors import FileFailed, HooksRefused
+from tests.support import hooks as support
+from tests.support.hooks import foreign, tree
+from tests.support.repos import Repo, isolate, make_repo
+from tests.support.terminal import Project
+from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
 from vmrag_link.git import plumbing
 
-PRE_COMMIT = Path(sys.executable).with_name("pre-commit")
-needs_pre_commit = pytest.mark.skipif(not PRE_COMMIT.exists(), reason="pre-commit is not installed")
+log = support.log
 
 
 @pytest.fixture
@@ -30,46 +29,6 @@ def places(repo):
 @pytest.fixture
 def hooks(repo):
     return repo.top / ".git" / "hooks"
-
-
-class Log:
-    """What the hooks wrote, since the last call; `recorder` stands where Python does."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.path = folder / "log"
-        self.recorder = folder / "recorder"
-        self.recorder.write_text(f'#!/bin/sh\necho "vmrag $4" >>"{self.path}"\n')
-        self.recorder.chmod(0o755)
-
-    def __call__(self):
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        self.path.unlink(missing_ok=True)
-        return lines
-
-    def names(self):
-        return sorted(line.split()[0] for line in self())
-
-
-@pytest.fixture
-def log(tmp_path):
-    return Log(tmp_path)
-
-
-def foreign(hooks, folder, hook="post-checkout", *, name="other", code=0, mode=0o755):
-    """A hook of another tool, which logs its arguments and its input."""
-    path = hooks / hook
-    path.write_text(f'#!/bin/sh\necho "{name} $* <$(cat)>" >>"{folder}/log"\nexit {code}\n')
-    path.chmod(mode)
-    return path
-
-
-def tree(folder):
-    """Name, mode and content of everything in it."""
-    return {
-        path.name: (path.lstat().st_mode, path.readlink() if path.is_symlink() else path.read_bytes())
-        for path in folder.iterdir()
-    }
 
 
 # -- install and uninstall
@@ -91,14 +50,16 @@ def test_a_second_install_changes_nothing(places, hooks, tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700, 0o644])
-def test_uninstall_leaves_what_was_there_byte_for_byte(places, hooks, tmp_path, mode):
+def test_uninstall_leaves_what_was_there_byte_for_byte(repo, places, hooks, tmp_path, mode):
     foreign(hooks, tmp_path, mode=mode)
     (hooks / "post-merge").symlink_to("../../elsewhere")
     before = tree(hooks)
+    config = (repo.top / ".git" / "config").read_bytes()
     assert installer.install(places).chained == ("post-checkout", "post-merge")
     report = installer.uninstall(places)
     assert (report.removed, report.restored) == (shims.HOOKS, ("post-checkout", "post-merge"))
     assert tree(hooks) == before
+    assert (repo.top / ".git" / "config").read_bytes() == config
     assert not places.interpreter.exists()
 
 
@@ -137,6 +98,20 @@ def test_a_hooks_path_outside_of_the_repository_is_refused_without_force(repo, p
     assert not places.interpreter.exists()
     installer.install(places, force=True)
     assert (tmp_path / "global" / "post-merge").exists()
+    with pytest.raises(HooksRefused) as raised:
+        installer.uninstall(places)
+    assert "vmrag uninstall --force" in raised.value.hint
+    assert installer.uninstall(places, force=True).removed == shims.HOOKS
+    assert not list((tmp_path / "global").iterdir())
+
+
+def test_hooks_that_a_hooks_path_set_later_hides_are_uninstalled_too(repo, places, hooks, tmp_path):
+    before = tree(hooks)
+    installer.install(places)
+    (tmp_path / "global").mkdir()
+    repo.git("config", "core.hooksPath", str(tmp_path / "global"))
+    assert installer.uninstall(places).removed == shims.HOOKS
+    assert tree(hooks) == before
 
 
 def test_a_hooks_path_inside_the_work_tree_is_used(repo, places, log):
@@ -221,7 +196,8 @@ def test_a_chained_post_rewrite_gets_the_list_of_commits(repo, places, hooks, lo
     installer.install(places, python=str(log.recorder))
     old = repo.git("rev-parse", "HEAD")
     repo.git("commit", "-q", "--amend", "-m", "reworded")
-    assert log() == [f"other amend <{old} {repo.git('rev-parse', 'HEAD')}>", "vmrag post-rewrite"]
+    new = repo.git("rev-parse", "HEAD")
+    assert log() == ["vmrag post-commit", f"other amend <{old} {new}>", "vmrag post-rewrite"]
 
 
 def test_the_exit_status_of_a_chained_hook_is_what_git_sees(repo, places, hooks, log):
@@ -242,86 +218,121 @@ def test_a_hook_that_git_would_not_run_is_not_run(repo, places, hooks, log):
     assert log() == ["vmrag post-checkout"]
 
 
-# -- together with pre-commit
+# -- some hooks only
+
+
+def test_only_the_named_hooks_are_written_and_others_of_ours_stay(places, hooks):
+    report = installer.install(places, hooks=installer.named("pre-push, post-merge"))
+    assert report.written == ("post-merge", "pre-push")
+    assert {path.name for path in hooks.iterdir()} >= {"post-merge", "pre-push"}
+    assert installer.install(places, hooks=installer.named("post-commit")).written == ("post-commit",)
+    assert set(shims.HOOKS) & {path.name for path in hooks.iterdir()} == {"post-merge", "pre-push", "post-commit"}
+    assert set(installer.install(places).unchanged) == {"post-merge", "pre-push", "post-commit"}
+
+
+@pytest.mark.parametrize(
+    ("text", "near"), [("post-chekout", "post-checkout"), ("pre-push,x", None), ("", None), ("a,,b", None)]
+)
+def test_a_name_that_is_no_hook_of_ours_is_refused_with_what_was_probably_meant(text, near):
+    with pytest.raises(UsageInvalid) as raised:
+        installer.named(text)
+    assert (near or "post-rewrite") in raised.value.hint
+
+
+def test_only_the_named_hooks_are_removed_and_the_rest_goes_with_the_last(repo, places, hooks, tmp_path):
+    foreign(hooks, tmp_path, "pre-push")
+    config, before = (repo.top / ".git" / "config").read_bytes(), tree(hooks)
+    installer.install(places)
+    report = installer.uninstall(places, hooks=["pre-push", "post-merge"])
+    assert (report.removed, report.restored, report.driver) == (("pre-push", "post-merge"), ("pre-push",), False)
+    assert places.interpreter.exists()
+    assert repo.git("config", "merge.vmrag.driver")
+    assert installer.uninstall(places, hooks=[hook for hook in shims.HOOKS if hook not in report.removed]).driver
+    assert tree(hooks) == before
+    assert (repo.top / ".git" / "config").read_bytes() == config
+    assert not places.interpreter.exists()
+
+
+# -- some work trees only
 
 
 @pytest.fixture
-def framework(repo, tmp_path):
-    """`pre-commit install` and `uninstall` for post-checkout, with one hook that logs."""
-    repo.commit(
-        "config",
-        **{
-            ".pre-commit-config.yaml": "repos:\n- repo: local\n  hooks:\n  - id: x\n    name: x\n    language: system\n"
-            f"    entry: sh -c 'echo framework >>{tmp_path}/log'\n    stages: [post-checkout]\n    always_run: true\n"
-        },
-    )
-
-    def run(verb):
-        subprocess.run(
-            [PRE_COMMIT, verb, "-t", "post-checkout"],
-            cwd=repo.top,
-            env=os.environ | {"PRE_COMMIT_HOME": str(tmp_path / "cache")},
-            capture_output=True,
-            check=True,
-        )
-
-    return run
+def linked(repo, tmp_path):
+    repo.git("worktree", "add", "-q", "../linked")
+    return Repo(tmp_path / "linked")
 
 
-def checkout(repo, log, branch):
-    done = repo.run("checkout", "-q", "-b", branch, env={"PRE_COMMIT_HOME": str(log.folder / "cache")})
-    assert done.returncode == 0, done.stderr + done.stdout
+def acting(log, *repos):
+    """In which work trees a checkout starts Python."""
+    log()
+    for repo in repos:
+        repo.git("checkout", "-q", "--detach")
+        if log():
+            yield repo.top.name
 
 
-@needs_pre_commit
-def test_pre_commit_that_was_there_first_is_chained(repo, places, framework, log, hooks):
-    framework("install")
+def test_hooks_for_one_work_tree_leave_the_others_alone(repo, places, linked, log, hooks):
     before = tree(hooks)
-    installer.install(places, python=str(log.recorder))
-    checkout(repo, log, "x")
-    assert log.names() == ["framework", "vmrag"]
-    installer.uninstall(places)
+    there = plumbing.locate(linked.top)
+    assert installer.install(there, python=str(log.recorder), worktree=True).limited
+    assert list(acting(log, repo, linked)) == ["linked"]
+    assert installer.install(there, python=str(log.recorder), worktree=True).unchanged == shims.HOOKS
+    assert installer.install(there, python=str(log.recorder)).limited  # as it was
+    installer.install(places, python=str(log.recorder), worktree=True)
+    assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]
+    assert installer.uninstall(places, worktree=True).elsewhere
+    assert installer.uninstall(places, worktree=True).elsewhere
+    assert list(acting(log, repo, linked)) == ["linked"]
+    assert installer.uninstall(there, worktree=True).removed == shims.HOOKS
     assert tree(hooks) == before
+    assert not list(repo.top.glob(".git/**/hooked"))
+    assert not (places.shared / "some-work-trees").exists()
 
 
-@needs_pre_commit
-def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, places, framework, log, hooks):
-    foreign(hooks, log.folder)
+def test_a_plain_install_ends_what_was_for_some_work_trees(repo, places, linked, log):
+    installer.install(plumbing.locate(linked.top), python=str(log.recorder), worktree=True)
+    assert not installer.install(places, python=str(log.recorder), worktree=False).limited
+    assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]
+    assert not installer.install(plumbing.locate(linked.top), python=str(log.recorder), worktree=True).limited
+    assert list(acting(log, repo, linked)) == [repo.top.name, "linked"]  # they go on to act in all
+    with pytest.raises(HooksRefused) as raised:
+        installer.uninstall(places, worktree=True)
+    assert raised.value.hint == "vmrag uninstall"
+
+
+def test_a_plain_uninstall_takes_every_mark_away(repo, places, linked, hooks):
     before = tree(hooks)
-    installer.install(places, python=str(log.recorder))
-    framework("install")
-    checkout(repo, log, "x")
-    assert log.names() == ["framework", "other", "vmrag"]
-    assert installer.install(places, python=str(log.recorder)).unchanged == shims.HOOKS  # never backed up: no recursion
-    checkout(repo, log, "y")
-    assert log.names() == ["framework", "other", "vmrag"]
-    installer.uninstall(places)
-    checkout(repo, log, "z")
-    assert log.names() == ["framework", "other"]
-    framework("uninstall")
+    for each in (places, plumbing.locate(linked.top)):
+        installer.install(each, worktree=True)
+    assert installer.uninstall(places).removed == shims.HOOKS
     assert tree(hooks) == before
+    assert not list(repo.top.glob(".git/**/hooked"))
+    installer.install(places)
+    assert not (places.shared / "some-work-trees").exists()
 
 
-@needs_pre_commit
-def test_pre_commit_installed_again_over_us_neither_recurses_nor_runs_twice(repo, places, framework, log, hooks):
-    framework("install")
-    before = tree(hooks)
-    installer.install(places, python=str(log.recorder))
-    framework("install")
-    checkout(repo, log, "x")
-    assert log.names() == ["framework", "vmrag"]
-    installer.install(places, python=str(log.recorder))
-    checkout(repo, log, "y")
-    assert log.names() == ["framework", "vmrag"]
-    installer.uninstall(places)
-    assert tree(hooks) == before
+def test_a_work_tree_that_is_removed_takes_its_mark_along(repo, places, linked, log):
+    installer.install(plumbing.locate(linked.top), worktree=True)
+    repo.git("worktree", "remove", "--force", str(linked.top))
+    assert installer.uninstall(places, worktree=True).removed == shims.HOOKS
 
 
-@needs_pre_commit
-def test_our_shim_in_both_places_does_its_work_once(repo, places, framework, log, hooks):
-    framework("install")
-    installer.install(places, python=str(log.recorder))
-    (hooks / "post-checkout.legacy").write_bytes(shims.text("post-checkout"))
-    (hooks / "post-checkout.legacy").chmod(0o755)
-    checkout(repo, log, "x")
-    assert log.names() == ["framework", "vmrag"]
+# -- as a person types it
+
+
+def test_the_commands_say_what_they_did(repo, linked):
+    here, there = Project(repo.top), Project(linked.top)
+    assert "Is it 'post-checkout'?" in here.vmrag("install", "--hooks", "post-chekout", code=2).err
+    said = here.vmrag("install", "--worktree", "--hooks", "post-checkout").out
+    assert "/hooks: post-checkout\n" in said
+    assert "They act only in work trees in which `vmrag install --worktree` was run" in said
+    assert here.ask("install", "--worktree")["limited"] is True
+    there.vmrag("install", "--worktree")
+    assert "others use them" in here.vmrag("uninstall", "--worktree").out
+    here.vmrag("uninstall", "--worktree", "--hooks", "post-merge", code=2)
+    assert "Removed from" in there.vmrag("uninstall", "--worktree").out
+    assert "Nothing to remove." in there.vmrag("uninstall", "--worktree").out
+    here.vmrag("install")
+    assert "They act in all work trees, as before." in here.vmrag("install", "--worktree").out
+    assert here.vmrag("uninstall", "--worktree", code=3).err
+    assert "Removed from" in here.vmrag("uninstall").out

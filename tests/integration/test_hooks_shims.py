@@ -1,4 +1,4 @@
-"""The shims under real git and real shells. A recorder stands where the interpreter does: it tells when Python would start."""
+"""When the shims of the post-* hooks start Python, and what it gets."""
 
 import os
 import shutil
@@ -8,66 +8,12 @@ import subprocess
 import pytest
 from vmrag_hooks import installer, shims
 
-from tests.support.repos import Repo, isolate, make_repo
+from tests.support import hooks
+from tests.support.hooks import SHELLS
+from tests.support.repos import Repo, make_repo
 from vmrag_link.git import plumbing
-from vmrag_link.git.applied import encode_applied
 
-SHELLS = {
-    name: argv
-    for name, argv in {"dash": ["dash"], "busybox": ["busybox", "sh"], "bash": ["bash", "--posix"]}.items()
-    if shutil.which(argv[0])
-}
-
-
-class Stage:
-    """A repository with hooks, and the log of what the recorder was started with."""
-
-    def __init__(self, repo, folder):
-        self.repo = repo
-        self.log = folder / "log"
-        self.recorder = folder / "re 'corder"
-        self.recorder.write_text(
-            "#!/bin/sh\n"
-            f'{{ echo "$@"; echo "git: $(env | grep -E "^GIT_(DIR|INDEX_FILE|WORK_TREE|PREFIX)=" | tr "\\n" " ")";'
-            f' echo "cwd: $(pwd)"; echo "stdin: $(cat)"; }} >>"{self.log}"\necho loud\n'
-        )
-        self.recorder.chmod(0o755)
-
-    def install(self):
-        return installer.install(plumbing.locate(self.repo.top), python=str(self.recorder))
-
-    def apply(self, repo=None):
-        """What a sync leaves behind."""
-        places = plumbing.locate((repo or self.repo).top)
-        places.own.mkdir(exist_ok=True)
-        places.applied.write_bytes(encode_applied(plumbing.head(places).symbolic, plumbing.pin_bytes(places)))
-
-    def starts(self):
-        """The hooks for which Python was started since the last call, with their arguments."""
-        lines = self.lines()
-        return [line.partition("vmrag_hooks ")[2] for line in lines if line.startswith("-P -m vmrag_hooks ")]
-
-    def lines(self):
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        self.log.unlink(missing_ok=True)
-        return lines
-
-
-@pytest.fixture
-def stage(monkeypatch, tmp_path):
-    isolate(monkeypatch, tmp_path / "home")
-    repo = make_repo(tmp_path / 'it\'s a "ü" repo')
-    repo.commit("first", pin='{\n  "x": "1"\n}\n', code="1\n")
-    repo.git("branch", "twin")
-    repo.git("checkout", "-q", "-b", "side")
-    repo.commit("second", pin='{\n  "x": "2"\n}\n')
-    repo.commit("third", other="o")
-    repo.git("checkout", "-q", "main")
-    made = Stage(repo, tmp_path)
-    made.install()
-    (repo.top / ".git" / "vmrag" / "kb").mkdir()
-    made.apply()
-    return made
+stage = hooks.stage
 
 
 # -- when Python starts
@@ -103,7 +49,27 @@ def test_a_pin_taken_out_of_another_commit_starts_python(stage):
 def test_amending_the_pin_starts_python(stage):
     stage.repo.write(".dolt-version", "amended")
     stage.repo.git("commit", "-q", "-a", "--amend", "-m", "x")
-    assert stage.starts() == ["post-rewrite amend"]
+    index = stage.repo.top / ".git" / "index.lock"
+    assert stage.starts() == [f"pre-commit {index}", "post-commit", "post-rewrite amend"]
+
+
+def test_a_picked_commit_that_changes_the_pin_starts_python_once(stage):
+    stage.repo.git("cherry-pick", "side~1")
+    assert stage.starts() == ["post-commit"]
+
+
+def test_of_several_picked_commits_there_is_a_mark_only(stage):
+    stage.repo.git("cherry-pick", "side~1", "side")
+    assert stage.starts() == []
+    assert marked(stage.repo)
+
+
+def test_a_patch_that_changes_the_pin_leaves_a_mark_as_long_as_more_may_follow(stage):
+    patch = stage.repo.git("format-patch", "--stdout", "side~2..side")
+    stage.repo.git("am", "-q", stdin=patch + "\n")
+    assert stage.starts() == []
+    assert marked(stage.repo)
+    assert len(stage.queue()) == 2
 
 
 def test_a_merge_starts_python_once(stage):
@@ -165,12 +131,29 @@ def test_python_runs_with_git_s_variables_unset_no_input_and_its_output_on_stder
 
 def test_vmrag_0_switches_the_hooks_off(stage):
     stage.repo.git("checkout", "-q", "side", env={"VMRAG": "0"})
+    stage.repo.write(".dolt-version", "x")
+    stage.repo.git("commit", "-q", "-a", "--amend", "-m", "x", env={"VMRAG": "0"})
     assert stage.starts() == []
+    assert stage.queue() == []
 
 
-def test_a_failing_python_fails_no_checkout(stage):
-    stage.recorder.write_text("#!/bin/sh\nexit 3\n")
-    assert stage.repo.run("checkout", "-q", "side").returncode == 0
+def test_variables_of_the_same_names_as_the_shims_own_mislead_nobody(stage, tmp_path):
+    names = ("head", "line", "dir", "common", "chained", "second", "input", "status", "commit", "python", "pin", "more")
+    environ = dict.fromkeys(names, "refs/heads/main")
+    stage.repo.git("checkout", "-q", "main", env=environ)
+    assert stage.starts() == []
+    stage.repo.git("checkout", "-q", "side", env=environ)
+    assert len(stage.starts()) == 1
+
+
+@pytest.mark.parametrize("code", [1, 3, 137])
+def test_a_failing_python_fails_no_checkout_and_one_line_says_so(stage, code):
+    stage.fails(code)
+    done = stage.repo.run("checkout", "-q", "side")
+    assert done.returncode == 0
+    assert done.stderr == (
+        f"vmrag: the knowledge base was not moved, because {stage.recorder} failed; run: vmrag install\n"
+    )
 
 
 def test_without_any_python_one_line_says_what_to_do(stage, tmp_path):
@@ -256,7 +239,7 @@ def test_amending_inside_a_rebase_leaves_a_mark_only(stage):
     stage.lines()
     stage.repo.git("rebase", "-q", "-i", "HEAD~2", env={"GIT_SEQUENCE_EDITOR": "sed -i 1s/pick/edit/"})
     stage.repo.write(".dolt-version", "amended")
-    stage.repo.git("commit", "-q", "-a", "--amend", "-m", "x")
+    stage.repo.git("commit", "-q", "-a", "--amend", "-m", "x", "--no-verify")
     assert stage.starts() == []
     assert marked(stage.repo)
     stage.repo.git("rebase", "--continue")
@@ -272,6 +255,21 @@ def test_a_bisect_leaves_marks_until_it_is_reset(stage):
     assert marked(stage.repo)
     stage.apply()
     stage.repo.git("bisect", "reset")
+    assert len(stage.starts()) == 1
+
+
+# -- some work trees only
+
+
+def test_installed_for_a_work_tree_the_hooks_act_in_no_other(stage, tmp_path):
+    installer.uninstall(plumbing.locate(stage.repo.top))
+    stage.repo.git("worktree", "add", "-q", "../linked", "twin")
+    linked = Repo(tmp_path / "linked")
+    stage.install(linked, worktree=True)
+    stage.repo.git("checkout", "-q", "side")
+    stage.repo.commit("here", pin="x")
+    assert (stage.starts(), stage.queue()) == ([], [])
+    linked.git("checkout", "-q", "--detach", "side")
     assert len(stage.starts()) == 1
 
 
@@ -311,18 +309,15 @@ def test_a_hook_run_from_a_commit_elsewhere_does_not_see_its_index(stage):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_with_nothing_to_do_no_program_is_needed(stage, shell, tmp_path):
+@pytest.mark.parametrize("there", [True, False], ids=["", "no knowledge base"])
+def test_with_nothing_to_do_no_program_is_needed(stage, shell, there, tmp_path):
+    """Not even git, but for what a commit says of the pin, or a push of new commits."""
     (tmp_path / "empty").mkdir()
-    command = [shutil.which(SHELLS[shell][0]), *SHELLS[shell][1:]]
-    for hook in shims.HOOKS:
-        done = subprocess.run(
-            [*command, f".git/hooks/{hook}", "a", "b", "1"],
-            cwd=stage.repo.top,
-            env={"PATH": str(tmp_path / "empty")},
-            capture_output=True,
-            check=False,
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    if not there:
+        (stage.repo.top / ".git" / "vmrag" / "kb").rmdir()
+    for hook in shims.SYNCING if there else shims.HOOKS:
+        done = stage.run(shell, hook, "a", "b", "1", PATH=str(tmp_path / "empty"))
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), hook
     assert stage.starts() == []
 
 
@@ -347,10 +342,7 @@ def test_all_shells_decide_alike(stage, shell, kind, tmp_path):
         (repo.top / ".git" / "rebase-merge").mkdir()
         repo.write(".dolt-version", "x")
     stage.lines()
-    hook = stage.repo.top / ".git" / "hooks" / "post-checkout"
-    done = subprocess.run(
-        [*SHELLS[shell], hook, "a", "b", "1"], cwd=repo.top, capture_output=True, text=True, check=False
-    )
+    done = stage.run(shell, "post-checkout", "a", "b", "1", repo=repo)
     assert (done.returncode, done.stdout) == (0, "")
     assert stage.starts() == (["post-checkout a b 1"] if kind.startswith(("other", "detached")) else [])
     assert marked(repo) == (kind == "busy")

@@ -10,7 +10,16 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import Project
 
-template, project = terminal.template, terminal.project
+template = terminal.template
+
+
+@pytest.fixture
+def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Nothing is linked yet: what the hooks queued while the template was built is forgotten, and they queue no more."""
+    made = terminal.copied(template, tmp_path, monkeypatch)
+    (made.shared / "links.queue").unlink()
+    made.vmrag("uninstall")
+    return made
 
 
 def links(project: Project, *options: str) -> dict[str, dict[str, str]]:
@@ -185,7 +194,7 @@ def test_queued_commits_are_linked_by_the_next_command(project: Project) -> None
     found = links(project)
     assert {each["git_branch"] for each in found.values()} == {"main", "feature"}
     assert found[commit_of(project)]["linked_at"] in project.git("show", "HEAD:.dolt-version")
-    assert not list(project.shared.glob("links.queue*"))
+    assert not (project.shared / "links.queue").exists()
     before = links(project)
     queue(project, f"commit {commit_of(project)} main")
     assert links(project) == before

@@ -196,6 +196,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A copy of the template, in an isolated home."""
+    return copied(template, tmp_path, monkeypatch)
+
+
+def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     isolate(monkeypatch, tmp_path / "home")
     subprocess.run(["cp", "-a", template, tmp_path / "project"], check=True)
     return Project(tmp_path / "project")

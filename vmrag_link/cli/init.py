@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from vmrag_hooks import installer
+from vmrag_hooks import template as templates
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import AlreadyInitialized, HooksRefused, IndexExtraMissing
+from vmrag_link.errors import AlreadyInitialized, HooksRefused, IndexExtraMissing, UsageInvalid
 from vmrag_link.ops import init as operation
 from vmrag_link.paths import Places
 
 
 @vmrag_command("init")
 @click.option("--no-hooks", is_flag=True, help="Do not install the git hooks.")
-def command(invocation: Invocation, *, no_hooks: bool) -> None:
+@click.option(
+    "--template",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Only make a git template directory: clones made with it have the hooks.",
+)
+def command(invocation: Invocation, *, no_hooks: bool, template: Path | None) -> None:
     """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin, git hooks and merge driver."""
+    if template is not None:
+        _template(invocation, template, no_hooks=no_hooks)
+        return
     with invocation.workspace() as ws:
         report = operation.init(ws)
         hooks, said = (False, []) if no_hooks else _hooks(ws.places)
@@ -28,6 +40,17 @@ def command(invocation: Invocation, *, no_hooks: bool) -> None:
         except IndexExtraMissing as missing:  # a base installation: the knowledge base is there, searching can wait
             lines.append(f"Made no index: {missing.message} ({missing.hint})")
     lines.append("Next: vmrag import docs/ --collection handbook")
+    invocation.emit(report, lines)
+
+
+def _template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None:
+    if no_hooks:
+        raise UsageInvalid("A template is made of hooks.", hint=f"vmrag init --template {template}")
+    report = templates.write(invocation.directory / template)
+    lines = [f"Wrote {', '.join(report.written)} to {report.folder}" if report.written else "Nothing to write."]
+    lines.append(
+        f"Next: git config --global init.templateDir '{report.folder}' (or git clone --template='{report.folder}' URL)"
+    )
     invocation.emit(report, lines)
 
 

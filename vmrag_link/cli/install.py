@@ -10,13 +10,30 @@ from vmrag_link.cli.base import command as vmrag_command
 
 
 @vmrag_command("install")
+@click.option(
+    "--worktree", is_flag=True, help="Let the hooks act in this work tree only, not in the repository's others."
+)
+@click.option(
+    "--hooks", metavar="NAME,…", help="Install only these, such as post-checkout,post-merge; others of vmrag's stay."
+)
 @click.option("--force", is_flag=True, help="Also into a hooks directory outside of the repository.")
-def command(invocation: Invocation, *, force: bool) -> None:
+def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool) -> None:
     """Install the git hooks and the merge driver of .dolt-version; hooks that are there already are kept and run first."""
+    names = installer.named(hooks)
     with invocation.workspace() as ws:
-        report = installer.install(ws.places, force=force)
+        report = installer.install(ws.places, hooks=names, force=force, worktree=worktree)
     lines = [f"Installed in {report.folder}: {', '.join(report.written)}" if report.written else "Installed already."]
     lines += [f"The {name} hook that was there runs first." for name in report.chained]
+    if report.limited:
+        lines.append("They act only in work trees in which `vmrag install --worktree` was run, as it was in this one.")
+    elif worktree:
+        lines.append(
+            "They act in all work trees, as before. For this one only: vmrag uninstall && vmrag install --worktree"
+        )
+    if report.husky:
+        lines.append(
+            'husky rewrites its hooks with every `npm install`: let "prepare" in package.json be "husky && vmrag install".'
+        )
     if report.driver:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed:

@@ -24,6 +24,7 @@ COMMANDS = {
     "completion": "Print the shell completion script for bash, zsh or fish.",
     "demo": "See the whole loop on the documentation of Python's library.",
     "diff": "Show which documents differ between two places.",
+    "doctor": "Find out what is wrong, and mend it.",
     "fingerprint": "Print the hash that decides how queries rank.",
     "gc": "Give back the space of what nothing needs.",
     "import": "Store files and folders as documents.",

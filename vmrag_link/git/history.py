@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING
@@ -22,22 +23,41 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     The index and the work tree are no commits.
     """
     with _git(places) as console:
-        return _introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs))
+        return _by_content(_introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
 
 
 def new_pins(places: Places, remote: str, tips: Iterable[str]) -> dict[bytes, list[str]]:
     """As `pins`, of the commits that the tips reach and none of the remote's branches, as they were when it was last fetched."""
     with _git(places) as console:
         asked = ("--full-history", *tips, "--not", f"--remotes={remote}", "--", PIN_NAME)
-        return _introduced(console, str(console.rev_list(*asked)).split())
+        return _by_content(_introduced(console, str(console.rev_list(*asked)).split()))
 
 
-def _introduced(console: git.Git, commits: list[str]) -> dict[bytes, list[str]]:
-    introduced: dict[str, list[str]] = {}
-    for commit, name in zip(commits, _pin_blobs(console, commits), strict=True):
-        if name is not None:
-            introduced.setdefault(name, []).append(commit)
-    return dict(zip(_contents(console, introduced), introduced.values(), strict=True))
+def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
+    """The pins that these commits introduce, by commit, as `pins` counts. Commits that are gone are left out."""
+    with _git(places) as console:
+        return _introduced(console, commits)
+
+
+def _introduced(console: git.Git, commits: Iterable[str]) -> dict[str, bytes]:
+    parents = _parents(console, commits)
+    trees = dict.fromkeys([*parents, *itertools.chain(*parents.values())])
+    blobs = dict(zip(trees, _pin_blobs(console, trees), strict=True))
+    new = {
+        commit: blob
+        for commit, before in parents.items()
+        if (blob := blobs[commit]) and blob not in [blobs[each] for each in before]
+    }
+    names = dict.fromkeys(new.values())
+    contents = dict(zip(names, _contents(console, names), strict=True))
+    return {commit: contents[blob] for commit, blob in new.items()}
+
+
+def _by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
+    commits: dict[bytes, list[str]] = {}
+    for commit, content in pins.items():
+        commits.setdefault(content, []).append(commit)
+    return commits
 
 
 def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
@@ -79,6 +99,16 @@ def _commits_that_touch_the_pin(console: git.Git, also: Iterable[str], *, reflog
         # Without --full-history git skips side branches whose pin a merge dropped.
         options = ("--ignore-missing", "--stdin", "--full-history")
         return str(console.rev_list(*sources, *options, "--", PIN_NAME, istream=more)).split()
+
+
+def _parents(console: git.Git, commits: Iterable[str]) -> dict[str, list[str]]:
+    """Of the commits that are there, in the order given; as a shallow clone sees them."""
+    if not (asked := list(commits)):  # git would take that for a mistake
+        return {}
+    with _lines(asked) as questions:
+        options = ("--no-walk=unsorted", "--ignore-missing", "--stdin", "--parents")
+        answers = str(console.rev_list(*options, istream=questions)).splitlines()
+    return {commit: before for commit, *before in map(str.split, answers)}
 
 
 def _pin_blobs(console: git.Git, commits: Iterable[str]) -> Iterator[str | None]:

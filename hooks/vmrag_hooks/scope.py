@@ -1,0 +1,54 @@
+"""In which work trees the hooks act: in all of them, or, after `vmrag install --worktree`, in those with a mark.
+
+The shims read both files, because all work trees of a repository share its hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_link.paths import Places
+
+
+def is_limited(places: Places) -> bool:
+    return _limit(places).exists()
+
+
+def acts(places: Places) -> bool:
+    """Whether the hooks act in this work tree, if they are installed."""
+    return not is_limited(places) or _mark(places).exists()
+
+
+def limit(places: Places) -> None:
+    """To this work tree, and those that have a mark already."""
+    for path in (_mark(places), _limit(places)):  # never without a mark
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def leave(places: Places) -> bool:
+    """Take this work tree's mark away; returns whether there are others."""
+    _mark(places).unlink(missing_ok=True)
+    return any(_marks(places))
+
+
+def widen(places: Places) -> None:
+    """To all work trees."""
+    _limit(places).unlink(missing_ok=True)
+    for mark in _marks(places):
+        mark.unlink(missing_ok=True)
+
+
+def _limit(places: Places) -> Path:
+    return places.shared / "some-work-trees"
+
+
+def _mark(places: Places) -> Path:
+    return places.own / "hooked"
+
+
+def _marks(places: Places) -> Iterator[Path]:
+    """Of all work trees, the main one included."""
+    there = [places.shared / "hooked", *places.common.glob("worktrees/*/vmrag/hooked")]
+    return (mark for mark in there if mark.exists())

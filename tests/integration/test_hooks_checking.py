@@ -1,0 +1,276 @@
+"""The shims of pre-commit, pre-merge-commit and pre-push: when they ask Python, and what stops git."""
+
+import shutil
+
+import pytest
+from vmrag_hooks import shims
+
+from tests.support import hooks
+from tests.support.hooks import SHELLS
+from tests.support.repos import Repo, make_repo
+
+stage = hooks.stage
+REFUSED = f"#!/bin/sh\nexit {shims.REFUSES}\n"
+ZERO = "0" * 40
+
+
+@pytest.fixture
+def remote(stage, tmp_path):
+    """`origin` has `main`."""
+    stage.repo.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    stage.repo.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    stage.repo.git("push", "-q", "origin", "main")
+    stage.lines()
+    return tmp_path / "remote.git"
+
+
+def asked(stage):
+    """The hooks that asked Python whether git may go on."""
+    return [line for line in stage.starts() if line.startswith("pre-")]
+
+
+def answers(stage, line):
+    """What Python said it got: `git`, `cwd` or `stdin`."""
+    return [each.partition(": ")[2] for each in stage.lines() if each.startswith(f"{line}: ")]
+
+
+# -- commits
+
+
+def test_a_commit_of_code_alone_asks_nobody(stage):
+    stage.repo.commit("code", code="2")
+    stage.repo.git("commit", "-q", "--amend", "-m", "again")
+    assert asked(stage) == []
+
+
+@pytest.mark.parametrize("how", ["staged", "unstaged", "uncommitted documents", "open merge", "removed"])
+def test_a_commit_asks_where_the_pin_or_documents_are_not_as_committed(stage, how):
+    repo, own = stage.repo, stage.repo.top / ".git"
+    repo.write("code", "2")
+    repo.git("add", "code")
+    if how == "staged":
+        repo.write(".dolt-version", "x")
+        repo.git("add", ".dolt-version")
+    elif how == "unstaged":
+        repo.write(".dolt-version", "x")
+    elif how == "removed":
+        repo.git("rm", "-q", ".dolt-version")
+    elif how == "uncommitted documents":
+        (own / "vmrag" / "kb" / "uncommitted").touch()
+    else:
+        (own / "MERGE_HEAD").write_text(repo.git("rev-parse", "side") + "\n")
+    repo.git("commit", "-q", "-m", "x")
+    assert asked(stage) == ["pre-commit .git/index"]
+
+
+@pytest.mark.parametrize(
+    ("options", "index"),
+    [((), "index"), (("-a",), "index.lock"), (("--", ".dolt-version"), "next-index-"), (("-i", "code"), "index.lock")],
+    ids=["plain", "-a", "paths", "-i"],
+)
+def test_python_is_told_which_index_git_commits_and_has_no_variable_of_git_s(stage, options, index):
+    stage.repo.write(".dolt-version", "x")
+    stage.repo.write("code", "2")
+    if not options:
+        stage.repo.git("add", "-A")
+    stage.repo.git("commit", "-q", "-m", "x", *options)
+    lines = stage.lines()
+    assert lines[0].startswith("-P -m vmrag_hooks pre-commit ")
+    assert lines[0].rpartition("/")[2].startswith(index)
+    assert lines[1:4] == ["git: ", f"cwd: {stage.repo.top}", "stdin: "]
+
+
+def test_a_merge_asks_before_it_commits(stage):
+    stage.repo.git("merge", "-q", "--no-ff", "-m", "m", "side")
+    assert asked(stage) == ["pre-merge-commit"]
+
+
+@pytest.mark.parametrize("command", [["commit", "-q", "-a", "-m", "x"], ["merge", "-q", "--no-ff", "-m", "m", "side"]])
+def test_a_refusal_stops_git_and_no_verify_goes_past_it(stage, command):
+    before = stage.repo.git("rev-parse", "HEAD")
+    if command[0] == "commit":
+        stage.repo.write(".dolt-version", "x")
+    stage.recorder.write_text(REFUSED)
+    assert stage.repo.run(*command).returncode != 0
+    assert stage.repo.git("rev-parse", "HEAD") == before
+    if command[0] == "merge":
+        stage.repo.git("merge", "--abort")
+    assert stage.repo.run(*command, "--no-verify").returncode == 0
+    assert stage.repo.git("rev-parse", "HEAD") != before
+
+
+@pytest.mark.parametrize("code", [1, 2, 127, 137])
+def test_a_python_that_fails_stops_nothing_and_one_line_says_so(stage, code):
+    stage.fails(code)
+    stage.repo.write(".dolt-version", "x")
+    done = stage.repo.run("commit", "-q", "-a", "-m", "x")
+    assert done.returncode == 0
+    assert "vmrag: the pin was not looked at, because" in done.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("hook", shims.HOOKS)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_without_any_python_one_line_says_so_and_git_goes_on(stage, shell, hook, remote, tmp_path):
+    stage.recorder.unlink()
+    (tmp_path / "bin").mkdir()
+    for program in ("git", "cat"):
+        (tmp_path / "bin" / program).symlink_to(shutil.which(program))
+    stage.repo.git("symbolic-ref", "HEAD", "refs/heads/side")
+    stage.repo.write(".dolt-version", "x")
+    side = stage.repo.git("rev-parse", "side")
+    stdin = f"refs/heads/side {side} refs/heads/side {ZERO}\n" if hook == "pre-push" else ""
+    done = stage.run(shell, hook, "origin", "b", "1", stdin=stdin, PATH=str(tmp_path / "bin"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.endswith("because no Python with vmrag-link was found; run: vmrag install\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_vmrag_0_asks_nobody_but_the_chained_hook(stage, tmp_path):
+    hooks.foreign(stage.repo.top / ".git" / "hooks", tmp_path, "pre-commit.vmrag-chained", code=1)
+    stage.recorder.write_text(REFUSED)
+    stage.repo.write(".dolt-version", "x")
+    assert stage.repo.run("commit", "-q", "-a", "-m", "x", env={"VMRAG": "0"}).returncode == 1
+    assert stage.lines() == ["other  <>"]
+
+
+@pytest.mark.parametrize("hook", shims.CHECKING)
+def test_where_the_chained_hook_refuses_ours_is_not_asked(stage, hook, remote, tmp_path):
+    hooks.foreign(stage.repo.top / ".git" / "hooks", tmp_path, f"{hook}.vmrag-chained", code=3)
+    stage.repo.write(".dolt-version", "x")
+    command = {
+        "pre-commit": ["commit", "-q", "-a", "-m", "x"],
+        "pre-merge-commit": ["merge", "-q", "--no-ff", "-m", "m", "-X", "theirs", "side"],
+        "pre-push": ["push", "-q", "origin", "side"],
+    }[hook]
+    if hook != "pre-commit":
+        stage.repo.git("checkout", "-q", "--", ".")
+        stage.lines()
+    assert stage.repo.run(*command).returncode != 0
+    assert [line.split()[0] for line in stage.lines()][:1] == ["other"]
+    assert asked(stage) == []
+
+
+def test_in_a_linked_work_tree_its_own_index_and_state_count(stage, tmp_path):
+    stage.repo.git("worktree", "add", "-q", "../linked", "side")
+    linked = Repo(tmp_path / "linked")
+    stage.apply(linked)
+    stage.lines()
+    linked.commit("code", code="3")
+    assert asked(stage) == []
+    linked.write(".dolt-version", "x")
+    linked.git("commit", "-q", "-a", "-m", "x")
+    lines = stage.lines()
+    assert lines[0].endswith("/worktrees/linked/index.lock")
+    assert lines[1:3] == ["git: ", f"cwd: {linked.top}"]
+
+
+def test_in_a_submodule_its_own_pin_counts(stage, tmp_path):
+    outer = make_repo(tmp_path / "outer")
+    outer.git("submodule", "--quiet", "add", str(stage.repo.top), "inner")
+    inner = Repo(outer.top / "inner")
+    stage.install(inner)
+    (outer.top / ".git" / "modules" / "inner" / "vmrag" / "kb").mkdir(parents=True)
+    stage.apply(inner)
+    inner.commit("code", code="3")
+    assert asked(stage) == []
+    inner.commit("pin", pin="x")
+    assert asked(stage)[0].endswith("/modules/inner/index")
+
+
+# -- pushes
+
+
+def test_a_push_without_a_new_pin_asks_nobody(stage, remote):
+    stage.repo.commit("code", code="2")
+    stage.repo.git("push", "-q", "origin", "main")
+    stage.repo.git("push", "-q", "origin", "main")  # up to date: empty standard input
+    stage.repo.git("push", "-q", "origin", "twin:new")
+    stage.repo.git("push", "-q", "origin", "--delete", "new")
+    stage.repo.git("tag", "-a", "v1", "-m", "v1")
+    stage.repo.git("push", "-q", "origin", "v1")
+    assert asked(stage) == []
+
+
+def test_a_push_of_a_new_pin_hands_on_git_s_lines(stage, remote):
+    side, twin = stage.repo.git("rev-parse", "side"), stage.repo.git("rev-parse", "twin")
+    stage.repo.git("push", "-q", "origin", "side", "twin")
+    lines = stage.lines()
+    assert lines[0] == f"-P -m vmrag_hooks pre-push origin {remote}"
+    assert lines[1] == "git: "
+    assert sorted([lines[3].removeprefix("stdin: "), lines[4]]) == [
+        f"refs/heads/side {side} refs/heads/side {ZERO}",
+        f"refs/heads/twin {twin} refs/heads/twin {ZERO}",
+    ]
+
+
+def test_of_several_refs_one_with_a_new_pin_is_enough_and_a_deleted_one_is_left_out(stage, remote):
+    stage.repo.git("push", "-q", "origin", "twin:old")
+    stage.lines()
+    stage.repo.git("push", "-q", "origin", ":old", "side")
+    assert len(asked(stage)) == 1
+
+
+def test_a_pin_that_a_merge_dropped_again_is_pushed_all_the_same(stage, remote):
+    stage.repo.commit("code", code="2")
+    stage.repo.git("merge", "-q", "--no-ff", "-s", "ours", "-m", "m", "side")
+    stage.lines()
+    stage.repo.git("push", "-q", "origin", "main")
+    assert len(asked(stage)) == 1
+
+
+def test_a_local_name_with_spaces_is_no_hash(stage, remote):
+    stage.repo.git("push", "-q", "origin", "twin^{/fir}:refs/heads/a", "side^{/sec on|seco}:refs/heads/b")
+    assert len(asked(stage)) == 1
+
+
+def test_a_push_to_an_address_counts_all_as_new(stage, remote, tmp_path):
+    stage.repo.git("push", "-q", str(remote), "main:refs/heads/other")
+    assert asked(stage) == [f"pre-push {remote} {remote}"]
+
+
+def test_a_refused_push_pushes_nothing(stage, remote):
+    stage.recorder.write_text(REFUSED)
+    assert stage.repo.run("push", "-q", "origin", "side").returncode != 0
+    assert "side" not in stage.repo.git("ls-remote", "origin")
+    assert stage.repo.run("push", "-q", "--no-verify", "origin", "side").returncode == 0
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("lines", "asks"),
+    [
+        ([], False),
+        (["(delete) 0 refs/heads/x {twin}"], False),
+        (["refs/heads/twin {twin} refs/heads/twin 0"], False),
+        (["refs/heads/side {side} refs/heads/side 0"], True),
+        (["(delete) 0 refs/heads/x {twin}", "HEAD^{{/a b c}} {side} refs/heads/side {twin}"], True),
+        (["refs/heads/twin {twin} refs/heads/twin 0", "refs/heads/side {side} refs/heads/side 0"], True),
+    ],
+    ids=["empty", "delete", "old", "new", "spaces", "several"],
+)
+def test_all_shells_read_a_push_alike(stage, remote, shell, lines, asks):
+    names = {"twin": stage.repo.git("rev-parse", "twin"), "side": stage.repo.git("rev-parse", "side")}
+    stdin = "".join(f"{line.format(**names).replace(' 0', f' {ZERO}')}\n" for line in lines)
+    done = stage.run(shell, "pre-push", "origin", str(remote), stdin=stdin)
+    assert (done.returncode, done.stdout) == (0, "")
+    logged = stage.lines()
+    assert bool(logged) == asks
+    if asks:
+        assert "\n".join(logged[3:]) == f"stdin: {stdin}".rstrip()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])
+def test_a_chained_pre_push_gets_arguments_and_lines_and_ours_gets_them_too(stage, remote, shell, reads, tmp_path):
+    folder = stage.repo.top / ".git" / "hooks"
+    chained = hooks.foreign(folder, tmp_path, "pre-push.vmrag-chained")
+    if not reads:
+        chained.write_text("#!/bin/sh\nexit 0\n")
+    side = stage.repo.git("rev-parse", "side")
+    pushed = [f"refs/heads/b{number} {side} refs/heads/b{number} {ZERO}" for number in range(2000)]
+    done = stage.run(shell, "pre-push", "origin", "url", stdin="\n".join(pushed) + "\n")
+    assert (done.returncode, done.stderr) == (0, "loud\n")
+    logged = stage.lines()
+    if reads:
+        assert logged[:2000] == [f"other origin url <{pushed[0]}", *pushed[1:-1], f"{pushed[-1]}>"]
+    assert logged[-2000:] == [f"stdin: {pushed[0]}", *pushed[1:]]

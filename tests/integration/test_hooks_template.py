@@ -1,0 +1,127 @@
+"""A git template directory, from which clones get the hooks."""
+
+import subprocess
+import sys
+
+import pytest
+from vmrag_hooks import driver_command, shims
+from vmrag_hooks import template as templates
+
+from tests.support import terminal
+from tests.support.hooks import tree
+from tests.support.terminal import Project
+from vmrag_link.errors import FileFailed, HooksRefused
+
+project = terminal.project
+template = terminal.template
+
+
+@pytest.fixture
+def folder(tmp_path):
+    templates.write(tmp_path / "git 'template'")
+    return tmp_path / "git 'template'"
+
+
+def cloned(project, folder, *options):
+    """The clone, and what git said."""
+    top = folder.with_name("clone")
+    done = project.run("clone", "-q", *options, str(project.top), str(top))
+    assert (done.returncode, done.stdout) == (0, "")
+    return Project(top), done.stderr
+
+
+def everything(folder):
+    return {name: tree(folder / name) for name in ("hooks", "vmrag")} | {"config": (folder / "config").read_bytes()}
+
+
+def test_a_second_time_nothing_changes(folder):
+    before = everything(folder)
+    assert templates.write(folder).written == ()
+    assert everything(folder) == before
+    assert set(before["hooks"]) == set(shims.HOOKS)
+
+
+@pytest.mark.parametrize("how", ["option", "setting"])
+def test_a_clone_has_the_hooks_and_the_driver_and_is_made_without_noise(project, folder, how):
+    if how == "setting":
+        project.git("config", "--global", "init.templateDir", str(folder))
+    clone, said = cloned(project, folder, *([f"--template={folder}"] if how == "option" else []))
+    assert len(said.splitlines()) <= 1
+    assert clone.git("config", "merge.vmrag.driver") == driver_command.command(sys.executable)
+    assert (clone.shared / "interpreter").read_text() == f"{sys.executable}\n"
+    assert set(clone.ask("install")["unchanged"]) == set(shims.HOOKS)
+    assert clone.git("config", "core.bare") == "false"
+    done = clone.run("switch", "-q", "-c", "feature", "origin/feature")
+    assert (done.returncode, len(done.stderr.splitlines()) <= 1) == (0, True)
+    clone.write("code.py", "1")
+    clone.git("add", "-A")
+    done = clone.run("commit", "-q", "-m", "code")
+    assert (done.returncode, len(done.stderr.splitlines()) <= 1) == (0, True)
+    clone.vmrag("uninstall")
+    assert not (clone.top / ".git" / "hooks" / "post-checkout").exists()
+
+
+@pytest.mark.parametrize("options", [["--bare"], ["--no-checkout"], ["--depth=1"], ["--sparse"]])
+def test_clones_of_every_kind_work(project, folder, options):
+    top = folder.with_name("clone")
+    done = project.run("clone", "-q", *options, f"--template={folder}", f"file://{project.top}", str(top))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert len(done.stderr.splitlines()) <= 1
+
+
+def test_a_new_repository_made_with_it_starts_a_knowledge_base_with_its_hooks(folder, project, tmp_path):
+    project.git("init", "-q", f"--template={folder}", str(tmp_path / "new"))
+    new = Project(tmp_path / "new")
+    new.write(".vmrag.yaml", "embedding:\n  model: hash\n")
+    new.vmrag("init")
+    new.record("first", page="A page.")
+    assert new.status()["state"] == "in_sync"
+    assert [each["git_commit"] for each in new.ask("links")["links"]] == [new.git("rev-parse", "HEAD")]
+
+
+def test_what_else_is_in_a_template_stays(tmp_path):
+    folder = tmp_path / "template"
+    (folder / "hooks").mkdir(parents=True)
+    (folder / "hooks" / "commit-msg").write_text("#!/bin/sh\n")
+    (folder / "config").write_text("[core]\n\tignoreCase = false\n")
+    (folder / "description").write_text("mine")
+    assert templates.write(folder).written == shims.HOOKS
+    assert (folder / "hooks" / "commit-msg").read_text() == "#!/bin/sh\n"
+    assert (folder / "config").read_text().startswith("[core]\n\tignoreCase = false\n[merge ")
+    assert (folder / "description").read_text() == "mine"
+
+
+def test_older_shims_of_ours_are_replaced(folder):
+    shim = folder / "hooks" / "post-merge"
+    shim.write_bytes(shim.read_bytes() + b"# older\n")
+    assert templates.write(folder).written == ("post-merge",)
+
+
+def test_another_tool_s_hook_is_refused_before_anything_is_written_and_can_be_chained(project, tmp_path):
+    folder = tmp_path / "template"
+    (folder / "hooks").mkdir(parents=True)
+    (folder / "hooks" / "post-checkout").write_text("#!/bin/sh\necho mine >&2\n")
+    (folder / "hooks" / "post-checkout").chmod(0o755)
+    with pytest.raises(HooksRefused, match="post-checkout") as raised:
+        templates.write(folder)
+    assert [path.name for path in folder.rglob("*")] == ["hooks", "post-checkout"]
+    subprocess.run(["sh", "-c", raised.value.hint.partition(": ")[2]], check=True)
+    templates.write(folder)
+    _, said = cloned(project, folder, f"--template={folder}")
+    assert said == "mine\n"
+
+
+def test_a_file_in_its_place_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileFailed):
+        templates.write(tmp_path / "file")
+
+
+def test_the_command_works_anywhere_and_names_what_to_type(tmp_path, project):
+    nowhere = Project(tmp_path / "nowhere")
+    nowhere.top.mkdir()
+    said = nowhere.vmrag("init", "--template", "mine").out
+    assert f"git config --global init.templateDir '{nowhere.top / 'mine'}'" in said
+    assert nowhere.ask("init", "--template", "mine")["written"] == []
+    nowhere.vmrag("init", "--template", "mine", "--no-hooks", code=2)
+    assert sorted(path.name for path in nowhere.top.iterdir()) == ["mine"]

@@ -1,0 +1,433 @@
+"""Beside the hooks of other tools, whoever came first: each hook runs once, and uninstalling leaves the others as they were."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from vmrag_hooks import installer, shims
+
+from tests.support import hooks as support
+from tests.support.hooks import foreign, tree
+from tests.support.repos import isolate, make_repo
+from tests.support.terminal import Project
+from vmrag_link.git import plumbing
+
+log = support.log
+
+PRE_COMMIT = Path(sys.executable).with_name("pre-commit")
+needs_pre_commit = pytest.mark.skipif(not PRE_COMMIT.exists(), reason="pre-commit is not installed")
+needs_git_lfs = pytest.mark.skipif(not shutil.which("git-lfs"), reason="git-lfs is not installed")
+FIRST_OR_LATER = pytest.mark.parametrize("first", [True, False], ids=["there first", "comes later"])
+
+
+@pytest.fixture
+def repo(monkeypatch, tmp_path):
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    made = make_repo(tmp_path / 'it\'s a "ü" repo')
+    made.commit("first", pin="one\n", code="1\n")
+    made.git("init", "-q", "--bare", "../remote.git")
+    made.git("remote", "add", "origin", "../remote.git")
+    made.git("push", "-q", "origin", "main")
+    (made.top / ".git" / "vmrag" / "kb").mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def places(repo):
+    return plumbing.locate(repo.top)
+
+
+@pytest.fixture
+def hooks(repo):
+    return repo.top / ".git" / "hooks"
+
+
+def does_everything(repo, log, **environ):
+    """Commits a pin, changes branches, merges, pushes: what each operation made the hooks write, by the hook's name."""
+    number = len(repo.git("rev-list", "--all").split())
+    repo.write(".dolt-version", f"{number}\n")
+    steps = {
+        "pre-commit": ["commit", "-q", "-a", "-m", "pin"],
+        "post-checkout": ["checkout", "-q", "-B", "other", "HEAD~1"],
+        "post-merge": ["merge", "-q", "main"],
+        "pre-push": ["push", "-q", "origin", "main"],
+    }
+    log()
+    written = {}
+    for hook, step in steps.items():
+        done = repo.run(*step, env=environ)
+        assert done.returncode == 0, done.stderr
+        written[hook] = [line for line in log() if f" {hook}" in line]
+    repo.git("checkout", "-q", "-B", "main", env=environ)
+    log()
+    return written
+
+
+def both(*names, hooks=("pre-commit", "post-checkout", "post-merge", "pre-push")):
+    return {
+        hook: [f"{name} {hook}" for name in names if name == "vmrag" or hook in hooks]
+        for hook in ("pre-commit", "post-checkout", "post-merge", "pre-push")
+    }
+
+
+# -- husky, which sets core.hooksPath, and runs what people wrote into .husky/HOOK
+
+HUSKY_9_1 = """#!/usr/bin/env sh
+[ "$HUSKY" = "2" ] && set -x
+n=$(basename "$0")
+s=$(dirname "$(dirname "$0")")/$n
+
+[ ! -f "$s" ] && exit 0
+
+if [ -f "$HOME/.huskyrc" ]; then
+	echo "husky - '~/.huskyrc' is DEPRECATED, please move your code to ~/.config/husky/init.sh"
+fi
+i="${XDG_CONFIG_HOME:-$HOME/.config}/husky/init.sh"
+[ -f "$i" ] && . "$i"
+
+[ "${HUSKY-}" = "0" ] && exit 0
+
+export PATH="node_modules/.bin:$PATH"
+sh -e "$s" "$@"
+c=$?
+
+[ $c != 0 ] && echo "husky - $n script failed (code $c)"
+[ $c = 127 ] && echo "husky - command not found in PATH=$PATH"
+exit $c
+"""
+HUSKY_9_0 = """#!/usr/bin/env sh
+[ "$HUSKY" = "2" ] && set -x
+h="${0##*/}"
+s="${0%/*/*}/$h"
+
+[ ! -f "$s" ] && exit 0
+
+for f in "${XDG_CONFIG_HOME:-$HOME/.config}/husky/init.sh" "$HOME/.huskyrc"; do
+	# shellcheck disable=SC1090
+	[ -f "$f" ] && . "$f"
+done
+
+[ "${HUSKY-}" = "0" ] && exit 0
+
+sh -e "$s" "$@"
+c=$?
+
+[ $c != 0 ] && echo "husky - $h script failed (code $c)"
+[ $c = 127 ] && echo "husky - command not found in PATH=$PATH"
+exit $c
+"""
+HUSKY_STUBS = {HUSKY_9_1: '#!/usr/bin/env sh\n. "$(dirname "$0")/h"', HUSKY_9_0: '#!/usr/bin/env sh\n. "${0%/*}/h"'}
+HUSKY_HOOKS = (
+    "pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit applypatch-msg pre-applypatch post-applypatch "
+    "pre-rebase post-rewrite post-checkout post-merge pre-push pre-auto-gc"
+).split()
+
+
+def husky(repo, program=HUSKY_9_1):
+    """What `npx husky` does, with each start; returns its folder."""
+    repo.git("config", "core.hooksPath", ".husky/_")
+    folder = repo.top / ".husky" / "_"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".gitignore").write_text("*")
+    (folder / "h").write_text(program)
+    for hook in HUSKY_HOOKS:
+        (folder / hook).write_text(HUSKY_STUBS[program])
+        (folder / hook).chmod(0o755)
+    return folder
+
+
+def husky_scripts(repo, log):
+    for hook in ("pre-commit", "post-checkout", "post-merge", "pre-push"):
+        repo.write(
+            f".husky/{hook}", f'echo "husky {hook} <$(cat)>" >>"{log.path}"\necho "$*" >"{log.path}-arguments"\n'
+        )
+    repo.commit("husky's scripts", **{".husky/commit-msg": "exit 0\n"})
+
+
+def short(written):
+    """Without standard input, which only a push has; that must be there."""
+    assert all(line.endswith("refs/heads/main " + line.split()[-1]) for line in written["pre-push"] if "<" in line)
+    return {hook: [line.partition(" <")[0] for line in lines] for hook, lines in written.items()}
+
+
+@pytest.mark.parametrize("program", HUSKY_STUBS, ids=["9.1", "9.0"])
+def test_husky_that_is_there_runs_its_scripts_with_their_arguments_and_ours_run_after(repo, places, log, program):
+    folder = husky(repo, program)
+    husky_scripts(repo, log)
+    before = tree(folder)
+    report = installer.install(places, python=str(log.recorder))
+    assert report.husky
+    assert set(report.chained) == set(shims.HOOKS)
+    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    assert Path(f"{log.path}-arguments").read_text() != "\n"
+    assert (
+        repo.git("status", "--porcelain")
+        == "?? .husky/post-checkout\n?? .husky/post-merge\n?? .husky/pre-commit\n?? .husky/pre-push"
+    )
+    installer.uninstall(places)
+    assert tree(folder) == before
+
+
+def test_a_script_of_husky_s_that_fails_stops_the_commit(repo, places, log):
+    husky(repo)
+    installer.install(places, python=str(log.recorder))
+    repo.write(".husky/pre-commit", "exit 3\n")
+    done = repo.run("commit", "--allow-empty", "-m", "x")
+    assert done.returncode == 1
+    assert "husky - pre-commit script failed (code 3)" in done.stdout + done.stderr
+    assert repo.run("commit", "-q", "--allow-empty", "-m", "x", env={"HUSKY": "0"}).returncode == 0
+
+
+def test_husky_that_comes_later_hides_ours_until_they_are_installed_again(repo, places, log, hooks):
+    plain = tree(hooks)
+    installer.install(places, python=str(log.recorder))
+    folder = husky(repo)
+    husky_scripts(repo, log)
+    before = tree(folder)
+    assert short(does_everything(repo, log)) == both("husky") | {"pre-push": ["husky pre-push"]}
+    said = Project(repo.top).vmrag("install").out
+    assert "The post-checkout hook that was there runs first." in said
+    assert '"husky && vmrag install"' in said
+    installer.install(places, python=str(log.recorder))
+    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    installer.uninstall(places)
+    assert (tree(folder), tree(hooks)) == (before, plain)
+
+
+@pytest.mark.parametrize("newer", [HUSKY_9_0, HUSKY_9_1], ids=["same", "upgraded"])
+def test_npx_husky_overwrites_ours_and_install_puts_them_back(repo, places, log, newer):
+    husky(repo, HUSKY_9_0)
+    husky_scripts(repo, log)
+    installer.install(places, python=str(log.recorder))
+    folder = husky(repo, newer)
+    assert short(does_everything(repo, log)) == both("husky")
+    assert set(installer.install(places, python=str(log.recorder)).chained) == set(shims.HOOKS)
+    assert short(does_everything(repo, log)) == both("husky", "vmrag")
+    installer.uninstall(places)
+    after = tree(folder)
+    husky(repo, newer)
+    assert tree(folder) == after
+
+
+def test_uninstalling_after_npx_husky_leaves_nothing_of_ours(repo, places):
+    folder = husky(repo)
+    before = tree(folder)
+    installer.install(places)
+    husky(repo)
+    assert installer.uninstall(places).removed == ()
+    assert tree(folder) == before
+
+
+# -- DVC, whose `install` refuses where there is a hook already
+
+
+def dvc(hooks, log, *, name="{hook}"):
+    """What `dvc install` writes; a recorder stands for dvc."""
+    program = log.folder / "bin" / "dvc"
+    program.write_text(f'#!/bin/sh\necho "dvc $2 <$(cat)>" >>"{log.path}"\n')
+    program.chmod(0o755)
+    for hook in ("post-checkout", "pre-commit", "pre-push"):
+        path = hooks / name.format(hook=hook)
+        path.write_text(f"#!/bin/sh\nexec dvc git-hook {hook} $@\n")
+        path.chmod(0o777)
+
+
+@FIRST_OR_LATER
+def test_dvc_s_hooks_and_ours_run_once_each(repo, places, hooks, log, first):
+    if first:
+        dvc(hooks, log)
+        before = tree(hooks)
+        installer.install(places, python=str(log.recorder))
+    else:
+        installer.install(places, python=str(log.recorder))
+        dvc(hooks, log, name="{hook}.vmrag-chained")  # by hand, as our shim's comment says
+    ran = does_everything(repo, log)
+    assert short(ran) == both("dvc", "vmrag", hooks=("post-checkout", "pre-commit", "pre-push"))
+    installer.uninstall(places)
+    ran = does_everything(repo, log)
+    assert short(ran) == both("dvc", hooks=("post-checkout", "pre-commit", "pre-push"))
+    if first:
+        assert tree(hooks) == before
+
+
+# -- git-lfs
+
+
+@pytest.fixture
+def lfs(repo, log):
+    """Runs `git lfs`; the log tells which of its hooks ran. A large file waits to be committed."""
+    program = log.folder / "bin" / "git-lfs"
+    real = shutil.which("git-lfs", path=os.environ["PATH"].partition(":")[2])
+    program.write_text(
+        f'#!/bin/sh\ncase $1 in post-*|pre-push) echo "lfs $1" >>"{log.path}" ;; esac\nexec "{real}" "$@"\n'
+    )
+    program.chmod(0o755)
+    repo.write("big.bin", os.urandom(100_000))
+    repo.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    return lambda *arguments: repo.run("lfs", *arguments)
+
+
+LFS_HOOKS = ("post-checkout", "post-merge", "pre-push")
+
+
+@needs_git_lfs
+@FIRST_OR_LATER
+def test_git_lfs_and_ours_run_once_each_and_large_files_get_to_the_remote(repo, places, log, lfs, first):
+    hooks = places.common / "hooks"
+    if not first:
+        installer.install(places, python=str(log.recorder))
+        ours = tree(hooks)
+        assert lfs("install", "--local").returncode != 0  # it says which hooks are there, and does not touch them
+        assert tree(hooks) == ours
+        installer.uninstall(places)
+    assert lfs("install", "--local").returncode == 0
+    config, before = (repo.top / ".git" / "config").read_bytes(), tree(hooks)
+    installer.install(places, python=str(log.recorder))
+    repo.git("add", "-A")
+    assert does_everything(repo, log) == both("lfs", "vmrag", hooks=LFS_HOOKS)
+    stored = [path for path in (log.folder / "remote.git" / "lfs" / "objects").rglob("*") if path.is_file()]
+    assert [path.stat().st_size for path in stored] == [100_000]
+    installer.uninstall(places)
+    assert tree(hooks) == before
+    assert (repo.top / ".git" / "config").read_bytes() == config
+    assert does_everything(repo, log) == both("lfs", hooks=LFS_HOOKS)
+
+
+@needs_git_lfs
+def test_git_lfs_that_was_forced_over_ours_is_chained_by_the_next_install(repo, places, hooks, log, lfs):
+    installer.install(places, python=str(log.recorder))
+    assert lfs("install", "--local", "--force").returncode == 0
+    repo.git("add", "-A")
+    assert does_everything(repo, log)["post-checkout"] == ["lfs post-checkout"]
+    assert set(installer.install(places, python=str(log.recorder)).chained) == {*LFS_HOOKS, "post-commit"}
+    assert does_everything(repo, log) == both("lfs", "vmrag", hooks=LFS_HOOKS)
+    installer.uninstall(places)
+    assert does_everything(repo, log) == both("lfs", hooks=LFS_HOOKS)
+
+
+# -- pre-commit
+
+
+@pytest.fixture
+def framework(repo, tmp_path):
+    """`pre-commit install` and `uninstall` for post-checkout, with one hook that logs."""
+    repo.commit(
+        "config",
+        **{
+            ".pre-commit-config.yaml": "repos:\n- repo: local\n  hooks:\n  - id: x\n    name: x\n    language: system\n"
+            f"    entry: sh -c 'echo framework >>{tmp_path}/log'\n    stages: [post-checkout]\n    always_run: true\n"
+        },
+    )
+
+    def run(verb):
+        subprocess.run(
+            [PRE_COMMIT, verb, "-t", "post-checkout"],
+            cwd=repo.top,
+            env=os.environ | {"PRE_COMMIT_HOME": str(tmp_path / "cache")},
+            capture_output=True,
+            check=True,
+        )
+
+    return run
+
+
+def checkout(repo, log, branch):
+    done = repo.run("checkout", "-q", "-b", branch, env={"PRE_COMMIT_HOME": str(log.folder / "cache")})
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+@needs_pre_commit
+def test_pre_commit_that_was_there_first_is_chained(repo, places, framework, log, hooks):
+    framework("install")
+    before = tree(hooks)
+    installer.install(places, python=str(log.recorder))
+    checkout(repo, log, "x")
+    assert log.names() == ["framework", "vmrag"]
+    installer.uninstall(places)
+    assert tree(hooks) == before
+
+
+@needs_pre_commit
+def test_pre_commit_that_comes_later_runs_us_and_a_chained_hook_once(repo, places, framework, log, hooks):
+    foreign(hooks, log.folder)
+    before = tree(hooks)
+    installer.install(places, python=str(log.recorder))
+    framework("install")
+    checkout(repo, log, "x")
+    assert log.names() == ["framework", "other", "vmrag"]
+    assert installer.install(places, python=str(log.recorder)).unchanged == shims.HOOKS  # never backed up: no recursion
+    checkout(repo, log, "y")
+    assert log.names() == ["framework", "other", "vmrag"]
+    installer.uninstall(places)
+    checkout(repo, log, "z")
+    assert log.names() == ["framework", "other"]
+    framework("uninstall")
+    assert tree(hooks) == before
+
+
+@needs_pre_commit
+def test_pre_commit_installed_again_over_us_neither_recurses_nor_runs_twice(repo, places, framework, log, hooks):
+    framework("install")
+    before = tree(hooks)
+    installer.install(places, python=str(log.recorder))
+    framework("install")
+    checkout(repo, log, "x")
+    assert log.names() == ["framework", "vmrag"]
+    installer.install(places, python=str(log.recorder))
+    checkout(repo, log, "y")
+    assert log.names() == ["framework", "vmrag"]
+    installer.uninstall(places)
+    assert tree(hooks) == before
+
+
+@needs_pre_commit
+def test_our_shim_in_both_places_does_its_work_once(repo, places, framework, log, hooks):
+    framework("install")
+    installer.install(places, python=str(log.recorder))
+    (hooks / "post-checkout.legacy").write_bytes(shims.text("post-checkout"))
+    (hooks / "post-checkout.legacy").chmod(0o755)
+    checkout(repo, log, "x")
+    assert log.names() == ["framework", "vmrag"]
+
+
+EVERY_TYPE = ("pre-commit", "post-checkout", "post-merge", "pre-push")
+
+
+@needs_pre_commit
+@FIRST_OR_LATER
+def test_pre_commit_and_ours_run_once_each_in_every_kind_of_hook(repo, places, hooks, log, first):
+    config = "".join(
+        f"  - id: {hook}\n    name: x\n    language: system\n    entry: sh -c 'echo framework {hook} >>{log.path}'\n"
+        f"    stages: [{hook}]\n    always_run: true\n    pass_filenames: false\n"
+        for hook in EVERY_TYPE
+    )
+    repo.commit("config", **{".pre-commit-config.yaml": f"repos:\n- repo: local\n  hooks:\n{config}"})
+    cache = {"PRE_COMMIT_HOME": str(log.folder / "cache")}
+
+    def framework(verb):
+        types = [option for hook in EVERY_TYPE for option in ("-t", hook)]
+        subprocess.run(
+            [PRE_COMMIT, verb, *types], cwd=repo.top, env=os.environ | cache, capture_output=True, check=True
+        )
+
+    plain = tree(hooks)
+    log.recorder.write_text(f'#!/bin/sh\necho "vmrag $4 <$(cat)>" >>"{log.path}"\n')
+    if first:
+        framework("install")
+    before = tree(hooks)
+    installer.install(places, python=str(log.recorder))
+    if not first:
+        framework("install")
+    written = short(does_everything(repo, log, **cache))
+    assert {hook: sorted(lines) for hook, lines in written.items()} == both("framework", "vmrag")
+    installer.uninstall(places)
+    assert does_everything(repo, log, **cache) == both("framework")
+    if first:
+        assert tree(hooks) == before
+    framework("uninstall")
+    assert tree(hooks) == plain
