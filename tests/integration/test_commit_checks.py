@@ -193,16 +193,18 @@ def test_a_conflict_that_is_closed_with_one_side_is_stopped_too(parted):
     assert "This merge drops knowledge" in lines[0]
 
 
-def test_the_hint_of_a_dropping_merge_mends_it(parted):
-    parted.run("merge", "feature")
-    parted.git("checkout", "--ours", ".dolt-version")
-    parted.git("add", ".dolt-version")
-    _, lines = commit(parted, "commit", "-m", "x")
-    parted.vmrag("install")
-    hint = lines[0].rpartition("(git checkout")[2].partition(" (")[0]
-    done = subprocess.run(
-        f"git checkout{hint}", shell=True, cwd=parted.top, capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("way", ["conflict", "strategy"])
+def test_the_hint_of_a_dropping_merge_mends_it(parted, monkeypatch, way):
+    if way == "conflict":
+        parted.run("merge", "feature")
+        parted.git("checkout", "--ours", ".dolt-version")
+        parted.git("add", ".dolt-version")
+        _, lines = commit(parted, "commit", "-m", "x")
+    else:
+        _, lines = commit(parted, "merge", "-s", "ours", "feature")
+    monkeypatch.setenv("PATH", str(terminal.SCRIPT.parent), prepend=":")
+    hint = lines[0].rpartition("(git commit")[2].partition(" (")[0]
+    done = subprocess.run(f"git commit{hint}", shell=True, cwd=parted.top, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert commit(parted, "commit", "-m", "x")[0] == 0
     assert {"faq.md", "uv.md"} <= parted.texts().keys()

@@ -768,9 +768,9 @@ def test_outside_of_a_repository_the_error_says_so(tmp_path, project):
 def test_a_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
     monkeypatch.setenv("PATH", os.defpath)
     found = findings(project)
-    assert found["VMRAG_NOT_ON_PATH"]["level"] == "note"
+    assert found["PATH_WITHOUT_VMRAG"]["level"] == "note"
     done = subprocess.run(
-        ["sh", "-ec", f"{found['VMRAG_NOT_ON_PATH']['fix']}; vmrag doctor"],
+        ["sh", "-ec", f"{found['PATH_WITHOUT_VMRAG']['fix']}; vmrag doctor"],
         cwd=project.top,
         capture_output=True,
         text=True,
@@ -782,7 +782,7 @@ def test_a_vmrag_that_is_not_on_the_path_is_a_note(project, monkeypatch):
 def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, monkeypatch):
     script(tmp_path / "bin" / "vmrag", "echo vmrag, version 0.0.1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    found = findings(project)["VMRAG_OTHER_VERSION"]
+    found = findings(project)["PATH_OTHER_VERSION"]
     assert "0.0.1" in found["message"]
     assert found["level"] == "warning"
 

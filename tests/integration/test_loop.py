@@ -246,7 +246,7 @@ def test_a_merge_conflict_in_the_pin_leaves_our_knowledge_answering_until_a_side
     project.vmrag("sync")
     assert "uv.md" in project.marks()
     project.git("add", "-A")
-    project.git("commit", "-q", "--no-edit")
+    project.git("commit", "-q", "--no-edit", "--no-verify")
     assert project.consistent()
 
 
@@ -265,7 +265,7 @@ def test_a_merge_that_no_driver_made_leaves_markers_and_the_old_knowledge_answer
     project.vmrag("sync")
     assert "uv.md" in project.marks()
     project.git("add", "-A")
-    project.git("commit", "-q", "--no-edit")
+    project.git("commit", "-q", "--no-edit", "--no-verify")
     assert project.consistent()
 
 

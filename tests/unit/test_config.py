@@ -51,7 +51,7 @@ def test_the_defaults_are_these():
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5},
         "index": {"keep": 4, "store_documents": True},
-        "hooks": {"sync": "foreground", "quiet": False},
+        "hooks": {"sync": "auto", "wait_s": 10, "on_dirty": "warn", "quiet": False},
     }
 
 

@@ -100,7 +100,7 @@ def _dropped(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | N
         Finding(
             "KNOWLEDGE_DROPPED",
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
-            f"git checkout -m -- {PIN_NAME} && git add {PIN_NAME} (to drop it all the same: git commit --no-verify)",
+            "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)",
         )
         for side in pin_rules.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
     ]

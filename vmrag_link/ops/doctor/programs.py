@@ -46,14 +46,14 @@ def _vmrag() -> Iterator[Finding]:
     path = shutil.which("vmrag")
     if path is None:
         message = "There is no vmrag on PATH: the commands in vmrag's messages cannot be run as they stand."
-        yield Finding("VMRAG_NOT_ON_PATH", "note", message, f'export PATH={shlex.quote(str(own.parent))}:"$PATH"')
+        yield Finding("PATH_WITHOUT_VMRAG", "note", message, f'export PATH={shlex.quote(str(own.parent))}:"$PATH"')
     elif not (own.exists() and own.samefile(path)):
         said = proc.run([path, "--version"]).text.split()
         if __version__ not in said:
             version = said[-1] if said else "unknown"
             message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
             fix = f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'
-            yield Finding("VMRAG_OTHER_VERSION", "warning", message, fix, path)
+            yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
 
 
 TOPIC = Topic("programs", check)
