@@ -23,6 +23,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 
+def quoted(word: str | Path) -> str:
+    """One word of a command in a hint, which people paste: a branch may be called `x;rm -rf .`."""
+    import shlex  # a checkout should not wait for it
+
+    return shlex.quote(str(word))
+
+
 class VmragError(Exception):
     """A known failure: `code` for programs, one sentence for a person, a runnable `hint`, JSON-ready `details`."""
 

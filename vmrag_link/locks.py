@@ -92,8 +92,9 @@ def _held(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]
 
 
 def _locked(path: Path, kind: int, purpose: str, timeout: float) -> int:
+    access = os.O_RDONLY if kind == fcntl.LOCK_SH else os.O_RDWR
+    descriptor = _opened(path, access, purpose)
     while True:
-        descriptor = _opened(path, os.O_RDONLY if kind == fcntl.LOCK_SH else os.O_RDWR, purpose)
         try:
             _acquire(descriptor, kind, path, purpose, timeout)
             if _is_at(path, descriptor):
@@ -102,6 +103,8 @@ def _locked(path: Path, kind: int, purpose: str, timeout: float) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)  # it was removed while we waited: everybody else locks another file
+        # Without its folders: a work tree that was removed meanwhile must not be made again.
+        descriptor = _opened(path, access, purpose, parents=False)
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
@@ -111,10 +114,10 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _opened(path: Path, access: int, purpose: str) -> int:
+def _opened(path: Path, access: int, purpose: str, *, parents: bool = True) -> int:
     """Who only reads needs no right to write, once there is a lock file."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=parents, exist_ok=True)
         return os.open(path, access | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise FileFailed(

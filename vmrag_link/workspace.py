@@ -23,6 +23,7 @@ from vmrag_link.errors import (
     PinMissing,
     PinRevisionMissing,
     VmragError,
+    quoted,
 )
 from vmrag_link.git import plumbing
 from vmrag_link.index import snapshots
@@ -360,7 +361,7 @@ class Workspace:
         commit = plumbing.resolve(self.places, ref)
         data = plumbing.blob(self.places, f"{commit}:{PIN_NAME}")
         if data is None:
-            raise PinMissing(f"{ref} pins no knowledge.", hint=f"git log {ref} -- {PIN_NAME}", ref=ref)
+            raise PinMissing(f"{ref} pins no knowledge.", hint=f"git log {quoted(ref)} -- {PIN_NAME}", ref=ref)
         revision = pins.parse(data, source=f"{ref}:{PIN_NAME}").dolt_commit
         if not self.engine.has_revision(revision):
             raise PinRevisionMissing(

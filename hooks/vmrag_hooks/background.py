@@ -25,7 +25,7 @@ NICENESS = 5
 
 def start(places: Places) -> None:
     """Have it done by a process of its own, which has none of our streams: a pipe around git would wait for it."""
-    module = [sys.executable, "-P", "-m", "vmrag_hooks.background"]
+    module = [sys.executable, "-P", "-E", "-m", "vmrag_hooks.background"]
     background.ask(places, lambda: proc.detached(module, cwd=places.top))
 
 
@@ -40,6 +40,8 @@ def _sync(places: Places, log: logging.Logger) -> None:
     watched = Watched(places, log.info)
     failed: list[str] = []
     guarded(lambda: _reconcile(places, watched, log), say=failed.append)
+    if not places.git_dir.is_dir():
+        return  # `git worktree remove`
     if failed:
         log.error("failed: %s", failed[0])
         watched.failed(failed[0])

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vmrag_hooks.run import guarded, say
+from vmrag_hooks.run import Notes, guarded, say
 from vmrag_link.ops import commit_check, push_check
 from vmrag_link.ops.commit_check import Finding
-from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 
 
@@ -19,7 +18,7 @@ def main(hook: str, argv: Sequence[str]) -> int:
 
     def look() -> None:
         nonlocal blocked
-        blocked = before_push(argv[0], sys.stdin.read()) if hook == "pre-push" else before_commit(index_of(argv))
+        blocked = before_push(sys.stdin.read()) if hook == "pre-push" else before_commit(index_of(argv))
 
     guarded(look)
     return int(blocked)
@@ -32,8 +31,13 @@ def index_of(argv: Sequence[str]) -> Path | None:
 
 def before_commit(index_file: Path | None) -> bool:
     """Whether the pin that is to be committed stops the commit."""
-    workspace = Workspace.open(Path.cwd(), QUIET, index_file=index_file)
-    return _looked(workspace, lambda: _commit(workspace))
+    notes = Notes()
+    workspace = Workspace.open(Path.cwd(), notes, index_file=index_file)
+    try:
+        return _looked(workspace, lambda: _commit(workspace))
+    finally:
+        for note in notes.to_say():
+            say(note)
 
 
 def _commit(workspace: Workspace) -> Sequence[Finding]:
@@ -43,12 +47,12 @@ def _commit(workspace: Workspace) -> Sequence[Finding]:
     return report.findings
 
 
-def before_push(remote: str, refs: str) -> bool:
+def before_push(refs: str) -> bool:
     """Whether a pin among the commits that are to be pushed stops the push. `refs`: git's lines on standard input."""
-    workspace = Workspace.open(Path.cwd(), QUIET)
+    workspace = Workspace.open(Path.cwd(), Notes())
     tips = [line.rsplit(" ", 3)[1] for line in refs.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
     new = [tip for tip in tips if tip.strip("0")]
-    return _looked(workspace, lambda: push_check.check(workspace, remote, new) if workspace.initialized else ())
+    return _looked(workspace, lambda: push_check.check(workspace, new) if workspace.initialized else ())
 
 
 def _looked(workspace: Workspace, look: Callable[[], Sequence[Finding]]) -> bool:

@@ -6,10 +6,10 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_hooks import driver_command, installer, scope, shims
+from vmrag_hooks import chaining, driver_command, installer, scope, shims
 from vmrag_hooks.shims import HOOKS
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused
@@ -25,11 +25,11 @@ _PROBE = "import vmrag_hooks, vmrag_link; print(vmrag_link.__version__)"
 def hooks(ws: Workspace) -> Iterator[Finding]:
     """Where neither a pin nor one of our shims is, nothing is expected."""
     folder = installer.hooks_folder(ws.places)
-    ours = _ours(folder)
-    if ours or any(_chained(folder, hook).exists() for hook in HOOKS):
+    ours = installer.ours(folder)
+    if ours or any(chaining.kept(folder, hook).exists() for hook in HOOKS):
         install = _install(ws.places, folder)
-        yield from _missing(folder, ours, install)
-        yield from _shims(ours, install)
+        yield from _missing(folder, [hook for hook in scope.chosen(ws.places) if hook not in ours], install)
+        yield from _shims(folder, ours, install)
         yield from _executable(folder, ours, install)
         if not scope.acts(ws.places):
             message = "The hooks act in other work trees only: here the knowledge follows with the next command."
@@ -42,19 +42,15 @@ def hooks(ws: Workspace) -> Iterator[Finding]:
 
 def _install(places: Places, folder: Path) -> str:
     """The command that installs as it was done before."""
-    worktree, force = scope.is_limited(places), not installer.inside(folder, places)
-    return f"vmrag install{' --worktree' * worktree}{' --force' * force}"
-
-
-def _ours(folder: Path) -> dict[str, bytes]:
-    """The text of each hook that is a shim of ours, by the name of the hook."""
-    found = {}
-    for hook in HOOKS:
-        path = installer.place_of(folder, hook)
-        content = path.read_bytes() if path.is_file() else b""
-        if shims.version(content) is not None:
-            found[hook] = content
-    return found
+    chosen = scope.chosen(places)
+    words = ["vmrag install"]
+    words += ["--worktree"] if scope.is_limited(places) else []
+    words += ["--hooks", ",".join(chosen)] if chosen != HOOKS else []
+    try:
+        installer.refuse_shared(places, folder)
+    except HooksRefused:
+        words.append("--force")
+    return " ".join(words)
 
 
 def _by_framework(places: Places) -> bool:
@@ -65,27 +61,27 @@ def _by_framework(places: Places) -> bool:
 
 def _diverted(places: Places, folder: Path) -> Finding | None:
     """Whether `core.hooksPath`, as husky sets it, keeps git from running hooks of ours."""
+    try:
+        installer.refuse_shared(places, folder)
+    except HooksRefused as refused:
+        code = "HOOKS_PATH_TRACKED" if installer.inside(folder, places) else "HOOKS_PATH_OUTSIDE"
+        return Finding(code, "warning", refused.message, refused.hint.removesuffix(installer.OR_FORCE), str(folder))
     if not git(places, "config", "--get", "core.hooksPath").stdout:
         return None
-    own = places.common / "hooks"
-    if not installer.inside(folder, places):
-        message = f"core.hooksPath names {folder}, outside of this repository: git runs the hooks there, and vmrag's are not among them."
-        fix = f"git config --local core.hooksPath {quoted(own)} && vmrag install"
-        return Finding("HOOKS_PATH_OUTSIDE", "warning", message, fix, str(folder))
     if not folder.is_dir():
         message = f"core.hooksPath names {folder}, which is not there: git runs no hooks at all."
         return Finding("HOOKS_PATH_MISSING", "warning", message, "vmrag install", str(folder))
-    if _ours(own):
+    own = places.common / "hooks"
+    if installer.ours(own):
         message = f"core.hooksPath names {folder} by now; vmrag's hooks lie in {own}, where git does not look any more."
         return Finding("HOOKS_BYPASSED", "warning", message, "vmrag install", str(folder))
     return None
 
 
-def _missing(folder: Path, ours: dict[str, bytes], install: str) -> Iterator[Finding]:
+def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Finding]:
     """A hook that ran first and is there still tells that another tool, husky say, wrote its own over ours."""
-    missing = [hook for hook in HOOKS if hook not in ours]
     replaced = []
-    for hook in (hook for hook in missing if _chained(folder, hook).exists()):
+    for hook in (hook for hook in missing if chaining.kept(folder, hook).exists()):
         try:
             installer.refuse_a_second_chained_hook(folder, hook)
         except HooksRefused as refused:
@@ -95,38 +91,35 @@ def _missing(folder: Path, ours: dict[str, bytes], install: str) -> Iterator[Fin
     if replaced:
         message = f"Another tool has written over these hooks of vmrag's: {', '.join(replaced)}."
         yield Finding("HOOK_REPLACED", "warning", message, install, " ".join(replaced))
-    if names := [hook for hook in missing if not _chained(folder, hook).exists()]:
+    if names := [hook for hook in missing if not chaining.kept(folder, hook).exists()]:
         message = f"Of vmrag's hooks these are not installed: {', '.join(names)}."
         yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
 
 
-def _shims(ours: dict[str, bytes], install: str) -> Iterator[Finding]:
-    versions = {hook: shims.version(content) or 0 for hook, content in ours.items()}
+def _shims(folder: Path, ours: Sequence[str], install: str) -> Iterator[Finding]:
+    content = {hook: installer.place_of(folder, hook).read_bytes() for hook in ours}
+    versions = {hook: shims.version(content[hook]) or 0 for hook in ours}
     newer = [hook for hook in ours if versions[hook] > shims.VERSION]
     if newer:
         message = f"These hooks were written by a newer vmrag-link than this one: {', '.join(newer)}."
         fix = f"{shlex.quote(sys.executable)} -m pip install --upgrade vmrag-link"
         yield Finding("HOOK_NEWER", "warning", message, fix, " ".join(newer))
-    old = [hook for hook in ours if hook not in newer and ours[hook] != shims.text(hook)]
+    old = [hook for hook in ours if hook not in newer and content[hook] != shims.text(hook)]
     if old:
         message = f"These hooks are not as this version of vmrag-link writes them: {', '.join(old)}."
         yield Finding("HOOK_OUTDATED", "warning", message, install, " ".join(old))
 
 
-def _executable(folder: Path, ours: dict[str, bytes], install: str) -> Iterator[Finding]:
+def _executable(folder: Path, ours: Sequence[str], install: str) -> Iterator[Finding]:
     ignored = [hook for hook in ours if not os.access(installer.place_of(folder, hook), os.X_OK)]
     if ignored:
         message = f"These hooks are not executable, and git leaves them out: {', '.join(ignored)}."
         yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, " ".join(ignored))
     for hook in ours:
-        chained = _chained(folder, hook)
+        chained = chaining.kept(folder, hook)
         if chained.exists() and not os.access(chained, os.X_OK):
             message = f"The {hook} hook that vmrag's runs first is not executable, and is left out."
             yield Finding("CHAINED_NOT_EXECUTABLE", "warning", message, f"chmod +x {quoted(chained)}", str(chained))
-
-
-def _chained(folder: Path, hook: str) -> Path:
-    return folder / f"{hook}.vmrag-chained"
 
 
 def _reinstall(ws: Workspace, finding: Finding) -> str:
@@ -141,7 +134,7 @@ def _reinstall(ws: Workspace, finding: Finding) -> str:
 def interpreter(ws: Workspace) -> Iterator[Finding]:
     """Only where hooks of ours would start it."""
     folder = installer.hooks_folder(ws.places)
-    if not _ours(folder):
+    if not installer.ours(folder):
         return
     install, python = _install(ws.places, folder), _recorded(ws.places)
     if python is None:

@@ -1,4 +1,4 @@
-"""`python -P -m vmrag_hooks.framework check|push|sync`: the hooks that `.pre-commit-hooks.yaml` gives to pre-commit and prek.
+"""`python -P -E -m vmrag_hooks.framework check|push|sync`: the hooks that `.pre-commit-hooks.yaml` gives to pre-commit and prek.
 
 The framework runs them in an environment of its own, which has no index and no model: enough to look at pins, not to move the
 knowledge. Where `vmrag install` put a shim for the same hook, git runs both, and the shim does the work: it sees what the framework
@@ -40,7 +40,7 @@ def push() -> bool:
     from vmrag_hooks import checks
 
     commit = plumbing.resolve(places, tip or "HEAD")
-    return checks.before_push(remote or "origin", f"{tip} {commit} {tip} {commit}\n")
+    return checks.before_push(f"{tip} {commit} {tip} {commit}\n")
 
 
 def sync() -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from vmrag_hooks.shims import SYNCING
 from vmrag_link import env
@@ -35,22 +36,24 @@ class TooMuch(Exception):
 class Notes(list[str]):
     """A `Progress` that shows no bars and keeps the notes. `limits`: the sizes of work beyond which it is refused."""
 
-    def __init__(self, limits: dict[str, int]) -> None:
-        super().__init__()
-        self._limits = limits
+    limits: Mapping[str, int] = MappingProxyType({})
 
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
-        if total > self._limits.get(description, total):
+        if total > self.limits.get(description, total):
             raise TooMuch
         return QUIET.task(description, total)
 
     note = list.append
 
+    def to_say(self) -> list[str]:
+        """All about documents that were set aside, else the first sentence: a line is short."""
+        return [note for note in self if ASIDE_PREFIX in note] or self[:1]
+
 
 def main(argv: Sequence[str]) -> int:
     hook = argv[0]
     if hook in SYNCING:
-        guarded(lambda: follow(Path()))
+        follow(Path())
         return 0
     from vmrag_hooks import checks  # a checkout should not wait for it
 
@@ -76,47 +79,50 @@ def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> 
 
 
 def follow(directory: Path) -> None:
-    """Bring knowledge base and index to the pin, or see to it that this happens in the background."""
-    notes = Notes({})
+    """Bring knowledge base and index to the pin, or see to it that this happens in the background; one line says what happened.
+
+    What happened to documents is in it whatever `hooks.quiet` is, and whatever stopped the rest.
+    """
+    notes, said = Notes(), list[str]()
+    guarded(lambda: said.extend(_followed(directory, notes)), say=said.append)
+    if said or notes:
+        say("; ".join(said + notes.to_say()))
+
+
+def _followed(directory: Path, notes: Notes) -> list[str]:
     workspace = Workspace.open(directory.resolve(), notes, patience=PATIENCE)
     try:
         if not workspace.initialized or workspace.config.hooks.sync == "off":
-            return
+            return []
         mode = workspace.config.hooks.sync
         if mode == "auto":
-            workspace.progress = notes = Notes(SMALL)
+            notes.limits = SMALL
         if mode == "background" or (mode == "auto" and background.running(workspace.places)):
-            _hand_over(workspace)
-            return
+            return _handed_over(workspace)
         try:
-            _follow(workspace, notes)
+            return _synced(workspace)
         except TooMuch:
-            _hand_over(workspace)
+            return _handed_over(workspace)
     finally:
         workspace.close()
 
 
-def _hand_over(workspace: Workspace) -> None:
+def _handed_over(workspace: Workspace) -> list[str]:
     if apply.settled(workspace.parts):
-        return
+        return []
     from vmrag_hooks.background import start
 
     start(workspace.places)
-    if not workspace.config.hooks.quiet:
-        say("knowledge follows in the background; see: vmrag status")
+    return [] if workspace.config.hooks.quiet else ["knowledge follows in the background; see: vmrag status"]
 
 
-def _follow(workspace: Workspace, notes: Notes) -> None:
-    """What happened to documents is said whatever `hooks.quiet` is: one sentence, about those set aside if there are any."""
+def _synced(workspace: Workspace) -> list[str]:
     report = reconciled(workspace)
-    said = []
     if report is not None and report.state in ("malformed", "missing"):
-        said = [_told(workspace.unusable(workspace.target()))]
-    elif report is not None and report.from_ != report.to and not workspace.config.hooks.quiet:
-        said = [f"knowledge is at {(report.to or '')[:7]}{_counted(report.plan)}"]
-    said += sorted(notes, key=lambda note: ASIDE_PREFIX not in note)[:1]
-    if said:
-        say("; ".join(said))
+        return [_told(workspace.unusable(workspace.target()))]
+    if report is not None and report.from_ != report.to and not workspace.config.hooks.quiet:
+        return [f"knowledge is at {(report.to or '')[:7]}{_counted(report.plan)}"]
+    return []
 
 
 def _counted(changes: Changes) -> str:

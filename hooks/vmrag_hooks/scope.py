@@ -1,14 +1,32 @@
-"""In which work trees the hooks act: in all of them, or, after `vmrag install --worktree`, in those with a mark.
+"""Which hooks somebody chose, and in which work trees they act: in all, or, after `vmrag install --worktree`, in those with a mark.
 
-The shims read both files, because all work trees of a repository share its hooks.
+The shims read mark and limit, because all work trees of a repository share its hooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from vmrag_link.paths import Places
+from vmrag_hooks.shims import HOOKS
+from vmrag_link.paths import Places, write_atomically
+
+
+def chosen(places: Places) -> tuple[str, ...]:
+    """The hooks that are wanted here: all, unless somebody named some."""
+    try:
+        names = _choice(places).read_text().split()
+    except FileNotFoundError:
+        return HOOKS
+    return tuple(hook for hook in HOOKS if hook in names)
+
+
+def choose(places: Places, hooks: Collection[str]) -> None:
+    """All of them leave no record."""
+    if set(hooks) == set(HOOKS):
+        _choice(places).unlink(missing_ok=True)
+    else:
+        write_atomically(_choice(places), "".join(f"{hook}\n" for hook in HOOKS if hook in hooks).encode())
 
 
 def is_limited(places: Places) -> bool:
@@ -38,6 +56,10 @@ def widen(places: Places) -> None:
     _limit(places).unlink(missing_ok=True)
     for mark in _marks(places):
         mark.unlink(missing_ok=True)
+
+
+def _choice(places: Places) -> Path:
+    return places.shared / "hooks"
 
 
 def _limit(places: Places) -> Path:

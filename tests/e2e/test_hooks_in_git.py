@@ -216,3 +216,35 @@ def test_lines_are_in_colour_only_on_a_terminal(project, monkeypatch):
     assert shown("feature").startswith("\x1b[36mvmrag:\x1b[0m knowledge is at")
     assert shown("main", NO_COLOR="1").startswith("vmrag: knowledge is at")
     assert said(project, "switch", "feature")[0].startswith("vmrag: knowledge is at")
+
+
+NOTHING = """repos:
+- repo: local
+  hooks:
+  - {id: nothing, name: nothing, language: system, entry: "true", always_run: true, pass_filenames: false}
+"""
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_pre_commit_takes_the_pin_away_for_a_moment_and_no_document_moves(project, tmp_path, monkeypatch, first):
+    """It checks what is unstaged out and puts it back; between the two the pin is another one."""
+    monkeypatch.setenv("PRE_COMMIT_HOME", str(tmp_path / "pre-commit"))
+    project.commit("config", **{".pre-commit-config.yaml": NOTHING})
+    install = [terminal.SCRIPT.with_name("pre-commit"), "install"]
+    if first == "theirs":
+        project.vmrag("uninstall")
+    subprocess.run(install, cwd=project.top, check=True, capture_output=True)
+    project.vmrag("install")
+    project.put("rest.md", "# Rest\n\nCommitted.\n")
+    project.vmrag("commit", "-m", "rest")
+    project.git("reset", "-q", ".dolt-version")
+    project.put("rest.md", "# Rest\n\nNot committed.\n")
+    pinned = project.pinned
+    project.write("code.py", "1")
+    project.git("add", "code.py")
+    done = project.run("commit", "-m", "code")
+    assert done.returncode == 0, done.stderr
+    assert "Stashing unstaged files" in done.stderr
+    assert project.pinned == pinned
+    assert project.texts()["rest.md"] == "# Rest\n\nNot committed.\n"
+    assert project.marks()["rest.md"] == "modified"

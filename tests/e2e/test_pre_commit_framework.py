@@ -133,7 +133,7 @@ class Stage:
         self.places = plumbing.locate(project.top)
         self.log = folder / "log"
         self.interpreter = folder / "counting-python"
-        self.interpreter.write_text(f'#!/bin/sh\necho "$4" >>"{self.log}"\nexec "{sys.executable}" "$@"\n')
+        self.interpreter.write_text(f'#!/bin/sh\necho "$5" >>"{self.log}"\nexec "{sys.executable}" "$@"\n')
         self.interpreter.chmod(0o755)
         project.vmrag("uninstall")
         project.write(".pre-commit-config.yaml", framework.config)  # on every branch: git does not know of it

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from vmrag_hooks import run
 
 from tests.support import terminal
 from tests.support.terminal import Project
@@ -232,6 +235,69 @@ def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
     first, second = project.vmrag("query", "rest"), project.vmrag("query", "rest")
     assert "vmrag merge vmrag/wip/main" in first.err
     assert "vmrag/wip" not in second.err
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+@pytest.mark.parametrize("why", ["too much", "a lock", "nothing"])
+def test_a_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project, monkeypatch, capsys, why):
+    project.git("switch", "-q", "feature", env={"VMRAG": "0"})
+    told = background.Watched(plumbing.locate(project.top), lambda _: None)
+    for note in (
+        "'main' left revision 1, which is kept.",
+        "Back: vmrag merge vmrag/wip/a",
+        "Back: vmrag merge vmrag/wip/b",
+    ):
+        told.note(note)
+    monkeypatch.setenv("VMRAG_HOOKS_QUIET", "1")
+    with contextlib.ExitStack() as stack:
+        if why == "too much":
+            project.forget_indexes()
+            monkeypatch.setattr(run, "SMALL", {"indexing": 0, "embedding": 0})
+        elif why == "a lock":
+            stack.enter_context(locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1))
+        run.follow(project.top)
+    ended(project)
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert line.endswith("Back: vmrag merge vmrag/wip/a; Back: vmrag merge vmrag/wip/b\n")
+    assert ("Cannot switch the workspace" in line) == (why == "a lock")
+    assert (project.own / "sync.log").exists() == (why == "too much")
+    assert "vmrag/wip" not in project.vmrag("query", "uv").err, "it was said"
+
+
+def test_a_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(project):
+    project.git("worktree", "add", "-q", "../linked", "feature", env={"VMRAG": "0"})
+    linked = Project(project.top.parent / "linked")
+    own = linked.own
+    own.mkdir()
+    with locks.exclusive(own / "workspace.lock", purpose="test", timeout=1):
+        linked.git("checkout", "-q", "feature", env=ASIDE)
+        pid = holder(own)
+        deadline = time.monotonic() + 20
+        while json.loads((own / "sync.json").read_text())["pid"] != pid or "started" not in log(linked):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.5)  # it waits for the lock now
+        project.git("worktree", "remove", "--force", "../linked")
+    assert ended_process(pid)
+    assert not own.parent.exists()
+    assert not linked.top.exists()
+
+
+def holder(own: Path) -> int:
+    """The process that syncs a work tree."""
+    deadline = time.monotonic() + 20
+    while (found := locks.holder(own / "sync.lock")) is None or not (own / "sync.log").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found[0]
+
+
+def ended_process(pid: int) -> bool:
+    deadline = time.monotonic() + 20
+    while locks.alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not locks.alive(pid)
 
 
 def test_the_mark_of_a_hook_that_put_a_sync_off_goes_with_the_next_sync(project):

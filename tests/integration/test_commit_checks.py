@@ -10,6 +10,8 @@ from vmrag_hooks import checks
 
 from tests.support import terminal
 from tests.support.terminal import Project
+from vmrag_link.git import plumbing
+from vmrag_link.sync import background
 
 template, project = terminal.template, terminal.project
 
@@ -167,6 +169,13 @@ def test_uncommitted_documents_are_committed_along_where_that_is_asked_for(coded
     assert coded.status()["state"] == "in_sync"
 
 
+def test_what_a_commit_hook_reads_of_a_sync_in_the_background_is_said(coded):
+    coded.put("new.md", "new")
+    background.Watched(plumbing.locate(coded.top), print).note("Back: vmrag merge vmrag/wip/main")
+    code, lines = commit(coded, "commit", "-m", "x", VMRAG_HOOKS_ON_DIRTY="commit")
+    assert (code, lines[-1]) == (0, "vmrag: Back: vmrag merge vmrag/wip/main")
+
+
 # -- merges
 
 
@@ -222,6 +231,63 @@ def test_merges_whose_pin_is_right_pass(project):
     assert commit(project, "merge", "--no-ff", "-m", "neither moved", "same") == (0, [])
 
 
+NO_HOOKS = {"VMRAG": "0"}
+
+
+def theirs(project: Project, pin: str, *, start: str = "main") -> None:
+    """A colleague's branch `theirs`, whose pin is nothing that could be read here; on `main` code goes on."""
+    project.git("switch", "-q", "-c", "theirs", start, env=NO_HOOKS)
+    if pin == NOWHERE:
+        pin_naming(project, NOWHERE)
+    else:
+        project.write(".dolt-version", pin)
+    project.git("commit", "-q", "--no-verify", "-a", "-m", "theirs", env=NO_HOOKS)
+    project.git("switch", "-q", "main", env=NO_HOOKS)
+    project.commit("ours", **{"code.py": "1"})
+
+
+@pytest.mark.parametrize("way", ["merge", "commit"])
+@pytest.mark.parametrize("pin", [NOWHERE, "{"], ids=["missing", "malformed"])
+def test_a_merge_takes_a_pin_that_another_side_brings_wherever_its_knowledge_is(project, pin, way):
+    theirs(project, pin)
+    if way == "commit":
+        project.git("merge", "-q", "--no-commit", "theirs")
+    done = project.run(way, "--no-edit", *["theirs"] * (way == "merge"))
+    assert done.returncode == 0, done.stderr
+    assert project.git("show", "HEAD:.dolt-version") == project.git("show", "theirs:.dolt-version")
+    assert len(project.git("rev-list", "--parents", "-n", "1", "HEAD").split()) == 3
+
+
+@pytest.mark.parametrize(("side", "code"), [("--theirs", 0), ("--ours", 1)])
+def test_what_a_pin_drops_whose_revision_is_not_here_nobody_can_say(parted, side, code):
+    theirs(parted, NOWHERE, start="first")
+    assert commit(parted, "merge", "theirs")[0] == 1
+    parted.git("checkout", side, ".dolt-version")
+    parted.git("add", ".dolt-version")
+    done = parted.run("commit", "-q", "--no-edit")
+    assert done.returncode == code
+    assert ("This merge drops knowledge" in done.stderr) == (side == "--ours")
+
+
+@pytest.mark.parametrize("way", ["merge", "commit"])
+@pytest.mark.parametrize("on_dirty", ["block", "commit"])
+def test_uncommitted_documents_go_along_with_a_merge_whatever_is_asked_for(project, on_dirty, way):
+    """git has fixed the tree of the merge before it asks, and what `vmrag commit` would write is refused meanwhile."""
+    project.put("new.md", "new")
+    environ = {"VMRAG_HOOKS_ON_DIRTY": on_dirty}
+    if way == "merge":
+        code, lines = commit(project, "merge", "--no-edit", "feature", **environ)
+    else:
+        project.git("merge", "--no-commit", "feature")
+        code, lines = commit(project, "commit", "--no-edit", **environ)
+    assert (code, len(lines)) == (0, 1)
+    assert "1 uncommitted document of 'main' went along" in lines[0]
+    assert project.git("status", "--porcelain") == ""
+    assert json.loads(project.git("show", "HEAD:.dolt-version"))["dolt_commit"] == project.pinned
+    assert project.marks()["new.md"] == "added"
+    assert project.status()["state"] == "in_sync"
+
+
 # -- pushes
 
 
@@ -243,6 +309,37 @@ def test_a_pushed_branch_must_pin_what_is_there(remote):
     code, lines = commit(remote, "push", "origin", "main")
     assert (code, len(lines)) == (0, 1), "an old mistake is mentioned; nobody can mend it"
     assert commit(remote, "push", "origin", "main", ":feature") == (0, [])
+
+
+def test_what_came_from_one_remote_may_go_to_another(remote, tmp_path):
+    remote.git("push", "-q", "origin", "main")
+    theirs(remote, NOWHERE)
+    remote.git("push", "-q", "--no-verify", "origin", "theirs:main")
+    remote.git("branch", "-q", "-D", "theirs")
+    remote.git("update-ref", "-d", "refs/remotes/origin/main")
+    assert remote.run("pull", "-q", "--no-rebase", "--no-edit", "origin", "main").returncode == 0
+    assert NOWHERE in remote.git("show", "HEAD:.dolt-version")
+    remote.git("init", "-q", "--bare", str(tmp_path / "fork.git"))
+    remote.git("remote", "add", "fork", str(tmp_path / "fork.git"))
+    assert commit(remote, "push", "fork", "main") == (0, [])
+
+
+def test_a_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monkeypatch, tmp_path):
+    commits = [remote.commit(str(number), **{"code.py": str(number)}) for number in range(3)]
+    pin_naming(remote, NOWHERE)
+    remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")
+    remote.git("tag", "-a", "-m", "bad", "bad")
+    tips = [*commits, remote.git("rev-parse", "bad")]
+
+    def git_processes(lines: list[str]) -> int:
+        monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
+        monkeypatch.chdir(remote.top)
+        assert checks.before_push("".join(f"refs/tags/{tip} {tip} refs/tags/{tip} {NOWHERE}\n" for tip in lines))
+        found = (tmp_path / "trace").read_text().count("trace: built-in: git")
+        (tmp_path / "trace").unlink()
+        return found
+
+    assert git_processes(tips) == git_processes(tips[-1:]) < 20
 
 
 def test_a_push_without_a_new_pin_starts_no_python(remote):

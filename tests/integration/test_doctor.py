@@ -177,6 +177,17 @@ def hooks_path_outside(project: Project) -> None:
     project.git("config", "--global", "core.hooksPath", str(project.top.parent / "global"))
 
 
+def hooks_path_no_directory(project: Project) -> None:
+    project.git("config", "core.hooksPath", "/dev/null")
+
+
+def hooks_path_tracked(project: Project) -> None:
+    script(project.top / ".githooks" / "post-checkout", "exit 0")
+    project.git("add", ".githooks")
+    project.git("config", "core.hooksPath", ".githooks")
+    project.git("commit", "-q", "-m", "hooks")
+
+
 def hooks_path_missing(project: Project) -> None:
     project.git("config", "core.hooksPath", ".githooks")
 
@@ -236,7 +247,7 @@ def driver_without_command(project: Project) -> None:
 
 def driver_of_a_gone_interpreter(project: Project) -> None:
     project.git(
-        "config", "merge.vmrag.driver", "'/gone/my python' -P -m vmrag_hooks.merge_driver %O %A %B %L %P || exit 1"
+        "config", "merge.vmrag.driver", "'/gone/my python' -P -E -m vmrag_hooks.merge_driver %O %A %B %L %P || exit 1"
     )
 
 
@@ -482,6 +493,8 @@ BROKEN = [
     Broken(chained_not_executable, "CHAINED_NOT_EXECUTABLE", "warning", fixed=False),
     Broken(hook_written_over_by_its_own_tool, "HOOK_REPLACED", "warning"),
     Broken(hooks_path_outside, "HOOKS_PATH_OUTSIDE", "warning", fixed=False),
+    Broken(hooks_path_no_directory, "HOOKS_PATH_OUTSIDE", "warning", fixed=False),
+    Broken(hooks_path_tracked, "HOOKS_PATH_TRACKED", "warning", fixed=False),
     Broken(hooks_path_missing, "HOOKS_PATH_MISSING", "warning", fixed=False),
     Broken(husky, "HOOKS_BYPASSED", "warning", fixed=False),
     Broken(husky_again, "HOOK_REPLACED", "warning"),
@@ -662,6 +675,41 @@ def test_hooks_that_were_forced_into_a_folder_outside_are_mended_there(project):
         assert findings(project) == {}
 
 
+def test_hooks_that_were_not_chosen_are_not_missed(project):
+    project.vmrag("uninstall")
+    project.vmrag("install", "--hooks", "post-checkout,post-merge")
+    assert findings(project) == {}
+    hook(project).unlink()
+    for mend in (lambda fix: obeyed(project, fix), lambda _: project.vmrag("doctor", "--fix")):
+        hook(project).unlink(missing_ok=True)
+        found = findings(project)
+        assert found.keys() == {"HOOK_MISSING"}
+        mend(found["HOOK_MISSING"]["fix"])
+        assert findings(project) == {}
+        assert not hook(project, "pre-push").exists()
+
+
+def test_hooks_that_were_forced_into_tracked_files_are_mended_there(project):
+    hooks_path_tracked(project)
+    project.vmrag("install", "--force")
+    (project.top / ".githooks" / "post-merge").chmod(0o644)
+    assert findings(project)["HOOK_NOT_EXECUTABLE"]["fix"] == "vmrag install --force"
+    project.vmrag("doctor", "--fix")
+    assert findings(project) == {}
+
+
+def test_a_chained_hook_that_goes_by_its_name_is_told_where_it_lies(project):
+    project.vmrag("uninstall")
+    script(hook(project), 'echo "${0##*/}"')
+    project.vmrag("install")
+    assert findings(project) == {}
+    hook(project, ".vmrag/post-merge").chmod(0o644)
+    found = findings(project)["CHAINED_NOT_EXECUTABLE"]
+    assert found["subject"].endswith(".vmrag/post-merge")
+    obeyed(project, found["fix"])
+    assert findings(project) == {}
+
+
 def test_where_pre_commit_runs_the_hooks_none_are_missed(project):
     project.vmrag("uninstall")
     project.write(".pre-commit-config.yaml", "repos:\n- repo: x\n  hooks:\n  - id: vmrag-sync\n")
@@ -785,6 +833,13 @@ def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, mo
     found = findings(project)["PATH_OTHER_VERSION"]
     assert "0.0.1" in found["message"]
     assert found["level"] == "warning"
+
+
+def test_without_chromadb_nothing_can_be_searched_and_that_is_a_warning(project, monkeypatch):
+    monkeypatch.setitem(sys.modules, "chromadb", None)
+    found = findings(project)["INDEX_EXTRA_MISSING"]
+    assert found["level"] == "warning"
+    assert found["fix"].endswith("-m pip install 'vmrag-link[index]'")
 
 
 def test_a_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):

@@ -110,3 +110,21 @@ def test_ten_thousand_commits_take_less_than_two_seconds(repo):
     start = time.perf_counter()
     assert len(pins(repo)) == 500
     assert time.perf_counter() - start < 2
+
+
+def test_new_pins_are_those_of_no_remote_for_as_many_tips_as_there_are(repo):
+    one = repo.commit("1", pin="one")
+    two = repo.commit("2", pin="two")
+    repo.git("tag", "-a", "-m", "t", "t")
+    tag, blob = repo.git("rev-parse", "t"), repo.git("rev-parse", "HEAD:.dolt-version")
+    places = plumbing.locate(repo.top)
+    many = [tag, *[one] * 60_000]
+    assert history.new_pins(places, many) == {b"one": [one], b"two": [two]}
+    assert history.pins_at(places, many) == {b"one", b"two"}
+    assert history.pins_at(places, [one, blob]) == {b"one"}
+    repo.git("update-ref", "refs/remotes/fork/main", one)
+    assert history.new_pins(places, [tag]) == {b"two": [two]}
+    repo.git("update-ref", "refs/remotes/origin/main", two)
+    assert history.new_pins(places, [tag]) == {}
+    assert history.new_pins(places, []) == {}
+    assert history.pins_at(places, []) == set()

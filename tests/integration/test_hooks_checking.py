@@ -75,7 +75,7 @@ def test_python_is_told_which_index_git_commits_and_has_no_variable_of_git_s(sta
         stage.repo.git("add", "-A")
     stage.repo.git("commit", "-q", "-m", "x", *options)
     lines = stage.lines()
-    assert lines[0].startswith("-P -m vmrag_hooks pre-commit ")
+    assert lines[0].startswith("-P -E -m vmrag_hooks pre-commit ")
     assert lines[0].rpartition("/")[2].startswith(index)
     assert lines[1:4] == ["git: ", f"cwd: {stage.repo.top}", "stdin: "]
 
@@ -173,7 +173,9 @@ def test_in_a_submodule_its_own_pin_counts(stage, tmp_path):
     stage.apply(inner)
     inner.commit("code", code="3")
     assert asked(stage) == []
-    inner.commit("pin", pin="x")
+    inner.write(".dolt-version", "x")
+    inner.git("add", ".dolt-version")
+    inner.git("commit", "-q", "-m", "pin")
     assert asked(stage)[0].endswith("/modules/inner/index")
 
 
@@ -195,7 +197,7 @@ def test_a_push_of_a_new_pin_hands_on_git_s_lines(stage, remote):
     side, twin = stage.repo.git("rev-parse", "side"), stage.repo.git("rev-parse", "twin")
     stage.repo.git("push", "-q", "origin", "side", "twin")
     lines = stage.lines()
-    assert lines[0] == f"-P -m vmrag_hooks pre-push origin {remote}"
+    assert lines[0] == f"-P -E -m vmrag_hooks pre-push origin {remote}"
     assert lines[1] == "git: "
     assert sorted([lines[3].removeprefix("stdin: "), lines[4]]) == [
         f"refs/heads/side {side} refs/heads/side {ZERO}",
@@ -223,8 +225,12 @@ def test_a_local_name_with_spaces_is_no_hash(stage, remote):
     assert len(asked(stage)) == 1
 
 
-def test_a_push_to_an_address_counts_all_as_new(stage, remote, tmp_path):
+def test_what_any_remote_has_is_not_new(stage, remote, tmp_path):
+    """The commits of others that go to a fork, say."""
     stage.repo.git("push", "-q", str(remote), "main:refs/heads/other")
+    assert asked(stage) == []
+    stage.repo.git("remote", "remove", "origin")
+    stage.repo.git("push", "-q", str(remote), "main:refs/heads/another")
     assert asked(stage) == [f"pre-push {remote} {remote}"]
 
 

@@ -1,14 +1,19 @@
+import os
+import stat
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from vmrag_hooks import driver_command, installer, shims
+from vmrag_hooks import driver_command, installer, scope, shims
 
 from tests.support import hooks as support
 from tests.support.hooks import foreign, tree
 from tests.support.repos import Repo, isolate, make_repo
-from tests.support.terminal import Project
+from tests.support.terminal import Project, new_project
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
 from vmrag_link.git import plumbing
+from vmrag_link.ops import buglog
 
 log = support.log
 
@@ -18,6 +23,7 @@ def repo(monkeypatch, tmp_path):
     isolate(monkeypatch, tmp_path / "home")
     made = make_repo(tmp_path / 'it\'s a "ü" repo')
     made.commit("first", pin="one\n", code="1\n")
+    (made.top / ".git" / "vmrag" / "kb").mkdir(parents=True)
     return made
 
 
@@ -146,6 +152,195 @@ def test_what_the_system_refuses_is_an_error_with_the_file(places, hooks):
         installer.install(places)
 
 
+# -- a hooks directory that others have, too
+
+
+def obeyed(repo, hint):
+    """The command of a hint, typed."""
+    bin_first = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        ["sh", "-ec", hint.partition(" (or ")[0]], cwd=repo.top, env=os.environ | {"PATH": bin_first}, check=True
+    )
+
+
+@pytest.fixture
+def team(repo, log):
+    """Hooks that git tracks, one of which asks where it lies."""
+    folder = repo.top / ".githooks"
+    folder.mkdir()
+    (folder / "lib.sh").write_text(f'say() {{ echo "team $1" >>"{log.path}"; }}\n')
+    (folder / "post-checkout").write_text('#!/bin/sh\n. "$(dirname "$0")/lib.sh"\nsay post-checkout\n')
+    (folder / "post-checkout").chmod(0o755)
+    repo.git("add", "-A")
+    repo.git("commit", "-q", "-m", "hooks")
+    return folder
+
+
+@pytest.mark.parametrize("how", ["setting", "link"])
+@pytest.mark.usefixtures("team")
+def test_hooks_that_git_tracks_are_refused_and_the_hint_keeps_them_running(repo, places, hooks, log, how):
+    if how == "setting":
+        repo.git("config", "core.hooksPath", ".githooks")
+    else:
+        for sample in hooks.iterdir():
+            sample.unlink()
+        hooks.rmdir()
+        hooks.symlink_to("../.githooks")
+    with pytest.raises(HooksRefused, match="git tracks") as raised:
+        installer.install(places)
+    assert repo.git("status", "--porcelain") == ""
+    assert not places.interpreter.exists()
+    obeyed(repo, raised.value.hint)
+    installer.install(places, python=str(log.recorder))
+    repo.git("checkout", "-q", "-b", "x")
+    assert log() == ["team post-checkout", "vmrag post-checkout"]
+    assert repo.git("status", "--porcelain") == ""
+    assert repo.git("ls-files", ".githooks") == ".githooks/lib.sh\n.githooks/post-checkout"
+
+
+def test_hooks_that_git_tracks_are_changed_by_force_and_put_back_without(repo, places, team):
+    repo.git("config", "core.hooksPath", ".githooks")
+    before = tree(team)
+    assert installer.install(places, force=True).chained == ("post-checkout",)
+    assert installer.runs_here(places, "post-checkout")
+    installer.uninstall(places)
+    assert tree(team) == before
+
+
+def test_hooks_that_a_submodule_tracks_are_refused_too(repo, places, tmp_path):
+    other = make_repo(tmp_path / "other")
+    other.commit("hooks", **{"hooks/pre-commit": "#!/bin/sh\n"})
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.top), "shared")
+    repo.git("config", "core.hooksPath", "shared/hooks")
+    with pytest.raises(HooksRefused, match="git tracks"):
+        installer.install(places)
+
+
+def test_untracked_hooks_in_the_work_tree_are_nobody_else_s(repo, places):
+    repo.git("config", "core.hooksPath", "mine")
+    repo.write("mine/commit-msg", "#!/bin/sh\n")
+    assert installer.install(places).written == shims.HOOKS
+
+
+def test_the_hint_for_a_company_s_hooks_keeps_them_running(repo, places, log, tmp_path):
+    (tmp_path / "our company").mkdir()
+    foreign(tmp_path / "our company", tmp_path, "commit-msg", name="company")
+    repo.git("config", "--global", "core.hooksPath", str(tmp_path / "our company"))
+    with pytest.raises(HooksRefused) as raised:
+        installer.install(places)
+    obeyed(repo, raised.value.hint)
+    repo.git("commit", "-q", "--allow-empty", "-m", "x")
+    assert [line.split()[0] for line in log()] == ["company"]
+    assert installer.runs_here(places, "post-commit")
+
+
+def test_a_hooks_path_that_is_no_directory_is_said_and_breaks_nothing(repo, places):
+    repo.git("config", "core.hooksPath", "/dev/null")
+    with pytest.raises(HooksRefused, match="no directory") as raised:
+        installer.install(places)
+    with pytest.raises(FileFailed):
+        installer.install(places, force=True)
+    assert installer.uninstall(places, force=True).removed == ()
+    assert not installer.runs_here(places, "post-checkout")
+    obeyed(repo, raised.value.hint)
+    assert installer.install(places).unchanged == shims.HOOKS
+
+
+# -- hooks that go by their name
+
+DISPATCH = 'case ${0##*/} in post-checkout) echo checkout >>"LOG" ;; pre-commit) echo commit >>"LOG" ;; esac\n'
+PYTHON = 'import os, sys\nprint(os.path.basename(sys.argv[0]).replace("pre-", "").replace("post-", ""), file=open("LOG", "a"))\n'
+PARTS = 'for each in "$(dirname "$0")/$(basename "$0").d"/*; do "$each"; done\n'
+
+
+def dispatching(hooks, log, text, *, link):
+    """One script for two hooks; `link`: what the links say."""
+    text = text.replace("LOG", str(log.path))
+    names = ["dispatch"] if link else ["post-checkout", "pre-commit"]
+    for name in names:
+        (hooks / name).write_text(text)
+        (hooks / name).chmod(0o755)
+    if link:
+        for hook in ("post-checkout", "pre-commit"):
+            (hooks / hook).symlink_to(link)
+    for hook in ("post-checkout", "pre-commit"):
+        (hooks / f"{hook}.d").mkdir()
+        path = hooks / f"{hook}.d" / "1"
+        path.write_text(f'#!/bin/sh\necho {hook.partition("-")[2]} >>"{log.path}"\n')
+        path.chmod(0o755)
+
+
+@pytest.mark.parametrize("link", ["dispatch", "../hooks/dispatch", "./dispatch", None])
+@pytest.mark.parametrize(
+    "text",
+    [f"#!/bin/sh\n{DISPATCH}", f"#!{sys.executable}\n{PYTHON}", f"#!/bin/sh\n{PARTS}"],
+    ids=["sh", "python", "folders"],
+)
+def test_a_hook_that_asks_its_name_does_what_it_did(repo, hooks, log, text, link):
+    places = plumbing.locate(repo.top)
+    dispatching(hooks, log, text, link=link)
+    before = everything(hooks)
+    repo.git("checkout", "-q", "-b", "x")
+    repo.git("commit", "-q", "--allow-empty", "-m", "x")
+    assert log() == ["checkout", "commit"]
+    installer.install(places, python=str(log.recorder))
+    installed = everything(hooks)
+    assert installer.install(places, python=str(log.recorder)).unchanged == shims.HOOKS
+    assert everything(hooks) == installed
+    repo.git("checkout", "-q", "-b", "y")
+    repo.git("commit", "-q", "--allow-empty", "-m", "x")
+    assert [line for line in log() if not line.startswith("vmrag")] == ["checkout", "commit"]
+    installer.uninstall(places)
+    assert everything(hooks) == before
+
+
+def everything(folder):
+    """Also what is in folders."""
+    return {
+        str(path.relative_to(folder)): (
+            path.lstat().st_mode,
+            os.readlink(path) if path.is_symlink() else path.is_file() and path.read_bytes(),  # noqa: PTH115  not tidied up
+        )
+        for path in folder.rglob("*")
+    }
+
+
+def test_a_hook_that_asks_its_name_still_decides(repo, places, hooks):
+    (hooks / "pre-commit").write_text('#!/bin/sh\n[ "${0##*/}" != pre-commit ]\n')
+    (hooks / "pre-commit").chmod(0o755)
+    installer.install(places)
+    assert repo.run("commit", "--allow-empty", "-m", "x").returncode == 1
+    (hooks / ".vmrag" / "pre-commit").chmod(0o644)
+    assert repo.run("commit", "--allow-empty", "-m", "x").returncode == 0
+    installer.uninstall(places)
+    assert stat.S_IMODE((hooks / "pre-commit").stat().st_mode) == 0o644
+    assert not (hooks / ".vmrag").exists()
+
+
+@pytest.mark.parametrize(
+    "over", ["#!/bin/sh\nexit 0\n", '#!/bin/sh\n. "${0%/*}/lib.sh"\n', '#!/bin/sh\ncd "$(dirname "$0")/.."\n']
+)
+def test_a_hook_that_asks_for_its_folder_only_stays_in_it(places, hooks, over):
+    (hooks / "pre-commit").write_text(over)
+    (hooks / "pre-commit").chmod(0o755)
+    installer.install(places)
+    assert (hooks / "pre-commit.vmrag-chained").read_text() == over
+    assert not (hooks / ".vmrag").exists()
+
+
+def test_a_hook_that_asks_its_name_and_was_written_again_is_chained_once(repo, places, hooks, log):
+    dispatching(hooks, log, f"#!/bin/sh\n{DISPATCH}", link=None)
+    before, text = everything(hooks), (hooks / "pre-commit").read_bytes()
+    installer.install(places, python=str(log.recorder))
+    (hooks / "pre-commit").write_bytes(text)
+    assert installer.install(places, python=str(log.recorder)).chained == ("pre-commit",)
+    repo.git("commit", "-q", "--allow-empty", "-m", "x")
+    assert log()[0] == "commit"
+    (hooks / "pre-commit").write_bytes(text)
+    installer.uninstall(places)
+    assert everything(hooks) == before
+
+
 # -- the merge driver
 
 
@@ -227,7 +422,24 @@ def test_only_the_named_hooks_are_written_and_others_of_ours_stay(places, hooks)
     assert {path.name for path in hooks.iterdir()} >= {"post-merge", "pre-push"}
     assert installer.install(places, hooks=installer.named("post-commit")).written == ("post-commit",)
     assert set(shims.HOOKS) & {path.name for path in hooks.iterdir()} == {"post-merge", "pre-push", "post-commit"}
-    assert set(installer.install(places).unchanged) == {"post-merge", "pre-push", "post-commit"}
+    assert set(installer.install(places, hooks=shims.HOOKS).unchanged) == {"post-merge", "pre-push", "post-commit"}
+
+
+def test_which_hooks_were_named_is_remembered_until_all_are_installed_or_removed(places, hooks):
+    installer.install(places, hooks=["pre-push", "post-merge"])
+    installer.install(places, hooks=["post-commit"])
+    assert scope.chosen(places) == ("post-merge", "post-commit", "pre-push")
+    (hooks / "pre-push").unlink()
+    assert installer.install(places).written == ("pre-push",)
+    installer.uninstall(places, hooks=["post-commit"])
+    assert scope.chosen(places) == ("post-merge", "pre-push")
+    installer.install(places, hooks=shims.HOOKS)
+    assert scope.chosen(places) == shims.HOOKS
+    installer.uninstall(places, hooks=["post-commit"])
+    installer.install(places, hooks=["pre-push"])  # is there already
+    assert scope.chosen(places) == tuple(hook for hook in shims.HOOKS if hook != "post-commit")
+    installer.uninstall(places)
+    assert scope.chosen(places) == shims.HOOKS
 
 
 @pytest.mark.parametrize(
@@ -336,3 +548,35 @@ def test_the_commands_say_what_they_did(repo, linked):
     assert "They act in all work trees, as before." in here.vmrag("install", "--worktree").out
     assert here.vmrag("uninstall", "--worktree", code=3).err
     assert "Removed from" in here.vmrag("uninstall").out
+
+
+@pytest.fixture
+def new(repo):
+    """Without pin and knowledge base."""
+    made = new_project(repo.top.with_name("new"))
+    made.write("code.py", "1\n")
+    made.git("add", "-A")
+    made.git("commit", "-q", "-m", "code")
+    return made
+
+
+def test_init_goes_on_without_hooks_where_git_tracks_them_and_says_so(new):
+    new.write(".githooks/pre-commit", "#!/bin/sh\n")
+    new.git("add", ".githooks")
+    new.git("config", "core.hooksPath", ".githooks")
+    assert "Did not install the git hooks: git tracks the hooks in " in new.vmrag("init").out
+    assert [path.name for path in (new.top / ".githooks").iterdir()] == ["pre-commit"]
+    assert new.ask("status")["in_sync"]
+
+
+def test_init_leaves_out_the_hooks_that_were_not_chosen(new):
+    new.vmrag("install", "--hooks", "post-merge")
+    new.vmrag("init")
+    assert (new.top / ".git" / "hooks" / "post-merge").exists()
+    assert not (new.top / ".git" / "hooks" / "pre-push").exists()
+
+
+def test_the_log_of_a_bug_lies_with_the_repository_that_was_named(repo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = buglog.write(ValueError("x"), ["-C", repo.top.name, "status"])
+    assert path.parent == repo.top / ".git" / "vmrag" / "logs"

@@ -223,7 +223,7 @@ def test_a_rebase_by_patches_tells_of_its_end_before_head_is_back_on_its_branch(
     stage.repo.commit("work", work="w")
     stage.apply()
     stage.lines()
-    stage.recorder.write_text(f"#!/bin/sh\necho \"$4 $5 $(cat .git/HEAD)\" >>'{stage.log}'\n")
+    stage.recorder.write_text(f"#!/bin/sh\necho \"$5 $6 $(cat .git/HEAD)\" >>'{stage.log}'\n")
     stage.repo.git("rebase", "-q", "--apply", "side")
     side = stage.repo.git("rev-parse", "side")
     started = stage.lines()
@@ -293,6 +293,7 @@ def test_in_a_submodule_the_submodule_s_own_state_counts(stage, tmp_path):
     outer.git("submodule", "--quiet", "add", str(stage.repo.top), "inner")
     inner = Repo(outer.top / "inner")
     installer.install(plumbing.locate(inner.top), python=str(stage.recorder))
+    (outer.top / ".git" / "modules" / "inner" / "vmrag" / "kb").mkdir(parents=True)
     stage.apply(inner)
     inner.git("checkout", "-q", "main")
     assert stage.starts() == []
@@ -300,9 +301,32 @@ def test_in_a_submodule_the_submodule_s_own_state_counts(stage, tmp_path):
     assert stage.lines()[1:3] == ["git: ", f"cwd: {inner.top}"]
 
 
-def test_a_hook_run_from_a_commit_elsewhere_does_not_see_its_index(stage):
-    stage.repo.git("checkout", "-q", "side", env={"GIT_INDEX_FILE": str(stage.repo.top / ".git" / "index")})
-    assert stage.lines()[1] == "git: "
+@pytest.mark.parametrize("variable", ["GIT_INDEX_FILE", "_PRE_COMMIT_SKIP_POST_CHECKOUT"])
+def test_a_checkout_within_another_commands_hook_leaves_a_mark_only(stage, variable):
+    """pre-commit takes unstaged changes away while it checks a commit, and puts them back."""
+    stage.repo.git("checkout", "-q", "side", env={variable: str(stage.repo.top / ".git" / "index")})
+    assert stage.starts() == []
+    assert marked(stage.repo)
+
+
+def test_git_at_work_for_another_repository_is_none_of_our_business(stage, tmp_path):
+    other = make_repo(tmp_path / "other")
+    other.commit("first", code="1")
+    stage.install(other)
+    (other.top / ".git" / "vmrag" / "kb").mkdir()
+    elsewhere = ("--git-dir", str(other.top / ".git"), "--work-tree")
+    assert stage.repo.run(*elsewhere, str(stage.repo.top), "commit", "-q", "--allow-empty", "-m", "x").stderr == ""
+    (tmp_path / "plain").mkdir()
+    assert stage.repo.run(*elsewhere, str(tmp_path / "plain"), "checkout", "-q", "-f", "main").stderr == ""
+    assert stage.starts() == []
+
+
+def test_modules_of_another_environment_are_not_imported_in_place_of_ours(stage):
+    """An empty entry of PYTHONPATH is the directory of the checked-out code."""
+    stage.repo.commit("first", **{"msgspec.py": "raise SystemExit(77)", "vmrag_link.py": "raise SystemExit(77)"})
+    installer.install(plumbing.locate(stage.repo.top))
+    done = stage.repo.run("checkout", "-q", "side", env={"PYTHONPATH": ":/nowhere", "PYTHONHOME": "/nowhere"})
+    assert (done.returncode, "77" in done.stderr, "failed" in done.stderr) == (0, False, False)
 
 
 # -- shells

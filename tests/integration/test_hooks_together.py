@@ -416,7 +416,7 @@ def test_pre_commit_and_ours_run_once_each_in_every_kind_of_hook(repo, places, h
         )
 
     plain = tree(hooks)
-    log.recorder.write_text(f'#!/bin/sh\necho "vmrag $4 <$(cat)>" >>"{log.path}"\n')
+    log.recorder.write_text(f'#!/bin/sh\necho "vmrag $5 <$(cat)>" >>"{log.path}"\n')
     if first:
         framework("install")
     before = tree(hooks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -170,3 +171,15 @@ def test_an_index_lock_in_the_way_switches_nothing(spare):
     (spare.top / ".git/index.lock").touch()
     assert spare.vmrag("branch", "--switch", "spare", "--json", code=3).error["code"] == "GIT_BUSY"
     assert (spare.pinned, rows(spare)["main"]["current"]) == (before, True)
+
+
+def test_a_command_that_is_told_can_be_pasted_whatever_a_branch_is_called(project):
+    name = "x;touch${IFS}PWN"
+    project.git("switch", "-q", "-c", name)
+    project.put("new.md", "new")
+    done = project.run("switch", "-q", "main")
+    command = done.stderr.rstrip("\n").rpartition("again after: ")[2]
+    subprocess.run(["sh", "-c", command], cwd=project.top, check=True, capture_output=True)
+    assert not (project.top / "PWN").exists()
+    assert project.git("branch", "--show-current") == name
+    assert project.marks()["new.md"] == "added"

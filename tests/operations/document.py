@@ -32,7 +32,9 @@ PAGE = """\
 <!-- Written by: python -m tests.operations.document > docs/hooks.md -->
 
 `vmrag init` and `vmrag install` put these hooks into git's hooks directory (`git rev-parse --git-path hooks`). A hook of another tool that is
-there already is kept: it runs first, and `vmrag uninstall` puts it back.
+there already is kept: it runs first, and `vmrag uninstall` puts it back. Hooks that git tracks (`core.hooksPath` names `.githooks`, say) and those
+outside of the repository are left alone: the refusal prints the command that makes hooks of this clone, which run those as well. `--hooks` installs
+only some, and is remembered.
 
 | hook | what it does |
 |---|---|

@@ -51,7 +51,7 @@ class Stage:
     def starts(self) -> list[str]:
         """The hooks for which Python was started since the last call, with their arguments."""
         lines = self.lines()
-        return [line.partition("vmrag_hooks ")[2] for line in lines if line.startswith("-P -m vmrag_hooks ")]
+        return [line.partition("vmrag_hooks ")[2] for line in lines if line.startswith("-P -E -m vmrag_hooks ")]
 
     def lines(self) -> list[str]:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
@@ -104,7 +104,7 @@ class Log:
         self.folder = folder
         self.path = folder / "log"
         self.recorder = folder / "recorder"
-        self.recorder.write_text(f'#!/bin/sh\necho "vmrag $4" >>"{self.path}"\n')
+        self.recorder.write_text(f'#!/bin/sh\necho "vmrag $5" >>"{self.path}"\n')
         self.recorder.chmod(0o755)
 
     def __call__(self) -> list[str]:

@@ -8,6 +8,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.engines.base import ASIDE_PREFIX
+from vmrag_link.errors import quoted
 from vmrag_link.ops import branches
 from vmrag_link.ops import switch as switching
 
@@ -31,7 +32,7 @@ def command(invocation: Invocation, *, name: str | None) -> int:
         mark = "*" if each.current else " "
         belongs = f"for {each.code_branch}" if each.code_branch else "of no code branch"
         if each.name.startswith(ASIDE_PREFIX):
-            belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {each.name}"
+            belongs = f"uncommitted documents, set aside; to bring them back: vmrag merge {quoted(each.name)}"
         lines.append(f"{mark} {each.name}  {each.revision[:7]}  {belongs}{', uncommitted changes' * each.dirty}")
     invocation.emit(report, lines or ["No KB branches yet: the first document that is stored makes one."])
     return 0

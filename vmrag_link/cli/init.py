@@ -59,7 +59,7 @@ def _hooks(places: Places) -> tuple[bool, list[str]]:
     try:
         hooks = installer.install(places)
     except HooksRefused as refused:
-        return False, [f"Did not install the git hooks: {refused.message} ({refused.hint})"]
+        return False, [f"Did not install the git hooks: {refused.message} Next: {refused.hint}"]
     return bool(hooks.written or hooks.driver), [f"Installed the git hooks in {hooks.folder} and the merge driver"]
 
 

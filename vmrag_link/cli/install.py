@@ -14,9 +14,15 @@ from vmrag_link.cli.base import command as vmrag_command
     "--worktree", is_flag=True, help="Let the hooks act in this work tree only, not in the repository's others."
 )
 @click.option(
-    "--hooks", metavar="NAME,…", help="Install only these, such as post-checkout,post-merge; others of vmrag's stay."
+    "--hooks",
+    metavar="NAME,…",
+    help="Install only these, such as post-checkout,post-merge; others of vmrag's stay. Remembered.",
 )
-@click.option("--force", is_flag=True, help="Also into a hooks directory outside of the repository.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also into a hooks directory outside of the repository, or with files that git tracks.",
+)
 def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool) -> None:
     """Install the git hooks and the merge driver of .dolt-version; hooks that are there already are kept and run first."""
     names = installer.named(hooks)

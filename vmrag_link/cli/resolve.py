@@ -12,7 +12,7 @@ from vmrag_link.cli import conflict_view
 from vmrag_link.cli.base import Invocation, plural
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.errors import FileFailed, UsageInvalid, quoted
 from vmrag_link.merging.conflicts import Side
 from vmrag_link.ops import resolve as operation
 from vmrag_link.workspace import Workspace
@@ -58,7 +58,8 @@ def command(
     asks = not (deciding or only_list) and _asks(invocation)
     if conflicts and not (deciding or only_list or asks):
         raise UsageInvalid(
-            "What should become of it?", hint=f"vmrag resolve {conflicts[0]} --ours (or --theirs, --file, --field)"
+            "What should become of it?",
+            hint=f"vmrag resolve {quoted(conflicts[0])} --ours (or --theirs, --file, --field)",
         )
     with invocation.workspace() as ws:
         if deciding:

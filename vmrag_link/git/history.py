@@ -26,11 +26,22 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
         return _by_content(_introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
 
 
-def new_pins(places: Places, remote: str, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach and none of the remote's branches, as they were when it was last fetched."""
+def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
+    """As `pins`, of the commits that the tips reach and no branch of any remote, as those were when they were last fetched.
+
+    Of all remotes: who pushes to a fork what came from elsewhere has not pinned it.
+    """
+    with _git(places) as console, _lines(tips) as asked:
+        # --stdin first: some versions of git would take its lines for exclusions as well.
+        options = ("--full-history", "--stdin", "--not", "--remotes", "--", PIN_NAME)
+        return _by_content(_introduced(console, str(console.rev_list(*options, istream=asked)).split()))
+
+
+def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
+    """The pins of these commits, or of what tags name; `pins` says which count."""
     with _git(places) as console:
-        asked = ("--full-history", *tips, "--not", f"--remotes={remote}", "--", PIN_NAME)
-        return _by_content(_introduced(console, str(console.rev_list(*asked)).split()))
+        blobs = dict.fromkeys(blob for blob in _pin_blobs(console, dict.fromkeys(tips)) if blob)
+        return set(_contents(console, blobs))
 
 
 def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ import hashlib
 import msgspec
 
 from vmrag_link.engines.base import ASIDE_PREFIX, Engine
-from vmrag_link.errors import KnowledgeMoved
+from vmrag_link.errors import KnowledgeMoved, quoted
 from vmrag_link.journal import Journal, ReplayEntry
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import KbBranch, Record, Working
@@ -34,11 +34,12 @@ class Replayed(Record, frozen=True):
 
     @property
     def note(self) -> str:
+        back = f"To bring them back: vmrag merge {quoted(self.kept_on)}"
         some = f"{self.documents} uncommitted document{'s' * (self.documents != 1)} of {self.branch!r}"
         if self.conflicts:
-            return f"{some} conflict with revision {self.to[:7]} and are kept. To bring them back: vmrag merge {self.kept_on}"
+            return f"{some} conflict with revision {self.to[:7]} and are kept. {back}"
         if self.kept_on:
-            return f"{some} are kept. To bring them back: vmrag merge {self.kept_on}"
+            return f"{some} are kept. {back}"
         if not self.documents:
             return f"revision {self.to[:7]} holds what was uncommitted on {self.branch!r}."
         return f"{some} went along to revision {self.to[:7]}."

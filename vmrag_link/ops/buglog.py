@@ -7,6 +7,7 @@ import platform
 import tempfile
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from vmrag_link import __version__
@@ -15,7 +16,7 @@ from vmrag_link.git import plumbing
 
 
 def write(error: BaseException, argv: Sequence[str]) -> Path:
-    """Where the log lies: with the repository's other logs, or in the temporary directory if there is no repository."""
+    """Where the log lies: with the other logs of the repository (`-C` may name it), or in the temporary directory without one."""
     now = dt.datetime.now(dt.UTC)
     name = f"vmrag-bug-{now:%Y%m%dT%H%M%S%f}.log"
     lines = [
@@ -27,7 +28,8 @@ def write(error: BaseException, argv: Sequence[str]) -> Path:
     # Arguments and messages may hold bytes that are no UTF-8.
     text = "\n".join(lines).encode(errors="backslashreplace")
     try:
-        path = plumbing.locate(Path.cwd()).logs / name
+        start = Path.cwd().joinpath(*(folder for option, folder in pairwise(argv) if option == "-C"))
+        path = plumbing.locate(start).logs / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
     except (VmragError, OSError):

@@ -23,6 +23,7 @@ from vmrag_link.errors import (
     NoChanges,
     RevisionUnpinned,
     UsageInvalid,
+    quoted,
 )
 from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry
@@ -135,7 +136,7 @@ def _pinned(ws: Workspace, target: Target, revision: str, branch: str) -> PinRep
 def _unpinned(target: Target, revision: str, branch: str, why: str) -> RevisionUnpinned:
     return RevisionUnpinned(
         f"Revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {why}.",
-        hint=f"git switch {target.trigger.branch} && vmrag pin {revision}",
+        hint=f"git switch {quoted(target.trigger.branch or '')} && vmrag pin {revision}",
         revision=revision,
         branch=branch,
     )

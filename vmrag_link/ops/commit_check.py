@@ -37,16 +37,12 @@ class CheckReport(Record, frozen=True):
     findings: tuple[Finding, ...]
     committed: str | None = None
 
-    @property
-    def blocks(self) -> bool:
-        return any(each.blocks for each in self.findings)
-
 
 def check(ws: Workspace) -> CheckReport:
     """Look at the pin as the coming commit will have it, in `ws.index_file`: git gives a commit of some paths an index of its own.
 
-    A commit that leaves the pin as it was is nobody's business but for what a merge drops and for uncommitted documents. Without a
-    knowledge base only the pin's text can be looked at.
+    A pin that some parent has already is no mistake of this commit, wherever its revision is: of such a commit only what a merge drops
+    and uncommitted documents are looked at. Without a knowledge base only the pin's text can be.
     """
     partial = _is_partial(ws.index_file)
     committed = _commit_documents(ws) if ws.initialized and not partial else None
@@ -65,24 +61,26 @@ def _is_partial(index_file: Path | None) -> bool:
 def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Finding]:
     parents = merging.coming_parents(ws.places)
     before = [plumbing.blob(ws.places, f"{parent}:{PIN_NAME}") for parent in parents]
+    merge = len(parents) > 1
     unchanged = staged == before[0] if before else staged is None
     found = plumbing.pin_bytes(ws.places)
-    if unchanged and len(parents) < 2:  # noqa: PLR2004  no merge
+    if unchanged and not merge:
         return [_unstaged(blocks=False)] if staged and found != staged and not partial else []
     if staged is None:
         return []
+    inherited = staged in before
     try:
         pin = pins.parse(staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
-        return [Finding("PIN_MALFORMED", error.message, error.hint)]
+        return [] if inherited else [Finding("PIN_MALFORMED", error.message, error.hint)]
     findings = [] if unchanged or found == staged or partial else [_unstaged(blocks=True)]
     if not ws.initialized:
         return findings
-    if not unchanged and not ws.engine.has_revision(pin.dolt_commit):
+    if ws.engine.has_revision(pin.dolt_commit):
+        return findings + (_dropped(ws, pin, parents, before) if merge else [])
+    if not inherited:  # else: a colleague's, whose knowledge has not come yet; what it contains nobody here can say
         message = f"The pin names revision {pin.dolt_commit[:12]}, which is not in this knowledge base."
         findings.append(Finding("PIN_REVISION_MISSING", message, "vmrag pin (pins what is here)"))
-    elif len(parents) > 1:
-        findings += _dropped(ws, pin, parents, before)
     return findings
 
 
@@ -116,7 +114,7 @@ def _revision(data: bytes | None) -> str | None:
 
 def _uncommitted(ws: Workspace) -> list[Finding]:
     target = ws.target()
-    branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block"
+    branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block" and not _under_way(ws)
     if branch is None or not branch.dirty:
         return []
     if not blocks and target.attachment == "held" and ws.applied != target.trigger:
@@ -126,9 +124,17 @@ def _uncommitted(ws: Workspace) -> list[Finding]:
     return [Finding("UNCOMMITTED_CHANGES", message, hint, blocks)]
 
 
+def _under_way(ws: Workspace) -> bool:
+    """Whether git is in the middle of something, so that `vmrag commit` would be refused, or of a merge whose tree it has fixed already.
+
+    Uncommitted documents then neither go into the commit nor stop it: they follow its pin.
+    """
+    return merging.is_merge(ws.places) or plumbing.busy(ws.places) is not None
+
+
 def _commit_documents(ws: Workspace) -> str | None:
     """`hooks.on_dirty: commit`: pin the uncommitted documents with the code, in the very index that is committed."""
-    if ws.config.hooks.on_dirty != "commit" or plumbing.busy(ws.places):
+    if ws.config.hooks.on_dirty != "commit" or _under_way(ws):
         return None
     branch = ws.kb_branch()
     return commit(ws, MESSAGE).revision if branch and branch.dirty else None

@@ -14,7 +14,14 @@ import msgspec
 from vmrag_link.documents import importing
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import CollectionMissing, ContentRefused, DocumentMissing, GitReferenceMissing, UsageInvalid
+from vmrag_link.errors import (
+    CollectionMissing,
+    ContentRefused,
+    DocumentMissing,
+    GitReferenceMissing,
+    UsageInvalid,
+    quoted,
+)
 from vmrag_link.index.store import RESERVED_METADATA, chunk_counts
 from vmrag_link.models import (
     At,
@@ -325,7 +332,7 @@ def no_document(ws: Workspace, at: At, collection: str, doc_id: str) -> Document
     near = nearest(doc_id, (each.doc_id for each in ws.engine.headers(at, collection=collection)))
     return DocumentMissing(
         f"There is no document {doc_id!r} in collection {collection!r}." + (f" Is it {near!r}?" if near else ""),
-        hint=f"vmrag list --collection {collection}",
+        hint=f"vmrag list --collection {quoted(collection)}",
         collection_name=collection,
         doc_id=doc_id,
     )

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Write
-from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted
+from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging import replay
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
@@ -143,7 +143,7 @@ def abort(ws: Workspace) -> MergeReport:
         merge_state.clear(ws)
         aside = replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
     return msgspec.structs.replace(
-        report, notes=(f"The uncommitted result is kept. To bring it back: vmrag merge {aside}",)
+        report, notes=(f"The uncommitted result is kept. To bring it back: vmrag merge {quoted(aside)}",)
     )
 
 

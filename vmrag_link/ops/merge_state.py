@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import pin as pins
-from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict
+from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, quoted
 from vmrag_link.git import merging, plumbing
 from vmrag_link.merging.conflicts import Choice
 from vmrag_link.merging.threeway import Merged, merge
@@ -122,7 +122,7 @@ def ours(ws: Workspace, state: MergeState) -> At:
     if state.kind == "git":
         return state.ours
     if not is_here(ws, state):
-        back = f"git switch {state.symbolic.removeprefix('refs/heads/')}"
+        back = f"git switch {quoted(state.symbolic.removeprefix('refs/heads/'))}"
         raise KnowledgeMoved(
             f"HEAD or the pin have moved since the merge of {state.source} began on {state.ours[:7]}.",
             hint=f"Go back: {back}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}; "
@@ -164,6 +164,6 @@ def _read(path: Path) -> MergeState | None:
     except msgspec.DecodeError as error:
         raise FileFailed(
             f"The file of the open merge cannot be read: {error}",
-            hint=f"Give the merge up: rm '{path}'",
+            hint=f"Give the merge up: rm {quoted(path)}",
             path=str(path),
         ) from error

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git import history, plumbing
+from vmrag_link.git import history
 from vmrag_link.ops.commit_check import Finding
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
 
 
-def check(ws: Workspace, remote: str, tips: Sequence[str]) -> tuple[Finding, ...]:
-    """Look at every pin that the commits introduce which the remote does not have yet. Asks no network.
+def check(ws: Workspace, tips: Sequence[str]) -> tuple[Finding, ...]:
+    """Look at every pin that the commits introduce which no remote has yet. Asks no network.
 
     Only the pins that the pushed branches end with can stop a push: old mistakes cannot be mended any more.
     """
-    last = {plumbing.blob(ws.places, f"{tip}:{PIN_NAME}") for tip in tips}
-    new = history.new_pins(ws.places, remote, tips)
+    new = history.new_pins(ws.places, tips)
+    last = history.pins_at(ws.places, tips) if new else set()
     return tuple(found for data, commits in new.items() if (found := _flaw(ws, data, commits[0], blocks=data in last)))
 
 

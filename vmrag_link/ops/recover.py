@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.errors import Busy, GitBusy, GitFailed
+from vmrag_link.errors import Busy, GitBusy, GitFailed, quoted
 from vmrag_link.git import merging, plumbing
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops import pinning
@@ -21,8 +21,7 @@ def reconciled(ws: Workspace) -> SyncReport | None:
     All that a person should know has been said when this returns.
     """
     recover(ws)
-    for note in background.unsaid(ws.places):
-        ws.progress.note(note)
+    background.tell(ws.places, ws.progress.note)
     return ws.reconcile()
 
 
@@ -136,7 +135,7 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     if on_branch and (trigger.pin == before or _pinned(trigger.pin) == revision):
         _pin(ws, path, revision, entry.kb_branch)
         return
-    code = entry.symbolic.removeprefix("refs/heads/")
+    code = quoted(entry.symbolic.removeprefix("refs/heads/"))
     ws.progress.note(
         f"UNPINNED_REVISION: revision {revision[:7]} of {entry.kb_branch!r} was committed, but not pinned before HEAD or the pin "
         f"moved. To pin it: {'' if on_branch else f'git switch {code} && '}vmrag pin {revision}"
@@ -157,7 +156,7 @@ def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
     if not report.staged:
         ws.progress.note(
             f"Revision {revision[:7]} of an interrupted commit is pinned, but not staged yet: another git command holds the index. "
-            f"If none is running: rm '{ws.places.git_dir / 'index.lock'}'"
+            f"If none is running: rm {quoted(ws.places.git_dir / 'index.lock')}"
         )
         return
     ws.journal.finish(path)

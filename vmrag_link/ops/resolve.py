@@ -8,7 +8,7 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link import pin as pins
-from vmrag_link.errors import ContentRefused, DocumentMissing, MergeConflict, UsageInvalid
+from vmrag_link.errors import ContentRefused, DocumentMissing, MergeConflict, UsageInvalid, quoted
 from vmrag_link.git import merging, plumbing
 from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Side
 from vmrag_link.merging.revisions import merged_revision
@@ -119,7 +119,7 @@ def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], 
         if field not in conflict.fields:
             raise UsageInvalid(
                 f"The field {field!r} of {conflict.id} is not in conflict; these are: {', '.join(conflict.fields)}.",
-                hint=f"vmrag resolve {conflict.id} --field {conflict.fields[0]}=theirs",
+                hint=f"vmrag resolve {quoted(conflict.id)} --field {conflict.fields[0]}=theirs",
             )
         choices[field] = Choice(taken)
     if text is not None:
@@ -127,7 +127,7 @@ def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], 
         if not edited:
             raise UsageInvalid(
                 f"The text of {conflict.id} is not in conflict; these fields are: {', '.join(conflict.fields)}.",
-                hint=f"vmrag resolve {conflict.id} --field {conflict.fields[0]}=theirs",
+                hint=f"vmrag resolve {quoted(conflict.id)} --field {conflict.fields[0]}=theirs",
             )
         if "\0" in text:
             raise ContentRefused("The text holds a NUL character.", hint="Remove it; no database stores it exactly.")

@@ -9,7 +9,7 @@ from typing import Literal
 from vmrag_link import locks
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.errors import PinMalformed, VmragError
+from vmrag_link.errors import PinMalformed, VmragError, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Record, Working
@@ -182,7 +182,8 @@ def _waiting(ws: Workspace, target: Target) -> list[str]:
         waiting.append(lease.in_use(target.in_use_by, target.trigger.symbolic or "").message)
     aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
     names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]
-    return waiting + [f"Uncommitted documents were set aside; to bring them back: vmrag merge {name}" for name in names]
+    back = (f"vmrag merge {quoted(name)}" for name in names)
+    return waiting + [f"Uncommitted documents were set aside; to bring them back: {each}" for each in back]
 
 
 def _background(ws: Workspace, report: background.Report) -> list[str]:

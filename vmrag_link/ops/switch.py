@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX
-from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid
+from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, quoted
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import Record
 from vmrag_link.ops import merge_state, writing
@@ -51,20 +51,17 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
         else:
             plumbing.forget_kb_branch(ws.places, code)
     pinned = go_to(ws, branch.head if branch else name, trigger=trigger)
-    stay = (
-        (
-            f"uncommitted documents stay on {before.name!r}; they are there again after: vmrag branch --switch {before.name}",
-        )
-        if before and before.dirty and not (branch and branch.name == before.name)
-        else ()
-    )
+    stay: tuple[str, ...] = ()
+    if before and before.dirty and not (branch and branch.name == before.name):
+        back = f"vmrag branch --switch {quoted(before.name)}"
+        stay = (f"uncommitted documents stay on {before.name!r}; they are there again after: {back}",)
     return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, stay)
 
 
 def _require_free(ws: Workspace, kb_branch: str, code: str) -> None:
     """Nobody else writes there; the entry of a code branch that is gone (`git update-ref -d` leaves it) goes."""
     if kb_branch.startswith(RESERVED_PREFIX):
-        helps = f"vmrag merge {kb_branch}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
+        helps = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
         raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)
     existing = worktrees.code_branches(ws.places)
     for owner, kb in plumbing.kb_mappings(ws.places):
@@ -75,7 +72,7 @@ def _require_free(ws: Workspace, kb_branch: str, code: str) -> None:
     if owner != code:
         raise BranchInUse(
             f"The code branch {owner!r} writes on {kb_branch!r}.",
-            hint=f"git switch {owner}; or only pin what it holds: vmrag pin {kb_branch}",
+            hint=f"git switch {quoted(owner)}; or only pin what it holds: vmrag pin {quoted(kb_branch)}",
             branch=kb_branch,
             holder=owner,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import BranchInUse, Busy, GitBusy
+from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.index import working
 from vmrag_link.index.snapshots import Snapshot, Snapshots
@@ -95,6 +95,8 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
                 lease.take(parts.places, target.trigger.symbolic, timeout=parts.lock_timeout)
             except BranchInUse:
                 continue  # another work tree was faster: here its documents are only read
+        if not parts.places.git_dir.is_dir():  # and would be made again, by the first lock in it
+            raise GitRepositoryMissing("The work tree was removed meanwhile.", hint="git worktree list")
         with parts.shelf.reading(built.path):  # from here on nobody evicts it
             swapped = None if parts.shelf.problem(target.revision) else _swap(parts, target, built)
         if swapped is None:
@@ -145,7 +147,7 @@ def wait_for_git(parts: Parts) -> None:
         if time.monotonic() >= deadline:
             raise GitBusy(
                 "Another git command works in this repository (index.lock is there).",
-                hint=f"Wait for it; if none is running: rm '{parts.places.git_dir / 'index.lock'}'",
+                hint=f"Wait for it; if none is running: rm {quoted(parts.places.git_dir / 'index.lock')}",
             )
         time.sleep(POLL_SECONDS)
 
@@ -290,9 +292,8 @@ def _stay_behind(parts: Parts, target: Target) -> tuple[str, ...]:
         return ()
     if plumbing.kb_branch_of(parts.places, before.branch) not in elsewhere:
         return ()
-    return (
-        f"uncommitted documents stay with {before.branch!r}; they are there again after: git switch {before.branch}",
-    )
+    there = quoted(before.branch)
+    return (f"uncommitted documents stay with {before.branch!r}; they are there again after: git switch {there}",)
 
 
 def dirty_elsewhere(engine: Engine, target: Target) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.errors import Busy
+from vmrag_link.errors import Busy, GitRepositoryMissing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.progress import Task
@@ -27,7 +27,6 @@ class Report(Record, frozen=True):
     """`done` of `total` steps of what the process does. When it is gone: `error`, why it gave up; `unsaid`, what a person should know."""
 
     pid: int
-    started_at: float
     doing: str = ""
     done: int = 0
     total: int = 0
@@ -99,25 +98,26 @@ def _read(places: Places) -> Report | None:
         return None
 
 
-def unsaid(places: Places) -> tuple[str, ...]:
-    """What syncs in the background had to say; only once."""
+def tell(places: Places, note: Callable[[str], None]) -> None:
+    """Say what syncs in the background had to say; only once."""
     if not places.background_report.exists() or running(places):
-        return ()
+        return
     found = report(places)
     if found is None or not found.unsaid:
-        return ()
+        return
+    for sentence in found.unsaid:
+        note(sentence)
     places.background_report.unlink(missing_ok=True)
-    return found.unsaid
 
 
 class Watched:
-    """A `Progress` whose state other processes can read."""
+    """A `Progress` whose state other processes can read. Refuses to go on when the work tree is gone: there is nobody to tell any more."""
 
     def __init__(self, places: Places, log: Callable[[str], None]) -> None:
         self._places = places
         self._log = log
         before = _read(places)
-        self._report = Report(os.getpid(), time.time(), unsaid=before.unsaid if before else ())
+        self._report = Report(os.getpid(), unsaid=before.unsaid if before else ())
         self._written = 0.0
         self._write()
 
@@ -150,5 +150,7 @@ class Watched:
             self._places.background_report.unlink(missing_ok=True)
 
     def _write(self) -> None:
+        if not self._places.git_dir.is_dir():  # and would be made again
+            raise GitRepositoryMissing("The work tree was removed meanwhile.", hint="git worktree list")
         self._written = time.monotonic()
         write_atomically(self._places.background_report, msgspec.json.encode(self._report))

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.errors import BranchInUse, Busy
+from vmrag_link.errors import BranchInUse, Busy, quoted
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.paths import Places, write_atomically
 
@@ -59,7 +59,7 @@ def in_use(other: Path, symbolic: str) -> BranchInUse:
     where = work_tree(other)
     return BranchInUse(
         f"The documents of {branch!r} are written in another work tree, {where}; here they are only read.",
-        hint=f"Work there: cd '{where}'; or write on a branch of your own: git switch -c NAME",
+        hint=f"Work there: cd {quoted(where)}; or write on a branch of your own: git switch -c NAME",
         branch=branch,
         holder=str(where),
     )
