@@ -393,7 +393,11 @@ def test_the_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocke
     (site / "sitecustomize.py").write_text(
         "import vmrag_link.ops.recover as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.reconciled = broken\n"
     )
-    moved = stocked.run("switch", "-q", "edited", env={"PYTHONPATH": str(site)})
+    python = stocked.top.parent / "python"
+    python.write_text(f'#!/bin/sh\nshift 2 # -P -E\nPYTHONPATH={site} exec {sys.executable} -P "$@"\n')
+    python.chmod(0o755)
+    (stocked.shared / "interpreter").write_text(f"{python}\n")
+    moved = stocked.run("switch", "-q", "edited")
     assert moved.returncode == 0
     lines = moved.stderr.splitlines()
     assert len(lines) == 1

@@ -46,7 +46,7 @@ def reads(project: Project, holder: Project, *uncommitted: str) -> None:
         str(holder.top),
         holder.git("branch", "--show-current"),
     )
-    assert f"cd '{holder.top}'" in error["hint"]
+    assert f"cd {holder.top};" in error["hint"]
     assert error_of(project.vmrag("commit", "-m", "m", "--json", code=3))["code"] == "BRANCH_IN_USE"
     assert (
         error_of(project.vmrag("rm", "setup.md", "--collection", "handbook", "--json", code=3))["code"]
