@@ -11,6 +11,9 @@ SWITCH = "VMRAG"
 DEBUG = "VMRAG_DEBUG"
 """`VMRAG_DEBUG=1`: known errors show where they were raised, too."""
 
+HOOK = "VMRAG_HOOK"
+"""Set by a hook's shim, in sh, so that a copy of it that another hook manager runs as well sees that the work is being done."""
+
 COMMIT_INDEX = "GIT_INDEX_FILE"
 """The index that git commits from, as it tells its hooks; relative to the top of the work tree."""
 
