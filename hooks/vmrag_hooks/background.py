@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from vmrag_hooks.run import guarded
+from vmrag_hooks.run import brought, guarded
 from vmrag_link import proc
-from vmrag_link.ops.recover import reconciled
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
@@ -53,9 +52,7 @@ def _reconcile(places: Places, watched: Watched, log: logging.Logger) -> None:
     workspace = Workspace.open(places.top, watched)
     try:
         log.info("started")
-        report = reconciled(workspace)
-        if report is not None and report.state in ("malformed", "missing"):
-            raise workspace.unusable(workspace.target())
+        report = brought(workspace)
         log.info("done: %s", f"{report.to} in {report.seconds}" if report else "nothing was to be done")
     finally:
         workspace.close()

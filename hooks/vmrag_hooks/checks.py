@@ -18,15 +18,21 @@ def main(hook: str, argv: Sequence[str]) -> int:
 
     def look() -> None:
         nonlocal blocked
-        blocked = before_push(sys.stdin.read()) if hook == "pre-push" else before_commit(index_of(argv))
+        blocked = before_push(_tips(sys.stdin.read())) if hook == "pre-push" else before_commit(index_of(*argv[:1]))
 
     guarded(look)
     return int(blocked)
 
 
-def index_of(argv: Sequence[str]) -> Path | None:
-    """The index that git commits from, as its hooks are told by GIT_INDEX_FILE; relative to the top of the work tree."""
-    return Path(argv[0]).resolve() if argv and argv[0] else None
+def index_of(told: str = "") -> Path | None:
+    """The index that git commits from, as its hooks are told by GIT_INDEX_FILE, if at all; relative to the top of the work tree."""
+    return Path(told).resolve() if told else None
+
+
+def _tips(refs: str) -> list[str]:
+    """The commits of the refs that git lists on a pre-push hook's standard input, but for deleted ones."""
+    tips = [line.rsplit(" ", 3)[1] for line in refs.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
+    return [tip for tip in tips if tip.strip("0")]
 
 
 def before_commit(index_file: Path | None) -> bool:
@@ -47,12 +53,10 @@ def _commit(workspace: Workspace) -> Sequence[Finding]:
     return report.findings
 
 
-def before_push(refs: str) -> bool:
-    """Whether a pin among the commits that are to be pushed stops the push. `refs`: git's lines on standard input."""
+def before_push(tips: Sequence[str]) -> bool:
+    """Whether a pin among the commits that are to be pushed stops the push."""
     workspace = Workspace.open(Path.cwd(), Notes())
-    tips = [line.rsplit(" ", 3)[1] for line in refs.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
-    new = [tip for tip in tips if tip.strip("0")]
-    return _looked(workspace, lambda: push_check.check(workspace, new) if workspace.initialized else ())
+    return _looked(workspace, lambda: push_check.check(workspace, tips) if workspace.initialized else ())
 
 
 def _looked(workspace: Workspace, look: Callable[[], Sequence[Finding]]) -> bool:

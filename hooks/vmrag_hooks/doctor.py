@@ -12,10 +12,10 @@ from pathlib import Path
 from vmrag_hooks import chaining, driver_command, installer, scope, shims
 from vmrag_hooks.shims import HOOKS
 from vmrag_link import __version__, proc
-from vmrag_link.errors import HooksRefused
+from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.git import merging, plumbing
 from vmrag_link.git.run import git
-from vmrag_link.ops.doctor.findings import Finding, Topic, quoted
+from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
 

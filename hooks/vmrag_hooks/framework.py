@@ -28,7 +28,7 @@ def check() -> bool:
         return False
     from vmrag_hooks import checks
 
-    return checks.before_commit(checks.index_of([index or ""]))
+    return checks.before_commit(checks.index_of(index or ""))
 
 
 def push() -> bool:
@@ -39,8 +39,7 @@ def push() -> bool:
         return False
     from vmrag_hooks import checks
 
-    commit = plumbing.resolve(places, tip or "HEAD")
-    return checks.before_push(f"{tip} {commit} {tip} {commit}\n")
+    return checks.before_push([plumbing.resolve(places, tip or "HEAD")])
 
 
 def sync() -> bool:

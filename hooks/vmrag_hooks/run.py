@@ -20,6 +20,7 @@ from vmrag_link.models import Changes
 from vmrag_link.ops.recover import reconciled
 from vmrag_link.progress import QUIET, Task
 from vmrag_link.sync import apply, background
+from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import Workspace
 
 PATIENCE = 0.0
@@ -116,10 +117,16 @@ def _handed_over(workspace: Workspace) -> list[str]:
     return [] if workspace.config.hooks.quiet else ["knowledge follows in the background; see: vmrag status"]
 
 
-def _synced(workspace: Workspace) -> list[str]:
+def brought(workspace: Workspace) -> SyncReport | None:
+    """As `reconciled`; raises why the pin cannot be followed, if there is one."""
     report = reconciled(workspace)
     if report is not None and report.state in ("malformed", "missing"):
-        return [_told(workspace.unusable(workspace.target()))]
+        raise workspace.unusable(workspace.target())
+    return report
+
+
+def _synced(workspace: Workspace) -> list[str]:
+    report = brought(workspace)
     if report is not None and report.from_ != report.to and not workspace.config.hooks.quiet:
         return [f"knowledge is at {(report.to or '')[:7]}{_counted(report.plan)}"]
     return []

@@ -9,7 +9,7 @@ from vmrag_hooks import driver_command, installer, scope, shims
 
 from tests.support import hooks as support
 from tests.support.hooks import foreign, tree
-from tests.support.repos import Repo, isolate, make_repo
+from tests.support.repos import Repo, make_repo
 from tests.support.terminal import Project, new_project
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
 from vmrag_link.git import plumbing
@@ -20,11 +20,7 @@ log = support.log
 
 @pytest.fixture
 def repo(monkeypatch, tmp_path):
-    isolate(monkeypatch, tmp_path / "home")
-    made = make_repo(tmp_path / 'it\'s a "ü" repo')
-    made.commit("first", pin="one\n", code="1\n")
-    (made.top / ".git" / "vmrag" / "kb").mkdir(parents=True)
-    return made
+    return support.pinned_repo(monkeypatch, tmp_path)
 
 
 @pytest.fixture

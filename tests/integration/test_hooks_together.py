@@ -11,7 +11,6 @@ from vmrag_hooks import installer, shims
 
 from tests.support import hooks as support
 from tests.support.hooks import foreign, tree
-from tests.support.repos import isolate, make_repo
 from tests.support.terminal import Project
 from vmrag_link.git import plumbing
 
@@ -25,15 +24,12 @@ FIRST_OR_LATER = pytest.mark.parametrize("first", [True, False], ids=["there fir
 
 @pytest.fixture
 def repo(monkeypatch, tmp_path):
-    isolate(monkeypatch, tmp_path / "home")
+    made = support.pinned_repo(monkeypatch, tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     (tmp_path / "bin").mkdir()
-    made = make_repo(tmp_path / 'it\'s a "ü" repo')
-    made.commit("first", pin="one\n", code="1\n")
     made.git("init", "-q", "--bare", "../remote.git")
     made.git("remote", "add", "origin", "../remote.git")
     made.git("push", "-q", "origin", "main")
-    (made.top / ".git" / "vmrag" / "kb").mkdir(parents=True)
     return made
 
 

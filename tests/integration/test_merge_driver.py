@@ -371,6 +371,22 @@ def test_a_virtual_base_that_cannot_be_made_drops_nobodys_documents(story):
     assert {"left": "Left.", "right": "Right."}.items() <= story.texts().items()
 
 
+def test_sides_that_kept_their_own_pin_are_not_dropped_over_a_virtual_base_that_cannot_be_made(story):
+    """One of the two pins would be git's base then, and equal to its side's: git would not even ask the driver."""
+    for branch in ("left", "right"):
+        story.quiet("switch", "-qc", branch, "base")
+        story.tell(branch, **{branch: f"{branch}."})
+        story.quiet("tag", f"{branch}-before")
+    for branch, other in (("left", "right-before"), ("right", "left-before")):
+        story.quiet("switch", "-q", branch)
+        story.quiet("merge", "-q", "-s", "ours", "--no-verify", "-m", "kept", other)
+    command = story.git("config", "merge.vmrag.driver")
+    story.git("config", "merge.vmrag.driver", f"if [ %L -gt 7 ]; then export VMRAG_LOCK_TIMEOUT_S=never; fi; {command}")
+    said = story.run("merge", "--no-edit", "left")
+    assert "lock_timeout_s must be" in said.stderr
+    assert {"left": "left.", "right": "right."}.items() <= story.texts().items()
+
+
 def test_long_conflict_markers_of_the_repository_do_not_pass_for_a_virtual_base(story):
     (story.top / ".git/info/attributes").write_text("* conflict-marker-size=32\n")
     before = story.pin

@@ -97,6 +97,15 @@ def stage(monkeypatch, tmp_path) -> Stage:
     return made
 
 
+def pinned_repo(monkeypatch, folder: Path) -> Repo:
+    """One commit with a pin, and a knowledge base as far as a shim can see."""
+    isolate(monkeypatch, folder / "home")
+    made = make_repo(folder / 'it\'s a "ü" repo')
+    made.commit("first", pin="one\n", code="1\n")
+    (made.top / ".git" / "vmrag" / "kb").mkdir(parents=True)
+    return made
+
+
 class Log:
     """What the hooks wrote, since the last call; `recorder` stands where Python does."""
 

@@ -6,8 +6,9 @@ import os
 import shutil
 from collections.abc import Iterator
 
+from vmrag_link.errors import quoted
 from vmrag_link.ops import leftovers
-from vmrag_link.ops.doctor.findings import Finding, Level, Topic, quoted
+from vmrag_link.ops.doctor.findings import Finding, Level, Topic
 from vmrag_link.workspace import Workspace
 
 MEGABYTE = 1_000_000

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from vmrag_link.models import Record
@@ -43,8 +41,3 @@ class Topic(NamedTuple):
     name: str
     check: Check
     repairs: Mapping[str, Repair] = {}
-
-
-def quoted(path: Path) -> str:
-    """A path as a shell reads it."""
-    return shlex.quote(str(path))

@@ -9,10 +9,11 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.engines.base import UNCOMMITTED_NAME
 from vmrag_link.engines.doltlite.engine import LOCK_NAME
+from vmrag_link.errors import quoted
 from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops import link_queue, recover
-from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Level, Topic, quoted
+from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.ops.sync import sync
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
@@ -87,7 +88,7 @@ def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
         yield Finding("COMMIT_UNFINISHED", "warning", message, "vmrag sync", str(path))
         return
     where = tree if tree.is_dir() else ws.places.top
-    fix = f"cd {quoted(where)} && git switch {shlex.quote(branch)} && vmrag sync"
+    fix = f"cd {quoted(where)} && git switch {quoted(branch)} && vmrag sync"
     yield Finding("COMMIT_UNFINISHED_ELSEWHERE", "warning", message, fix, str(path))
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks
+from vmrag_link.errors import quoted
 from vmrag_link.git import worktrees
 from vmrag_link.ops import leftovers
-from vmrag_link.ops.doctor.findings import Finding, Topic, quoted
+from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
