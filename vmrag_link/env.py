@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 SWITCH = "VMRAG"
 """`VMRAG=0` switches the hooks off."""
@@ -36,6 +38,19 @@ def merge_heads(environ: Mapping[str, str] = os.environ) -> list[str]:
     return [name.removeprefix(MERGE_HEADS) for name in environ if name.startswith(MERGE_HEADS)]
 
 
+CLIENT_KEYS = "DOLTLITE_CREDS_DIR"
+"""The folder of this user's keys for https remotes; the engine reads it, too."""
+
+CLIENT_KEY = "DOLTLITE_CREDS_KID"
+"""The id of the key to use where there are several."""
+
+
+def client_keys(environ: Mapping[str, str] = os.environ) -> tuple[Path, str | None]:
+    """The folder of this user's keys for https remotes, and the id of the one to use; None: the only one."""
+    folder = environ.get(CLIENT_KEYS) or Path.home() / ".doltlite" / "creds"
+    return Path(folder), environ.get(CLIENT_KEY) or None
+
+
 def switched_off(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(SWITCH) == "0"
 
@@ -45,13 +60,29 @@ def commit_index(environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get(COMMIT_INDEX) or None
 
 
-def framework_push(environ: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
-    """The remote and the commit or branch that is pushed there; without a remote, somebody runs the hook by hand.
-
-    A first push has a branch and no range.
+class FrameworkPush(NamedTuple):
+    """A push as a framework tells it. `remote` None: somebody runs the hook by hand. `tip`: a commit or a branch; `old`: the commit that
+    the other side's `name` is at, None for a first push. `local`: the ref that is pushed.
     """
-    tip = environ.get(f"{FRAMEWORK}TO_REF") or environ.get(f"{FRAMEWORK}LOCAL_BRANCH")
-    return environ.get(f"{FRAMEWORK}REMOTE_NAME") or None, tip or None
+
+    remote: str | None
+    url: str
+    local: str
+    tip: str | None
+    name: str
+    old: str | None
+
+
+def framework_push(environ: Mapping[str, str] = os.environ) -> FrameworkPush:
+    told = {name: environ.get(f"{FRAMEWORK}{name}", "") for name in _PUSH}
+    tip = told["TO_REF"] or told["LOCAL_BRANCH"] or None
+    remote = told["REMOTE_NAME"] or None
+    return FrameworkPush(
+        remote, told["REMOTE_URL"], told["LOCAL_BRANCH"], tip, told["REMOTE_BRANCH"], told["FROM_REF"] or None
+    )
+
+
+_PUSH = ("REMOTE_NAME", "REMOTE_URL", "LOCAL_BRANCH", "REMOTE_BRANCH", "TO_REF", "FROM_REF")
 
 
 def framework_event(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -9,6 +9,8 @@
     │                             CollectionMissing · DocumentMissing · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
+    ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing · RemoteUnreachable · RemoteMoved · RemoteDiverged
+    │                             RemoteRejected · RemoteDamaged · RemoteNotTrusted · AuthenticationFailed · UpstreamMissing
     ├── Files        (exit 3)     FileFailed
     ├── Demo         (exit 3)     DemoFailed
     └── Lock         (exit 3)     Busy · BranchInUse
@@ -237,6 +239,70 @@ class EmbeddingMismatch(Embedding):
     """Vectors of one model would be mixed with another's."""
 
     code = "EMBEDDING_MISMATCH"
+
+
+class Remote(VmragError):
+    code = "REMOTE_UNREACHABLE"
+
+
+class RemoteUnreachable(Remote):
+    """Nobody answers there, or not what was expected; details hold what was said."""
+
+
+class RemoteInvalid(Remote):
+    """A text that names no place a knowledge base can travel to with this engine."""
+
+    code = "INVALID_REMOTE_URL"
+    exit_code = 2
+
+
+class RemoteMissing(Remote):
+    """No such remote, or it holds no knowledge base."""
+
+    code = "REMOTE_NOT_FOUND"
+
+
+class RemoteMoved(Remote):
+    """Somebody else was faster; nothing was pushed."""
+
+    code = "REMOTE_REJECTED"
+    exit_code = 1
+
+
+class RemoteDiverged(Remote):
+    """The remote's KB branch holds revisions that ours does not."""
+
+    code = "REMOTE_REJECTED"
+    exit_code = 1
+
+
+class RemoteRejected(Remote):
+    """The other side does not take what is pushed."""
+
+    code = "REMOTE_REJECTED"
+
+
+class RemoteDamaged(Remote):
+    """What the remote holds is not what was pushed there; nothing of it was taken."""
+
+    code = "REMOTE_DAMAGED"
+
+
+class RemoteNotTrusted(Remote):
+    """A pin or a settings file names a remote that nobody here has agreed to; it was not contacted."""
+
+    code = "REMOTE_NOT_TRUSTED"
+    exit_code = 1
+
+
+class AuthenticationFailed(Remote):
+    code = "AUTHENTICATION_FAILED"
+
+
+class UpstreamMissing(Remote):
+    """The remote has no KB branch of that name."""
+
+    code = "NO_UPSTREAM"
 
 
 class Files(VmragError):

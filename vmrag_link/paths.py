@@ -75,6 +75,11 @@ class Places(NamedTuple):
     def logs(self) -> Path:
         return self.shared / "logs"
 
+    @property
+    def remotes(self) -> Path:
+        """Copies of what remotes hold; derived."""
+        return self.shared / "remotes"
+
     # -- of this work tree
 
     @property

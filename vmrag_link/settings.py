@@ -93,6 +93,12 @@ class Hooks(Record, frozen=True):
             description="What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code."
         ),
     ] = "warn"
+    on_unreachable: Annotated[
+        Literal["block", "warn"],
+        Meta(
+            description="What `git push` does when the knowledge that it pins cannot be pushed, because nobody answers: refuse, or say so."
+        ),
+    ] = "block"
     quiet: Annotated[bool, Meta(description="Whether hooks say nothing when all went well.")] = False
 
 
@@ -111,6 +117,12 @@ class Config(Record, frozen=True):
     ] = 30
     auto_pin: Annotated[
         bool, Meta(description="Whether `vmrag commit` writes and stages the pin of the revision it makes.")
+    ] = True
+    auto_fetch: Annotated[
+        bool,
+        Meta(
+            description="Whether knowledge that the checked-out code pins and that is not here is fetched, from remotes that are trusted."
+        ),
     ] = True
     embedding: Embedding = Embedding()
     chunking: Chunking = Chunking()

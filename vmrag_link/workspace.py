@@ -22,6 +22,7 @@ from vmrag_link.errors import (
     NotInitialized,
     PinMissing,
     PinRevisionMissing,
+    RemoteNotTrusted,
     VmragError,
     quoted,
 )
@@ -77,6 +78,8 @@ class Workspace:
         self.index_file = index_file
         self._patience = patience
         self._models: dict[str, Model] = {}
+        self.unreached: VmragError | None = None
+        """Why what the pin names could not be fetched."""
 
     @classmethod
     def open(
@@ -121,10 +124,23 @@ class Workspace:
 
     def _accepted_settings(self) -> bytes | None:
         """The settings file that the maintainers have accepted: that of the remote's default branch."""
+        from vmrag_link.git import remotes
+
+        for remote in remotes.nearest(self.places, self.trigger().branch):
+            with contextlib.suppress(GitReferenceMissing):  # it was never fetched, or has no such branch
+                return plumbing.blob(self.places, f"refs/remotes/{remote}/HEAD:{CONFIG_NAME}")
+        return None
+
+    def accepted_remote(self) -> str | None:
+        """`remote` of the settings that the maintainers have accepted; None where there are none."""
+        text = self._accepted_settings()
+        if text is None:
+            return None
         try:
-            return plumbing.blob(self.places, f"refs/remotes/origin/HEAD:{CONFIG_NAME}")
-        except GitReferenceMissing:
-            return None  # no such remote, or it was never fetched
+            loaded = settings.load(text, path_label=CONFIG_NAME, overrides={}, environ={}, trusted_text=lambda: text)
+        except ConfigInvalid:
+            return None  # nothing in it is trusted
+        return loaded.config.remote
 
     @property
     def config(self) -> Config:
@@ -146,8 +162,8 @@ class Workspace:
         pin = self.places.pin.name
         return NotInitialized(
             f"This repository pins a knowledge base, but it is not on this machine ({self.places.kb} is missing).",
-            hint="Copy that folder from where the knowledge base was made, or start a new one: "
-            f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init",
+            hint="vmrag clone (or start a new one, without what was known: "
+            f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new)",
             path=str(self.places.kb),
         )
 
@@ -250,9 +266,15 @@ class Workspace:
         if target.problem:
             return target.problem
         if target.state == "missing":
+            missing = f"The pin names revision {target.revision}, which is not in this knowledge base."
+            why = self.unreached
+            if isinstance(why, RemoteNotTrusted):
+                return RemoteNotTrusted(
+                    f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details
+                )
             return PinRevisionMissing(
-                f"The pin names revision {target.revision}, which is not in this knowledge base.",
-                hint=f"git log -1 -- {PIN_NAME} (shows who pinned it: their knowledge base has it)",
+                f"{missing} {why.message}" if why else missing,
+                hint=why.hint if why else "vmrag fetch",
                 revision=target.revision,
             )
         hint = "vmrag pin" if self.binding else "vmrag init"  # pins where the knowledge base stands; or its beginning
@@ -305,7 +327,8 @@ class Workspace:
         why = {
             "no_pin": "This code commit pins no knowledge",
             "malformed": "The pin cannot be read",
-            "missing": "The pinned revision is not in this knowledge base",
+            "missing": "The pinned revision is not in this knowledge base"
+            + (f" ({self.unreached.message.rstrip('.')})" if self.unreached else ""),
         }.get(target.state, "The pin has moved")
         if target.state == "pinned" and background.running(self.places):
             why += ", and the index follows in the background"

@@ -9,6 +9,7 @@ from pathlib import Path
 from vmrag_hooks.run import Notes, guarded, say
 from vmrag_link.ops import commit_check, push_check
 from vmrag_link.ops.commit_check import Finding
+from vmrag_link.ops.push_check import Push, Ref
 from vmrag_link.workspace import Workspace
 
 
@@ -18,7 +19,9 @@ def main(hook: str, argv: Sequence[str]) -> int:
 
     def look() -> None:
         nonlocal blocked
-        blocked = before_push(_tips(sys.stdin.read())) if hook == "pre-push" else before_commit(index_of(*argv[:1]))
+        blocked = (
+            before_push(_push(sys.stdin.read(), *argv)) if hook == "pre-push" else before_commit(index_of(*argv[:1]))
+        )
 
     guarded(look)
     return int(blocked)
@@ -29,10 +32,15 @@ def index_of(told: str = "") -> Path | None:
     return Path(told).resolve() if told else None
 
 
-def _tips(refs: str) -> list[str]:
-    """The commits of the refs that git lists on a pre-push hook's standard input, but for deleted ones."""
-    tips = [line.rsplit(" ", 3)[1] for line in refs.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
-    return [tip for tip in tips if tip.strip("0")]
+def _push(lines: str, remote: str, url: str) -> Push:
+    """What git tells a pre-push hook: a line for each ref on standard input, and where they go as arguments."""
+    refs = [line.rsplit(" ", 3) for line in lines.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
+    return Push(tuple(Ref(local, _commit(tip), name, _commit(old)) for local, tip, name, old in refs), remote, url)
+
+
+def _commit(name: str) -> str | None:
+    """None for the zeros that stand for none."""
+    return name if name.strip("0") else None
 
 
 def before_commit(index_file: Path | None) -> bool:
@@ -40,23 +48,31 @@ def before_commit(index_file: Path | None) -> bool:
     notes = Notes()
     workspace = Workspace.open(Path.cwd(), notes, index_file=index_file)
     try:
-        return _looked(workspace, lambda: _commit(workspace))
+        return _looked(workspace, lambda: _committed(workspace))
     finally:
         for note in notes.to_say():
             say(note)
 
 
-def _commit(workspace: Workspace) -> Sequence[Finding]:
+def _committed(workspace: Workspace) -> Sequence[Finding]:
     report = commit_check.check(workspace)
     if report.committed and not workspace.config.hooks.quiet:
         say(f"committed the documents as {report.committed[:7]}; this commit pins them")
     return report.findings
 
 
-def before_push(tips: Sequence[str]) -> bool:
-    """Whether a pin among the commits that are to be pushed stops the push."""
+def before_push(push: Push) -> bool:
+    """Whether the knowledge of the commits that are to be pushed stops the push: it is wrong, or could not go along."""
     workspace = Workspace.open(Path.cwd(), Notes())
-    return _looked(workspace, lambda: push_check.check(workspace, tips) if workspace.initialized else ())
+    return _looked(workspace, lambda: _pushed(workspace, push) if workspace.initialized else ())
+
+
+def _pushed(workspace: Workspace, push: Push) -> Sequence[Finding]:
+    report = push_check.check(workspace, push)
+    for where, done in report.sent:
+        if not done.empty and not workspace.config.hooks.quiet:
+            say(f"pushed the knowledge that these commits pin to {where}")
+    return report.findings
 
 
 def _looked(workspace: Workspace, look: Callable[[], Sequence[Finding]]) -> bool:

@@ -33,13 +33,15 @@ def check() -> bool:
 
 def push() -> bool:
     """Whether a pin stops the push. Of several refs the framework tells the first one."""
-    remote, tip = env.framework_push()
+    told = env.framework_push()
     places = plumbing.locate(Path.cwd())
-    if remote and installer.runs_here(places, "pre-push"):
+    if told.remote and installer.runs_here(places, "pre-push"):
         return False
     from vmrag_hooks import checks
+    from vmrag_link.ops.push_check import Push, Ref
 
-    return checks.before_push([plumbing.resolve(places, tip or "HEAD")])
+    ref = Ref(told.local, plumbing.resolve(places, told.tip or "HEAD"), told.name, told.old)
+    return checks.before_push(Push((ref,), told.remote, told.url))
 
 
 def sync() -> bool:

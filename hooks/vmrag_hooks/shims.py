@@ -9,7 +9,7 @@ import re
 
 from vmrag_link.git.plumbing import LOCAL_VARIABLES
 
-VERSION = 2
+VERSION = 3
 
 SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
 """After these HEAD or the pin may have moved; git ignores what they say, except that a failing post-checkout fails the checkout."""
@@ -103,7 +103,13 @@ if [ -f "$dir/commondir" ]; then
     *) common=$dir/$line ;;
     esac
 fi
-[ -d "$common/vmrag/kb" ] || exit $status
+if [ ! -d "$common/vmrag/kb" ]; then
+    case "$hook ${1-}" in
+    "post-checkout 00000000"*) # git clone, with a template
+        [ -f .dolt-version ] && echo "vmrag: this code pins a knowledge base; to fetch it: vmrag clone" >&2 ;;
+    esac
+    exit $status
+fi
 if [ -e "$common/vmrag/some-work-trees" ] && [ ! -e "$dir/vmrag/hooked" ]; then
     exit $status # `vmrag install --worktree` was run in others
 fi
@@ -192,12 +198,25 @@ set -- "${GIT_INDEX_FILE-}"
 _PUSH_GATE = r"""
 [ -n "$chained" ] || input=$(cat)
 tips=$(given | while IFS= read -r line; do
-    line=${line% * *} # from the right: a local ref such as HEAD^{/a word} has spaces
-    tip=${line##* }
-    case $tip in (*[!0]*) echo "$tip" ;; esac # none for a deleted branch; bash 3.2 (macOS) needs both brackets in $()
+    before=${line##* } # from the right: a local ref such as HEAD^{/a word} has spaces
+    line=${line% *}
+    ref=${line##* }
+    line=${line% *}
+    case "${line##* } $ref" in # bash 3.2 (macOS) needs both brackets in $()
+    (*" refs/vmrag/"*) echo ours ;;
+    (*[!0]*" "*) # not deleted
+        echo "${line##* }"
+        case $before in (*[!0]*) echo "^$before" ;; esac ;;
+    esac
 done)
-[ -n "$tips" ] || exit 0
-new=$(echo "$tips" | git rev-list -1 --full-history --stdin --not --remotes -- .dolt-version 2>/dev/null) && [ -z "$new" ] && exit 0
+case $tips in
+*ours*) ;; # --mirror, say, which would delete the other side's knowledge base
+*)
+    [ -n "$tips" ] || exit 0
+    new=$(echo "$tips" | git rev-list -1 --full-history --ignore-missing --stdin --not --remotes="$1" -- .dolt-version 2>/dev/null) &&
+        [ -z "$new" ] && exit 0
+    ;;
+esac
 """
 
 _RUN = r"""

@@ -23,23 +23,28 @@ from vmrag_link.paths import Places
     metavar="DIR",
     help="Only make a git template directory: clones made with it have the hooks.",
 )
-def command(invocation: Invocation, *, no_hooks: bool, template: Path | None) -> None:
-    """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin, git hooks and merge driver."""
+@click.option("--new", is_flag=True, help="Start a new one although other branches pin a knowledge base already.")
+def command(invocation: Invocation, *, no_hooks: bool, template: Path | None, new: bool) -> None:
+    """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin, git hooks and merge driver.
+
+    Where the repository's history pins one already, that is fetched instead.
+    """
     if template is not None:
         _template(invocation, template, no_hooks=no_hooks)
         return
     with invocation.workspace() as ws:
-        report = operation.init(ws)
+        report = operation.init(ws, new=new)
         hooks, said = (False, []) if no_hooks else _hooks(ws.places)
-        if not report.written and not hooks:
+        if not report.written and not hooks and not report.cloned:
             raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")
         lines = [f"Started a knowledge base in {report.kb}"] if report.started else []
+        lines += [f"Fetched the knowledge base from {report.cloned}"] if report.cloned else []
         lines += [*_written(report), *said]
         try:
             ws.reconcile()
         except IndexExtraMissing as missing:  # a base installation: the knowledge base is there, searching can wait
             lines.append(f"Made no index: {missing.message} ({missing.hint})")
-    lines.append("Next: vmrag import docs/ --collection handbook")
+    lines.append("Next: vmrag status" if report.cloned else "Next: vmrag import docs/ --collection handbook")
     invocation.emit(report, lines)
 
 

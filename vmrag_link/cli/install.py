@@ -7,6 +7,10 @@ from vmrag_hooks import installer
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import VmragError
+from vmrag_link.ops import arrival
+from vmrag_link.ops.recover import reconciled
+from vmrag_link.workspace import Workspace
 
 
 @vmrag_command("install")
@@ -28,6 +32,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     names = installer.named(hooks)
     with invocation.workspace() as ws:
         report = installer.install(ws.places, hooks=names, force=force, worktree=worktree)
+        arrived = _arrived(ws)
     lines = [f"Installed in {report.folder}: {', '.join(report.written)}" if report.written else "Installed already."]
     lines += [f"The {name} hook that was there runs first." for name in report.chained]
     if report.limited:
@@ -44,4 +49,17 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
         lines.append("Registered the merge driver of .dolt-version.")
     if not report.attributed:
         lines.append("git does not use it yet: .gitattributes does not name it. Next: vmrag init")
-    invocation.emit(report, lines)
+    invocation.emit(report, [*lines, *arrived])
+
+
+def _arrived(ws: Workspace) -> list[str]:
+    """In a fresh clone the knowledge base comes now; that it cannot come is no reason to have no hooks."""
+    if ws.initialized:
+        return []
+    try:
+        arrived = arrival.bring(ws, insist=True)
+        if arrived:
+            reconciled(ws)
+    except VmragError as error:
+        return [f"The knowledge is not here yet: {error.message} Next: {error.hint}"]
+    return ["Fetched the knowledge base that this code pins."] if arrived else []

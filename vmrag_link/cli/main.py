@@ -20,11 +20,13 @@ from vmrag_link.nearest import nearest
 COMMANDS = {
     "add": "Store one document from a file or standard input.",
     "branch": "List the branches of the knowledge base, or write on another one.",
+    "clone": "Fetch the knowledge base of a repository that was just cloned.",
     "commit": "Commit the documents and pin the new revision.",
     "completion": "Print the shell completion script for bash, zsh or fish.",
     "demo": "See the whole loop on the documentation of Python's library.",
     "diff": "Show which documents differ between two places.",
     "doctor": "Find out what is wrong, and mend it.",
+    "fetch": "Bring what a remote's knowledge base holds.",
     "fingerprint": "Print the hash that decides how queries rank.",
     "gc": "Give back the space of what nothing needs.",
     "import": "Store files and folders as documents.",
@@ -37,13 +39,18 @@ COMMANDS = {
     "merge": "Take other knowledge into that of the checked-out code.",
     "path": "Print where things lie.",
     "pin": "Let .dolt-version name a revision.",
+    "pull": "Fetch, and merge what others wrote on this branch.",
+    "push": "Push the knowledge that the code pins.",
     "query": "Search the knowledge of the code that is checked out.",
+    "remote": "Show where the knowledge base travels.",
     "resolve": "Decide about what both sides of a merge changed.",
     "rm": "Remove documents.",
+    "serve": "Let others clone, fetch and push knowledge bases over HTTP.",
     "show": "Print a document.",
     "status": "Show whether pin, knowledge base and index agree.",
     "sync": "Bring knowledge base and index to the pin.",
     "uninstall": "Remove the git hooks.",
+    "verify": "Find the code commits that drop knowledge.",
 }
 
 MODULES = {"import": "import_", "rm": "remove", "list": "list_"}

@@ -35,24 +35,24 @@ def command(
             report = repairing.repair(ws, repair)
         else:
             report = operation.proceed(ws) if proceed else operation.abort(ws)
-    invocation.emit(report, _lines(report))
+    invocation.emit(report, lines(report))
     return FAILED_CHECK if report.result == "conflict" or not report.staged else 0
 
 
-def _lines(report: operation.MergeReport) -> list[str]:
+def lines(report: operation.MergeReport) -> list[str]:
     revision = (report.revision or "")[:7]
     match report.result:
         case "already_up_to_date":
-            lines = [f"Nothing to merge: {revision} holds {report.source} already."]
+            told = [f"Nothing to merge: {revision} holds {report.source} already."]
         case "aborted":
-            lines = [f"Gave up the merge of {report.source}."]
+            told = [f"Gave up the merge of {report.source}."]
         case "conflict":
-            lines = [f"{click.style('conflict', fg='red')}  {each}" for each in report.conflicts]
-            lines.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
+            told = [f"{click.style('conflict', fg='red')}  {each}" for each in report.conflicts]
+            told.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
         case "uncommitted":
-            lines = [f"Merged {report.source}: {described(report.changes)}, not committed yet."]
-            lines.append('Next: vmrag commit -m "What changed in the knowledge"')
+            told = [f"Merged {report.source}: {described(report.changes)}, not committed yet."]
+            told.append('Next: vmrag commit -m "What changed in the knowledge"')
         case _:
-            lines = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
-            lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
-    return [*lines, *report.notes]
+            told = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
+            told.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+    return [*told, *report.notes]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -85,6 +85,12 @@ class Engine(Protocol):
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Whether `descendant` contains `ancestor` (a revision contains itself). Raises `RevisionMissing`."""
 
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The parents of these revisions and of everything that they contain; what is not here is left out.
+
+        Any text may be asked. One walk through the history, however many are asked.
+        """
+
     def merge_base(self, one: str, other: str) -> str | None:
         """The best common ancestor; None for unrelated histories. Raises `RevisionMissing`."""
 
@@ -115,14 +121,40 @@ class Engine(Protocol):
     def anchor(self, revision: str, *, reason: str) -> None:
         """Make `vmrag_keep` reach this revision; nothing happens when some branch reaches it already."""
 
-    def unreachable(self, revisions: Iterable[str]) -> list[str]:
-        """Those that are here and that no branch, `vmrag_keep` included, reaches, in the given order. Any text may be asked.
+    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
+        """The next head of a remote's `vmrag_keep`, which is at `head` (None: not there), that reaches the revision, too.
 
-        One walk through the history, however many are asked.
+        Hold the write lock until it is pushed: nothing here reaches it.
+        """
+
+    def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
+        """Those that are here and that no branch, `vmrag_keep` included, or none of these heads reaches, in the given order.
+
+        Any text may be asked. One walk through the history, however many are asked.
         """
 
     def collect_garbage(self) -> None:
         """Drop what no branch reaches and give its space back. Working sets survive."""
+
+    # -- remotes: `remote` is a short name, under which what was fetched or pushed last is remembered and kept from gc -----
+
+    def remote_heads(self, remote: str) -> dict[str, str]:
+        """The head of each of its branches, as of the last fetch or push; empty for one that is not known."""
+
+    def fetch(self, remote: str, url: str) -> None:
+        """Bring everything that the branches at a `file://` or `http://` URL reach; no branch of ours moves.
+
+        Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`, `AuthenticationFailed`; then nothing was taken.
+        """
+
+    def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
+        """Make revisions the heads of branches there, one after the other; what is not there is made.
+
+        Raises `RemoteMoved` for what is no fast-forward (unless `force`), and as `fetch`.
+        """
+
+    def forget_remote(self, remote: str) -> None:
+        """Fine for one that is not known."""
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

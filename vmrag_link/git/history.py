@@ -6,13 +6,66 @@ import contextlib
 import itertools
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from vmrag_link.errors import GitFailed
+from vmrag_link.git import partial
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 if TYPE_CHECKING:
     import git
+
+
+class Entry(NamedTuple):
+    """What stands at `.dolt-version`: git's mode and the object's name."""
+
+    mode: str
+    name: str
+
+    @property
+    def is_file(self) -> bool:
+        """Links, directories and submodules are none."""
+        return self.mode.startswith("100")
+
+
+class Change(NamedTuple):
+    """A commit whose pin differs from that of a parent, or a root that has one. `before`: of each parent; None: no pin."""
+
+    commit: str
+    parents: tuple[str, ...]
+    before: tuple[Entry | None, ...]
+    after: Entry | None
+
+
+class Walk(NamedTuple):
+    """The commits of a range with their parents, and where the pin changes: parents before children in both.
+
+    `contents`: of the files among the pins by name, without those above 8 KiB. `cut`: commits whose parents a shallow clone does not have.
+    """
+
+    parents: dict[str, tuple[str, ...]]
+    changes: tuple[Change, ...]
+    contents: dict[str, bytes]
+    cut: frozenset[str]
+
+
+def walk(places: Places, tip: str, *, without: str | None = None) -> Walk:
+    """The commits that the tip reaches, and `without` does not."""
+    with _git(places) as console:
+        lines = str(
+            console.rev_list("--topo-order", "--reverse", "--parents", tip, *([f"^{without}"] if without else []))
+        )
+        parents = {commit: tuple(before) for commit, *before in map(str.split, lines.splitlines())}
+        changes = tuple(_changes(console, parents))
+        entries = {entry for change in changes for entry in (change.after, *change.before) if entry and entry.is_file}
+        partial.bring(places, (entry.name for entry in entries))
+        names = _small(console, sorted(entry.name for entry in entries))
+        contents = dict(zip(names, _contents(console, names), strict=True))
+    return Walk(parents, changes, contents, frozenset(parents.keys() & _boundary(places)))
+
+
+def is_shallow(places: Places) -> bool:
+    return bool(_boundary(places))
 
 
 def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> dict[bytes, list[str]]:
@@ -26,22 +79,37 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
         return _by_content(_introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
 
 
-def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach and no branch of any remote, as those were when they were last fetched.
+def new_pins(places: Places, tips: Iterable[str], *, remote: str | None = None) -> dict[bytes, list[str]]:
+    """As `pins`, of the commits that the tips reach and no branch of a remote, or of any, as those were when they were last fetched.
 
-    Of all remotes: who pushes to a fork what came from elsewhere has not pinned it.
+    A tip that begins with ^ is one more commit that does not count, with all before it.
     """
+    return _pins_of(places, tips, "--not", f"--remotes={remote}" if remote else "--remotes")
+
+
+def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
+    """As `pins`, of the commits that the tips reach."""
+    return _pins_of(places, tips)
+
+
+def _pins_of(places: Places, tips: Iterable[str], *without: str) -> dict[bytes, list[str]]:
     with _git(places) as console, _lines(tips) as asked:
         # --stdin first: some versions of git would take its lines for exclusions as well.
-        options = ("--full-history", "--stdin", "--not", "--remotes", "--", PIN_NAME)
+        options = ("--full-history", "--ignore-missing", "--stdin", *without, "--", PIN_NAME)
         return _by_content(_introduced(console, str(console.rev_list(*options, istream=asked)).split()))
 
 
 def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
     """The pins of these commits, or of what tags name; `pins` says which count."""
+    return set(pins_of(places, tips).values())
+
+
+def pins_of(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
+    """As `pins_at`, by what was asked for; what has no pin is left out."""
+    asked = list(dict.fromkeys(commits))
     with _git(places) as console:
-        blobs = dict.fromkeys(blob for blob in _pin_blobs(console, dict.fromkeys(tips)) if blob)
-        return set(_contents(console, blobs))
+        blobs = {commit: blob for commit, blob in zip(asked, _pin_blobs(console, asked), strict=True) if blob}
+        return dict(zip(blobs, _contents(console, blobs.values()), strict=True))
 
 
 def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
@@ -110,6 +178,54 @@ def _commits_that_touch_the_pin(console: git.Git, also: Iterable[str], *, reflog
         # Without --full-history git skips side branches whose pin a merge dropped.
         options = ("--ignore-missing", "--stdin", "--full-history")
         return str(console.rev_list(*sources, *options, "--", PIN_NAME, istream=more)).split()
+
+
+def _changes(console: git.Git, parents: dict[str, tuple[str, ...]]) -> Iterator[Change]:
+    """One comparison of two trees' own entries for each parent: a merge that takes one side's pin differs from the other's."""
+    questions = (f"{commit} {each}" for commit, before in parents.items() for each in before or ("",))
+    with _lines(questions) as asked:
+        options = ("--stdin", "--always", "--root", "--raw", "--no-abbrev", "--no-renames", "--", PIN_NAME)
+        lines = str(console.diff_tree(*options, istream=asked)).splitlines()
+    at = 0
+    for commit, each in parents.items():
+        sides: list[tuple[Entry | None, Entry | None] | None] = []
+        for _ in each or ("",):
+            at, side = _compared(lines, at + 1)
+            sides.append(side)
+        if changed := [side for side in sides if side]:
+            after = changed[0][1]
+            yield Change(commit, each, tuple(side[0] if side else after for side in sides) if each else (), after)
+
+
+def _compared(lines: list[str], at: int) -> tuple[int, tuple[Entry | None, Entry | None] | None]:
+    """What follows a commit's name: nothing for equal pins, a line, or two where a directory takes the place of a file."""
+    old = new = None
+    start = at
+    while at < len(lines) and lines[at].startswith(":"):
+        mode_before, mode, name_before, name, _ = lines[at].removeprefix(":").split(None, 4)
+        old = Entry(mode_before, name_before) if int(mode_before) else old
+        new = Entry(mode, name) if int(mode) else new
+        at += 1
+    return at, (old, new) if at > start else None
+
+
+def _boundary(places: Places) -> set[str]:
+    try:
+        return set((places.common / "shallow").read_text().split())
+    except FileNotFoundError:
+        return set()
+
+
+def _small(console: git.Git, names: Iterable[str]) -> list[str]:
+    """Those of these blobs that are small enough for a pin. Raises `GitFailed` for one that is not here."""
+    small = []
+    for line in _cat_file(console, "--batch-check", dict.fromkeys(names)).decode().splitlines():
+        name, kind, *size = line.split()
+        if kind == "missing":
+            raise GitFailed(f"The object {name} of the history of {PIN_NAME} is missing.", hint="git fsck")
+        if int(size[0]) <= PIN_READ_LIMIT:
+            small.append(name)
+    return small
 
 
 def _parents(console: git.Git, commits: Iterable[str]) -> dict[str, list[str]]:

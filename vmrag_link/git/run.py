@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from vmrag_link import env, proc
@@ -31,10 +32,19 @@ LOCAL_VARIABLES = (
 _SCRUBBED = frozenset(LOCAL_VARIABLES)
 
 
-def git_in(folder: Path, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> proc.Finished:
-    """Run git in a directory that exists, wherever that lies. Raises `GitFailed` when there is no git."""
-    environ = env.without(_SCRUBBED)
-    environ["LC_ALL"] = "C"  # a few messages are told apart below
+def git_in(
+    folder: Path,
+    *arguments: str,
+    stdin: bytes | None = None,
+    index_file: Path | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> proc.Finished:
+    """Run git in a directory that exists, wherever that lies; `extra` goes into its environment.
+
+    Raises `GitFailed` when there is no git.
+    """
+    environ = env.without(_SCRUBBED) | dict(extra or {})
+    environ["LC_ALL"] = "C"  # a few messages are told apart
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
     try:
@@ -49,11 +59,17 @@ def git_in(folder: Path, *arguments: str, stdin: bytes | None = None, index_file
         ) from error
 
 
-def git(places: Places, *arguments: str, stdin: bytes | None = None, index_file: Path | None = None) -> proc.Finished:
+def git(
+    places: Places,
+    *arguments: str,
+    stdin: bytes | None = None,
+    index_file: Path | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> proc.Finished:
     """Run git on this work tree, from its top, whatever the outcome."""
     # Named outright, so that a work tree without a .git of its own (core.worktree) is found too.
     where = (f"--git-dir={places.git_dir}", f"--work-tree={places.top}")
-    return git_in(places.top, *where, *arguments, stdin=stdin, index_file=index_file)
+    return git_in(places.top, *where, *arguments, stdin=stdin, index_file=index_file, extra=extra)
 
 
 def demand(places: Places, *arguments: str, stdin: bytes | None = None) -> proc.Finished:

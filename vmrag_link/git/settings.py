@@ -57,3 +57,27 @@ def forget_kb_branch(places: Places, branch: str) -> None:
     done = git(places, *arguments)
     if done.returncode not in (0, _NOT_SET):
         raise failure(arguments, done)
+
+
+def config_values(places: Places, key: str) -> list[str]:
+    """Every value of the keys whose whole name, in lower case, this regular expression matches."""
+    arguments = ("config", "--null", "--get-regexp", f"^{key}$".lower())
+    done = git(places, *arguments)
+    if done.returncode not in (0, _ABSENT):
+        raise failure(arguments, done)
+    entries = (entry.partition("\n") for entry in done.text.split("\0"))
+    return [value for key, _, value in entries if key]
+
+
+def add(places: Places, key: str, value: str) -> None:
+    """One more value, in the repository's own configuration."""
+    demand(places, "config", "--local", "--add", "--", key, value)
+
+
+def remove(places: Places, key: str, value: str) -> bool:
+    """Take one value out of the repository's own configuration; whether it was there."""
+    arguments = ("config", "--local", "--fixed-value", "--unset-all", "--", key, value)
+    done = git(places, *arguments)
+    if done.returncode not in (0, _NOT_SET):
+        raise failure(arguments, done)
+    return done.returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, all_taken
+from vmrag_link.merging.picked import trailers
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import At, Record, Working
 
@@ -25,7 +26,7 @@ class Signature(Record, frozen=True):
     @classmethod
     def derived(cls, engine: Engine, *, base: str, ours: str, theirs: str) -> Signature:
         """From the inputs alone, so that equal merges give equal revisions."""
-        message = f"Merge {theirs[:12]} into {ours[:12]}\n\nVmrag-Base: {base}\nVmrag-Theirs: {theirs}\n"
+        message = f"Merge {theirs[:12]} into {ours[:12]}\n\n{trailers(base, theirs)}"
         info = engine.info(theirs)
         return cls(message, info.author, max(engine.info(ours).date, info.date))
 

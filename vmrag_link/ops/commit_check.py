@@ -16,7 +16,15 @@ from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
-Code = Literal["PIN_MALFORMED", "PIN_NOT_STAGED", "PIN_REVISION_MISSING", "KNOWLEDGE_DROPPED", "UNCOMMITTED_CHANGES"]
+Code = Literal[
+    "PIN_MALFORMED",
+    "PIN_NOT_STAGED",
+    "PIN_REVISION_MISSING",
+    "KNOWLEDGE_DROPPED",
+    "KNOWLEDGE_DELETED",
+    "KNOWLEDGE_NOT_PUSHED",
+    "UNCOMMITTED_CHANGES",
+]
 
 MESSAGE = "Documents of the next code commit"
 _PARTIAL = re.compile(r"next-index-\d+\.lock")

@@ -9,10 +9,11 @@ from vmrag_link import config, locks
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import AlreadyInitialized
+from vmrag_link.errors import AlreadyInitialized, Remote
 from vmrag_link.git import merging, plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops import pinning
+from vmrag_link.ops import history_pins, pinning
+from vmrag_link.ops.clone import clone
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Workspace
@@ -23,10 +24,12 @@ ATTRIBUTES = ".gitattributes"
 class InitReport(Record, frozen=True):
     """`started`: there was no knowledge base, or no pin. `written` are the files that were made or changed; empty: nothing was left to do.
 
-    They are staged where `staged` says so; `.gitattributes` only if it had no changes that are not staged.
+    They are staged where `staged` says so; `.gitattributes` only if it had no changes that are not staged. `cloned`: the remote that the
+    knowledge base came from, because the repository's history has pins already.
     """
 
     started: bool
+    cloned: str | None
     kb: str
     engine: str
     revision: str
@@ -35,13 +38,18 @@ class InitReport(Record, frozen=True):
     staged: bool
 
 
-def init(ws: Workspace) -> InitReport:
-    """Run again after a kill, it goes on where it was. Raises `AlreadyInitialized` for a clone, whose base is elsewhere."""
+def init(ws: Workspace, *, new: bool = False) -> InitReport:
+    """Run again after a kill, it goes on where it was.
+
+    Where git's history pins a knowledge base, that is fetched: another one would have nothing in common with it, and could never be
+    pushed there. `new` starts one all the same, unless the checked-out code itself pins the old one. Raises `AlreadyInitialized` where
+    it cannot be fetched.
+    """
     pinned = plumbing.pin_bytes(ws.places)
-    if pinned is not None and not ws.initialized:
-        elsewhere = ws.uninitialized()
-        raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details)
     ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
+    cloned = None
+    if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
+        cloned = _cloned(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         started = pinned is None or not ws.initialized
         if not ws.initialized:
@@ -60,7 +68,32 @@ def init(ws: Workspace) -> InitReport:
             ours.append(attributes)
     pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
     names = tuple(each.name for each in ours)
-    return InitReport(started, str(ws.places.kb), ws.engine.name, pin.dolt_commit, pinning.block(pin), names, staged)
+    return InitReport(
+        started and not cloned,
+        cloned,
+        str(ws.places.kb),
+        ws.engine.name,
+        pin.dolt_commit,
+        pinning.block(pin),
+        names,
+        staged,
+    )
+
+
+def _pinned_somewhere(ws: Workspace) -> bool:
+    return any(True for _ in history_pins.read(ws.places, reflogs=False))
+
+
+def _cloned(ws: Workspace) -> str:
+    try:
+        return clone(ws).remote
+    except Remote as error:
+        elsewhere = ws.uninitialized()
+        raise AlreadyInitialized(
+            f"The history of this repository pins a knowledge base, and it cannot be fetched: {error.message}",
+            hint=f"{error.hint}; then {elsewhere.hint}",
+            **elsewhere.details,
+        ) from error
 
 
 def _write(ws: Workspace) -> None:

@@ -9,7 +9,7 @@ from vmrag_link import locks
 from vmrag_link.errors import Busy, GitBusy, GitFailed, quoted
 from vmrag_link.git import merging, plumbing
 from vmrag_link.journal import CommitEntry, ReplayEntry
-from vmrag_link.ops import pinning
+from vmrag_link.ops import arrival, pinning
 from vmrag_link.sync import apply, background
 from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import Workspace
@@ -20,6 +20,7 @@ def reconciled(ws: Workspace) -> SyncReport | None:
 
     All that a person should know has been said when this returns.
     """
+    arrival.bring(ws)
     recover(ws)
     background.tell(ws.places, ws.progress.note)
     return ws.reconcile()

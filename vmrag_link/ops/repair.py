@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from vmrag_link.git import merging, plumbing
+from vmrag_link.git import history, merging, plumbing
 from vmrag_link.ops.bases import base_of, pinned
 from vmrag_link.ops.merge import MergeReport, merge_revision, mergeable
+from vmrag_link.ops.pinning import parsed
+from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
 
 
@@ -15,16 +17,30 @@ def repair(ws: Workspace, commit: str) -> MergeReport:
     """
     target = mergeable(ws)
     full = plumbing.resolve(ws.places, commit)
-    parents = merging.parents(ws.places, full)
-    for parent in parents:
-        theirs = pinned(ws, parent)
-        if theirs is None or ws.engine.is_ancestor(theirs, target.revision):
+    sides = _sides(ws, merging.parents(ws.places, full))
+    for parent, theirs in sides.items():
+        if ws.engine.is_ancestor(theirs, target.revision):
             continue
-        others = [each for each in parents if each != parent]
-        if others:
-            base = base_of(ws, target.revision, theirs, (parent, others[0]))
-        else:  # a squashed branch took the place of its only parent's knowledge
-            base = base_of(ws, pinned(ws, full) or target.revision, theirs)
-        return merge_revision(ws, target, f"{commit} (its parent {parent[:10]})", base=base, theirs=theirs)
+        base = _base(ws, target, full, sides, parent)
+        if base != theirs:  # else a side that did not move: there is nothing to take in
+            return merge_revision(ws, target, f"{commit} (its parent {parent[:10]})", base=base, theirs=theirs)
     here = target.revision
     return MergeReport("already_up_to_date", commit, here, here, here, here)
+
+
+def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
+    """What the parents pin, by commit. One whose pin cannot be read says nothing; a revision that is not here may be what matters."""
+    readable = {commit for commit, data in history.pins_of(ws.places, parents).items() if parsed(data)}
+    found = ((parent, pinned(ws, parent)) for parent in parents if parent in readable)
+    return {parent: revision for parent, revision in found if revision}
+
+
+def _base(ws: Workspace, target: Target, commit: str, sides: dict[str, str], parent: str) -> str:
+    """What a parent's pin is merged from: the pin at git's merge base; where all sides pin the same, what the commit left of that."""
+    theirs = sides[parent]
+    if len(set(sides.values())) > 1:
+        other = next(each for each in sides if each != parent)
+        return base_of(ws, target.revision, theirs, (parent, other))
+    left = parsed(history.pins_of(ws.places, [commit]).get(commit))
+    known = left is not None and ws.engine.has_revision(left.dolt_commit)
+    return base_of(ws, left.dolt_commit if left and known else target.revision, theirs)

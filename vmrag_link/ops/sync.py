@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link.models import Changes
+from vmrag_link.ops import arrival
 from vmrag_link.ops.recover import recover
 from vmrag_link.sync import apply
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
@@ -17,6 +18,7 @@ def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
 
     The report's notes have been said.
     """
+    arrival.bring(ws, insist=True)
     recover(ws)
     report = ws.reconcile(rebuild=rebuild)
     target = ws.target()

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.doltlite import history, unfinished
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import EngineFailed
 
 
-def keep(main: Connection, revision: str, message: str, connect: Callable[[str], Connection]) -> None:
-    """Make `vmrag_keep` reach the revision; 5-10 ms and a few KB, whatever it holds and however many documents.
+def kept(main: Connection, head: str | None, revision: str, message: str, connect: Callable[[str], Connection]) -> str:
+    """The next head of a `vmrag_keep`, ours or a remote's, that reaches the revision, too; no branch is moved.
+
+    5-10 ms and a few KB, whatever the revision holds and however many documents.
 
     Merged, the two themselves would store what nobody reads, and can conflict: in their rows, which could be resolved, and in
     their tables, which cannot. So both sides are commits without any table: a child of the revision, and a child of the old
-    head unless that has none already. All of it is made on a branch of its own; moving `vmrag_keep` to the result is the one
-    step that counts. `connect` opens a connection on a branch; the caller holds the write lock.
+    head unless that has none already. All of it is made on a branch of its own. `connect` opens a connection on a branch; the
+    caller holds the write lock until something reaches what is returned.
     """
-    kept = history.branch(main, KEEP_BRANCH)
-    if kept is None:
-        main.execute("SELECT dolt_branch(?, ?)", (KEEP_BRANCH, revision))
-        return
-    if history.merge_base(main, kept.head, revision) is None:
+    if head is None:
+        return revision
+    if history.merge_base(main, head, revision) is None:
         raise EngineFailed(
             f"The revision {revision[:12]} has no history in common with what is kept already.",
             hint="Give it a branch of its own.",
@@ -34,14 +33,18 @@ def keep(main: Connection, revision: str, message: str, connect: Callable[[str],
                 quoted = table.replace('"', '""')
                 connection.execute(f'DROP TABLE "{quoted}"')
         emptied = _commit(connection, message)
-        connection.execute("SELECT dolt_reset('--soft', ?)", (kept.head,))
+        connection.execute("SELECT dolt_reset('--soft', ?)", (head,))
         _commit(connection, message)
         connection.execute("SELECT dolt_merge('--no-ff', '-m', ?, ?)", (message, emptied))
-        connection.execute("SELECT dolt_branch('-f', ?, dolt_hashof('HEAD'))", (KEEP_BRANCH,))
+        return _head(connection)
 
 
 def _commit(connection: Connection, message: str) -> str:
     """The head afterwards; what is equal to its parent is not committed."""
     connection.execute("SELECT dolt_commit('-A', '--skip-empty', '-m', ?)", (message,))
+    return _head(connection)
+
+
+def _head(connection: Connection) -> str:
     head: str = connection.execute("SELECT dolt_hashof('HEAD')")[0][0]
     return head

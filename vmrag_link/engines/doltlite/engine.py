@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, UNCOMMITTED_NAME, Write
-from vmrag_link.engines.doltlite import anchors, history, links, reading, schema, unfinished
+from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, UNCOMMITTED_NAME, Write
+from vmrag_link.engines.doltlite import anchors, history, links, reading, remotes, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
@@ -71,6 +71,29 @@ class DoltliteEngine:
 
         `author` is `Name <email>`, `date` ISO UTC. Raises `AlreadyInitialized`. A kill leaves no knowledge base.
         """
+
+        def fill(connection: Connection) -> None:
+            # The name `main` belongs to the code branch main. Renaming the default branch keeps it the default.
+            connection.execute("SELECT dolt_branch('-m', dolt_default_branch(), ?)", (ROOT_BRANCH,))
+            with connection.transaction():
+                schema.create(connection)
+                connection.execute(_COMMIT, ("Create the knowledge base", author, date))
+
+        cls._make(folder, fill)
+        return cls.open(folder)
+
+    @classmethod
+    def clone(cls, folder: Path, remote: str, url: str) -> DoltliteEngine:
+        """Make a knowledge base of what `url` holds, whose branches are those of a remote. Raises as `create` and `fetch`.
+
+        One without `vmrag_root` is somebody else's: `RemoteDamaged`.
+        """
+        cls._make(folder, lambda connection: remotes.clone(connection, remote, url, ROOT_BRANCH))
+        return cls.open(folder)
+
+    @staticmethod
+    def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
+        """All or nothing: a kill leaves no knowledge base."""
         path, unfinished = folder / FILE_NAME, folder / _UNFINISHED
         with _writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
             if path.exists():
@@ -82,15 +105,10 @@ class DoltliteEngine:
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
             with Connection(unfinished / FILE_NAME, access="create") as connection:
-                # The name `main` belongs to the code branch main. Renaming the default branch keeps it the default.
-                connection.execute("SELECT dolt_branch('-m', dolt_default_branch(), ?)", (ROOT_BRANCH,))
-                with connection.transaction():
-                    schema.create(connection)
-                    connection.execute(_COMMIT, ("Create the knowledge base", author, date))
+                fill(connection)
             (unfinished / FILE_NAME).rename(path)
             shutil.rmtree(unfinished)
             _flush(folder)
-        return cls.open(folder)
 
     @classmethod
     def open(cls, folder: Path, *, lock_timeout: float = 30.0) -> DoltliteEngine:
@@ -157,6 +175,9 @@ class DoltliteEngine:
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         return history.is_ancestor(self._main, ancestor, descendant)
+
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return history.parents(self._main, revisions)
 
     def merge_base(self, one: str, other: str) -> str | None:
         return history.merge_base(self._main, one, other)
@@ -231,16 +252,47 @@ class DoltliteEngine:
 
     def _keep(self, revision: str, reason: str, *, without: str = "") -> None:
         """Anchor a revision, unless a branch other than `without` reaches it. The caller holds the write lock."""
-        if history.unreachable(self._main, [revision], without=without):
-            anchors.keep(self._main, revision, f"Keep {revision}: {reason}", self._connection)
+        if not history.unreachable(self._main, [revision], without=without):
+            return
+        before = history.branch(self._main, KEEP_BRANCH)
+        head = self.kept(before.head if before else None, revision, reason=reason)
+        self._main.execute(
+            "SELECT dolt_branch('-f', ?, ?)" if before else "SELECT dolt_branch(?, ?)", (KEEP_BRANCH, head)
+        )
 
-    def unreachable(self, revisions: Iterable[str]) -> list[str]:
-        return [each for each in history.unreachable(self._main, revisions) if self.has_revision(each)]
+    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
+        history.require(self._main, revision)
+        return anchors.kept(self._main, head, revision, f"Keep {revision}: {reason}", self._connection)
+
+    def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
+        found = (
+            history.unreachable(self._main, revisions)
+            if heads is None
+            else history.unreachable_from(self._main, heads, revisions)
+        )
+        return [each for each in found if self.has_revision(each)]
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):
             unfinished.drop(self._main)
             self._main.execute_long("SELECT dolt_gc()")
+
+    # -- remotes
+
+    def remote_heads(self, remote: str) -> dict[str, str]:
+        return remotes.heads(self._main, remote)
+
+    def fetch(self, remote: str, url: str) -> None:
+        with self.writing(f"fetch from {remote}"), self._connection(None) as connection:
+            remotes.fetch(connection, remote, url)
+
+    def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
+        with self.writing(f"push to {remote}"), self._connection(None) as connection:
+            remotes.push(connection, remote, url, heads, force=force)
+
+    def forget_remote(self, remote: str) -> None:
+        with self.writing(f"forget {remote}"), self._connection(None) as connection:
+            remotes.forget(connection, remote)
 
     # -- reading
 
@@ -313,7 +365,7 @@ class DoltliteEngine:
         history.require(self._main, at)
         return self._connection(at)
 
-    def _connection(self, at: str) -> Connection:
+    def _connection(self, at: str | None) -> Connection:
         return Connection(self._folder / FILE_NAME, at=at, timeout=self._lock_timeout)
 
     # -- links

@@ -8,6 +8,7 @@ no commit; `dolt_commit_ancestors` answers for exactly the commit that was asked
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 
@@ -35,6 +36,11 @@ _ANCESTRY = """
 _BRANCHES = f"FROM dolt_branches WHERE name <> '{UNFINISHED_BRANCH}'"
 _FROM_REVISION = _ANCESTRY.format(start="VALUES (?)", only="WHERE revision = ? LIMIT 1")
 _FROM_BRANCHES = _ANCESTRY.format(start=f"SELECT hash {_BRANCHES} AND name <> ?", only="")
+_FROM_HEADS = _ANCESTRY.format(start="SELECT value FROM json_each(?)", only="")
+
+_PARENTS_WITHIN = """
+    SELECT commit_hash, parent_hash FROM dolt_commit_ancestors WHERE commit_hash IN ({these}) ORDER BY parent_index"""
+_PARENTS = _PARENTS_WITHIN.format(these=_FROM_HEADS)
 
 _LOG = """
     SELECT commit_hash, committer, email, date, message,
@@ -74,13 +80,31 @@ def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
     return bool(connection.execute(_FROM_REVISION, (descendant, ancestor)))
 
 
+def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    asked = json.dumps([each for each in dict.fromkeys(revisions) if _REVISION.fullmatch(each)])
+    found: dict[str, tuple[str, ...]] = {}
+    for revision, parent in connection.stream(_PARENTS, (asked,)):
+        found[revision] = (*found.get(revision, ()), *([parent] if parent else []))
+    return found
+
+
 def unreachable(connection: Connection, revisions: Iterable[str], *, without: str = "") -> list[str]:
     """Those that no branch other than `without` reaches, in the given order: one walk, which ends when all are found."""
+    return _not_among(connection.stream(_FROM_BRANCHES, (without,)), revisions)
+
+
+def unreachable_from(connection: Connection, heads: Iterable[str], revisions: Iterable[str]) -> list[str]:
+    """Those that none of these heads reaches, as `unreachable`."""
+    return _not_among(connection.stream(_FROM_HEADS, (json.dumps(list(heads)),)), revisions)
+
+
+def _not_among(reached: Iterator[tuple[str]], revisions: Iterable[str]) -> list[str]:
     left = dict.fromkeys(revisions)
-    for (reached,) in connection.stream(_FROM_BRANCHES, (without,)):
-        left.pop(reached, None)
-        if not left:
-            break
+    if left:
+        for (revision,) in reached:
+            left.pop(revision, None)
+            if not left:
+                break
     return list(left)
 
 

@@ -25,6 +25,22 @@ OPEN_READONLY, OPEN_READWRITE, OPEN_CREATE, OPEN_FULL_MUTEX = 0x1, 0x2, 0x4, 0x1
 TRANSIENT = ctypes.c_void_p(-1)
 """SQLite copies a bound value before the call returns."""
 
+
+class ServeOptions(ctypes.Structure):
+    """`DoltliteServeOpts` of version 0.51.3; the library copies the texts. An absent text is None, paths are as the system encodes them."""
+
+    _fields_ = (
+        ("folder", ctypes.c_char_p),
+        ("port", ctypes.c_int),
+        ("bind", ctypes.c_char_p),
+        ("certificate", ctypes.c_char_p),
+        ("key", ctypes.c_char_p),
+        ("clients", ctypes.c_char_p),
+        ("audience", ctypes.c_char_p),
+        ("timeout_ms", ctypes.c_int),
+    )
+
+
 _REINSTALL = f"Install the engine again: python -m pip install --force-reinstall doltlite=={VERSION}"
 
 
@@ -62,9 +78,15 @@ class Library:
         self.column_text = self._function("column_text", handle, handle, number)
         self.column_blob = self._function("column_blob", handle, handle, number)
         self.column_bytes = self._function("column_bytes", number, handle, number)
+        self.serve = self._named("doltliteServeAsyncOpts", handle, ctypes.POINTER(ServeOptions))
+        self.server_port = self._named("doltliteServerPort", number, handle)
+        self.server_stop = self._named("doltliteServerStop", None, handle)
 
     def _function(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
-        function = self._dll[f"sqlite3_{name}"]
+        return self._named(f"sqlite3_{name}", result, *arguments)
+
+    def _named(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
+        function = self._dll[name]
         function.restype = result
         function.argtypes = arguments
         return function

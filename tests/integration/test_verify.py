@@ -1,0 +1,713 @@
+"""`vmrag verify`, on histories made by git's plumbing, and by git commands with and without the merge driver."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.knowledge import AUTHOR, DATE, doc
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import Write
+from vmrag_link.ops.verify import verify
+from vmrag_link.pin import Pin
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+NUMBERS = itertools.count()
+"""In the messages of commits, which would be the same commit otherwise."""
+
+NOWHERE = "ab" * 20
+NO_DRIVER = ("-c", "merge.vmrag.driver=false")
+
+
+class World(Project):
+    """`old` - `base`, which `main` pins, and what is written on top: revisions by the engine, commits of the code by hand."""
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Workspace]:
+        workspace = Workspace.open(self.top, QUIET)
+        yield workspace
+        workspace.close()
+
+    def on(self, revision: str, *, joining: str | None = None, message: str = "m", **texts: str) -> str:
+        """A revision on top of another one."""
+        rows = Write(put_documents=[doc(name, text, collection="handbook") for name, text in texts.items()])
+        with self.opened() as workspace:
+            return workspace.engine.commit_onto(
+                revision, [rows], joining=joining, message=message, author=AUTHOR, date=DATE
+            )
+
+    def code(self, pin: str | bytes | None, *parents: str, mode: str = "100644", kind: str = "blob") -> str:
+        """A commit of the code with this pin: a revision, the bytes of a file (or what `mode` and `kind` say), or none."""
+        name = ""
+        if kind == "blob" and pin is not None:
+            content = pin if isinstance(pin, bytes) else pin_of(pin)
+            name = self.git("hash-object", "-w", "--stdin", stdin=content.decode())
+        elif pin is not None:
+            name = pin if isinstance(pin, str) else pin.decode()
+        tree = self.git("mktree", "--missing", stdin=f"{mode} {kind} {name}\t.dolt-version\n" if name else "")
+        return self.git("commit-tree", tree, *[f"-p{each}" for each in parents], "-m", f"commit {next(NUMBERS)}")
+
+    def moves(self, message: str, **texts: str) -> str:
+        """A revision on top of what is pinned, pinned by a commit on the branch; returns the revision."""
+        revision = self.on(self.pinned, **texts)
+        self.commit(message, pin=pin_of(revision))
+        return revision
+
+    def revision(self, ref: str) -> str:
+        return json.loads(self.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
+
+    def verified(self, *arguments: str) -> dict[str, Any]:
+        done = self.vmrag("verify", *arguments, "--json", code=None)
+        report: dict[str, Any] = done.json
+        errors = [each for each in report["findings"] if each["level"] == "error"]
+        assert done.code == (1 if errors else 0)
+        return report
+
+    def found(self, *arguments: str) -> list[tuple[str, str]]:
+        """Level and code of each finding."""
+        return [(each["level"], each["code"]) for each in self.verified(*arguments)["findings"]]
+
+    def only(self, *arguments: str) -> dict[str, Any]:
+        (finding,) = self.verified(*arguments)["findings"]
+        return finding
+
+
+def pin_of(revision: str, *, date: str = DATE) -> bytes:
+    return pins.format(Pin("git:", "main", revision, date))
+
+
+DROPPED = ("error", "KNOWLEDGE_DROPPED")
+MENDED = ("information", "KNOWLEDGE_DROPPED")
+BACK = ("information", "MOVED_BACK")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        patch.setenv("VMRAG", "0")
+        new_project(folder / "project")
+        world = World(folder / "project")
+        world.vmrag("init")
+        for name in ("old", "base"):
+            world.vmrag("add", "-", "--collection", "handbook", "--id", name, stdin=name)
+            world.vmrag("commit", "-m", name)
+            world.git("add", "-A")
+            world.git("commit", "-qm", name)
+            world.git("tag", name)
+        return world.top
+
+
+@pytest.fixture
+def world(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("VMRAG", "0")  # no hooks; the merge driver is none
+    subprocess.run(["cp", "-a", built, tmp_path / "project"], check=True)
+    world = World(tmp_path / "project")
+    world.git("update-index", "-q", "--refresh")
+    return world
+
+
+class Revisions:
+    """a and b on the base, both on it, and one beside it."""
+
+    def __init__(self, world: World) -> None:
+        self.old, self.base = world.revision("old"), world.revision("base")
+        self.a, self.b = world.on(self.base, a="A."), world.on(self.base, b="B.")
+        self.ab = world.on(self.a, joining=self.b, b="B.")
+        self.more = world.on(self.ab, more="More.")
+        self.beside = world.on(self.old, beside="Beside.")
+        self.none = None
+
+
+@pytest.fixture
+def r(world: World) -> Revisions:
+    return Revisions(world)
+
+
+# -- one parent ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pin_may_go_forward_stay_and_be_written_anew(world, r):
+    first = world.code(r.base)
+    second = world.code(r.a, world.code(r.base, first))
+    last = world.code(pin_of(r.ab, date="2030-01-01T00:00:00Z"), world.code(r.ab, second))
+    report = world.verified(last)
+    assert report == {"range": last, "commits": 5, "pins": 4, "findings": [], "shallow": False}
+
+
+def test_a_pin_that_goes_back_is_information(world, r):
+    back = world.code(r.base, world.code(r.a, world.code(r.base)))
+    finding = world.only(back)
+    assert (finding["level"], finding["code"], finding["commit"]) == ("information", "MOVED_BACK", back)
+    assert r.a[:12] in finding["message"]
+    assert r.base[:12] in finding["message"]
+
+
+def test_a_pin_that_goes_aside_drops_knowledge(world, r):
+    aside = world.code(r.b, world.code(r.a, world.code(r.base)))
+    finding = world.only(aside)
+    assert (finding["level"], finding["code"], finding["commit"]) == (*DROPPED, aside)
+    assert r.a[:12] in finding["message"]
+    assert finding["hint"] == f"vmrag merge --repair {aside[:12]}"
+    assert finding["mended_by"] is None
+
+
+def test_a_root_may_pin_what_it_likes_and_so_may_the_first_commit_with_a_pin(world, r):
+    assert world.found(world.code(r.beside)) == []
+    assert world.found(world.code(r.beside, world.code(None))) == []
+
+
+def test_only_what_the_range_brings_is_reported(world, r):
+    before = world.code(r.b, world.code(r.a))
+    after = world.code(r.b, world.code(r.b, before))
+    assert world.found(after) == [DROPPED]
+    assert world.verified(f"{before}..{after}") == {
+        "range": f"{before}..{after}",
+        "commits": 2,
+        "pins": 0,
+        "findings": [],
+        "shallow": False,
+    }
+
+
+# -- merges --------------------------------------------------------------------------------------------------------------
+
+MERGES = {
+    # base, ours, theirs, merged: what is found
+    "both moved, both are in it": ("base", "a", "b", "ab", []),
+    "both moved, and documents came on top": ("base", "a", "b", "more", []),
+    "both moved, ours was taken": ("base", "a", "b", "a", [DROPPED]),
+    "both moved, theirs was taken": ("base", "a", "b", "b", [DROPPED]),
+    "both moved, neither was taken": ("base", "a", "b", "base", [DROPPED]),
+    "both moved, and no pin was taken": ("base", "a", "b", "none", [("error", "PIN_REMOVED")]),
+    "both moved to the same": ("base", "a", "a", "a", []),
+    "theirs moved and was taken": ("base", "base", "b", "b", []),
+    "theirs moved, and documents came on top": ("base", "base", "b", "ab", []),
+    "theirs moved, ours was taken": ("base", "base", "b", "base", [DROPPED]),
+    "theirs moved, what is older was taken": ("base", "base", "b", "old", [DROPPED]),
+    "theirs went back and was taken": ("base", "base", "old", "old", [("information", "MOVED_BACK")]),
+    "ours went back, theirs moved, and theirs was taken": ("base", "old", "b", "b", [("information", "MOVED_BACK")]),
+    "ours went aside, theirs did not move": ("base", "beside", "base", "beside", [DROPPED]),
+    "nobody moved, and the pin stays": ("base", "base", "base", "base", []),
+    "nobody moved, and documents came on top": ("base", "base", "base", "a", []),
+    "nobody moved, and the pin goes back": ("base", "base", "base", "old", [BACK]),
+    "nobody moved, and the pin goes aside": ("base", "base", "base", "beside", [DROPPED]),
+    "theirs removed it": ("base", "base", "none", "none", [("error", "PIN_REMOVED")]),
+    "theirs removed it, ours moved and was taken": ("base", "a", "none", "a", [("information", "PIN_REMOVED")]),
+    "theirs removed it, ours moved and was dropped": ("base", "a", "none", "none", [("error", "PIN_REMOVED"), DROPPED]),
+    "theirs brought the first": ("none", "none", "b", "b", []),
+    "theirs brought the first, and it was dropped": ("none", "none", "b", "none", [DROPPED]),
+    "both brought the first": ("none", "a", "b", "ab", []),
+    "both brought the first, ours was taken": ("none", "a", "b", "a", [DROPPED]),
+}
+
+
+@pytest.mark.parametrize("case", MERGES.values(), ids=MERGES)
+def test_a_merge_must_contain_what_its_sides_moved_to(world, r, case):
+    base, ours, theirs, merged, expected = case
+    root = world.code(getattr(r, base))
+    left, right = world.code(getattr(r, ours), root), world.code(getattr(r, theirs), root)
+    merge = world.code(getattr(r, merged), left, right)
+    assert sorted(world.found(merge)) == sorted(expected)
+    if DROPPED in expected and ours != "beside":
+        assert world.verified(merge)["findings"][-1]["commit"] == merge
+
+
+def test_an_octopus_must_contain_every_side_that_moved_since_it_left_the_others(world, r):
+    c = world.on(r.base, c="C.")
+    abc = world.on(r.ab, joining=c, c="C.")
+    older = world.code(r.old)
+    root = world.code(r.base, older)
+    sides = [world.code(each, root) for each in (r.a, r.b, c)]
+    assert world.found(world.code(abc, *sides)) == []
+    finding = world.only(world.code(r.ab, *sides))
+    assert c[:12] in finding["message"]
+    assert finding["message"].count(r.a[:12]) == 0
+    unmoved = world.code(r.old, older)  # says nothing, though none of the others pins that
+    assert world.found(world.code(r.ab, *sides[:2], unmoved)) == []
+
+
+def test_a_criss_cross_merge_has_several_bases(world, r):
+    root = world.code(r.base)
+    left, right = world.code(r.a, root), world.code(r.b, root)
+    one, two = world.code(r.ab, left, right), world.code(r.ab, right, left)
+    ours, theirs = world.on(r.ab, ours="O."), world.on(r.ab, theirs="T.")
+    both = world.on(ours, joining=theirs, theirs="T.")
+    tops = world.code(ours, one), world.code(theirs, two)
+    assert world.found(world.code(both, *tops)) == []
+    assert world.found(world.code(ours, *tops)) == [DROPPED]
+    assert world.found(world.code(ours, tops[0], two)) == []  # theirs holds what both bases pin, and no more
+
+
+# -- pins that are none --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_pin_is_found_where_it_comes_in_and_not_where_it_is_inherited(world, r):
+    before = world.code(r.a)
+    empty = world.git("hash-object", "-t", "tree", "-w", "--stdin")
+    bad = {
+        "markers": world.code(b"<<<<<<< ours\n", before),
+        "large": world.code(b"x" * 9000, before),
+        "link": world.code(b"elsewhere", before, mode="120000"),
+        "directory": world.code(empty, before, mode="040000", kind="tree"),
+        "submodule": world.code(before, before, mode="160000", kind="commit"),
+    }
+    said = {name: world.only(f"{before}..{commit}") for name, commit in bad.items()}
+    assert {(each["level"], each["code"]) for each in said.values()} == {("error", "PIN_MALFORMED")}
+    for name, word in zip(bad, ("conflict", "8192 bytes", "symbolic link", "directory", "submodule"), strict=True):
+        assert word in said[name]["message"]
+        assert said[name]["hint"].startswith(f"git checkout {before[:12]} -- .dolt-version && git commit")
+    inherits = world.code(b"<<<<<<< ours\n", bad["markers"])
+    assert world.found(f"{bad['markers']}..{inherits}") == []
+    assert world.found(f"{bad['markers']}..{world.code(r.b, inherits)}") == []
+    assert world.found(f"{bad['directory']}..{world.code(r.b, bad['directory'])}") == []
+
+
+def test_the_command_that_brings_a_removed_pin_back_does(world):
+    world.commit("removed", pin=None)
+    assert world.found("HEAD~1..HEAD") == [("error", "PIN_REMOVED")]
+    subprocess.run(world.only("HEAD~1..HEAD")["hint"], shell=True, cwd=world.top, check=True, capture_output=True)
+    finding = world.only("base..HEAD")
+    assert (finding["level"], finding["mended_by"]) == ("information", world.git("rev-parse", "HEAD"))
+
+
+def test_a_pin_whose_revision_is_not_here_is_found_once_and_what_cannot_be_compared_is_said(world, r):
+    before = world.code(r.base)
+    missing = world.code(NOWHERE, before)
+    assert world.found(missing) == [("error", "PIN_REVISION_MISSING")]
+    assert world.found(f"{missing}..{world.code(NOWHERE, missing)}") == []
+    on_top = world.code(r.a, missing)
+    finding = world.only(f"{missing}..{on_top}")
+    assert (finding["level"], finding["code"], finding["commit"]) == ("error", "PIN_REVISION_MISSING", on_top)
+    assert "cannot be said" in finding["message"]
+    assert world.found(on_top) == [("information", "PIN_REVISION_MISSING")]  # what was there before is there again
+    side = world.code(r.b, before)
+    assert world.found(f"{missing}..{world.code(NOWHERE, missing, side)}") == [("error", "PIN_REVISION_MISSING")]
+    assert world.found(f"{missing}..{world.code(r.b, missing, side)}") == [DROPPED]
+
+
+# -- what is mended later ------------------------------------------------------------------------------------------------
+
+
+def test_a_later_commit_that_contains_what_was_dropped_mends_it(world, r):
+    dropping = world.code(r.b, world.code(r.a))
+    still = world.code(world.on(r.b, x="X."), dropping)
+    mending = world.code(r.ab, dropping)
+    assert world.found(still) == [DROPPED]
+    finding = world.only(mending)
+    assert (finding["level"], finding["code"]) == MENDED
+    assert (finding["commit"], finding["mended_by"], finding["hint"]) == (dropping, mending, "")
+    assert world.only(world.code(r.more, mending))["mended_by"] == mending
+
+
+def test_what_is_mended_on_another_branch_counts_from_the_merge_on(world, r):
+    first = world.code(r.a)
+    dropping = world.code(r.b, first)
+    other = world.code(r.ab, first)
+    tip = world.code(r.b, dropping)
+    assert world.found(tip) == [DROPPED]
+    merge = world.code(r.ab, tip, other)
+    assert world.only(merge)["mended_by"] == merge
+
+
+@pytest.mark.parametrize("between", [None, b"nothing", NOWHERE])
+def test_knowledge_cannot_be_dropped_in_two_steps(world, r, between):
+    broken = world.code(between, world.code(r.a))
+    (level, _), *others = world.found(world.code(r.b, broken))
+    assert (level, others) == ("error", [])
+    (level, _), *others = world.found(world.code(r.ab, broken))
+    assert (level, others) == ("information", [])
+
+
+# -- git's own commands --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forked(world: World) -> World:
+    """`side` and `main` have both moved since `base`; HEAD on `main`."""
+    world.git("switch", "-qc", "side")
+    world.moves("side 1", b="B.")
+    world.moves("side 2", more="More.")
+    world.git("switch", "-q", "main")
+    world.moves("main", a="A.")
+    return world
+
+
+def checked_out(world: World, *arguments: str, branch: str = "main") -> None:
+    world.git("switch", "-q", branch)
+    world.git(*arguments)
+
+
+WITH_DRIVER = {
+    "merge": ("main", ["merge", "--no-edit", "side"]),
+    "squash": ("main", ["merge", "--squash", "side"]),
+    "rebase": ("side", ["rebase", "-q", "main"]),
+    "cherry-pick": ("main", ["cherry-pick", "side~1", "side"]),
+    "cherry-pick of the second alone": ("main", ["cherry-pick", "side"]),
+    "revert of one before": ("side", ["revert", "--no-edit", "HEAD~1"]),
+    "merge of one side that did not move": ("side", ["merge", "--no-ff", "--no-edit", "base"]),
+}
+
+
+@pytest.mark.parametrize("case", WITH_DRIVER.values(), ids=WITH_DRIVER)
+def test_what_git_does_with_the_merge_driver_drops_nothing(forked, case):
+    branch, command = case
+    checked_out(forked, *command, branch=branch)
+    if forked.git("status", "--porcelain", "--untracked-files=no"):
+        forked.commit("squashed")
+    assert forked.found("base..HEAD") == []
+    assert forked.found() == []
+
+
+def test_a_revert_of_the_last_commit_goes_back(forked):
+    checked_out(forked, "revert", "--no-edit", "HEAD", branch="side")
+    assert forked.found("base..HEAD") == [BACK]
+
+
+def test_an_older_pin_that_was_checked_out_goes_back(forked):
+    checked_out(forked, "checkout", "base", "--", ".dolt-version")
+    forked.commit("as it was")
+    assert forked.found("base..HEAD") == [BACK]
+
+
+def test_a_branch_that_was_reset_to_an_older_commit_has_nothing_to_report(forked):
+    checked_out(forked, "reset", "-q", "--hard", "side~1", branch="side")
+    assert forked.found("base..HEAD") == []
+
+
+def test_a_revert_of_a_commit_that_dropped_knowledge_mends_it_and_goes_back(forked):
+    forked.git("checkout", "side", "--", ".dolt-version")
+    forked.commit("squashed")
+    forked.git("revert", "--no-edit", "HEAD")
+    assert forked.found("base..HEAD") == [MENDED, BACK]
+    assert forked.found("HEAD~1..HEAD") == [BACK]
+
+
+def test_merge_with_the_strategy_ours_drops_knowledge(forked):
+    forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
+    assert forked.found("base..HEAD") == [DROPPED]
+
+
+def test_a_merge_made_outside_of_a_work_tree_names_theirs_in_trailers_and_drops_nothing(forked):
+    tree = forked.git("merge-tree", "--write-tree", "main", "side")
+    merge = forked.git("commit-tree", tree, "-p", "main", "-p", "side", "-m", "merged")
+    with forked.opened() as workspace:
+        assert not workspace.engine.is_ancestor(forked.revision("side"), forked.revision(merge))
+    assert forked.found(f"base..{merge}") == []
+
+
+def test_what_a_rebase_made_of_a_branch_holds_what_the_branch_had(forked):
+    before = forked.git("rev-parse", "side")
+    checked_out(forked, "rebase", "-q", "main", branch="side")
+    assert forked.found(f"{before}..{forked.code(forked.revision('side'), before)}") == []
+
+
+def test_a_conflict_that_a_person_decided_about_drops_nothing(forked):
+    checked_out(forked, "switch", "-qc", "clash", "base")
+    theirs = forked.moves("clash", a="Another a.", c="C.")
+    done = forked.run("rebase", "main")
+    assert done.returncode == 1
+    forked.vmrag("resolve", "--ours")
+    forked.git("rebase", "--continue")
+    assert (
+        forked.found(f"base..{forked.code(forked.pinned, forked.code(theirs, forked.git('rev-parse', 'base')))}") == []
+    )
+
+
+def said(base: str, theirs: str) -> str:
+    return f"Merge\n\nVmrag-Base: {base}\nVmrag-Theirs: {theirs}\n"
+
+
+def test_a_trailer_hides_nothing_that_the_documents_do_not_hold(world, r):
+    root = world.code(r.base)
+    left, right = world.code(r.a, root), world.code(r.b, root)
+
+    def merged(on: str, message: str, **texts: str) -> list[tuple[str, str]]:
+        return world.found(world.code(world.on(on, message=message, **texts), left, right))
+
+    assert merged(r.a, said(r.base, r.b), b="B.") == []
+    assert merged(r.a, "without", b="B.") == [DROPPED]
+    assert merged(r.a, said(r.base, r.b), x="forged") == [DROPPED]
+    assert merged(r.a, said(r.base, r.b), b="other") == [DROPPED]
+    assert merged(r.a, said(r.base, NOWHERE), b="B.") == [DROPPED]
+    assert merged(r.a, said(r.base, r.base), b="B.") == [DROPPED]
+
+
+def test_a_pick_of_one_change_is_not_the_whole_that_it_was_picked_from(world, r):
+    second = world.on(r.b, c="C.")
+    root = world.code(r.base)
+    left, right = world.code(r.a, root), world.code(second, root)
+    picked = world.on(r.a, message=said(r.b, second), c="C.")
+    assert world.found(world.code(picked, left, right)) == [DROPPED]
+    first = world.on(r.a, message=said(r.base, r.b), b="B.")
+    both = world.on(first, message=said(r.b, second), c="C.")
+    assert world.found(world.code(both, left, right)) == []
+
+
+# -- pull requests -------------------------------------------------------------------------------------------------------
+
+
+def test_a_pull_request_must_hold_what_came_to_the_base_branch_if_both_moved_the_pin(forked):
+    report = forked.verified("--pull-request", "main", "side")
+    (finding,) = report["findings"]
+    assert (finding["level"], finding["code"], finding["commit"]) == (*DROPPED, forked.git("rev-parse", "side"))
+    assert finding["hint"] == "git merge main (or git rebase main)"
+    assert (report["range"], report["commits"], report["pins"]) == ("main..side", 2, 2)
+    checked_out(forked, "merge", "-q", "--no-edit", "main", branch="side")
+    assert forked.found("--pull-request", "main", "side") == []
+
+
+def test_a_pull_request_that_was_rebased_or_moved_nothing_is_fine(forked):
+    forked.git("branch", "code", "base")
+    checked_out(forked, "commit", "-q", "--allow-empty", "-m", "code alone", branch="code")
+    assert forked.found("--pull-request", "main", "code") == []
+    assert forked.found("--pull-request", "code", "side") == []
+    checked_out(forked, "rebase", "-q", "main", branch="side")
+    assert forked.found("--pull-request", "main", "side") == []
+
+
+def test_the_commits_of_a_pull_request_are_looked_at_too(forked):
+    checked_out(forked, "merge", "-q", "--no-edit", "main", branch="side")
+    forked.commit("back", pin=pin_of(forked.revision("base")))
+    assert forked.found("--pull-request", "main", "side") == [BACK]
+    forked.commit("aside", pin=pin_of(forked.on(forked.revision("old"), beside="Beside.")))
+    assert forked.found("--pull-request", "main", "side") == [BACK, DROPPED]
+
+
+# -- ranges --------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_range_what_the_default_branch_of_origin_has_is_left_out(forked):
+    assert forked.verified()["range"] == "HEAD"
+    forked.git("update-ref", "refs/remotes/origin/main", "base")
+    forked.git("config", "branch.main.remote", "origin")
+    forked.git("config", "remote.origin.url", "nowhere")
+    forked.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+    forked.git("config", "branch.main.merge", "refs/heads/main")
+    assert (forked.verified()["range"], forked.verified()["commits"]) == ("@{upstream}..HEAD", 1)
+    forked.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
+    forked.git("switch", "-q", "side")
+    assert (forked.verified()["range"], forked.verified()["commits"]) == ("refs/remotes/origin/HEAD..HEAD", 2)
+
+
+def test_ranges_are_written_as_for_git(forked):
+    assert [forked.verified(each)["commits"] for each in ("base..side", "base..", "..side", "side", "base..base")] == [
+        2,
+        1,
+        2,
+        4,
+        0,
+    ]
+    for arguments, code in ((["base...side"], 2), (["side", "--pull-request", "main", "side"], 2), (["nowhere"], 3)):
+        error = forked.vmrag("verify", *arguments, "--json", code=code).error
+        assert error["hint"]
+    assert forked.vmrag("verify", "base..nowhere", "--json", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
+    assert forked.vmrag("verify", "--json", "--", "--all", code=3).error["code"] == "GIT_COMMIT_NOT_FOUND"
+
+
+def test_without_a_knowledge_base_nothing_can_be_verified(world, tmp_path):
+    world.git("clone", "-q", ".", str(tmp_path / "clone"))
+    error = Project(tmp_path / "clone").vmrag("verify", "--json", code=2).error
+    assert error["code"] == "NOT_INITIALIZED"
+
+
+# -- clones that do not have everything ----------------------------------------------------------------------------------
+
+
+def cloned(world: World, folder: Path, *options: str) -> World:
+    """With the knowledge base, as a fetch would bring it."""
+    world.git("config", "uploadpack.allowFilter", "true")
+    world.git("clone", "-q", "--no-local", *options, f"file://{world.top}", str(folder))
+    (folder / ".git/vmrag").mkdir()
+    subprocess.run(["cp", "-a", world.shared / "kb", folder / ".git/vmrag/kb"], check=True)
+    return World(folder)
+
+
+def test_what_a_shallow_clone_cuts_off_is_no_finding_and_is_said(forked, tmp_path):
+    forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
+    clone = cloned(forked, tmp_path / "clone", "--depth", "1")
+    assert clone.verified("HEAD") == {"range": "HEAD", "commits": 1, "pins": 1, "findings": [], "shallow": True}
+    assert "git fetch --unshallow" in clone.vmrag("verify", "HEAD").out
+    clone.git("fetch", "-q", "--depth", "2")
+    assert clone.verified("HEAD")["findings"] == []  # the merge base is not here: a side may not have moved
+    assert clone.verified("HEAD")["shallow"]
+    assert clone.verified("HEAD^..HEAD")["shallow"]
+    assert clone.verified("--pull-request", "HEAD^1", "HEAD^2")["findings"] == []
+    clone.git("fetch", "-q", "--unshallow")
+    report = clone.verified("HEAD")
+    assert [each["code"] for each in report["findings"]] == ["KNOWLEDGE_DROPPED"]
+    assert not report["shallow"]
+
+
+def test_a_range_above_the_cut_is_as_good_as_any(forked, tmp_path):
+    forked.commit("code", code="x")
+    forked.commit("aside", pin=pin_of(forked.revision("side")))
+    clone = cloned(forked, tmp_path / "clone", "--depth", "2")
+    report = clone.verified("HEAD~1..HEAD")
+    assert [each["code"] for each in report["findings"]] == ["KNOWLEDGE_DROPPED"]
+    assert not report["shallow"]
+
+
+def test_a_partial_clone_brings_the_pins_that_it_needs(forked, tmp_path):
+    forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
+    clone = cloned(forked, tmp_path / "clone", "--filter=blob:none", "--no-checkout")
+    missing = clone.git("rev-list", "--objects", "--all", "--missing=print").count("\n?")
+    assert missing > 3
+    packs = clone.top / ".git/objects/pack"
+    before = len(list(packs.glob("*.pack")))
+    report = clone.verified("HEAD")
+    assert [each["code"] for each in report["findings"]] == ["KNOWLEDGE_DROPPED"]
+    assert not report["shallow"]
+    assert len(list(packs.glob("*.pack"))) == before + 1  # all at once
+    clone.git("remote", "set-url", "origin", "file:///nowhere")
+    assert clone.verified("HEAD") == report
+
+
+def test_a_partial_clone_that_cannot_reach_its_remote_fails_and_says_so(forked, tmp_path):
+    clone = cloned(forked, tmp_path / "clone", "--filter=blob:none", "--no-checkout")
+    clone.git("remote", "set-url", "origin", "file:///nowhere")
+    assert "nowhere" in clone.vmrag("verify", "HEAD", "--json", code=3).error["message"]
+
+
+# -- merge --repair cures what is found -----------------------------------------------------------------------------------
+
+
+def repaired(world: World) -> None:
+    """Run the hint of every error until there is none, and find that a commit has mended each."""
+    before = [each["commit"] for each in world.verified("base..HEAD")["findings"]]
+    for _ in range(4):
+        errors = [each for each in world.verified("base..HEAD")["findings"] if each["level"] == "error"]
+        if not errors:
+            break
+        assert errors[0]["hint"].startswith("vmrag merge --repair ")
+        world.vmrag(*errors[0]["hint"].split()[1:])
+        world.commit("repaired")
+    report = world.verified("base..HEAD")
+    head = world.git("rev-parse", "HEAD")
+    assert before
+    assert [each["commit"] for each in report["findings"]] == before
+    assert {each["level"] for each in report["findings"]} == {"information"}
+    assert head in {each["mended_by"] for each in report["findings"]}
+    assert world.found("HEAD~1..HEAD") == []
+    names = {each["doc_id"] for each in world.ask("list")["documents"]}
+    assert names == {"old", "base", "a", "b", "more"}
+
+
+def test_a_squash_merge_without_the_driver_is_found_and_repaired(forked):
+    forked.git("checkout", "side", "--", ".dolt-version")
+    forked.commit("squashed")
+    repaired(forked)
+
+
+@pytest.mark.parametrize("take", ["ours", "theirs"])
+def test_a_merge_by_the_button_is_found_and_repaired(forked, take):
+    forked.git(*NO_DRIVER, "merge", "-q", "--no-edit", "side", check=False)
+    forked.git("checkout", f"--{take}", ".dolt-version")
+    forked.git("add", ".dolt-version")
+    forked.commit("merged")
+    repaired(forked)
+
+
+def test_a_merge_that_took_neither_side_is_repaired_in_two_steps(forked):
+    forked.git(*NO_DRIVER, "merge", "-q", "--no-edit", "side", check=False)
+    forked.git("checkout", "base", "--", ".dolt-version")
+    forked.commit("merged")
+    repaired(forked)
+
+
+def test_a_merge_whose_sides_had_not_moved_the_pin_that_it_dropped_is_repaired(forked):
+    forked.git("switch", "-qc", "other", "side")
+    forked.commit("other", code="x")
+    forked.git("merge", "-q", "--no-ff", "--no-commit", "side", check=False)
+    commit = forked.code(forked.revision("main"), "other", "side")
+    forked.git("reset", "-q", "--hard", commit)
+    repaired(forked)
+
+
+@pytest.mark.parametrize("between", [None, b"nothing"])
+def test_what_was_dropped_by_way_of_no_pin_is_repaired(forked, between):
+    forked.commit("broken", pin=between)
+    forked.commit("aside", pin=pin_of(forked.revision("side")))
+    repaired(forked)
+
+
+def test_a_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(forked):
+    forked.git("switch", "-qc", "other", "base")
+    forked.git("commit", "-q", "--allow-empty", "-m", "code alone")
+    old, other, side = forked.revision("old"), *forked.git("rev-parse", "other", "side").split()
+    forked.git("reset", "-q", "--hard", forked.code(old, other, side))
+    assert forked.found("base..HEAD") == [DROPPED]
+    assert forked.ask("merge", "--repair", "HEAD")["result"] == "merge"
+    forked.commit("repaired")
+    assert forked.found("base..HEAD") == [MENDED]
+
+
+# -- what it says --------------------------------------------------------------------------------------------------------
+
+
+def test_people_read_what_happened_and_what_helps(world, r):
+    first = world.code(r.a)
+    dropping = world.code(r.b, first)
+    done = world.vmrag("verify", dropping, code=1)
+    assert done.out.splitlines() == [
+        f"error        The commit {dropping[:12]} drops knowledge: its pin {r.b[:12]} does not contain {r.a[:12]}"
+        + ", which its parent pins. KNOWLEDGE_DROPPED",
+        f"             vmrag merge --repair {dropping[:12]}",
+        f"Looked at 2 commits ({dropping}), 2 with another pin: 1 error.",
+    ]
+    mending = world.code(r.ab, dropping)
+    done = world.vmrag("verify", mending)
+    assert f"Mended by {mending[:12]}." in done.out
+    assert done.out.endswith("nothing is lost.\n")
+    assert world.vmrag("verify", dropping, "-q", code=1).out == ""
+
+
+def test_a_remote_that_lacks_a_revision_is_told_by_whoever_knows_it(world, r):
+    first = world.code(r.base)
+    tip = world.code(r.a, world.code(r.a, first))
+    asked: list[str] = []
+
+    def reachable(revisions):
+        asked.extend(revisions)
+        return [each for each in revisions if each == r.a]
+
+    with world.opened() as workspace:
+        report = verify(workspace, tip, reachable=reachable)
+    assert sorted(asked) == sorted([r.base, r.a])
+    (finding,) = report.findings
+    assert (finding.code, finding.level, finding.commit) == (
+        "NOT_ON_REMOTE",
+        "error",
+        world.git("rev-parse", f"{tip}^"),
+    )
+    assert not report.clean
+
+
+def test_ten_thousand_commits_take_less_than_three_seconds(world, r):
+    revisions = [r.base]
+    for number in range(50):
+        revisions.append(world.on(revisions[-1], **{f"d{number}": "x"}))
+    stream = []
+    for number in range(10_000):
+        stream.append(f"commit refs/heads/long\ncommitter A <a@b> {number} +0000\ndata 1\nx\n")
+        if number % 200 == 0:
+            pin = pin_of(revisions[number // 200]).decode()
+            stream.append(f"M 644 inline .dolt-version\ndata {len(pin)}\n{pin}\n")
+    world.git("fast-import", "--quiet", stdin="".join(stream))
+    start = time.perf_counter()
+    report = world.verified("long")
+    assert time.perf_counter() - start < 3
+    assert (report["commits"], report["pins"], report["findings"]) == (10_000, 50, [])

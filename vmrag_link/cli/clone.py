@@ -1,0 +1,34 @@
+"""`vmrag clone`."""
+
+from __future__ import annotations
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import IndexExtraMissing
+from vmrag_link.ops import clone as operation
+from vmrag_link.ops.recover import reconciled
+
+
+@vmrag_command("clone")
+@click.argument("remote", required=False)
+def command(invocation: Invocation, *, remote: str | None) -> int:
+    """Fetch the knowledge base of a repository that was just cloned: from the code's own git remote, or from REMOTE.
+
+    Exit code 1 when what the checked-out code pins is not there.
+    """
+    with invocation.workspace() as ws:
+        report = operation.clone(ws, remote)
+        lines = [f"Fetched the knowledge base from {report.remote}: {', '.join(report.branches) or 'no branches yet'}."]
+        if report.revision and not report.here:
+            lines.append(f"It does not have the pinned revision {report.revision[:7]}. Next: vmrag status")
+        elif report.here:
+            try:
+                reconciled(ws)
+            except IndexExtraMissing as missing:  # a base installation: searching can wait
+                lines.append(f"Made no index: {missing.message} ({missing.hint})")
+            lines.append("Next: vmrag install (git then moves it with the code)")
+    invocation.emit(report, lines)
+    return FAILED_CHECK if report.revision and not report.here else 0

@@ -1,0 +1,41 @@
+"""`vmrag push`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.fetch import moves
+from vmrag_link.ops import push as operation
+
+
+@vmrag_command("push")
+@click.argument("remote", required=False)
+@click.option(
+    "--branch", "branches", multiple=True, metavar="KB-BRANCH", help="Push this one; may be given several times."
+)
+@click.option("--all", "every", is_flag=True, help="Push all KB branches.")
+@click.option("--force", is_flag=True, help="Move branches that hold more there, too; what they held stays reachable.")
+def command(invocation: Invocation, *, remote: str | None, branches: tuple[str, ...], every: bool, force: bool) -> None:
+    """Push the knowledge that the history of HEAD pins, and HEAD's KB branch.
+
+    With the hooks installed `git push` does so by itself. REMOTE: a git remote or a URL, in place of the code's own remote.
+    """
+    with invocation.workspace() as ws:
+        report = operation.push(ws, remote, branches=branches, every=every, force=force)
+    invocation.emit(report, _lines(report))
+
+
+def _lines(report: operation.PushReport) -> Iterator[str]:
+    if report.branches or report.kept:
+        yield f"To {report.remote}:"
+        yield from moves(report.branches)
+        if report.kept:
+            yield f"  {plural(len(report.kept), 'revision')} that no branch there reaches"
+    else:
+        yield f"{report.remote} has everything already."
+    if report.uncommitted:
+        yield 'Uncommitted documents stay here: vmrag commit -m "What changed in the knowledge"'

@@ -1,0 +1,56 @@
+"""`vmrag verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.ops import verify as operation
+from vmrag_link.ops.verify import VerifyReport
+from vmrag_link.ops.verify_commits import Finding
+
+_WIDTH = 13
+
+
+@vmrag_command("verify")
+@click.argument("revisions", required=False, metavar="[RANGE]")
+@click.option(
+    "--pull-request", nargs=2, metavar="BASE HEAD", help="The commits of HEAD, and what BASE has got in the meantime."
+)
+def command(invocation: Invocation, *, revisions: str | None, pull_request: tuple[str, str] | None) -> int:
+    """Find the code commits whose pin drops knowledge that their parents pin: merges made without the merge driver, say.
+
+    RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and origin's default branch has not.
+    What a later commit has mended is only mentioned. Exit code 1 if something is lost or wrong.
+    """
+    with invocation.workspace() as ws:
+        report = operation.verify(ws, revisions, pull_request=pull_request)
+    invocation.emit(report, _lines(report))
+    return 0 if report.clean else FAILED_CHECK
+
+
+def _lines(report: VerifyReport) -> Iterator[str]:
+    for finding in report.findings:
+        yield from _finding(finding)
+    if report.shallow:
+        yield f"{_mark('information', 'cyan')}History is cut here (a shallow clone): not every commit could be compared."
+        yield f"{' ' * _WIDTH}git fetch --unshallow"
+    errors = sum(each.level == "error" for each in report.findings)
+    looked = f"Looked at {plural(report.commits, 'commit')} ({report.range}), {report.pins} with another pin"
+    yield f"{looked}: {plural(errors, 'error') if errors else 'nothing is lost'}."
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    mended = f" Mended by {finding.mended_by[:12]}." if finding.mended_by else ""
+    mark = _mark(finding.level, "red" if finding.level == "error" else "cyan")
+    yield f"{mark}{finding.message}{mended} {click.style(finding.code, dim=True)}"
+    if finding.hint:
+        yield f"{' ' * _WIDTH}{finding.hint}"
+
+
+def _mark(level: str, colour: str) -> str:
+    return click.style(level.ljust(_WIDTH), fg=colour, bold=True)

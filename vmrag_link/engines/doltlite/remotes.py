@@ -1,0 +1,142 @@
+"""What other files and servers hold, as doltlite fetched it last, and how it gets there.
+
+A database whose remote is called `origin` takes every unknown revision for a damage of its own: that name is never used. A connection
+that was open before a commit was made elsewhere cannot push it: each of these calls wants a fresh one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.errors import (
+    AuthenticationFailed,
+    EngineFailed,
+    RemoteDamaged,
+    RemoteInvalid,
+    RemoteMissing,
+    RemoteMoved,
+    RemoteRejected,
+    RemoteUnreachable,
+    VmragError,
+)
+
+_PREFIX = "at-"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_MOST_SAID = 200
+_ERROR, _CANTOPEN, _TOO_BIG, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 18, 19, 23
+_DAMAGED = (11, 26)
+
+
+def heads(connection: Connection, remote: str) -> dict[str, str]:
+    """The head of each of the remote's branches as it was last fetched or pushed."""
+    start = f"remotes/{_name(remote)}/"
+    rows = connection.execute("SELECT name, hash FROM dolt_remote_branches")
+    return {name.removeprefix(start): head for name, head in rows if name.startswith(start)}
+
+
+def fetch(connection: Connection, remote: str, url: str) -> None:
+    """Bring everything that the branches at `url` reach."""
+    _register(connection, remote, url)
+    _remotely(connection, url, "SELECT dolt_fetch(?)", _name(remote))
+    there = _branches_in_file(url)
+    if (
+        there is not None and set(heads(connection, remote)) - there
+    ):  # doltlite keeps what it knew of branches that are gone
+        forget(connection, remote)
+        _register(connection, remote, url)
+        _remotely(connection, url, "SELECT dolt_fetch(?)", _name(remote))
+
+
+def push(connection: Connection, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
+    """Make revisions the heads of branches at `url`, one after the other. Raises `RemoteMoved` for one that is no fast-forward."""
+    _register(connection, remote, url)
+    for branch, revision in heads.items():
+        options = ("--force",) if force else ()
+        marks = ", ".join("?" * (len(options) + 2))
+        _remotely(connection, url, f"SELECT dolt_push({marks})", *options, _name(remote), f"{revision}:{branch}")
+
+
+def _register(connection: Connection, remote: str, url: str) -> None:
+    """There is no changing a remote's URL."""
+    name = _name(remote)
+    if connection.execute("SELECT url FROM dolt_remotes WHERE name = ?", (name,)) != [(url,)]:
+        forget(connection, remote)
+        connection.execute("SELECT dolt_remote('add', ?, ?)", (name, url))
+
+
+def _branches_in_file(url: str) -> set[str] | None:
+    """None for a server, which does not say."""
+    if not url.startswith("file://"):
+        return None
+    with Connection(Path(url.removeprefix("file://")), access="read") as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM dolt_branches")}
+
+
+def forget(connection: Connection, remote: str) -> None:
+    """The remote with all that was known of its branches."""
+    name = _name(remote)
+    if connection.execute("SELECT 1 FROM dolt_remotes WHERE name = ?", (name,)):
+        connection.execute("SELECT dolt_remote('remove', ?)", (name,))
+
+
+def known(connection: Connection) -> list[str]:
+    rows = connection.execute("SELECT name FROM dolt_remotes ORDER BY name")
+    return [name.removeprefix(_PREFIX) for (name,) in rows if name.startswith(_PREFIX)]
+
+
+def clone(connection: Connection, remote: str, url: str, branch: str) -> None:
+    """Fill a new, empty database with what `url` holds; one local branch, which is its default."""
+    _remotely(connection, url, "SELECT dolt_clone('--branch', ?, '--remote', ?, ?)", branch, _name(remote), url)
+
+
+def _name(remote: str) -> str:
+    assert _NAME.fullmatch(remote)  # noqa: S101  `travel.address` makes them
+    return _PREFIX + remote
+
+
+def _remotely(connection: Connection, url: str, sql: str, *args: str) -> None:
+    try:
+        connection.execute_long(sql, args)
+    except EngineFailed as error:
+        raise _failure(error, url) from error
+
+
+def _failure(error: EngineFailed, url: str) -> VmragError:
+    """What doltlite says of the other side it says of our own file; a server's words come from a stranger."""
+    code = error.details.get("sqlite_code", 0) & 0xFF
+    told = re.sub(r"[^ -~]+", " ", str(error.details.get("sqlite_message", "")))[:_MOST_SAID]
+    details = {"remote": url, "said": told}
+    if code == _UNAUTHORIZED:
+        hint = "Who runs the server must know your key: vmrag serve --export-key FOLDER"
+        return AuthenticationFailed(f"{url} did not let us in: {told}.", hint=hint, **details)
+    if code == _CONSTRAINT and "fast-forward" in told:
+        return RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", **details)
+    if code == _CONSTRAINT:
+        return _refusal(url, told, details)
+    if code == _ERROR and "not found" in told:
+        return RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", **details)
+    served = url.startswith("http")
+    if code in _DAMAGED or (not served and code == _CANTOPEN):
+        return RemoteDamaged(
+            f"The knowledge base at {url} is damaged, or is none. Nothing of it was taken.",
+            hint="vmrag remote (shows what is contacted)",
+            **details,
+        )
+    return _of_server(code, told, url, details) if served else error
+
+
+def _of_server(code: int, told: str, url: str, details: Mapping[str, str]) -> VmragError:
+    if code == _TOO_BIG:
+        return _refusal(url, told, details)
+    if "failed to open remote" in told:
+        return RemoteInvalid(f"{url} is no address of a knowledge base.", hint="http://HOST:PORT/NAME", **details)
+    return RemoteUnreachable(f"{url} cannot be reached: {told}.", hint=f"See who answers: curl -sS {url}", **details)
+
+
+def _refusal(url: str, told: str, details: Mapping[str, str]) -> RemoteRejected:
+    return RemoteRejected(
+        f"{url} does not take that: {told}.", hint="Ask who runs it what may be pushed there.", **details
+    )

@@ -1,0 +1,131 @@
+"""doltlite's own HTTP server: a folder of remote files, each of them at `/NAME`.
+
+What a `file://` remote writes and what this serves is the same file. The server follows symbolic links, makes a file for every new
+name that is pushed, and lets whoever may push also overwrite (`--force`): `names` refuses what must not be in its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmrag_link.engines.doltlite import engine, keys
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.library import ServeOptions, library
+from vmrag_link.errors import Busy, EngineFailed, UsageInvalid, VmragError, quoted
+
+MAGIC = b"CTLD"
+"""How a doltlite file begins."""
+
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+"""The names that the server knows; everything else, dot files and folders among it, gets `not found`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """TLS, and the clients whose keys are known. There is no key authentication without TLS: clients do not sign in over http.
+
+    `host` is the host in the URL that clients use, letter by letter: their signatures are made for it. `certificate` and `key` are PEM
+    files; `clients` is a folder of public keys (`keys.authorized`), which is read again with every request.
+    """
+
+    host: str
+    certificate: Path
+    key: Path
+    clients: Path
+
+
+@contextlib.contextmanager
+def serving(
+    folder: Path, *, port: int = 0, bind: str = "127.0.0.1", protection: Protection | None = None, timeout: int = 30
+) -> Iterator[str]:
+    """Serve the remote files in a folder, in threads of this process, until the block ends; gives the URL to which `/NAME` is added.
+
+    `port` 0 takes a free one; `bind` is an IPv4 address; a request that takes longer than `timeout` seconds is cut off. Without
+    `protection` everybody who can connect reads and writes. Raises `Busy` for a port in use, `UsageInvalid`, `EngineFailed`.
+    """
+    with Connection(Path(":memory:"), access="create"):  # the layout of the options is that of one version
+        lib = library()
+    if protection:
+        keys.check_private(protection.key)
+        keys.check_certificate(protection.certificate, protection.key)
+        keys.authorized(protection.clients)
+    _check_address(bind, port, folder)
+    options = ServeOptions(folder=os.fsencode(folder), port=port, bind=bind.encode(), timeout_ms=timeout * 1000)
+    if protection:
+        options.certificate = os.fsencode(protection.certificate)
+        options.key = os.fsencode(protection.key)
+        options.clients = os.fsencode(protection.clients)
+        options.audience = protection.host.encode()
+    server = lib.serve(ctypes.byref(options))
+    if not server:
+        raise EngineFailed(
+            f"The server did not start on {bind}, port {port}, and does not say why.",
+            hint="Try another port, and a certificate that openssl made as docs/serving.md shows.",
+        )
+    try:
+        scheme, host = ("https", protection.host) if protection else ("http", bind)
+        yield f"{scheme}://{host}:{lib.server_port(server)}"
+    finally:
+        lib.server_stop(server)
+
+
+def names(folder: Path) -> tuple[str, ...]:
+    """The knowledge bases in a folder that is to be served, in order. Raises `UsageInvalid` if it holds anything else.
+
+    Dot files are the engine's own, and nobody reaches them.
+    """
+    if (folder / engine.FILE_NAME).exists() and (folder / engine.LOCK_NAME).exists():
+        raise UsageInvalid(
+            f"{folder} holds the knowledge base that a repository works on; a push would move branches under it.",
+            hint="Serve a folder of its own, and push to it: vmrag serve knowledge-bases",
+        )
+    found = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+    for name in found:
+        if not NAME.fullmatch(name) or not _is_remote(folder / name):
+            raise UsageInvalid(
+                f"{folder} holds something that is no knowledge base: {name}. A served folder holds nothing else.",
+                hint="Serve a folder of its own, which is made if it is missing: vmrag serve knowledge-bases",
+                entry=name,
+            )
+    return tuple(found)
+
+
+def _is_remote(path: Path) -> bool:
+    """A file, not a link to one; an empty one is what a first push may leave that was killed."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) in (MAGIC, b"")
+
+
+def _check_address(bind: str, port: int, folder: Path) -> None:
+    """The library only says that it failed: ask the system first."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((bind, port))
+        except OSError as error:
+            raise _address_refused(error, bind, port, folder) from error
+
+
+def _address_refused(error: OSError, bind: str, port: int, folder: Path) -> VmragError:
+    again = f"vmrag serve {quoted(folder)}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return Busy(f"Port {port} of {bind} is in use.", hint=f"Take a free one: {again} --port 0", port=port)
+        case errno.EACCES:
+            return UsageInvalid(f"You may not open port {port}.", hint=f"Take one above 1023: {again} --port 7878")
+        case errno.EADDRNOTAVAIL:
+            return UsageInvalid(
+                f"This computer has no address {bind}.", hint="See which it has: hostname -I (macOS: ifconfig)"
+            )
+    return EngineFailed(f"Port {port} of {bind} cannot be opened: {error.strerror}.", hint=f"{again} --port 0")

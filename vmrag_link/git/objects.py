@@ -1,0 +1,82 @@
+"""Blobs, trees and commits, written and read by git itself. All of them may be a stranger's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from vmrag_link.errors import GitFailed, RemoteDamaged
+from vmrag_link.git.run import demand, failure, git
+from vmrag_link.paths import Places
+
+BATCH = 64
+"""How many blobs are in memory at a time."""
+
+
+class Entry(NamedTuple):
+    """A file of a tree: the blob's name and its size in bytes."""
+
+    name: str
+    size: int
+
+
+def write_blob(places: Places, content: bytes) -> str:
+    return demand(places, "hash-object", "-w", "--stdin", stdin=content).text.strip()
+
+
+def write_commit(
+    places: Places, entries: Mapping[str, str], *, parent: str | None, message: str, signature: str
+) -> str:
+    """A commit whose tree holds these blobs by their file names. Author and committer: `Name <email>`. No ref moves."""
+    listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(entries.items()))
+    tree = demand(places, "mktree", stdin=listing.encode()).text.strip()
+    name, _, email = signature.removesuffix(">").partition(" <")
+    who = {
+        f"GIT_{role}_{field}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for field, value in (("NAME", name), ("EMAIL", email))
+    }
+    arguments = ("commit-tree", tree, "-m", message, *(["-p", parent] if parent else []))
+    done = git(places, *arguments, extra=who)
+    if done.returncode != 0:
+        raise failure(arguments, done)
+    return done.text.strip()
+
+
+def tree(places: Places, commit: str) -> dict[str, Entry]:
+    """The files at the top of a commit's tree by name. Raises `RemoteDamaged` for anything that is no plain file, or is missing."""
+    done = git(places, "ls-tree", "-l", "-z", "--full-tree", commit)
+    if done.returncode != 0:
+        raise RemoteDamaged(f"git cannot read {commit[:12]}: {done.complaint}", hint="git fsck")
+    entries = {}
+    for line in done.stdout.decode(errors="replace").split("\0"):
+        if not line:
+            continue
+        described, _, name = line.partition("\t")
+        mode, kind, blob, size = described.split()
+        if kind != "blob" or mode not in ("100644", "100755") or not size.isdecimal():
+            raise RemoteDamaged(f"{name[:80]!r} in {commit[:12]} is no file that is here.", hint="git fsck")
+        entries[name] = Entry(blob, int(size))
+    return entries
+
+
+def blob(places: Places, name: str) -> bytes:
+    return next(blobs(places, [name]))
+
+
+def blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
+    """The contents of blobs, in the given order. Raises `GitFailed` for one that is not here or is damaged."""
+    left = iter(names)
+    while some := list(islice(left, BATCH)):
+        answer = demand(places, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in some).encode()).stdout
+        at = 0
+        for name in some:
+            end = answer.find(b"\n", at)
+            match answer[at:end].split(b" "):
+                case [_, b"blob", size]:
+                    start = end + 1
+                    at = start + int(size) + 1
+                    yield answer[start : at - 1]
+                case _:
+                    raise GitFailed(f"git does not have the object {name}.", hint="git fsck", object=name)

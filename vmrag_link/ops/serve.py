@@ -1,0 +1,97 @@
+"""`vmrag serve`: let others clone, fetch and push over HTTP what a folder holds."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_link.engines.doltlite import keys, server
+from vmrag_link.engines.doltlite.server import Protection
+from vmrag_link.errors import UsageInvalid, quoted
+from vmrag_link.models import Record
+
+PORT = 7878
+LOOPBACK = "127.0.0.1"
+TIMEOUT = 30
+"""Seconds; the same as the client's, which `DOLTLITE_HTTP_TIMEOUT_MS` changes."""
+
+HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+
+
+class Serving(Record, frozen=True):
+    """What is served: `url` and `/NAME`, for the `names` that are there and any new one. `protected`: only clients with a key get in."""
+
+    url: str
+    folder: str
+    names: tuple[str, ...]
+    protected: bool
+
+
+@contextlib.contextmanager
+def serve(
+    folder: Path,
+    *,
+    port: int = PORT,
+    bind: str = LOOPBACK,
+    protection: Protection | None = None,
+    timeout: int = TIMEOUT,
+) -> Iterator[Serving]:
+    """Serve a folder, which is made if it is missing, until the block ends.
+
+    Any address but loopback takes `protection`. Raises `UsageInvalid`, `Busy` for a port in use.
+    """
+    _check(folder, bind, protection)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageInvalid(f"{folder} is not a folder.", hint="vmrag serve knowledge-bases") from error
+    found = server.names(folder)
+    with server.serving(folder, port=port, bind=bind, protection=protection, timeout=timeout) as url:
+        yield Serving(url, str(folder), found, protection is not None)
+
+
+def protection(
+    *, bind: str, host: str | None, certificate: Path | None, key: Path | None, clients: Path | None
+) -> Protection | None:
+    """All of what protects a server, or None for nothing of it; `host` is `bind` unless it is given. Raises `UsageInvalid`."""
+    if certificate and key and clients:
+        return Protection(host or bind, certificate, key, clients)
+    if certificate or key or clients or host:
+        raise UsageInvalid(
+            "--cert, --key and --clients belong together (and --host to them): over plain http clients show no key.",
+            hint="Give all of them: --cert FILE --key FILE --clients FOLDER",
+        )
+    return None
+
+
+class ExportedKey(Record, frozen=True):
+    """Where the public half of this user's key was written."""
+
+    path: str
+
+
+def export_key(folder: Path) -> ExportedKey:
+    """Write the file that a server's administrator needs to let this user in; the key itself stays here."""
+    return ExportedKey(str(keys.export(folder)))
+
+
+def _check(folder: Path, bind: str, protected: Protection | None) -> None:
+    try:
+        address = ipaddress.IPv4Address(bind)
+    except ValueError as error:
+        raise UsageInvalid(f"{bind!r} is not an IPv4 address.", hint=f"For example: --bind {LOOPBACK}") from error
+    if protected is None:
+        if not address.is_loopback:
+            raise UsageInvalid(
+                f"Whoever reaches {bind} could read and change everything: an address other than {LOOPBACK} takes TLS and the "
+                "clients' keys.",
+                hint=f"vmrag serve {quoted(folder)} --bind {bind} --host kb.example.org --cert cert.pem --key key.pem --clients clients",
+            )
+    elif not HOST.fullmatch(protected.host) or (address.is_unspecified and protected.host == bind):
+        raise UsageInvalid(
+            f"{protected.host!r} is not a host that clients could write into a URL.",
+            hint="For example: --host kb.example.org",
+        )

@@ -1,0 +1,131 @@
+"""Let a remote hold revisions that it lacks. What it held stays reachable there, whatever moves.
+
+Its branches are moved forward, or (forced) elsewhere, after their old head was kept. What none of them then reaches goes under its own
+`vmrag_keep`, which grows from what it was there: ours holds much that was given up here and was never meant to travel.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine
+from vmrag_link.errors import RemoteDiverged, RemoteMoved, RemoteRejected
+from vmrag_link.models import Record
+from vmrag_link.travel.exchange import Exchange
+
+ATTEMPTS = 40
+_PAUSE_SECONDS = 0.25
+
+
+class Wanted(Record, frozen=True):
+    """`branches`: KB branches of the remote and where they should be; `revisions`, newest first: what it must reach in the end.
+
+    A branch that cannot be moved forward is moved all the same (those in `force`), or is no reason to fail (`lenient`), or raises.
+    """
+
+    branches: Mapping[str, str]
+    revisions: Sequence[str] = ()
+    force: Collection[str] = ()
+    lenient: bool = False
+
+
+class Moved(Record, frozen=True):
+    """`old` None: the branch is new there."""
+
+    branch: str
+    old: str | None
+    new: str
+
+
+class Published(Record, frozen=True):
+    """`branches` that moved, `kept` revisions that `vmrag_keep` reaches now; `behind`: branches that stayed where they were."""
+
+    branches: tuple[Moved, ...] = ()
+    kept: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.branches and not self.kept
+
+
+def publish(engine: Engine, key: str, exchange: Exchange, wanted: Wanted) -> Published:
+    """Push until the remote has everything, however many others push at the same time.
+
+    Raises `RemoteDiverged`, `RemoteRejected` for a remote that holds another knowledge base, and as `Exchange`.
+    """
+    asked = False
+    for attempt in range(ATTEMPTS):
+        try:
+            plan = _plan(engine, exchange.heads(), wanted)
+            if not plan.empty:
+                exchange.push(functools.partial(_carry_out, engine, key, plan))
+                return plan
+            if asked or exchange.current():
+                return plan
+        except RemoteMoved:
+            if attempt:  # not all of those who wait at once
+                time.sleep(random.uniform(0, _PAUSE_SECONDS * min(attempt, 8)))  # noqa: S311
+        except RemoteDiverged:
+            if asked:
+                raise
+        if not exchange.fetch():
+            exchange.put_back()
+        asked = True
+    raise RemoteMoved(f"Others pushed knowledge {ATTEMPTS} times meanwhile; nothing was pushed.", hint="vmrag push")
+
+
+def _plan(engine: Engine, heads: Mapping[str, str], wanted: Wanted) -> Published:
+    root = engine.branch(ROOT_BRANCH)
+    assert root is not None  # noqa: S101  every knowledge base has its root branch
+    if heads and heads.get(ROOT_BRANCH) != root.head:
+        raise RemoteRejected(
+            "The remote holds another knowledge base, which has no history in common with this one.",
+            hint="vmrag remote (shows where that is); to start from what is there: vmrag clone, in a fresh git clone",
+        )
+    moves, behind, displaced = [], [], []
+    if not heads:
+        moves.append(Moved(ROOT_BRANCH, None, root.head))
+    for name, head in wanted.branches.items():
+        old = heads.get(name)
+        if old == head or (old and name not in wanted.force and engine.is_ancestor(head, old)):
+            continue
+        if old is None or engine.is_ancestor(old, head):
+            moves.append(Moved(name, old, head))
+        elif name in wanted.force:
+            moves.append(Moved(name, old, head))
+            displaced.append(old)
+        elif wanted.lenient:
+            behind.append(name)
+        else:
+            raise RemoteDiverged(
+                f"The remote's KB branch {name!r} holds revisions that this one does not: {old[:12]} is not in {head[:12]}.",
+                hint="vmrag pull",
+                branch=name,
+                remote_head=old,
+            )
+    after = {**heads, **{move.branch: move.new for move in moves}}
+    kept = engine.unreachable([*wanted.revisions, *displaced], heads=after.values())
+    return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind))
+
+
+def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
+    """What is kept goes first: a branch leaves its old head only when something else reaches that."""
+    with engine.writing("push"):
+        heads = engine.remote_heads(key)
+        first = [move for move in plan.branches if move.branch == ROOT_BRANCH]
+        engine.push(key, url, {move.branch: move.new for move in first})
+        if plan.kept:
+            head = heads.get(KEEP_BRANCH)
+            for revision in plan.kept:  # newest first: it often contains the next
+                if head is None or engine.unreachable([revision], heads=[head]):
+                    head = engine.kept(head, revision, reason="pinned")
+            assert head is not None  # noqa: S101  there was one at least
+            engine.push(key, url, {KEEP_BRANCH: head})
+        forced = {m.branch: m.new for m in plan.branches if m.old and not engine.is_ancestor(m.old, m.new)}
+        forward = {m.branch: m.new for m in plan.branches if m not in first and m.branch not in forced}
+        engine.push(key, url, forward)
+        engine.push(key, url, forced, force=True)

@@ -1,0 +1,157 @@
+"""A file cut into segments that git can store: most of them are the same from one push to the next, and travel once.
+
+On a ref of git's lies one commit a push. Its tree holds `manifest.json` and the segments `000000`, `000001` …, each but the last
+`segment_size` bytes long. Whoever can push may have written all of that: nothing is believed before it was measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link.errors import RemoteDamaged
+from vmrag_link.git import objects
+from vmrag_link.models import Record
+from vmrag_link.paths import Places
+
+FORMAT = 1
+SEGMENT_SIZE = 256 * 1024
+MANIFEST = "manifest.json"
+MOST_SEGMENTS = 999_999
+_MOST_SEGMENT_SIZE = 16 * 1024 * 1024
+_MOST_MANIFEST = 100 * 1024 * 1024
+_SIGNATURE = "vmrag <vmrag@localhost>"
+
+
+class Manifest(Record, frozen=True):
+    """`size` of the file and of a segment in bytes; SHA-256 of each segment, lower-case hexadecimal."""
+
+    format: int
+    size: int
+    segment_size: int
+    sha256: tuple[str, ...]
+
+
+def describe(file: Path, segment_size: int = SEGMENT_SIZE) -> Manifest:
+    """The manifest of a file as it is; that of an empty one where there is none."""
+    digests, size = [], 0
+    with contextlib.suppress(FileNotFoundError), file.open("rb") as source:
+        while segment := source.read(segment_size):
+            size += len(segment)
+            digests.append(hashlib.sha256(segment).hexdigest())
+    return Manifest(FORMAT, size, segment_size, tuple(digests))
+
+
+def store(places: Places, file: Path, parent: str | None) -> str:
+    """Write the file as a child of the commit `parent`, of which only the segments that changed are stored again.
+
+    Returns the commit; `parent` itself where nothing changed. No ref moves.
+    """
+    stored = _Stored.read(places, parent) if parent else None
+    size = stored.manifest.segment_size if stored else SEGMENT_SIZE
+    manifest = describe(file, size)
+    if stored and manifest == stored.manifest and parent:
+        return parent
+    before = dict(zip(stored.manifest.sha256, stored.blobs, strict=True)) if stored else {}
+    entries = {}
+    with file.open("rb") as source:
+        for number, digest in enumerate(manifest.sha256):
+            if digest not in before:
+                source.seek(number * size)
+                before[digest] = objects.write_blob(places, source.read(size))
+            entries[_name(number)] = before[digest]
+    entries[MANIFEST] = objects.write_blob(places, json.dumps(msgspec.to_builtins(manifest), indent=0).encode())
+    return objects.write_commit(places, entries, parent=parent, message="Knowledge base", signature=_SIGNATURE)
+
+
+def restore(places: Places, commit: str, file: Path, *, limit: int | None = None) -> None:
+    """Make the file what the commit holds; only segments that differ are read. The caller throws it away if this is interrupted.
+
+    Raises `RemoteDamaged` for anything but what `store` writes, and above `limit` bytes.
+    """
+    stored = _Stored.read(places, commit, limit=limit)
+    manifest = stored.manifest
+    there = describe(file, manifest.segment_size).sha256
+    wanted = {
+        number: stored.blobs[number]
+        for number, digest in enumerate(manifest.sha256)
+        if number >= len(there) or there[number] != digest
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b") as target:
+        for number, segment in _segments(places, wanted):
+            if hashlib.sha256(segment).hexdigest() != manifest.sha256[number]:
+                raise _damaged(f"segment {_name(number)} is not the one that its checksum names")
+            target.seek(number * manifest.segment_size)
+            target.write(segment)
+        target.truncate(manifest.size)
+
+
+def size(places: Places, commit: str) -> int:
+    """Bytes of the file that a commit holds. Raises `RemoteDamaged`."""
+    return _Stored.read(places, commit).manifest.size
+
+
+class _Stored(Record, frozen=True):
+    """What a commit holds: the manifest, and the blob of each segment."""
+
+    manifest: Manifest
+    blobs: tuple[str, ...]
+
+    @classmethod
+    def read(cls, places: Places, commit: str, *, limit: int | None = None) -> _Stored:
+        tree = objects.tree(places, commit)
+        entry = tree.pop(MANIFEST, None)
+        if entry is None or entry.size > _MOST_MANIFEST:
+            raise _damaged("it has no manifest.json")
+        manifest = _parsed(objects.blob(places, entry.name))
+        if limit is not None and manifest.size > limit:
+            raise _damaged(f"it has {manifest.size:,} bytes, and at most {limit:,} are taken")
+        expected = {_name(number): _length(manifest, number) for number in range(len(manifest.sha256))}
+        if expected != {name: each.size for name, each in tree.items()}:
+            odd = sorted(set(expected.items()) ^ {(name, each.size) for name, each in tree.items()})
+            raise _damaged(f"segment {odd[0][0]} is missing, is too much, or has another length")
+        return cls(manifest, tuple(tree[name].name for name in expected))
+
+
+def _parsed(data: bytes) -> Manifest:
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(f"its manifest cannot be read: {error}") from error
+    if manifest.format != FORMAT:
+        raise RemoteDamaged(
+            f"The remote's knowledge base has format {manifest.format}; this program knows {FORMAT}.",
+            hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+        )
+    fits = 0 < manifest.segment_size <= _MOST_SEGMENT_SIZE and manifest.size > 0
+    if not fits or len(manifest.sha256) != -(-manifest.size // manifest.segment_size) <= MOST_SEGMENTS:
+        raise _damaged("its manifest contradicts itself")
+    return manifest
+
+
+def _length(manifest: Manifest, number: int) -> int:
+    return min(manifest.segment_size, manifest.size - number * manifest.segment_size)
+
+
+def _segments(places: Places, wanted: Mapping[int, str]) -> Iterator[tuple[int, bytes]]:
+    contents = objects.blobs(places, wanted.values())
+    yield from zip(wanted, contents, strict=True)
+
+
+def _name(number: int) -> str:
+    return f"{number:06d}"
+
+
+def _damaged(why: str) -> RemoteDamaged:
+    return RemoteDamaged(
+        f"The knowledge base on the remote is damaged: {why}. Nothing of it was taken.",
+        hint="Somebody with a sound clone can put theirs there: vmrag push --replace",
+    )
