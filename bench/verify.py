@@ -37,7 +37,7 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
     seconds = {name: sample.wall for name, sample in timed.items()}
     return [
         Figure(
-            f"verify of {COMMITS:,} commits with {PINS} pins: against git log --raw, one start taken off",
+            f"verify of {COMMITS:,} commits, {PINS} of them merges, with {PINS} pins: against git log --raw, one start taken off",
             (seconds["vmrag verify"] - seconds["vmrag --version"]) / seconds["git log --raw"],
             LIMIT,
             seconds,

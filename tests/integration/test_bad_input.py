@@ -132,12 +132,15 @@ def test_a_missing_knowledge_base_says_where_one_may_be_and_how_to_start_anew(pr
     for command in [("sync",), ("query", "faq"), ("list",), ("log",), ("pin",), *WRITES]:
         error = refused(project, *command, code=2, error="NOT_INITIALIZED")
         assert f"{project.shared / 'kb'} is missing" in error["message"]
-        assert "Copy that folder from where the knowledge base was made" in error["hint"]
+        assert "start a new one" in error["hint"]
+    error = refused(project, "query", "faq", code=2, error="NOT_INITIALIZED")
+    assert "no git remote" in error["message"]
+    assert "git remote add origin URL" in error["hint"]
     assert refused(project, "init", code=2, error="ALREADY_INITIALIZED")["hint"] == error["hint"]
     assert project.status()["state"] == "not_initialized"
-    assert project.status()["hint"] == error["hint"]
+    assert project.status()["hint"].startswith("vmrag clone; or start")
     assert project.run("switch", "-q", "feature").returncode == 0
-    follow(project, error["hint"].partition("start a new one: ")[2])
+    follow(project, error["hint"].partition("without what was known: ")[2])
     assert project.status()["state"] == "in_sync"
 
 
@@ -156,7 +159,7 @@ def test_a_garbage_knowledge_base_is_not_touched_and_the_error_says_what_to_do(p
     for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
         error = refused(project, *command, code=3, error="DATABASE_ERROR")
         assert str(file) in error["message"]
-        assert "put a sound copy in its place" in error["hint"]
+        assert "vmrag clone" in error["hint"]
     assert file.read_bytes() == content
     assert project.run("switch", "-q", "feature").returncode == 0
 

@@ -11,6 +11,7 @@ from vmrag_hooks import checks
 from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_link.git import plumbing
+from vmrag_link.ops.push_check import Push, Ref
 from vmrag_link.sync import background
 
 template, project = terminal.template, terminal.project
@@ -291,6 +292,9 @@ def test_uncommitted_documents_go_along_with_a_merge_whatever_is_asked_for(proje
 # -- pushes
 
 
+PUSHED = "vmrag: pushed the knowledge that these commits pin to {}"
+
+
 @pytest.fixture
 def remote(project: Project, tmp_path) -> Project:
     project.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
@@ -299,7 +303,7 @@ def remote(project: Project, tmp_path) -> Project:
 
 
 def test_a_pushed_branch_must_pin_what_is_there(remote):
-    assert commit(remote, "push", "origin", "main", "feature") == (0, [])
+    assert commit(remote, "push", "origin", "main", "feature") == (0, [PUSHED.format("origin")])
     pin_naming(remote, NOWHERE)
     remote.git("commit", "-q", "--no-verify", "-a", "-m", "bad")
     code, lines = commit(remote, "push", "origin", "main")
@@ -321,7 +325,7 @@ def test_what_came_from_one_remote_may_go_to_another(remote, tmp_path):
     assert NOWHERE in remote.git("show", "HEAD:.dolt-version")
     remote.git("init", "-q", "--bare", str(tmp_path / "fork.git"))
     remote.git("remote", "add", "fork", str(tmp_path / "fork.git"))
-    assert commit(remote, "push", "fork", "main") == (0, [])
+    assert commit(remote, "push", "fork", "main") == (0, [PUSHED.format("fork")])
 
 
 def test_a_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monkeypatch, tmp_path):
@@ -331,10 +335,11 @@ def test_a_push_of_many_tags_asks_git_no_more_often_than_one_of_few(remote, monk
     remote.git("tag", "-a", "-m", "bad", "bad")
     tips = [*commits, remote.git("rev-parse", "bad")]
 
-    def git_processes(lines: list[str]) -> int:
+    def git_processes(tips: list[str]) -> int:
         monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
         monkeypatch.chdir(remote.top)
-        assert checks.before_push(lines)
+        refs = tuple(Ref("refs/tags/x", tip, "refs/tags/x", None) for tip in tips)
+        assert checks.before_push(Push(refs, "origin", str(tmp_path / "remote.git")))
         found = (tmp_path / "trace").read_text().count("trace: built-in: git")
         (tmp_path / "trace").unlink()
         return found

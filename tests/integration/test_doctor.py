@@ -474,6 +474,14 @@ def many_links_queued(project: Project) -> None:
     (project.shared / "links.queue").write_text(f"commit {head} main\n" * 12_000)
 
 
+def remote_lost(project: Project) -> None:
+    bare = project.top.parent / "remote.git"
+    project.git("init", "-q", "--bare", str(bare))
+    project.git("remote", "add", "origin", str(bare))
+    project.vmrag("push")
+    subprocess.run(["git", "-C", bare, "update-ref", "-d", "refs/vmrag/data"], check=True)
+
+
 class Broken(NamedTuple):
     """What breaks it, what is found, and how it can be mended: by the printed command, by `--fix`."""
 
@@ -526,6 +534,7 @@ BROKEN = [
     Broken(replay_killed_on_another_branch, "REPLAY_UNFINISHED_ELSEWHERE", "warning", fixed=False),
     Broken(journal_damaged, "JOURNAL_DAMAGED", "warning"),
     Broken(journal_set_aside, "JOURNAL_SET_ASIDE", "note", fixed=False),
+    Broken(remote_lost, "REMOTE_LOST", "error"),
     Broken(embeddings_foreign, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(embeddings_damaged, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(truncated_spare, "SNAPSHOT_DAMAGED", "warning"),
@@ -731,7 +740,7 @@ def test_a_revision_that_is_not_here_is_named(project):
     found = findings(project)
     assert found["PIN_REVISION_MISSING"]["subject"] == "0" * 40
     assert found["PIN_REVISION_MISSING"]["level"] == "error"
-    assert "git log -1 -- .dolt-version" in found["PIN_REVISION_MISSING"]["fix"]
+    assert found["PIN_REVISION_MISSING"]["fix"] == "vmrag fetch"
 
 
 # -- half of it broken

@@ -287,6 +287,7 @@ def test_a_text_that_names_no_revision_is_never_read_as_one(engine: Engine, text
     revision = store(engine, "main", document("a"))
     assert engine.has_revision(text) is False
     assert engine.unreachable([text]) == []
+    assert engine.parents([text]) == {}
     for ask in (
         lambda: engine.info(text),
         lambda: list(engine.log(text)),
@@ -337,8 +338,11 @@ def test_ancestry_agrees_with_the_log(engine: Engine) -> None:
     for number in range(12):
         engine.create_branch(f"b{number}", chance.choice(made))
         made.append(store(engine, f"b{number}", document(f"d{number}")))
+    logs = {revision: {info.revision: info.parents for info in engine.log(revision)} for revision in made}
+    assert engine.parents(made) == {each: parents for log in logs.values() for each, parents in log.items()}
     for descendant in made:
-        inside = {info.revision for info in engine.log(descendant)}
+        inside = logs[descendant].keys()
+        assert engine.parents([descendant]) == logs[descendant]
         for ancestor in made:
             assert engine.is_ancestor(ancestor, descendant) == (ancestor in inside)
             base = engine.merge_base(ancestor, descendant)

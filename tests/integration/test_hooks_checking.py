@@ -225,13 +225,31 @@ def test_a_local_name_with_spaces_is_no_hash(stage, remote):
     assert len(asked(stage)) == 1
 
 
-def test_what_any_remote_has_is_not_new(stage, remote, tmp_path):
-    """The commits of others that go to a fork, say."""
+def test_what_another_remote_has_is_new_to_this_one(stage, remote, tmp_path):
+    fork = tmp_path / "fork.git"
+    stage.repo.git("init", "-q", "--bare", str(fork))
+    stage.repo.git("remote", "add", "fork", str(fork))
+    stage.repo.git("push", "-q", "fork", "main")
+    assert asked(stage) == [f"pre-push fork {fork}"]
+    stage.repo.git("push", "-q", "fork", "main:other")
+    assert asked(stage) == []
+
+
+def test_of_a_push_to_a_url_git_knows_only_where_its_refs_are(stage, remote):
+    stage.repo.git("push", "-q", str(remote), "main:refs/heads/other")
+    assert asked(stage) == [f"pre-push {remote} {remote}"]
+    stage.repo.commit("code", code="2")
     stage.repo.git("push", "-q", str(remote), "main:refs/heads/other")
     assert asked(stage) == []
-    stage.repo.git("remote", "remove", "origin")
-    stage.repo.git("push", "-q", str(remote), "main:refs/heads/another")
-    assert asked(stage) == [f"pre-push {remote} {remote}"]
+
+
+def test_a_ref_of_ours_is_nothing_that_a_push_of_code_has(stage, remote):
+    """`git push --mirror`: it deletes the other side's knowledge base, which it does not tell."""
+    stage.repo.git("update-ref", "refs/vmrag/remotes/origin/data", "twin")
+    stage.repo.git("push", "-q", "--mirror", "origin")
+    assert len(asked(stage)) == 1
+    stage.repo.git("push", "-q", "origin", "--delete", "refs/vmrag/remotes/origin/data")
+    assert len(asked(stage)) == 1
 
 
 def test_a_refused_push_pushes_nothing(stage, remote):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import random
 import subprocess
 import time
 from collections.abc import Iterator
@@ -276,6 +277,15 @@ def test_what_is_no_pin_is_found_where_it_comes_in_and_not_where_it_is_inherited
     assert world.found(f"{bad['directory']}..{world.code(r.b, bad['directory'])}") == []
 
 
+def test_a_root_with_a_pin_that_cannot_be_read_asks_for_a_new_one(world):
+    finding = world.only(world.code(b"nothing"))
+    assert (finding["code"], finding["hint"]) == ("PIN_MALFORMED", "vmrag pin && git commit -m 'Pin the knowledge'")
+
+
+def test_a_pin_may_be_executable(world, r):
+    assert world.found(world.code(r.a, world.code(r.base, mode="100755"), mode="100755")) == []
+
+
 def test_the_command_that_brings_a_removed_pin_back_does(world):
     world.commit("removed", pin=None)
     assert world.found("HEAD~1..HEAD") == [("error", "PIN_REMOVED")]
@@ -388,12 +398,11 @@ def test_a_branch_that_was_reset_to_an_older_commit_has_nothing_to_report(forked
     assert forked.found("base..HEAD") == []
 
 
-def test_a_revert_of_a_commit_that_dropped_knowledge_mends_it_and_goes_back(forked):
+def test_who_takes_back_a_commit_that_went_aside_mends_it_and_drops_what_that_had_brought(forked):
     forked.git("checkout", "side", "--", ".dolt-version")
     forked.commit("squashed")
     forked.git("revert", "--no-edit", "HEAD")
-    assert forked.found("base..HEAD") == [MENDED, BACK]
-    assert forked.found("HEAD~1..HEAD") == [BACK]
+    assert forked.found("base..HEAD") == [MENDED, DROPPED]
 
 
 def test_merge_with_the_strategy_ours_drops_knowledge(forked):
@@ -661,10 +670,10 @@ def test_a_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(for
 def test_people_read_what_happened_and_what_helps(world, r):
     first = world.code(r.a)
     dropping = world.code(r.b, first)
+    said = f"its pin {r.b[:12]} does not contain {r.a[:12]}, which its parent pins. KNOWLEDGE_DROPPED"
     done = world.vmrag("verify", dropping, code=1)
     assert done.out.splitlines() == [
-        f"error        The commit {dropping[:12]} drops knowledge: its pin {r.b[:12]} does not contain {r.a[:12]}"
-        + ", which its parent pins. KNOWLEDGE_DROPPED",
+        f"error        The commit {dropping[:12]} drops knowledge: {said}",
         f"             vmrag merge --repair {dropping[:12]}",
         f"Looked at 2 commits ({dropping}), 2 with another pin: 1 error.",
     ]
@@ -711,3 +720,84 @@ def test_ten_thousand_commits_take_less_than_three_seconds(world, r):
     report = world.verified("long")
     assert time.perf_counter() - start < 3
     assert (report["commits"], report["pins"], report["findings"]) == (10_000, 50, [])
+
+
+class Tangle:
+    """A history of code at random, over revisions at random; ends with a merge that pins something."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        chance = random.Random(seed)
+        self.made = [world.revision("base")]
+        for number in range(9):
+            joining = chance.choice([None, *self.made])
+            self.made.append(world.on(chance.choice(self.made), joining=joining, **{f"d{number}": "x"}))
+        self.pinned: dict[str, str | None] = {}
+        self.parents: dict[str, list[str]] = {}
+        codes = [self._code(world, self.made[0])]
+        for _ in range(25):
+            before = chance.sample(codes[-6:], k=min(len(codes), chance.choice([1, 1, 2, 2, 3])))
+            pin = chance.choice([*self.made, None, *[self.pinned[each] for each in before] * 5])
+            codes.append(self._code(world, pin, *before))
+        self.tip = self._code(world, self.made[0], *codes[-6:])
+
+    def _code(self, world: World, pin: str | None, *parents: str) -> str:
+        commit = world.code(pin, *parents)
+        self.pinned[commit] = pin
+        self.parents[commit] = world.git("rev-list", "--parents", "-n1", commit).split()[1:]
+        return commit
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories_are_judged_as_the_rules_say(world, seed):
+    tangle = Tangle(world, seed)
+    with world.opened() as workspace:
+        pairs = itertools.product(tangle.made, repeat=2)
+        contains = {(one, two) for one, two in pairs if workspace.engine.is_ancestor(two, one)}
+    expected = set()
+    for commit in world.git("rev-list", tangle.tip).split():
+        if found := naively(world, commit, tangle.parents[commit], tangle.pinned, contains):
+            code, needs = found
+            later = world.git("rev-list", "--ancestry-path", f"{commit}..{tangle.tip}").split()
+            mended = any(all((tangle.pinned[each], need) in contains for need in needs) for each in later)
+            expected.add((commit, code, "information" if code == "MOVED_BACK" or mended else "error"))
+    got = {(each["commit"], each["code"], each["level"]) for each in world.verified(tangle.tip)["findings"]}
+    assert got == expected
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_repair_cures_whatever_is_found_in_a_random_history(world, seed):
+    world.git("reset", "-q", "--hard", Tangle(world, seed).tip)
+    for _ in range(60):
+        errors = [each for each in world.verified("HEAD")["findings"] if each["level"] == "error"]
+        if not errors:
+            break
+        assert errors[0]["hint"].startswith("vmrag merge --repair ")
+        assert world.ask(*errors[0]["hint"].split()[1:])["result"] != "already_up_to_date"
+        world.commit("repaired")
+    assert not errors
+
+
+def naively(
+    world: World,
+    commit: str,
+    parents: list[str],
+    pinned: dict[str, str | None],
+    contains: set[tuple[str, str]],
+) -> tuple[str, set[str]] | None:
+    """The rules of a commit, word by word, and what has to come back."""
+    sides = {each: pin for each in parents if (pin := pinned[each])}
+    moved = set()
+    for parent, side in sides.items():
+        others = [each for each in parents if each != parent]
+        if others and side not in {pinned[each] for each in world.git("merge-base", "--all", parent, *others).split()}:
+            moved.add(side)
+    pin = pinned[commit]
+    if pin is None:
+        if parents and len(sides) == len(parents):
+            return "PIN_REMOVED", moved or set(sides.values())
+        return ("KNOWLEDGE_DROPPED", moved) if moved else None
+    lost = {side for side in moved or set(sides.values()) if (pin, side) not in contains}
+    if not lost:
+        return None
+    back = not moved and all((side, pin) in contains for side in lost)
+    return ("MOVED_BACK", lost) if back else ("KNOWLEDGE_DROPPED", lost)

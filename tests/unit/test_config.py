@@ -47,11 +47,12 @@ def test_the_defaults_are_these():
         "remote": "git:",
         "lock_timeout_s": 30,
         "auto_pin": True,
+        "auto_fetch": True,
         "embedding": {"model": "default", "model_path": "", "cache_mb": 1000, "cache_days": 180},
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5},
         "index": {"keep": 4, "store_documents": True},
-        "hooks": {"sync": "auto", "wait_s": 10, "on_dirty": "warn", "quiet": False},
+        "hooks": {"sync": "auto", "wait_s": 10, "on_dirty": "warn", "on_unreachable": "block", "quiet": False},
     }
 
 

@@ -8,19 +8,33 @@ import click
 
 from vmrag_link.cli.base import Invocation, plural
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import quoted
 from vmrag_link.ops import gc as operation
 from vmrag_link.ops.gc import GcReport
+from vmrag_link.ops.gc_remote import RemoteGcReport, gc_remote
 
 MEGABYTE = 1_000_000
 
 
 @vmrag_command("gc")
 @click.option("--apply", is_flag=True, help="Do it; without this, only say what would be done.")
-def command(invocation: Invocation, *, apply: bool) -> None:
+@click.option(
+    "--remote",
+    is_flag=False,
+    flag_value="",
+    metavar="[REMOTE]",
+    help="Write anew what the remote holds instead, without what it has gathered; mends one that is damaged.",
+)
+def command(invocation: Invocation, *, apply: bool, remote: str | None) -> None:
     """Drop revisions that no pin needs, branches whose code branch is gone, spare indexes and old vectors.
 
-    Every revision that git can still check out is kept, and all uncommitted documents.
+    Every revision that git can still check out is kept, and all uncommitted documents; on a remote, everything that it reaches.
     """
+    if remote is not None:
+        with invocation.workspace() as ws:
+            there = gc_remote(ws, remote or None, apply=apply)
+        invocation.emit(there, _remote_lines(there))
+        return
     with invocation.workspace() as ws:
         report = operation.gc(ws, apply=apply)
     invocation.emit(report, _lines(report))
@@ -51,6 +65,17 @@ def _lines(report: GcReport) -> Iterator[str]:
         yield f"Knowledge base: {_megabytes(sizes.before)} → {_megabytes(sizes.after)}."
     else:
         yield "Next: vmrag gc --apply"
+
+
+def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
+    if report.damaged:
+        yield report.damaged
+    if report.before:
+        yield f"{report.remote} holds {_megabytes(report.before.bytes)}; pushed {plural(report.before.pushes, 'time')}."
+    if report.after:
+        yield f"Written anew: {_megabytes(report.after.bytes)}. The host drops the rest when it collects garbage."
+    else:
+        yield f"Next: vmrag gc --remote {quoted(report.remote)} --apply"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -21,14 +21,20 @@ _WIDTH = 13
 @click.option(
     "--pull-request", nargs=2, metavar="BASE HEAD", help="The commits of HEAD, and what BASE has got in the meantime."
 )
-def command(invocation: Invocation, *, revisions: str | None, pull_request: tuple[str, str] | None) -> int:
+@click.option("--remote", metavar="REMOTE", help="Fetch from it, and find what is pinned and not reachable there.")
+def command(
+    invocation: Invocation, *, revisions: str | None, pull_request: tuple[str, str] | None, remote: str | None
+) -> int:
     """Find the code commits whose pin drops knowledge that their parents pin: merges made without the merge driver, say.
 
     RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and origin's default branch has not.
     What a later commit has mended is only mentioned. Exit code 1 if something is lost or wrong.
     """
     with invocation.workspace() as ws:
-        report = operation.verify(ws, revisions, pull_request=pull_request)
+        if remote:
+            report = operation.verify_on(ws, remote, revisions, pull_request=pull_request)
+        else:
+            report = operation.verify(ws, revisions, pull_request=pull_request)
     invocation.emit(report, _lines(report))
     return 0 if report.clean else FAILED_CHECK
 

@@ -11,7 +11,10 @@ from vmrag_link.errors import GitReferenceMissing, UsageInvalid, quoted
 from vmrag_link.git import history, plumbing
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
+from vmrag_link.ops import destinations
 from vmrag_link.ops.ancestry import Ancestry, carried
+from vmrag_link.ops.clone import clone
+from vmrag_link.ops.fetch import fetched
 from vmrag_link.ops.verify_commits import Examination, Finding, Flaw
 from vmrag_link.ops.verify_pins import ReadPins
 from vmrag_link.workspace import Workspace
@@ -53,7 +56,7 @@ def verify(
 
     `revisions`: `A..B`, or a commit, which stands for its whole history; by default what HEAD has and the remote's default branch has not.
     `pull_request`: the names of base and head instead; then the head's pin is compared with that of the base's tip, too.
-    `reachable`: which of these revisions the knowledge base's remote does not reach.
+    `reachable`: says which of the revisions that the range pins the knowledge base's remote does NOT reach; without it nobody is asked.
     Raises `UsageInvalid`, `GitReferenceMissing`, `NotInitialized`.
     """
     engine = ws.engine
@@ -61,7 +64,8 @@ def verify(
     walk = history.walk(ws.places, scope.tip, without=scope.without)
     ends = [scope.tip, *([scope.without] if pull_request and scope.without else [])]
     pins = ReadPins.of(walk, history.pins_of(ws.places, ends))
-    examination = Examination(ws.places, pins, Ancestry(engine, pins.revisions), tip=scope.tip)
+    ancestry = Ancestry(engine, pins.revisions)
+    examination = Examination(ws.places, pins, ancestry, tip=scope.tip, of_remote=reachable is not None)
     flaws = [flaw for change in walk.changes if (flaw := examination.examined(change))]
     if reachable:
         flaws += examination.unreached(walk.changes, reachable)
@@ -72,14 +76,33 @@ def verify(
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
 
 
+def verify_on(
+    ws: Workspace, remote: str, revisions: str | None = None, *, pull_request: tuple[str, str] | None = None
+) -> VerifyReport:
+    """As `verify`, after everything was fetched from a remote: what the range pins must be reachable there.
+
+    In a fresh clone the knowledge base comes from there, too. Raises as `ops.fetch.fetch`.
+    """
+    if not ws.initialized:
+        clone(ws, remote)
+    address = destinations.asked(ws, remote)[0]
+    fetched(ws, address)
+    heads = ws.engine.remote_heads(address.key).values()
+
+    def lacking(asked: Collection[str]) -> Collection[str]:
+        return ws.engine.unreachable(asked, heads=heads)
+
+    return verify(ws, revisions, pull_request=pull_request, reachable=lacking)
+
+
 def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] | None) -> Scope:
     if pull_request:
+        base, head = pull_request
         if revisions:
             raise UsageInvalid(
                 "Give a range or a pull request, not both.",
-                hint=f"vmrag verify --pull-request {' '.join(pull_request)}",
+                hint=f"vmrag verify --pull-request {quoted(base)} {quoted(head)}",
             )
-        base, head = pull_request
         return _between(ws, base, head)
     if revisions is None:
         return _news(ws)
@@ -122,8 +145,8 @@ def _with_mended(walk: Walk, flaws: Sequence[Flaw], examination: Examination) ->
         for parent in change.parents:
             before |= bits.get(parent, 0)
         holds = examination.holding(change)
-        left = [number for number in _numbers(before) if number not in mended]
-        mended.update((number, change.commit) for number in left if holds(flaws[number].needs))
+        left = (number for number in _numbers(before) if number not in mended and holds(flaws[number].needs))
+        mended |= dict.fromkeys(left, change.commit)
     return list(_leveled(flaws, mended))
 
 

@@ -40,10 +40,16 @@ class Flaw(NamedTuple):
 
 
 class Examination:
-    """Of the commits of one range, parents before children. `cut`: a shallow clone could not tell whether something was lost."""
+    """Of the commits of one range, parents before children. `cut`: a shallow clone could not tell whether something was lost.
 
-    def __init__(self, places: Places, pins: ReadPins, ancestry: Ancestry, *, tip: str) -> None:
+    `of_remote`: all that the knowledge base's remote has is here.
+    """
+
+    def __init__(
+        self, places: Places, pins: ReadPins, ancestry: Ancestry, *, tip: str, of_remote: bool = False
+    ) -> None:
         self.cut = False
+        self._of_remote = of_remote
         self._places = places
         self._pins = pins
         self._ancestry = ancestry
@@ -76,17 +82,11 @@ class Examination:
         way, lost = pin_rules.judged(self._ancestry, pin, sides=sides, moved=moved)
         if way == "fine":
             return None
-        if way == "dropped" and not self._was_pinned_before(change):
+        if way == "dropped":
             return self._dropped(change, f"its pin {_short(pin)} does not contain", lost)
         message = f"Commit {_short(change.commit)} moves the pin back from {_short(lost[0])} to {_short(pin)}."
         hint = f"{_repair(change.commit)} (only if that was not meant)"
         return Flaw(Finding("MOVED_BACK", "information", change.commit, message, hint), None)
-
-    def _was_pinned_before(self, change: Change) -> bool:
-        """Whether a pin that goes aside takes back a commit that had gone aside: who reverts that wants to lose what it brought."""
-        if len(change.parents) != 1 or change.after is None:
-            return False
-        return self._past.had(change.parents[0], change.after)
 
     def _removed(self, change: Change, sides: Sequence[str]) -> Flaw | None:
         inherited = None in change.before
@@ -99,8 +99,9 @@ class Examination:
         return self._dropped(change, "it has no pin, and so not", moved) if moved else None
 
     def _dropped(self, change: Change, why: str, lost: Sequence[str]) -> Flaw:
-        what = "merge" if len(change.parents) > 1 else "commit"
-        whose = "one of its sides pins" if len(change.parents) > 1 else "its parent pins"
+        merge = len(change.parents) > 1
+        what = "merge" if merge else "commit"
+        whose = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
         named = " and ".join(map(_short, lost))
         message = f"The {what} {_short(change.commit)} drops knowledge: {why} {named}, which {whose}."
         return Flaw(Finding("KNOWLEDGE_DROPPED", "error", change.commit, message, _repair(change.commit)), tuple(lost))
@@ -108,13 +109,15 @@ class Examination:
     def _missing_pin(self, change: Change, pin: str, sides: Sequence[str]) -> Flaw | None:
         if pin not in sides:
             self._missing.add(pin)
-            message = (
-                f"Commit {_short(change.commit)} pins revision {_short(pin)}, which is not in this knowledge base."
-            )
-            finding = Finding("PIN_REVISION_MISSING", "error", change.commit, message, _who(change.commit))
-            return Flaw(finding, self._needs(change, sides))
+            return Flaw(self._nowhere(change.commit, pin), self._needs(change, sides))
         others = [side for side in self._moved(change) or () if side != pin]
         return self._unknown(change, pin) if others else None
+
+    def _nowhere(self, commit: str, pin: str) -> Finding:
+        if self._of_remote:
+            return _not_on_remote(commit, pin)
+        message = f"Commit {_short(commit)} pins revision {_short(pin)}, which is not in this knowledge base."
+        return Finding("PIN_REVISION_MISSING", "error", commit, message, _who(commit))
 
     def _unknown(self, change: Change, revision: str) -> Flaw | None:
         """Where one of the pins to compare is somebody's whose knowledge is not here; once for each revision."""
@@ -139,7 +142,7 @@ class Examination:
 
     def _restoring(self, change: Change) -> str:
         """What brings the knowledge back: a merge into what the tip pins; where it pins nothing, a pin from before."""
-        if self._holder is not None:
+        if self._last is not None:
             return _repair(change.commit)
         for parent, entry in zip(change.parents, change.before, strict=True):
             if (revision := self._pins.revision(entry)) and self._ancestry.has_revision(revision):
@@ -147,7 +150,7 @@ class Examination:
         return "vmrag pin && git commit -m 'Pin the knowledge'"
 
     @cached_property
-    def _holder(self) -> str | None:
+    def _last(self) -> str | None:
         """What the tip pins, if it is here."""
         found = self._pins.ends.get(self._tip)
         return found if found and self._ancestry.has_revision(found) else None
@@ -182,7 +185,7 @@ class Examination:
 
     def against(self, base: str, name: str) -> Finding | None:
         """Of a pull request: does its head drop what has come to the base branch since?"""
-        tip, head = self._pins.ends.get(base), self._holder
+        tip, head = self._pins.ends.get(base), self._last
         if tip is None or head is None:
             return None
         bases = self._bases(self._tip, base)
@@ -204,21 +207,10 @@ class Examination:
         first: dict[str, str] = {}
         for change in changes:
             revision = self._pins.revision(change.after)
-            if revision and self._ancestry.has_revision(revision) and change.after not in change.before:
+            before = {self._pins.revision(entry) for entry in change.before}
+            if revision and self._ancestry.has_revision(revision) and revision not in before:
                 first.setdefault(revision, change.commit)
-        return [
-            Flaw(
-                Finding(
-                    "NOT_ON_REMOTE",
-                    "error",
-                    first[revision],
-                    f"Commit {_short(first[revision])} pins revision {_short(revision)}, which the remote does not have.",
-                    "vmrag push",
-                ),
-                None,
-            )
-            for revision in reachable(list(first))
-        ]
+        return [Flaw(_not_on_remote(first[revision], revision), None) for revision in reachable(list(first))]
 
     def holding(self, change: Change) -> Callable[[tuple[str, ...] | None], bool]:
         """Whether a commit's pin contains what a flaw needs."""
@@ -231,6 +223,12 @@ class Examination:
         )
 
 
+def _not_on_remote(commit: str, pin: str) -> Finding:
+    message = f"Commit {_short(commit)} pins revision {_short(pin)}, which the remote does not have."
+    hint = f"vmrag push, where it was made (of a fork, a maintainer: vmrag adopt FORK {_short(commit)})"
+    return Finding("NOT_ON_REMOTE", "error", commit, message, hint)
+
+
 def _short(name: str) -> str:
     return name[:12]
 
@@ -240,4 +238,4 @@ def _repair(commit: str) -> str:
 
 
 def _who(commit: str) -> str:
-    return f"git show --no-patch {_short(commit)} (shows who pinned it: their knowledge base has it)"
+    return f"vmrag fetch (who pinned it, and may have to push it: git show --no-patch {_short(commit)})"

@@ -10,7 +10,6 @@ from vmrag_link import pin as pin_format
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import history
 from vmrag_link.git.history import Entry, Walk
-from vmrag_link.ops.ancestry import carried
 from vmrag_link.ops.pinning import parsed
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
@@ -66,10 +65,6 @@ class Past:
         found = (_revision(entry, self._walk.contents) for entry in entries if entry)
         return {each for each in found if isinstance(each, str)}
 
-    def had(self, commit: str, pin: Entry) -> bool:
-        """Whether the commit, or one before it, had exactly this pin."""
-        return bool(self._had.get(commit, 0) & self._bits.get(pin, 0))
-
     @cached_property
     def _walk(self) -> Walk:
         return history.walk(self._places, self._tip)
@@ -81,13 +76,3 @@ class Past:
         for commit, parents in self._walk.parents.items():
             pins[commit] = changes[commit] if commit in changes else pins[parents[0]] if parents else None
         return pins
-
-    @cached_property
-    def _bits(self) -> dict[Entry, int]:
-        entries = dict.fromkeys(change.after for change in self._walk.changes if change.after)
-        return {entry: 1 << number for number, entry in enumerate(entries)}
-
-    @cached_property
-    def _had(self) -> dict[str, int]:
-        own = {change.commit: self._bits[change.after] for change in self._walk.changes if change.after}
-        return carried(self._walk.parents, own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.ops.doctor import configuration, disk, indexes, knowledge, pinned, processes, programs
+from vmrag_link.ops.doctor import configuration, disk, indexes, knowledge, pinned, processes, programs, remote
 from vmrag_link.ops.doctor.examination import DoctorReport, Looked, Mended, doctor
 from vmrag_link.ops.doctor.findings import Finding, Topic
 
@@ -21,6 +21,7 @@ TOPICS = (
     indexes.SNAPSHOTS,
     indexes.COPIES,
     indexes.SYNC,
+    remote.TOPIC,
     knowledge.LINKS,
     processes.LEFT,
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.engines.base import UNCOMMITTED_NAME
 from vmrag_link.engines.doltlite.engine import LOCK_NAME
+from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.errors import quoted
 from vmrag_link.git import plumbing
 from vmrag_link.journal import CommitEntry, ReplayEntry
@@ -31,8 +32,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
         return
     damage = ws.engine.damage()
     if damage:
-        fix = "Put a sound copy in its place: another clone or a backup has one."
-        yield Finding("KB_DAMAGED", "error", damage, fix, str(ws.engine.folder))
+        yield Finding("KB_DAMAGED", "error", damage, FETCH_AGAIN, str(ws.engine.folder))
     yield from _note(ws)
 
 

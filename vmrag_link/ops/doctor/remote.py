@@ -1,0 +1,49 @@
+"""The remote: does it still hold what it held when it was last asked? `git push --mirror` from an ordinary clone takes it away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vmrag_link.errors import Remote, quoted
+from vmrag_link.git import remotes
+from vmrag_link.ops import destinations
+from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Topic
+from vmrag_link.travel import exchange
+from vmrag_link.travel.address import Address
+from vmrag_link.workspace import Workspace
+
+
+def check(ws: Workspace) -> Iterator[Finding]:
+    """Asks those remotes that have been asked before, and are trusted."""
+    if not ws.initialized:
+        return
+    try:
+        known = [each for each in _addresses(ws) if exchange.last_seen(ws.places, each)]
+        for each in known:
+            yield from _lost(ws, each)
+    except Remote as error:
+        yield Finding("REMOTE_UNREACHABLE", "note", error.message, error.hint)
+
+
+def _addresses(ws: Workspace) -> list[Address]:
+    if not remotes.names(ws.places):
+        return []
+    return destinations.named(ws, destinations.pinned_remote(ws) or ws.config.remote)
+
+
+def _lost(ws: Workspace, address: Address) -> Iterator[Finding]:
+    if address.peer and remotes.advertised(ws.places, address.peer, exchange.DATA) is None:
+        message = f"{address.text} does not hold the knowledge base any more: somebody deleted {exchange.DATA} there."
+        yield Finding("REMOTE_LOST", "error", message, DOCTOR, address.key)
+
+
+def _put_back(ws: Workspace, finding: Finding) -> str:
+    for address in _addresses(ws):
+        if address.key == finding.subject:
+            with exchange.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
+                peer.put_back()
+            return f"Pushed back what {quoted(address.text)} held when it was last asked."
+    return "Nothing was left to do."
+
+
+TOPIC = Topic("remote", check, {"REMOTE_LOST": _put_back})
