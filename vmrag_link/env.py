@@ -29,6 +29,27 @@ SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
 
 
+GIT_OPTIONS = "GIT_CONFIG_PARAMETERS"
+"""What `git -c` sets for one command, its hooks included: CI gives credentials so."""
+
+SSH_COMMAND = "GIT_SSH_COMMAND"
+SSH_PROGRAM = "GIT_SSH"
+"""What git starts in place of `ssh`: a command for the shell, or a program."""
+
+
+def git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """`GIT_OPTIONS` to hand on to a git that talks to others: elsewhere it is scrubbed, for it may name another repository."""
+    return {GIT_OPTIONS: environ[GIT_OPTIONS]} if environ.get(GIT_OPTIONS) else {}
+
+
+def ssh_command(environ: Mapping[str, str] = os.environ) -> str | None:
+    return environ.get(SSH_COMMAND) or None
+
+
+def ssh_program(environ: Mapping[str, str] = os.environ) -> str | None:
+    return environ.get(SSH_PROGRAM) or None
+
+
 MERGE_HEADS = "GITHEAD_"
 """`git merge` and `git pull` set `GITHEAD_<commit>` to the name of each head that they merge."""
 

@@ -10,7 +10,8 @@
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
     ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing · RemoteUnreachable · RemoteMoved · RemoteDiverged
-    │                             RemoteRejected · RemoteDamaged · RemoteNotTrusted · AuthenticationFailed · UpstreamMissing
+    │                             RemoteRejected · RemoteDamaged · RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
+    │                             UpstreamMissing
     ├── Files        (exit 3)     FileFailed
     ├── Demo         (exit 3)     DemoFailed
     └── Lock         (exit 3)     Busy · BranchInUse
@@ -293,6 +294,12 @@ class RemoteNotTrusted(Remote):
 
     code = "REMOTE_NOT_TRUSTED"
     exit_code = 1
+
+
+class KnowledgeRefused(Remote):
+    """A stranger's knowledge base holds what must not get into ours; nothing of it was taken."""
+
+    code = "KNOWLEDGE_REFUSED"
 
 
 class AuthenticationFailed(Remote):

@@ -80,6 +80,11 @@ class Places(NamedTuple):
         """Copies of what remotes hold; derived."""
         return self.shared / "remotes"
 
+    @property
+    def quarantine(self) -> Path:
+        """Where strangers' knowledge bases lie while they are looked at."""
+        return self.shared / "quarantine"
+
     # -- of this work tree
 
     @property

@@ -20,6 +20,9 @@ _URL = re.compile(
     r"(?P<scheme>[a-z0-9+]+)://(?:(?P<user>[^/?#]*)@)?"
     r"(?P<host>\[[^\s/?#\\@\]]+\]|[^\s/?#\\@:\[\]]*)(?::[0-9]{1,5})?(?P<path>/[^\\]*)?"
 )
+# What ssh, a user's ProxyCommand, a shell and a reader take for what it is: no encoding, no letters that look like others.
+_USER = re.compile(r"[A-Za-z0-9_.~+-]*")
+_HOST = re.compile(r"[A-Za-z0-9_.-]*|\[(?!-)[A-Za-z0-9_.:-]+\]")
 _OWN_SCHEMES = frozenset(("git+file", "git+http", "git+https", "git+ssh", "file", "http", "https", "ssh"))
 _CLOUD_SCHEMES = frozenset(("aws", "gs", "az", "oci", "oss", "s3"))
 _DOLTHUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -49,11 +52,33 @@ def _place_flaw(value: str, scheme: str, user: str, host: str, path: str) -> str
     # ssh needs its user's name (git@…); over HTTP a name is one person's, or a token.
     if ":" in user or "%3a" in user.lower() or (user and "http" in scheme):
         return "carries a user name or password, which everybody who clones could read; leave out what precedes the @"
-    if user.startswith("-") or host.startswith("-"):
-        return f"names a host that reads like an option: {shown(value)}"
+    if flaw := _host_flaw(value, user, host):
+        return flaw
+    if "file" in scheme and (user or host):
+        return f"names a host, where a folder of this machine is written {scheme}:///PATH: {shown(value)}"
     if not host and ("file" not in scheme or path in ("", "/")):
         return f"names no place: {shown(value)}"
+    if "%" in path and not _can_be_shown(path):
+        return f"holds characters that cannot be shown, percent-encoded: {shown(value)}"
     return None
+
+
+def _host_flaw(value: str, user: str, host: str) -> str | None:
+    if user.startswith("-") or host.startswith("-"):
+        return f"names a host that reads like an option: {shown(value)}"
+    if not _USER.fullmatch(user) or not _HOST.fullmatch(host):
+        return f"names a host with other characters than A-Z a-z 0-9 . _ - (other letters are written xn--…): {shown(value)}"
+    return None
+
+
+def _can_be_shown(path: str) -> bool:
+    """Whether percent-encoding hides nothing but UTF-8 without control characters."""
+    from urllib.parse import unquote  # few paths are encoded
+
+    try:
+        return unquote(path, errors="strict").isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def _branch_flaw(value: str) -> str | None:

@@ -16,7 +16,11 @@ class Finished(subprocess.CompletedProcess[bytes]):
 
     @property
     def complaint(self) -> str:
-        return self.stderr.decode(errors="replace").strip()
+        """What it said on standard error, for people: part of that may come from another machine, and moves no cursor here."""
+        lines = self.stderr.decode(errors="replace").splitlines()
+        return "\n".join(
+            "".join(sign if sign.isprintable() or sign == "\t" else "?" for sign in line) for line in lines
+        ).strip()
 
 
 def run(

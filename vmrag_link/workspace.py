@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link import config as settings
-from vmrag_link import pin as pins
 from vmrag_link import settings_file
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
@@ -24,14 +23,13 @@ from vmrag_link.errors import (
     PinRevisionMissing,
     RemoteNotTrusted,
     VmragError,
-    quoted,
 )
 from vmrag_link.git import plumbing
 from vmrag_link.index import snapshots
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.journal import Journal
 from vmrag_link.models import At, Collection, KbBranch, Record, Working
-from vmrag_link.paths import CONFIG_NAME, PIN_NAME, Places, read_regular
+from vmrag_link.paths import CONFIG_NAME, Places, read_regular
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import apply, background
@@ -123,12 +121,16 @@ class Workspace:
             ) from error
 
     def _accepted_settings(self) -> bytes | None:
-        """The settings file that the maintainers have accepted: that of the remote's default branch."""
+        """The settings file that the maintainers have accepted: that of the remote's default branch.
+
+        A contributor's branch is checked out from a remote of its own, which says nothing about the project.
+        """
         from vmrag_link.git import remotes
 
-        for remote in remotes.nearest(self.places, self.trigger().branch):
-            with contextlib.suppress(GitReferenceMissing):  # it was never fetched, or has no such branch
-                return plumbing.blob(self.places, f"refs/remotes/{remote}/HEAD:{CONFIG_NAME}")
+        for remote in remotes.nearest(self.places, None):
+            if default := remotes.default_branch(self.places, remote):
+                with contextlib.suppress(GitReferenceMissing):  # it was never fetched
+                    return plumbing.blob(self.places, f"{default}:{CONFIG_NAME}")
         return None
 
     def accepted_remote(self) -> str | None:
@@ -155,15 +157,19 @@ class Workspace:
     def initialized(self) -> bool:
         return DoltliteEngine.there(self.places.kb)
 
-    def uninitialized(self) -> NotInitialized:
-        """Why nothing can be done here, with the command that helps: different for a clone than for a new repository."""
+    def uninitialized(self, why: VmragError | None = None) -> NotInitialized:
+        """Why nothing can be done here, with the command that helps: different for a clone than for a new repository.
+
+        `why` the knowledge base of a clone could not be fetched.
+        """
         if plumbing.pin_bytes(self.places) is None:
             return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
         pin = self.places.pin.name
         return NotInitialized(
-            f"This repository pins a knowledge base, but it is not on this machine ({self.places.kb} is missing).",
-            hint="vmrag clone (or start a new one, without what was known: "
-            f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new)",
+            f"This repository pins a knowledge base, but it is not on this machine ({self.places.kb} is missing)."
+            + (f" {why.message}" if why else ""),
+            hint=f"{why.hint if why else 'vmrag clone'}; or start a new one, without what was known: "
+            f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new",
             path=str(self.places.kb),
         )
 
@@ -330,7 +336,7 @@ class Workspace:
             "missing": "The pinned revision is not in this knowledge base"
             + (f" ({self.unreached.message.rstrip('.')})" if self.unreached else ""),
         }.get(target.state, "The pin has moved")
-        if target.state == "pinned" and background.running(self.places):
+        if target.state in ("pinned", "missing") and background.running(self.places):
             why += ", and the index follows in the background"
         return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
 
@@ -378,22 +384,6 @@ class Workspace:
         with IndexStore(folder, store_documents=self.shelf.store_documents) as store:
             brought = self.bringer().bring(store, Working(branch), base=revision)
             store.seal(revision=revision, settings=self.shelf.settings, added=brought.plan.add)
-
-    def pinned_at(self, ref: str) -> str:
-        """The revision that a git ref pins. Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`, `PinRevisionMissing`."""
-        commit = plumbing.resolve(self.places, ref)
-        data = plumbing.blob(self.places, f"{commit}:{PIN_NAME}")
-        if data is None:
-            raise PinMissing(f"{ref} pins no knowledge.", hint=f"git log {quoted(ref)} -- {PIN_NAME}", ref=ref)
-        revision = pins.parse(data, source=f"{ref}:{PIN_NAME}").dolt_commit
-        if not self.engine.has_revision(revision):
-            raise PinRevisionMissing(
-                f"{ref} pins revision {revision}, which is not in this knowledge base.",
-                hint="vmrag status",
-                ref=ref,
-                revision=revision,
-            )
-        return revision
 
 
 def _moment(target: Target) -> tuple[object, ...]:

@@ -196,6 +196,8 @@ set -- "${GIT_INDEX_FILE-}"
 """
 
 _PUSH_GATE = r"""
+eol='
+'
 [ -n "$chained" ] || input=$(cat)
 tips=$(given | while IFS= read -r line; do
     before=${line##* } # from the right: a local ref such as HEAD^{/a word} has spaces
@@ -213,7 +215,12 @@ case $tips in
 *ours*) ;; # --mirror, say, which would delete the other side's knowledge base
 *)
     [ -n "$tips" ] || exit 0
-    new=$(echo "$tips" | git rev-list -1 --full-history --ignore-missing --stdin --not --remotes="$1" -- .dolt-version 2>/dev/null) &&
+    # What was fetched from a remote with several URLs need not be where this push goes.
+    case $(git config --get-regexp "^remote\\.$1\\.(push)?url$") in
+    *"$eol"*) known= ;;
+    *) known=--remotes=$1 ;;
+    esac
+    new=$(echo "$tips" | git rev-list -1 --full-history --ignore-missing --stdin --not ${known:+"$known"} -- .dolt-version 2>/dev/null) &&
         [ -z "$new" ] && exit 0
     ;;
 esac

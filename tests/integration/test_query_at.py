@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
+from vmrag_link.ops.arrival import pinned_at
 from vmrag_link.ops.query import query
 from vmrag_link.progress import Quiet, Task
 from vmrag_link.retrieval.search import Query
@@ -53,7 +54,7 @@ def built(workspace: Workspace) -> set[Path]:
 
 
 def path_of(workspace: Workspace, ref: str) -> Path:
-    return workspace.shelf.path(workspace.pinned_at(ref))
+    return workspace.shelf.path(pinned_at(workspace, ref))
 
 
 def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
@@ -104,7 +105,7 @@ def test_the_spare_that_was_not_used_for_longest_goes(project, workspace):
 def test_what_is_being_read_is_never_evicted(project, workspace, tasks):
     project.git("config", "vmrag.index.keep", "0")
     other = Workspace.open(project.top, tasks)
-    with workspace.snapshot(workspace.pinned_at("first")) as read:
+    with workspace.snapshot(pinned_at(workspace, "first")) as read:
         query(other, Query("uv"), ref="feature")
         assert built(other) == {read, path_of(other, "main")}
     query(other, Query("uv"), ref="feature")

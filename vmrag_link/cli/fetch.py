@@ -31,7 +31,10 @@ def _lines(report: operation.FetchReport) -> Iterator[str]:
     if not report.updates:
         yield f"Nothing new at {report.remote}."
     if report.revision and not report.here:
-        yield f"It does not have the pinned revision {report.revision[:7]} (who pinned it: git log -1 -- .dolt-version)."
+        yield (
+            f"It does not have the pinned revision {report.revision[:7]}: ask who pinned it to push it with `vmrag push` "
+            "(git log -1 -- .dolt-version shows who)."
+        )
     elif report.revision and report.updates:
         yield "Next: vmrag sync (or vmrag pull, to take in what others wrote on this branch)"
 

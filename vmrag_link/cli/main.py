@@ -19,6 +19,7 @@ from vmrag_link.nearest import nearest
 
 COMMANDS = {
     "add": "Store one document from a file or standard input.",
+    "adopt": "Take the knowledge that a fork's code pins.",
     "branch": "List the branches of the knowledge base, or write on another one.",
     "clone": "Fetch the knowledge base of a repository that was just cloned.",
     "commit": "Commit the documents and pin the new revision.",

@@ -17,9 +17,9 @@ from vmrag_link.ops import remote as operation
 def command(invocation: Invocation, *, trust: str | None, forget: str | None) -> None:
     """Show where the knowledge base travels, as of when that was last asked; asks no network."""
     with invocation.workspace() as ws:
-        if trust:
+        if trust is not None:
             operation.agree(ws, trust)
-        if forget:
+        if forget is not None:
             operation.withdraw(ws, forget)
         report = operation.remote(ws)
     invocation.emit(report, _lines(report))

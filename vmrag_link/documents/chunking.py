@@ -22,14 +22,8 @@ def chunks(text: str, chunking: Chunking) -> list[Chunk]:
     increase strictly, so no piece lies within its predecessor. An empty text is one empty piece: it is listed, too.
     Raises `UsageInvalid` for sizes that cannot be.
     """
+    require_possible(chunking)
     size, overlap = chunking.size, chunking.overlap
-    if size < 1 or not 0 <= overlap < size:
-        raise UsageInvalid(
-            f"Chunks of {size} characters cannot overlap by {overlap}: it needs size >= 1 and 0 <= overlap < size.",
-            hint="Correct chunking.size and chunking.overlap in .vmrag.yaml.",
-            size=size,
-            overlap=overlap,
-        )
     pieces: list[Chunk] = []
     start = 0
     while start + size < len(text):
@@ -38,6 +32,18 @@ def chunks(text: str, chunking: Chunking) -> list[Chunk]:
         start = _word(text, end - overlap, end)
     pieces.append(Chunk(len(pieces), text[start:], start, len(text)))
     return pieces
+
+
+def require_possible(chunking: Chunking) -> None:
+    """Raises `UsageInvalid` for sizes that cannot be."""
+    size, overlap = chunking.size, chunking.overlap
+    if size < 1 or not 0 <= overlap < size:
+        raise UsageInvalid(
+            f"Chunks of {size} characters cannot overlap by {overlap}: it needs size >= 1 and 0 <= overlap < size.",
+            hint="Correct chunking.size and chunking.overlap in .vmrag.yaml.",
+            size=size,
+            overlap=overlap,
+        )
 
 
 def _cut(text: str, floor: int, limit: int) -> int:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -45,6 +45,18 @@ class Write(Record, frozen=True):
     remove_collections: Sequence[str] = ()
     put_documents: Iterable[Document] = ()
     remove_documents: Sequence[tuple[str, str]] = ()
+
+
+class Limits(Record, frozen=True):
+    """How much of a stranger's is looked at: bytes of the file, new revisions, documents in one of them, bytes of a text."""
+
+    file_bytes: int = 1_000_000_000
+    revisions: int = 1000
+    documents: int = 1_000_000
+    text_bytes: int = 64 << 20
+
+
+USUAL_LIMITS = Limits()
 
 
 class Engine(Protocol):
@@ -150,11 +162,29 @@ class Engine(Protocol):
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         """Make revisions the heads of branches there, one after the other; what is not there is made.
 
-        Raises `RemoteMoved` for what is no fast-forward (unless `force`), and as `fetch`.
+        Raises `RemoteMoved` for what is no fast-forward (with `force`: for what is not where it was when last asked), and as `fetch`.
         """
 
     def forget_remote(self, remote: str) -> None:
         """Fine for one that is not known."""
+
+    def vet(
+        self,
+        file: Path,
+        revisions: Sequence[str],
+        *,
+        known: Iterable[str],
+        into: Path,
+        limits: Limits,
+        sound: Callable[[Collection | Document], None],
+    ) -> list[str]:
+        """Look at what a stranger's remote file holds, and write what is sound into a new one, from which `fetch` takes it.
+
+        That is those of the revisions that are in the file, with their ancestors. What the heads `known` do not reach is returned, and
+        was checked: it descends from them, its tables are exactly ours, its rows are records; `sound` has seen every collection and
+        document of the newest of these, and those that the others changed, and raises an `Engine` error for one that must not be.
+        Nothing of it is executed, and nothing here changes. Raises `KnowledgeRefused`, also above the limits.
+        """
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

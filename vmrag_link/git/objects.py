@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from vmrag_link.errors import GitFailed, RemoteDamaged
+from vmrag_link.errors import RemoteDamaged
 from vmrag_link.git.run import demand, failure, git
 from vmrag_link.paths import Places
+
+_SHA256_DIGITS = 64
 
 BATCH = 64
 """How many blobs are in memory at a time."""
@@ -25,6 +28,12 @@ def write_blob(places: Places, content: bytes) -> str:
     return demand(places, "hash-object", "-w", "--stdin", stdin=content).text.strip()
 
 
+def blob_name(content: bytes, *, like: str) -> str:
+    """How git names a blob, in a repository where objects have names like that one."""
+    algorithm = hashlib.sha256 if len(like) == _SHA256_DIGITS else hashlib.sha1
+    return algorithm(b"blob %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest()
+
+
 def write_commit(
     places: Places, entries: Mapping[str, str], *, parent: str | None, message: str, signature: str
 ) -> str:
@@ -37,7 +46,7 @@ def write_commit(
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", name), ("EMAIL", email))
     }
-    arguments = ("commit-tree", tree, "-m", message, *(["-p", parent] if parent else []))
+    arguments = ("commit-tree", tree, "-m", message, *(["-p", f"{parent}^{{commit}}"] if parent else []))
     done = git(places, *arguments, extra=who)
     if done.returncode != 0:
         raise failure(arguments, done)
@@ -46,7 +55,7 @@ def write_commit(
 
 def tree(places: Places, commit: str) -> dict[str, Entry]:
     """The files at the top of a commit's tree by name. Raises `RemoteDamaged` for anything that is no plain file, or is missing."""
-    done = git(places, "ls-tree", "-l", "-z", "--full-tree", commit)
+    done = git(places, "ls-tree", "-l", "-z", "--full-tree", f"{commit}^{{commit}}")
     if done.returncode != 0:
         raise RemoteDamaged(f"git cannot read {commit[:12]}: {done.complaint}", hint="git fsck")
     entries = {}
@@ -66,7 +75,7 @@ def blob(places: Places, name: str) -> bytes:
 
 
 def blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
-    """The contents of blobs, in the given order. Raises `GitFailed` for one that is not here or is damaged."""
+    """The contents of blobs, in the given order. Raises `RemoteDamaged` for one that is not here, `GitFailed` if git cannot read it."""
     left = iter(names)
     while some := list(islice(left, BATCH)):
         answer = demand(places, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in some).encode()).stdout
@@ -79,4 +88,4 @@ def blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
                     at = start + int(size) + 1
                     yield answer[start : at - 1]
                 case _:
-                    raise GitFailed(f"git does not have the object {name}.", hint="git fsck", object=name)
+                    raise RemoteDamaged(f"git does not have the object {name}.", hint="git fsck", object=name)

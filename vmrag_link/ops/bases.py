@@ -11,6 +11,7 @@ from itertools import pairwise
 from vmrag_link.errors import EngineFailed, PinMissing
 from vmrag_link.git import merging
 from vmrag_link.merging.revisions import virtual_base
+from vmrag_link.ops import arrival
 from vmrag_link.workspace import Workspace
 
 
@@ -44,6 +45,6 @@ def _one_of(ws: Workspace, pinning: dict[str, str]) -> str:
 def pinned(ws: Workspace, commit: str) -> str | None:
     """None for a commit that pins nothing; a revision that is not here is an error: it may be what matters."""
     try:
-        return ws.pinned_at(commit)
+        return arrival.pinned_at(ws, commit)
     except PinMissing:
         return None

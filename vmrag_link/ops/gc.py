@@ -18,6 +18,7 @@ from vmrag_link.ops.leftovers import Leftovers
 from vmrag_link.ops.pinning import parsed
 from vmrag_link.ops.recover import recover
 from vmrag_link.sync import apply as syncing
+from vmrag_link.travel import quarantine
 from vmrag_link.workspace import Workspace
 
 
@@ -82,6 +83,7 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     for revision in wanted:
         engine.anchor(revision, reason="pinned in git history")
     pruned, branches = _prune(ws)
+    engine.forget_remote(quarantine.KEY)  # of an adoption that was killed
     engine.collect_garbage()
     after = leftovers.size_of(ws.places.kb)
     return GcReport(True, wanted, pruned, branches.keep, branches.unmap, Sizes(before, after), leftovers.sweep(ws))

@@ -21,7 +21,7 @@ from vmrag_link.models import (
     Working,
     canonical_json,
 )
-from vmrag_link.ops import history_pins
+from vmrag_link.ops import arrival, history_pins
 from vmrag_link.ops.recover import reconciled_aloud
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.worddiff import Piece
@@ -123,7 +123,7 @@ def revision(ws: Workspace, name: str) -> str:
     if ws.engine.has_revision(name):
         return name
     try:
-        return ws.pinned_at(name)
+        return arrival.pinned_at(ws, name)
     except (GitReferenceMissing, PinMissing) as error:
         branch = ws.engine.branch(name) if ws.engine.legal_branch_name(name) else None
         if branch:
@@ -255,7 +255,7 @@ def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
     """Of the workspace, uncommitted documents included, or of the revision that a git ref pins."""
     if ref is None:
         reconciled_aloud(ws)
-    at: At = ws.at() if ref is None else ws.pinned_at(ref)
+    at: At = ws.at() if ref is None else arrival.pinned_at(ws, ref)
     value = hashed(ws.shelf.settings, ws.engine.collections(at), ws.engine.headers(at))
     revision = at if isinstance(at, str) else ws.revision()
     return FingerprintReport(value, revision, ws.shelf.settings, dirty=isinstance(at, Working))

@@ -88,11 +88,12 @@ def _cloned(ws: Workspace) -> str:
     try:
         return clone(ws).remote
     except Remote as error:
-        elsewhere = ws.uninitialized()
+        elsewhere = ws.uninitialized(error)
+        if elsewhere.details:
+            raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
         raise AlreadyInitialized(
-            f"The history of this repository pins a knowledge base, and it cannot be fetched: {error.message}",
-            hint=f"{error.hint}; then {elsewhere.hint}",
-            **elsewhere.details,
+            f"Other branches of this repository pin a knowledge base, and it cannot be fetched: {error.message}",
+            hint=f"{error.hint}; or start another one, which cannot be merged with theirs: vmrag init --new",
         ) from error
 
 

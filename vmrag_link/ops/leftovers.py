@@ -14,6 +14,7 @@ from vmrag_link.index import snapshots
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, stale_temporaries
 from vmrag_link.sync import apply as syncing
+from vmrag_link.travel import quarantine
 from vmrag_link.workspace import Workspace
 
 
@@ -49,6 +50,7 @@ def sweep(ws: Workspace) -> Leftovers:
         snapshots.remove_lonely(path)
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
+    quarantine.sweep(ws.places)
     limits = ws.config.embedding
     cache = EmbeddingCache(ws.places.embeddings, progress=ws.progress)
     vectors = cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
@@ -87,7 +89,7 @@ def _files(ws: Workspace) -> list[Path]:
 def rubbish(ws: Workspace) -> list[Path]:
     """What nobody leaves who is not killed, and damaged caches that were set aside."""
     building = [each for each in ws.shelf.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
-    return [*building, *_temporaries(ws), *_corrupt(ws)]
+    return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.left(ws.places)]
 
 
 def _lonely(ws: Workspace) -> list[Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import EngineFailed, PinConflict, PinRevisionMissing
+from vmrag_link.errors import EngineFailed, PinConflict
 from vmrag_link.merging.revisions import merged_revision, virtual_base
 from vmrag_link.pin import Pin
 
@@ -32,7 +32,7 @@ def merge_pins(
     `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from several; then nothing stops it, and what is in
     conflict is like neither side. `revision`: what a person has made of the conflicts; `remote`: the one of the two that they want where
     both changed it.
-    Raises `PinConflict`, `PinMalformed`, `PinRevisionMissing`, `EngineFailed` for unrelated histories.
+    The revisions are here (`arrival.require`). Raises `PinConflict`, `PinMalformed`, `EngineFailed` for unrelated histories.
     """
     left, right = pins.parse(ours, source="our pin"), pins.parse(theirs, source="their pin")
     before = pins.parse(base, source="the base's pin") if base else None
@@ -62,13 +62,6 @@ def base_revision(engine: Engine, before: Pin | None, left: Pin, right: Pin) -> 
 
 
 def _revision(engine: Engine, before: Pin | None, left: Pin, right: Pin, *, joins: bool, virtual: bool) -> str:
-    for side, pin in (("our", left), ("their", right), ("the base's", before)):
-        if pin and not engine.has_revision(pin.dolt_commit):
-            raise PinRevisionMissing(
-                f"The revision {pin.dolt_commit} of {side} pin is not in this knowledge base.",
-                hint="Get it, then run git's command again; see what is here: vmrag log",
-                revision=pin.dolt_commit,
-            )
     base = base_revision(engine, before, left, right)
     if virtual:
         return virtual_base(engine, base=base, ours=left.dolt_commit, theirs=right.dolt_commit, joins=joins)

@@ -10,13 +10,15 @@ from vmrag_link.models import Record
 from vmrag_link.ops import destinations, history_pins
 from vmrag_link.ops.recover import recover
 from vmrag_link.travel import exchange
-from vmrag_link.travel.address import Address
+from vmrag_link.travel.address import Address, for_pushing
 from vmrag_link.travel.publish import Moved, Published, Wanted, publish
 from vmrag_link.workspace import Workspace
 
 
 class PushReport(Record, frozen=True):
-    """`branches` of the remote that moved; `kept`: further revisions that it holds now. `uncommitted`: documents were left out."""
+    """`branches` that moved on the remote, of which git may know several URLs to push to; `kept`: further revisions that it holds now.
+    `uncommitted`: documents were left out.
+    """
 
     remote: str
     branches: tuple[Moved, ...]
@@ -36,10 +38,15 @@ def push(
     own = ws.kb_branch()
     heads = _heads(ws, branches, every=every)
     wanted = Wanted(heads, _pinned(ws), force=heads if force else ())
-    address = destinations.asked(ws, remote)[0]
-    done = published(ws, address, wanted)
-    shown = tuple(each for each in done.branches if not each.branch.startswith(RESERVED_PREFIX))
-    return PushReport(address.text, shown, done.kept, uncommitted=bool(own and own.dirty))
+    places = for_pushing(ws.places, destinations.asked(ws, remote)[0])
+    done = [published(ws, each, wanted) for each in places]
+    moved = dict.fromkeys(move for each in done for move in each.branches)
+    return PushReport(
+        " and ".join(each.text for each in places),
+        tuple(each for each in moved if not each.branch.startswith(RESERVED_PREFIX)),
+        tuple(dict.fromkeys(revision for each in done for revision in each.kept)),
+        uncommitted=bool(own and own.dirty),
+    )
 
 
 def published(ws: Workspace, address: Address, wanted: Wanted) -> Published:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmrag_link import pin as pins
-from vmrag_link.errors import Lock, PinMalformed, Remote, RemoteUnreachable, quoted
+from vmrag_link.errors import Lock, PinMalformed, Remote, RemoteInvalid, RemoteNotTrusted, RemoteUnreachable, quoted
 from vmrag_link.git import history, plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
@@ -17,7 +17,7 @@ from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.travel import address
 from vmrag_link.travel.address import OWN, Address
-from vmrag_link.travel.exchange import DATA, TRACKING
+from vmrag_link.travel.exchange import DATA, TRACKING, last_seen
 from vmrag_link.travel.publish import Published, Wanted
 from vmrag_link.workspace import Workspace
 
@@ -61,12 +61,13 @@ def check(ws: Workspace, push: Push) -> PushReport:
     if push.remote is None or any(each.blocks for each in flaws):
         return PushReport(tuple(flaws))
     sent = []
+    ends = {pin.dolt_remote for data in last if (pin := parsed(data))}
     for where, wanted in _wanted(ws, push):
         try:
             address = _address(ws, where, push)
             done = published(ws, address, wanted)
         except (Remote, Lock) as error:
-            flaws.append(_unsent(ws, error))
+            flaws.append(_unsent(ws, error, last=where in ends))
         else:
             sent.append((address.text, done))
     return PushReport(tuple(flaws), tuple(sent))
@@ -85,10 +86,10 @@ def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> Finding |
 
 def _deletions(ws: Workspace, push: Push) -> list[Finding]:
     """`git push --mirror` from an ordinary clone takes every ref away that the clone does not have, and tells no hook of these."""
-    mirrored = [ref for ref in push.refs if ref.name.startswith(TRACKING)]
     carried = remotes.tip(ws.places, DATA)
     lost = any(ref.name == DATA and ref.tip is None for ref in push.refs)
-    if not lost and (not mirrored or (carried and all(_within(ws, ref.tip, carried) for ref in mirrored))):
+    mirrored = any(ref.name.startswith(TRACKING) for ref in push.refs)
+    if not lost and (not mirrored or (carried and _within(ws, last_seen(ws.places, _own(ws, push)), carried))):
         return []
     where = push.remote or "origin"
     return [
@@ -107,7 +108,13 @@ def _within(ws: Workspace, part: str | None, commit: str) -> bool:
 def _wanted(ws: Workspace, push: Push) -> Iterator[tuple[str, Wanted]]:
     """What has to be where, by the pins' `dolt_remote`."""
     marks = [mark for ref in push.refs if ref.tip for mark in (ref.tip, f"^{ref.before}" if ref.before else "") if mark]
-    new = history.new_pins(ws.places, marks, remote=push.remote)
+    name = push.remote or ""
+    # What was fetched from a remote with several URLs need not be where this push goes.
+    tracked = name in remotes.names(ws.places) and remotes.push_urls(ws.places, name) == [remotes.url(ws.places, name)]
+    new = history.new_pins(ws.places, marks, remote=name) if tracked else history.reachable_pins(ws.places, marks)
+    if new and tracked and not last_seen(ws.places, _own(ws, push)):
+        # A fork has got its code with all pins, and its knowledge from nobody: who clones only the fork needs all of that.
+        new |= history.reachable_pins(ws.places, remotes.tracked(ws.places, name))
     found = [pin for data in new if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)]
     for where in dict.fromkeys(pin.dolt_remote for pin in found):
         branches: dict[str, str] = {}
@@ -132,14 +139,18 @@ def _tips(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
 
 
 def _address(ws: Workspace, where: str, push: Push) -> Address:
-    if where == OWN:
-        return address.of_pushed(ws.places, push.remote or "", push.url, ask=True)
-    return destinations.named(ws, where, ask=True)[0]
+    return _own(ws, push) if where == OWN else destinations.named(ws, where, ask=True)[0]
 
 
-def _unsent(ws: Workspace, error: Remote | Lock) -> Finding:
+def _own(ws: Workspace, push: Push) -> Address:
+    return address.of_pushed(ws.places, push.remote or "", push.url, ask=True)
+
+
+def _unsent(ws: Workspace, error: Remote | Lock, *, last: bool) -> Finding:
+    """`last`: a pushed branch ends with a pin that names this remote."""
     unreachable = isinstance(error, RemoteUnreachable | Lock)
+    unwanted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
     message = f"The knowledge that these commits pin was not pushed: {error.message}"
     hint = f"{error.hint}; or push the code alone: " if error.hint else "To push the code alone: "
-    blocks = not unreachable or ws.config.hooks.on_unreachable == "block"
+    blocks = last if unwanted else not unreachable or ws.config.hooks.on_unreachable == "block"
     return Finding("KNOWLEDGE_NOT_PUSHED", message, f"{hint}git push --no-verify", blocks)

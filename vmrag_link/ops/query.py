@@ -5,6 +5,7 @@ from __future__ import annotations
 from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
+from vmrag_link.ops import arrival
 from vmrag_link.ops.recover import reconciled_for_reading
 from vmrag_link.retrieval.search import Hit, Query, Searcher
 from vmrag_link.workspace import View, Workspace
@@ -41,7 +42,7 @@ def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport
 
 
 def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
-    revision = ws.pinned_at(ref)
+    revision = arrival.pinned_at(ws, ref)
     for last in (False, True):
         try:
             with ws.snapshot(revision) as path:

@@ -36,7 +36,7 @@ class RemotesReport(Record, frozen=True):
 def remote(ws: Workspace) -> RemotesReport:
     """Asks no network."""
     text = destinations.pinned_remote(ws) or ws.config.remote
-    trusted = tuple(settings.config_values(ws.places, trust.TRUSTED_KEY))
+    trusted = tuple(map(remotes.shown, settings.config_values(ws.places, trust.TRUSTED_KEY)))
     try:
         found = destinations.named(ws, text)
     except Remote as why:

@@ -14,7 +14,7 @@ from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Side
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
-from vmrag_link.ops import merge_state, pinning, recover
+from vmrag_link.ops import arrival, merge_state, pinning, recover
 from vmrag_link.ops.merge_pins import merge_pins
 from vmrag_link.ops.merge_state import MergeState
 from vmrag_link.ops.pinning import PinBlock
@@ -55,7 +55,7 @@ class ResolveReport(Record, frozen=True):
 
 def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
     """The open merge and what is left to decide. Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict."""
-    recover.recover(ws)
+    _prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.required(ws)
         merged = merge_state.merged(ws, state)
@@ -78,9 +78,9 @@ def resolve(
     """Decide about the conflicts named (by default all open ones): a side as a whole, some fields, or a text for the document.
 
     What was decided before can be decided again. Raises `DocumentMissing` for what is not in conflict, `UsageInvalid` for a choice that
-    does not fit, `MergeConflict` when no merge is open, `KnowledgeMoved`; then nothing is decided.
+    does not fit, `MergeConflict` when no merge is open, `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
     """
-    recover.recover(ws)
+    _prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.required(ws)
         merged = merge_state.merged(ws, state)
@@ -96,6 +96,13 @@ def resolve(
         report = _conclude(ws, state, merged)
     recover.reconciled_for_reading(ws)
     return report
+
+
+def _prepare(ws: Workspace) -> None:
+    """Have both sides here: the merge driver may have had no network."""
+    recover.recover(ws)
+    if sides := merging.stages(ws.places):
+        arrival.require_sides(ws, *sides)
 
 
 def _chosen(merged: Merged, ids: Sequence[str]) -> list[Conflict]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
+from urllib.parse import unquote
 
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
 from vmrag_link.git import remotes
 from vmrag_link.git.remotes import Peer
+from vmrag_link.git.settings import config_section
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import remote_flaw, shown
@@ -17,7 +19,10 @@ OWN = "git:"
 """The code repository's own remote."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,60}")
-_GIT_SCHEMES = {"git+file": "file", "git+http": "http", "git+https": "https", "git+ssh": "ssh"}
+_NETWORK = ("https", "ssh")
+_GIT_SCHEMES = {"git+file": ("file",), "git+http": ("http", *_NETWORK), "git+https": _NETWORK, "git+ssh": _NETWORK}
+"""The transports that git may use, whatever an `insteadOf` or a server's redirection says: nothing less guarded than what was named."""
+
 _ENGINE_SCHEMES = ("file", "http", "https")
 
 
@@ -51,38 +56,55 @@ def of_remote(name: str, *, ask: bool = False) -> Address:
 
 def of_pushed(places: Places, name: str, url: str, *, ask: bool = False) -> Address:
     """Where `git push` goes, as it tells its hook. Two URLs of one remote are two places."""
-    if name in remotes.names(places) and remotes.url(places, name, push=True) == url:
-        mirrored = places, f"remote.{name}"
-        return of_remote(name, ask=ask) if not _is_mirror(*mirrored) else Address(_key(name), name, Peer(url, ask=ask))
-    return Address(_key(url, plain=False), remotes.shown(url), Peer(url, ask=ask))
+    if name not in remotes.names(places) or remotes.url(places, name) != url:
+        return Address(_key(url, plain=False), remotes.shown(url), Peer(url, ask=ask))
+    if remotes.push_urls(places, name) != [url] or _is_mirror(places, name):
+        return Address(_key(name), name, Peer(url, ask=ask))
+    return of_remote(name, ask=ask)
 
 
-def _is_mirror(places: Places, section: str) -> bool:
+def for_pushing(places: Places, address: Address) -> list[Address]:
+    """Where `git push` would go: a configured remote may have several URLs for that, and others than for fetching."""
+    peer = address.peer
+    if peer is None or peer.where not in remotes.names(places):
+        return [address]
+    return [of_pushed(places, peer.where, each, ask=peer.ask) for each in remotes.push_urls(places, peer.where)]
+
+
+def _is_mirror(places: Places, name: str) -> bool:
     """`git push NAME REF` is refused for such a remote."""
-    from vmrag_link.git.settings import config_section
-
-    return config_section(places, section).get(f"{section}.mirror", "false") == "true"
+    return config_section(places, f"remote.{name}").get(f"remote.{name}.mirror", "false") == "true"
 
 
 def of_url(text: str, *, ask: bool = False) -> Address:
     """Any other form of `remote:`. Raises `RemoteInvalid` for what is none, or needs another engine."""
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
-    scheme = urlsplit(text).scheme if "://" in text else ""
+    scheme = _scheme(text)
+    key, seen = _key(text, plain=False), remotes.shown(text)
     if scheme in _GIT_SCHEMES:
-        return Address(
-            _key(text, plain=False),
-            remotes.shown(text),
-            Peer(text.removeprefix("git+"), schemes=(_GIT_SCHEMES[scheme],), ask=ask),
-        )
+        return Address(key, seen, Peer(text.removeprefix("git+"), schemes=_GIT_SCHEMES[scheme], ask=ask))
     if scheme in _ENGINE_SCHEMES:
-        url = "file://" + unquote(urlsplit(text).path) if scheme == "file" else text
-        return Address(_key(text, plain=False), remotes.shown(text), url=url)
+        return Address(key, seen, url=f"file://{_path(text)}" if scheme == "file" else text)
     raise RemoteInvalid(
         f"{shown(text)} needs the engine dolt; the embedded engine travels by git:, git+https|ssh|file://, file:// or http://.",
         hint='Write into .vmrag.yaml: remote: "git:"',
         remote=text,
     )
+
+
+def folder(text: str) -> Path | None:
+    """Where a remote lies that is reached without a network; None for all others."""
+    return Path(_path(text)) if _scheme(text) in ("file", "git+file") else None
+
+
+def _scheme(text: str) -> str:
+    return text.partition("://")[0] if "://" in text else ""
+
+
+def _path(text: str) -> str:
+    """What git and the engine open, letter by letter: for neither does a `?` or a `#` end it."""
+    return unquote(text.partition("://")[2])
 
 
 def given(places: Places, text: str, *, branch: str | None, ask: bool = False) -> list[Address]:

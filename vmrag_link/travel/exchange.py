@@ -2,19 +2,22 @@
 
 The embedded engine reaches files and servers by itself. Through git a remote's file travels in segments (`travel.segments`) on one ref;
 here lies a copy of it, with which the engine speaks as with any remote file. That copy stands where the tracking ref stands, or is made
-to before it is used: a note beside it says for which commit that is known.
+to before it is used: a note beside it says for which commit that is known, and what the file was like then.
+
+The tracking ref is at the last state that proved sound. All of this can be had again: whatever does not fit is thrown away.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vmrag_link import locks
-from vmrag_link.engines.base import Engine
-from vmrag_link.errors import RemoteMissing
+from vmrag_link.engines.base import ROOT_BRANCH, Engine
+from vmrag_link.errors import RemoteDamaged, RemoteInvalid, RemoteMissing, RemoteRejected
 from vmrag_link.git import remotes
 from vmrag_link.git.remotes import Peer
 from vmrag_link.paths import Places, write_atomically
@@ -34,13 +37,25 @@ class Exchange(Protocol):
     """Call it with the remote's lock held, as `opened` does."""
 
     def heads(self) -> dict[str, str]:
-        """The remote's branches, as it stood when it was last asked."""
+        """The remote's branches, as it stood when it was last asked; empty if that is not known."""
 
     def fetch(self) -> bool:
-        """Ask it, and bring what it holds. False: there is no knowledge base there (yet)."""
+        """Ask it, and bring what it holds. False: there is no knowledge base there (yet).
+
+        Raises `RemoteDamaged`, `RemoteRejected` for another knowledge base than ours, and why it cannot be asked; then nothing has moved.
+        """
 
     def put_back(self) -> bool:
         """Where there is nothing (any more): let it hold what it did when it was last asked, if that is known."""
+
+    def replace(self, write: Callable[[str, str], None]) -> None:
+        """Let it hold what `write` pushes to an empty place, under the short name and the URL that it is given, and nothing else.
+
+        Raises `RemoteMoved` where somebody pushed meanwhile, `RemoteInvalid` where git does not carry it.
+        """
+
+    def size(self) -> tuple[int, int]:
+        """Bytes of what it held when it was last asked, and how many pushes that was; raises `RemoteInvalid` as `replace`."""
 
     def current(self) -> bool:
         """Ask whether it still stands where it did when it was last asked, without bringing anything."""
@@ -52,9 +67,15 @@ class Exchange(Protocol):
 @contextlib.contextmanager
 def opened(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Exchange]:
     """Talk to a remote; one process of this repository at a time. `timeout`: seconds to wait for another one."""
-    lock = places.locks / f"remote-{address.key}.lock"
-    with locks.exclusive(lock, purpose=f"talk to {address.text}", timeout=timeout):
+    with _alone(places, address, f"talk to {address.text}", timeout):
         yield Direct(engine, address) if address.peer is None else Through(places, engine, address.key, address.peer)
+
+
+@contextlib.contextmanager
+def _alone(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
+    with locks.exclusive(places.locks / f"remote-{address.key}.lock", purpose=purpose, timeout=timeout):
+        remotes.release(places, _tracking(address.key))
+        yield
 
 
 class Direct:
@@ -72,7 +93,7 @@ class Direct:
     def fetch(self) -> bool:
         self._asked = True
         try:
-            self._engine.fetch(self._key, self._url)
+            _take(self._engine, self._key, self._url)
         except RemoteMissing:
             self._engine.forget_remote(self._key)
             return False
@@ -80,6 +101,19 @@ class Direct:
 
     def put_back(self) -> bool:
         return False
+
+    def replace(self, write: Callable[[str, str], None]) -> None:  # noqa: ARG002
+        raise self._unsupported()
+
+    def size(self) -> tuple[int, int]:
+        raise self._unsupported()
+
+    def _unsupported(self) -> RemoteInvalid:
+        return RemoteInvalid(
+            f"Only a remote that git carries can be written anew; {self._url} is not.",
+            hint="vmrag remote",
+            remote=self._url,
+        )
 
     def current(self) -> bool:
         return self._asked
@@ -95,6 +129,7 @@ class Through:
     def __init__(self, places: Places, engine: Engine, key: str, peer: Peer) -> None:
         self._places, self._engine, self._key, self._peer = places, engine, key, peer
         self._ref = _tracking(key)
+        self._fetched = _incoming(self._ref)
         self._file = copy_of(places, key)
         self._note = _note_of(self._file)
 
@@ -107,19 +142,21 @@ class Through:
         return self._engine.remote_heads(self._key)
 
     def fetch(self) -> bool:
-        if remotes.fetch(self._places, self._peer, DATA, self._ref) is None:
+        fetched = remotes.fetch(self._places, self._peer, DATA, self._fetched)
+        if fetched is None:
             return False
-        self._settle()
+        if fetched != self._tip or not self._stands_at(fetched):
+            self._bring(fetched)
+            remotes.set_ref(self._places, self._ref, fetched)
         return True
 
     def current(self) -> bool:
         return remotes.advertised(self._places, self._peer, DATA) == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
-        self._settle()
-        before = self._tip
-        self._note.unlink(missing_ok=True)  # from here on copy and engine may be ahead of the remote
+        before = self._settle()
         self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._note.unlink(missing_ok=True)  # from here on copy and engine may be ahead of the remote
         done = write(self._url)
         commit = segments.store(self._places, self._file, before)
         remotes.push(self._places, self._peer, commit, DATA, expected=before)
@@ -134,57 +171,136 @@ class Through:
         remotes.push(self._places, self._peer, tip, DATA, expected=None)
         return True
 
+    def replace(self, write: Callable[[str, str], None]) -> None:
+        there = remotes.tip(self._places, self._fetched)
+        self._settle()  # a fetch of what is damaged may have left the engine anywhere
+        key, fresh = f"{self._key}-new", self._file.with_name("new.doltlite")
+        discard_file(fresh)
+        try:
+            write(key, f"file://{fresh}")
+            commit = segments.store(self._places, fresh, None)
+        finally:
+            self._engine.forget_remote(key)
+            discard_file(fresh)
+        remotes.push(self._places, self._peer, commit, DATA, expected=there)
+        remotes.set_ref(self._places, self._ref, commit)
+        self._settle()
+
+    def size(self) -> tuple[int, int]:
+        tip = self._tip
+        return (segments.size(self._places, tip), remotes.count(self._places, tip)) if tip else (0, 0)
+
     @property
     def _url(self) -> str:
         return f"file://{self._file}"
 
-    def _settle(self) -> None:
-        """Let copy and engine stand where the tracking ref does; asks no network."""
+    def _settle(self) -> str | None:
+        """Let copy and engine stand where the tracking ref does, which is returned; asks no network."""
         tip = self._tip
-        noted = self._note.read_text() if self._note.exists() else None
         if tip is None:
-            if noted is not None or self._file.exists() or self._engine.remote_heads(self._key):
+            if self._file.exists() or self._engine.remote_heads(self._key):
                 discard(self._places, self._engine, self._key)
-        elif noted != tip:
-            self._note.unlink(missing_ok=True)
-            segments.restore(self._places, tip, self._file)
-            self._engine.fetch(self._key, self._url)
-            self._settled(tip)
+        elif not self._stands_at(tip):
+            try:
+                self._bring(tip)
+            except (RemoteDamaged, RemoteRejected):
+                # It was sound when it was fetched: since then this repository lost a part of it, or was given another knowledge base.
+                # git fetches again what no ref says is here.
+                remotes.set_ref(self._places, self._ref, None)
+                remotes.set_ref(self._places, self._fetched, None)
+                discard(self._places, self._engine, self._key)
+                return None
+        return tip
 
-    def _settled(self, tip: str) -> None:
-        write_atomically(self._note, tip.encode())
+    def _bring(self, commit: str) -> None:
+        self._note.unlink(missing_ok=True)
+        segments.restore(self._places, commit, self._file)
+        _take(self._engine, self._key, self._url)
+        self._settled(commit)
+
+    def _stands_at(self, commit: str) -> bool:
+        try:
+            noted = self._note.read_bytes() == _stand(commit, self._file)
+        except FileNotFoundError:
+            return False
+        return noted and bool(self._engine.remote_heads(self._key))
+
+    def _settled(self, commit: str) -> None:
+        _settled(self._file, commit)
+
+
+def _take(engine: Engine, key: str, url: str) -> None:
+    """Fetch, unless it is another knowledge base: raises `RemoteRejected`."""
+    engine.fetch(key, url)
+    root = engine.branch(ROOT_BRANCH)
+    assert root is not None  # noqa: S101  every knowledge base has its root branch
+    if engine.remote_heads(key).get(ROOT_BRANCH) != root.head:
+        engine.forget_remote(key)
+        raise RemoteRejected(
+            "The remote holds another knowledge base, which has no history in common with this one.",
+            hint="vmrag remote (shows where that is); to start from what is there: vmrag clone, in a fresh git clone",
+        )
 
 
 def clone(places: Places, address: Address, make: Callable[[str, str], Engine], *, timeout: float) -> Engine | None:
     """A knowledge base that `make` creates from a short name and a URL; None where the remote has none."""
-    with locks.exclusive(places.locks / f"remote-{address.key}.lock", purpose=f"clone {address.text}", timeout=timeout):
+    with _alone(places, address, f"clone {address.text}", timeout):
         if address.peer is None:
             try:
                 return make(address.key, address.url)
             except RemoteMissing:
                 return None
         ref = _tracking(address.key)
-        if remotes.fetch(places, address.peer, DATA, ref) is None:
+        fetched = remotes.fetch(places, address.peer, DATA, _incoming(ref))
+        if fetched is None:
             return None
-        tip = remotes.tip(places, ref)
-        assert tip is not None  # noqa: S101  it was fetched
         file = copy_of(places, address.key)
-        segments.restore(places, tip, file)
+        segments.restore(places, fetched, file)
         engine = make(address.key, f"file://{file}")
-        write_atomically(_note_of(file), tip.encode())
+        remotes.set_ref(places, ref, fetched)
+        _settled(file, fetched)
         return engine
+
+
+def last_seen(places: Places, address: Address) -> str | None:
+    """The commit that `DATA` was at when a remote was last asked; None for one that was never asked, or is not asked by git."""
+    return remotes.tip(places, _tracking(address.key)) if address.peer else None
 
 
 def _tracking(key: str) -> str:
     return f"{TRACKING}{key}/data"
 
 
+def _incoming(ref: str) -> str:
+    """Beside a tracking ref: what was fetched last, sound or not."""
+    return f"{ref}-fetched"
+
+
 def _note_of(file: Path) -> Path:
     return file.with_name("stands-at")
 
 
+def _stand(commit: str, file: Path) -> bytes:
+    """What the note says. Whoever else writes the file changes its time."""
+    found = file.stat()
+    return f"{commit} {found.st_size} {found.st_mtime_ns}".encode()
+
+
+def _settled(file: Path, commit: str) -> None:
+    """Note it, once the file would survive a power cut: a push adds to the file, and what is missing then would be gone from the remote."""
+    with file.open("rb") as content:
+        os.fsync(content.fileno())
+    write_atomically(_note_of(file), _stand(commit, file))
+
+
 def copy_of(places: Places, key: str) -> Path:
     return places.remotes / key / "remote.doltlite"
+
+
+def discard_file(file: Path) -> None:
+    """A doltlite file, with the lock that lies beside it."""
+    file.unlink(missing_ok=True)
+    file.with_name(f".{file.name}-lock").unlink(missing_ok=True)
 
 
 def discard(places: Places, engine: Engine, key: str) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine
-from vmrag_link.errors import RemoteDiverged, RemoteMoved, RemoteRejected
+from vmrag_link.errors import RemoteDiverged, RemoteMoved
 from vmrag_link.models import Record
 from vmrag_link.travel.exchange import Exchange
 
@@ -55,39 +55,38 @@ class Published(Record, frozen=True):
 def publish(engine: Engine, key: str, exchange: Exchange, wanted: Wanted) -> Published:
     """Push until the remote has everything, however many others push at the same time.
 
-    Raises `RemoteDiverged`, `RemoteRejected` for a remote that holds another knowledge base, and as `Exchange`.
+    Raises `RemoteDiverged`, and as `Exchange`.
     """
-    asked = False
+    said = ""
     for attempt in range(ATTEMPTS):
         try:
+            if attempt and not exchange.fetch():
+                exchange.put_back()
             plan = _plan(engine, exchange.heads(), wanted)
             if not plan.empty:
                 exchange.push(functools.partial(_carry_out, engine, key, plan))
                 return plan
-            if asked or exchange.current():
+            if attempt or exchange.current():
                 return plan
-        except RemoteMoved:
+        except RemoteMoved as error:
+            said = str(error.details.get("said", ""))
             if attempt:  # not all of those who wait at once
                 time.sleep(random.uniform(0, _PAUSE_SECONDS * min(attempt, 8)))  # noqa: S311
         except RemoteDiverged:
-            if asked:
+            if attempt:
                 raise
-        if not exchange.fetch():
-            exchange.put_back()
-        asked = True
-    raise RemoteMoved(f"Others pushed knowledge {ATTEMPTS} times meanwhile; nothing was pushed.", hint="vmrag push")
+    raise RemoteMoved(
+        f"Nothing was pushed: {ATTEMPTS} times, something else changed the remote's knowledge meanwhile. It said: {said}",
+        hint="vmrag push",
+        said=said,
+    )
 
 
 def _plan(engine: Engine, heads: Mapping[str, str], wanted: Wanted) -> Published:
-    root = engine.branch(ROOT_BRANCH)
-    assert root is not None  # noqa: S101  every knowledge base has its root branch
-    if heads and heads.get(ROOT_BRANCH) != root.head:
-        raise RemoteRejected(
-            "The remote holds another knowledge base, which has no history in common with this one.",
-            hint="vmrag remote (shows where that is); to start from what is there: vmrag clone, in a fresh git clone",
-        )
     moves, behind, displaced = [], [], []
     if not heads:
+        root = engine.branch(ROOT_BRANCH)
+        assert root is not None  # noqa: S101  every knowledge base has its root branch
         moves.append(Moved(ROOT_BRANCH, None, root.head))
     for name, head in wanted.branches.items():
         old = heads.get(name)

@@ -6,12 +6,12 @@ On a ref of git's lies one commit a push. Its tree holds `manifest.json` and the
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -24,8 +24,10 @@ FORMAT = 1
 SEGMENT_SIZE = 256 * 1024
 MANIFEST = "manifest.json"
 MOST_SEGMENTS = 999_999
-_MOST_SEGMENT_SIZE = 16 * 1024 * 1024
-_MOST_MANIFEST = 100 * 1024 * 1024
+_MOST_SEGMENT_SIZE = 1024 * 1024
+_MOST_MANIFEST = (1000, 100)
+"""Bytes, and bytes a segment: somewhat more than one has."""
+
 _SIGNATURE = "vmrag <vmrag@localhost>"
 
 
@@ -38,56 +40,48 @@ class Manifest(Record, frozen=True):
     sha256: tuple[str, ...]
 
 
-def describe(file: Path, segment_size: int = SEGMENT_SIZE) -> Manifest:
-    """The manifest of a file as it is; that of an empty one where there is none."""
-    digests, size = [], 0
-    with contextlib.suppress(FileNotFoundError), file.open("rb") as source:
-        while segment := source.read(segment_size):
-            size += len(segment)
-            digests.append(hashlib.sha256(segment).hexdigest())
-    return Manifest(FORMAT, size, segment_size, tuple(digests))
-
-
-def store(places: Places, file: Path, parent: str | None) -> str:
-    """Write the file as a child of the commit `parent`, of which only the segments that changed are stored again.
+def store(places: Places, file: Path, parent: str | None, *, segment_size: int = SEGMENT_SIZE) -> str:
+    """Write the file as a child of the commit `parent`, which decides about the size of segments, and whose segments are not stored again.
 
     Returns the commit; `parent` itself where nothing changed. No ref moves.
     """
     stored = _Stored.read(places, parent) if parent else None
-    size = stored.manifest.segment_size if stored else SEGMENT_SIZE
-    manifest = describe(file, size)
+    length = stored.manifest.segment_size if stored else segment_size
+    blobs = dict(zip(stored.manifest.sha256, stored.blobs, strict=True)) if stored else {}
+    digests, size = [], 0
+    with file.open("rb") as source:
+        for segment in _cut(source, length):
+            digest = _digest(segment)
+            if digest not in blobs:
+                blobs[digest] = objects.write_blob(places, segment)
+            digests.append(digest)
+            size += len(segment)
+    manifest = Manifest(FORMAT, size, length, tuple(digests))
     if stored and manifest == stored.manifest and parent:
         return parent
-    before = dict(zip(stored.manifest.sha256, stored.blobs, strict=True)) if stored else {}
-    entries = {}
-    with file.open("rb") as source:
-        for number, digest in enumerate(manifest.sha256):
-            if digest not in before:
-                source.seek(number * size)
-                before[digest] = objects.write_blob(places, source.read(size))
-            entries[_name(number)] = before[digest]
+    entries = {_name(number): blobs[digest] for number, digest in enumerate(digests)}
     entries[MANIFEST] = objects.write_blob(places, json.dumps(msgspec.to_builtins(manifest), indent=0).encode())
     return objects.write_commit(places, entries, parent=parent, message="Knowledge base", signature=_SIGNATURE)
 
 
 def restore(places: Places, commit: str, file: Path, *, limit: int | None = None) -> None:
-    """Make the file what the commit holds; only segments that differ are read. The caller throws it away if this is interrupted.
+    """Make the file what the commit holds; only segments that differ are read. An interruption leaves the file in between.
 
     Raises `RemoteDamaged` for anything but what `store` writes, and above `limit` bytes.
     """
     stored = _Stored.read(places, commit, limit=limit)
     manifest = stored.manifest
-    there = describe(file, manifest.segment_size).sha256
-    wanted = {
-        number: stored.blobs[number]
-        for number, digest in enumerate(manifest.sha256)
-        if number >= len(there) or there[number] != digest
-    }
     file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+b") as target:
+        wanted = dict(enumerate(stored.blobs))
+        for number, segment in enumerate(_cut(target, manifest.segment_size)):
+            blob = wanted.get(number)
+            # Both: the manifest may be right about what lies here, and the commit hold something else.
+            if blob and _digest(segment) == manifest.sha256[number] and objects.blob_name(segment, like=blob) == blob:
+                del wanted[number]
         for number, segment in _segments(places, wanted):
-            if hashlib.sha256(segment).hexdigest() != manifest.sha256[number]:
+            if _digest(segment) != manifest.sha256[number]:
                 raise _damaged(f"segment {_name(number)} is not the one that its checksum names")
             target.seek(number * manifest.segment_size)
             target.write(segment)
@@ -109,8 +103,8 @@ class _Stored(Record, frozen=True):
     def read(cls, places: Places, commit: str, *, limit: int | None = None) -> _Stored:
         tree = objects.tree(places, commit)
         entry = tree.pop(MANIFEST, None)
-        if entry is None or entry.size > _MOST_MANIFEST:
-            raise _damaged("it has no manifest.json")
+        if entry is None or entry.size > _MOST_MANIFEST[0] + _MOST_MANIFEST[1] * len(tree):
+            raise _damaged("it has no manifest.json, or one that is too long")
         manifest = _parsed(objects.blob(places, entry.name))
         if limit is not None and manifest.size > limit:
             raise _damaged(f"it has {manifest.size:,} bytes, and at most {limit:,} are taken")
@@ -141,6 +135,15 @@ def _length(manifest: Manifest, number: int) -> int:
     return min(manifest.segment_size, manifest.size - number * manifest.segment_size)
 
 
+def _digest(segment: bytes) -> str:
+    return hashlib.sha256(segment).hexdigest()
+
+
+def _cut(source: BinaryIO, length: int) -> Iterator[bytes]:
+    while segment := source.read(length):
+        yield segment
+
+
 def _segments(places: Places, wanted: Mapping[int, str]) -> Iterator[tuple[int, bytes]]:
     contents = objects.blobs(places, wanted.values())
     yield from zip(wanted, contents, strict=True)
@@ -153,5 +156,5 @@ def _name(number: int) -> str:
 def _damaged(why: str) -> RemoteDamaged:
     return RemoteDamaged(
         f"The knowledge base on the remote is damaged: {why}. Nothing of it was taken.",
-        hint="Somebody with a sound clone can put theirs there: vmrag push --replace",
+        hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from vmrag_link.errors import RemoteNotTrusted, quoted
 from vmrag_link.git.settings import config_values
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import shown
-from vmrag_link.travel.address import OWN
+from vmrag_link.travel.address import OWN, folder
 
 TRUSTED_KEY = "vmrag.trustedRemote"
 ROOTS_KEY = "vmrag.fileRoot"
@@ -24,18 +24,18 @@ def require(places: Places, remote: str, *, accepted: Callable[[], str | None]) 
     """
     if remote == OWN or remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote):
         return
-    agree = f"git config --add {TRUSTED_KEY} {quoted(remote)}"
+    agree = f"vmrag remote --trust {quoted(remote)}"
     if remote != accepted():
         raise RemoteNotTrusted(
             f"The remote {shown(remote)} was not contacted: nobody here has agreed to it.",
-            hint=f"If you know it: {agree}",
+            hint=f"{agree}   (only if you know whose it is)",
             remote=remote,
         )
-    folder = _folder(remote)
-    if folder is not None and not any(folder.is_relative_to(root) for root in _roots(places)):
+    place = folder(remote)
+    if place is not None and not any(_real(place).is_relative_to(root) for root in _roots(places)):
         raise RemoteNotTrusted(
             f"The remote {shown(remote)} was not opened: it lies outside of the folders that are allowed.",
-            hint=f"git config --add {ROOTS_KEY} {quoted(folder.parent)} (or allow this one remote: {agree})",
+            hint=f"{agree}   (or all that lies beside it: git config --add {ROOTS_KEY} {quoted(_real(place).parent)})",
             remote=remote,
         )
 
@@ -47,11 +47,12 @@ def _is_git_remote(places: Places, remote: str) -> bool:
     )
 
 
-def _folder(remote: str) -> Path | None:
-    """The path of a remote on this machine, `..` and links resolved."""
-    url = urlsplit(remote)
-    return Path(unquote(url.path)).resolve() if url.scheme in ("file", "git+file") else None
-
-
 def _roots(places: Places) -> list[Path]:
-    return [Path(root).resolve() for root in config_values(places, ROOTS_KEY)]
+    """Only absolute ones: what a relative one is would depend on where a command is started."""
+    roots = [Path(os.path.expanduser(root)) for root in config_values(places, ROOTS_KEY)]  # noqa: PTH111  never raises
+    return [_real(root) for root in roots if root.is_absolute()]
+
+
+def _real(path: Path) -> Path:
+    """`..` and links resolved, as far as there is anything; a ring of links is not followed."""
+    return Path(os.path.realpath(path))

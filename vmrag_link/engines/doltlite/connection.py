@@ -15,6 +15,7 @@ from vmrag_link.engines.doltlite.library import (
     DONE,
     FLOAT,
     INTEGER,
+    LIMIT_LENGTH,
     NULL,
     OPEN_CREATE,
     OPEN_FULL_MUTEX,
@@ -41,8 +42,8 @@ class Connection:
     """Opened on the default branch, or `at` a branch (with its working set) or a full revision hash (read-only).
 
     `access`: `read` changes nothing; `write` does not create a file, but makes an empty or zeroed one a database.
-    `timeout`: seconds to wait for another writer. A statement runs with the interpreter unlocked; Ctrl-C is delivered
-    between two rows, and inside one by `execute_long`.
+    `timeout`: seconds to wait for another writer. `longest`: bytes of a text; what is longer raises `EngineFailed`, unread.
+    A statement runs with the interpreter unlocked; Ctrl-C is delivered between two rows, and inside one by `execute_long`.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Connection:
         at: str | None = None,
         access: Literal["read", "write", "create"] = "write",
         timeout: float = 30.0,
+        longest: int | None = None,
     ) -> None:
         self.path = path
         self._timeout = timeout
@@ -61,6 +63,8 @@ class Connection:
         try:
             self._check(self._lib.open(name, ctypes.byref(self._handle), _FLAGS[access] | OPEN_FULL_MUTEX, None))
             self._lib.busy_timeout(self._handle, _SLICE_MS)
+            if longest is not None:
+                self._lib.limit(self._handle, LIMIT_LENGTH, longest)
             if not self._lib.confirmed:
                 self._lib.confirm(str(self.execute("SELECT dolt_version()")[0][0]))
         except BaseException:

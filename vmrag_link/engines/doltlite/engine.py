@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, UNCOMMITTED_NAME, Write
-from vmrag_link.engines.doltlite import anchors, history, links, reading, remotes, schema, unfinished
+from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, UNCOMMITTED_NAME, Limits, Write
+from vmrag_link.engines.doltlite import anchors, history, links, reading, remotes, schema, unfinished, validation
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
@@ -293,6 +293,21 @@ class DoltliteEngine:
     def forget_remote(self, remote: str) -> None:
         with self.writing(f"forget {remote}"), self._connection(None) as connection:
             remotes.forget(connection, remote)
+
+    def vet(
+        self,
+        file: Path,
+        revisions: Sequence[str],
+        *,
+        known: Iterable[str],
+        into: Path,
+        limits: Limits,
+        sound: Callable[[Collection | Document], None],
+    ) -> list[str]:
+        root = self._require_branch(ROOT_BRANCH).head
+        before = self.parents([root]).keys() - {root}
+        here = self.parents([root, *known]).keys() - before
+        return validation.take(file, revisions, root=root, known=here, into=into, limits=limits, sound=sound)
 
     # -- reading
 

@@ -22,6 +22,7 @@ VERSION = "0.51.3"
 ROW, DONE, BUSY = 100, 101, 5
 INTEGER, FLOAT, TEXT, NULL = 1, 2, 3, 5
 OPEN_READONLY, OPEN_READWRITE, OPEN_CREATE, OPEN_FULL_MUTEX = 0x1, 0x2, 0x4, 0x10000
+LIMIT_LENGTH = 0
 TRANSIENT = ctypes.c_void_p(-1)
 """SQLite copies a bound value before the call returns."""
 
@@ -64,6 +65,7 @@ class Library:
         self.busy_timeout = self._function("busy_timeout", number, handle, number)
         self.get_autocommit = self._function("get_autocommit", number, handle)
         self.interrupt = self._function("interrupt", None, handle)
+        self.limit = self._function("limit", number, handle, number, number)
         self.prepare = self._function("prepare_v2", number, handle, text, number, pointer, pointer)
         self.step = self._function("step", number, handle)
         self.reset = self._function("reset", number, handle)
@@ -120,7 +122,7 @@ def locate() -> Path:
     return found[0]
 
 
-FETCH_AGAIN = "Move the file aside and put a sound copy in its place: another clone or a backup has one."
+FETCH_AGAIN = "Move the file aside (what was not pushed is only in there), then: vmrag clone"
 
 _SENTENCES = {
     8: (

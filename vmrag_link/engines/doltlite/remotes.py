@@ -25,16 +25,17 @@ from vmrag_link.errors import (
 
 _PREFIX = "at-"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_FILE = "file://"
 _MOST_SAID = 200
 _ERROR, _CANTOPEN, _TOO_BIG, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 18, 19, 23
 _DAMAGED = (11, 26)
 
 
 def heads(connection: Connection, remote: str) -> dict[str, str]:
-    """The head of each of the remote's branches as it was last fetched or pushed."""
+    """The head of each of the remote's branches as it was last fetched or pushed, but for names that no engine lets anybody make."""
     start = f"remotes/{_name(remote)}/"
     rows = connection.execute("SELECT name, hash FROM dolt_remote_branches")
-    return {name.removeprefix(start): head for name, head in rows if name.startswith(start)}
+    return {name.removeprefix(start): head for name, head in rows if name.startswith(start) and name.isprintable()}
 
 
 def fetch(connection: Connection, remote: str, url: str) -> None:
@@ -51,12 +52,23 @@ def fetch(connection: Connection, remote: str, url: str) -> None:
 
 
 def push(connection: Connection, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
-    """Make revisions the heads of branches at `url`, one after the other. Raises `RemoteMoved` for one that is no fast-forward."""
+    """Make revisions the heads of branches at `url`, one after the other. Raises `RemoteMoved` for one that is no fast-forward, and
+    with `force` for one that is not where it was when it was last asked: doltlite knows no lease, so this is looked at right before.
+    """
     _register(connection, remote, url)
     for branch, revision in heads.items():
+        if force:
+            _require_unmoved(connection, remote, url, branch)
         options = ("--force",) if force else ()
         marks = ", ".join("?" * (len(options) + 2))
         _remotely(connection, url, f"SELECT dolt_push({marks})", *options, _name(remote), f"{revision}:{branch}")
+
+
+def _require_unmoved(connection: Connection, remote: str, url: str, branch: str) -> None:
+    known = heads(connection, remote).get(branch)
+    fetch(connection, remote, url)
+    if heads(connection, remote).get(branch) != known:
+        raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
 
 
 def _register(connection: Connection, remote: str, url: str) -> None:
@@ -69,9 +81,9 @@ def _register(connection: Connection, remote: str, url: str) -> None:
 
 def _branches_in_file(url: str) -> set[str] | None:
     """None for a server, which does not say."""
-    if not url.startswith("file://"):
+    if not url.startswith(_FILE):
         return None
-    with Connection(Path(url.removeprefix("file://")), access="read") as connection:
+    with Connection(Path(url.removeprefix(_FILE)), access="read") as connection:
         return {name for (name,) in connection.execute("SELECT name FROM dolt_branches")}
 
 
@@ -116,7 +128,7 @@ def _failure(error: EngineFailed, url: str) -> VmragError:
         return RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", **details)
     if code == _CONSTRAINT:
         return _refusal(url, told, details)
-    if code == _ERROR and "not found" in told:
+    if (code == _ERROR and "not found" in told) or not _may_be_there(url):
         return RemoteMissing(f"There is no knowledge base at {url}.", hint="vmrag remote", **details)
     served = url.startswith("http")
     if code in _DAMAGED or (not served and code == _CANTOPEN):
@@ -126,6 +138,11 @@ def _failure(error: EngineFailed, url: str) -> VmragError:
             **details,
         )
     return _of_server(code, told, url, details) if served else error
+
+
+def _may_be_there(url: str) -> bool:
+    """False for a file that does not exist."""
+    return not url.startswith(_FILE) or Path(url.removeprefix(_FILE)).exists()
 
 
 def _of_server(code: int, told: str, url: str, details: Mapping[str, str]) -> VmragError:

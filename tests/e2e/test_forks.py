@@ -1,0 +1,278 @@
+"""A repository, a fork of it, and the people at both: real clones, real hooks, plain git commands wherever git has one."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import people
+from tests.support.people import DATA, User, World
+from tests.support.repos import Repo
+
+shared, world = people.shared, people.world
+
+PULL_REQUEST = "refs/pull/12/head"
+TO_FORK = "vmrag: pushed the knowledge that these commits pin to origin"
+
+
+@dataclass
+class Forked:
+    """`ada` maintains what is in `upstream`; `cleo` has cloned her `fork` of it, the branches and tags of which are `upstream`'s."""
+
+    world: World
+    fork: Repo
+    cleo: User
+
+    @property
+    def ada(self) -> User:
+        return self.world.ada
+
+    @property
+    def upstream(self) -> Repo:
+        return self.world.hub
+
+    def opens_pull_request(self) -> None:
+        """What a host does: the commits of a fork's branch are upstream, too, but nothing else of it is."""
+        self.upstream.git("fetch", "-q", str(self.fork.top), f"+refs/heads/topic:{PULL_REQUEST}")
+
+    def checks_it_out(self) -> None:
+        self.ada.git("fetch", "-q", "origin", f"{PULL_REQUEST}:pr-12")
+        self.ada.git("switch", "-q", "pr-12")
+
+
+@pytest.fixture
+def forked(world: World) -> Forked:
+    world.ada.vmrag("install")
+    fork = world.top / "fork.git"
+    Repo(world.top).git("clone", "-q", "--bare", str(world.hub.top), str(fork))
+    cleo = world.join("cleo", url=str(fork))
+    cleo.git("remote", "add", "upstream", str(world.hub.top))
+    cleo.vmrag("install")
+    return Forked(world, Repo(fork), cleo)
+
+
+@pytest.fixture
+def proposed(forked: Forked) -> Forked:
+    """Cleo has opened a pull request of two commits."""
+    forked.cleo.git("switch", "-q", "-c", "topic")
+    forked.cleo.write_document("pears.md", "# Pears\n\nPears ripen in September.")
+    forked.cleo.write_document("plums.md", "# Plums\n\nPlums ripen in August.")
+    assert forked.cleo.said("push", "-q", "-u", "origin", "topic") == [TO_FORK]
+    forked.opens_pull_request()
+    return forked
+
+
+def data_of(repo: Repo) -> str:
+    return repo.git("for-each-ref", "--format=%(objectname)", DATA)
+
+
+# -- who contributes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_contributor_reads_from_upstream_and_pushes_to_the_fork(forked):
+    assert data_of(forked.fork) == ""
+    assert forked.cleo.pinned == forked.ada.pinned
+    assert forked.cleo.answers() == forked.ada.answers()
+    before = data_of(forked.upstream)
+    forked.cleo.git("switch", "-q", "-c", "topic")
+    forked.cleo.write_document("pears.md", "Pears ripen in September.")
+    assert forked.cleo.said("push", "-q", "-u", "origin", "topic") == [TO_FORK]
+    assert data_of(forked.upstream) == before
+    assert forked.world.holds(forked.cleo.pinned, at=forked.fork)
+
+
+def test_a_clone_that_waits_says_which_remotes_it_asks(forked):
+    dora = forked.world.join("dora", url=str(forked.fork.top))
+    assert "origin has no knowledge base yet" in dora.start("query", "certificates").err
+    dora.git("remote", "add", "upstream", str(forked.upstream.top))
+    done = dora.start("query", "certificates", "--json")
+    assert done.code == 0
+    assert done.err == "This repository's knowledge base is not here yet; it is fetched from origin or upstream.\n"
+
+
+def test_remotes_are_asked_in_the_order_that_git_knows_them_by(forked):
+    cleo = forked.cleo
+    cleo.git("remote", "add", "colleague", str(forked.fork.top))
+    names = lambda: [each["name"] for each in cleo.ask("remote")["remotes"]]  # noqa: E731
+    cleo.git("branch", "--unset-upstream", "main")
+    assert names() == ["upstream", "origin"]
+    cleo.git("branch", "-u", "origin/main", "main")
+    assert names() == ["origin", "upstream"]
+    cleo.git("config", "vmrag.remote", "colleague")
+    assert names() == ["colleague", "origin", "upstream"]
+    cleo.git("config", "vmrag.remote", "nobody")
+    assert "vmrag.remote" in cleo.ask("remote")["problem"]
+
+
+def test_what_upstream_has_got_meanwhile_comes_with_a_plain_git_pull(forked):
+    forked.ada.write_document("news.md", "News of upstream.")
+    forked.ada.git("push", "-q")
+    forked.cleo.git("pull", "-q", "upstream", "main")
+    assert forked.cleo.pinned == forked.ada.pinned
+    assert forked.cleo.answers() == forked.ada.answers()
+
+
+def test_a_push_of_code_alone_brings_no_knowledge_to_the_fork(forked):
+    forked.cleo.write("code.py", "pass\n")
+    forked.cleo.git("add", "-A")
+    forked.cleo.git("commit", "-q", "-m", "code")
+    forked.upstream.top.rename(forked.upstream.top.with_name("away.git"))  # and asks nobody
+    assert forked.cleo.said("push", "-q", "origin", "main") == []
+    assert data_of(forked.fork) == ""
+
+
+def test_who_clones_only_the_fork_has_the_knowledge_of_all_its_branches(world):
+    world.ada.git("switch", "-q", "-c", "release")
+    world.ada.write_document("release.md", "Only in the release.")
+    release = world.ada.pinned
+    world.ada.git("push", "-q", "-u", "origin", "release")
+    world.ada.git("switch", "-q", "main")
+    world.ada.vmrag("install")
+    fork = world.top / "fork.git"
+    Repo(world.top).git("clone", "-q", "--bare", str(world.hub.top), str(fork))
+    cleo = world.join("cleo", url=str(fork))
+    cleo.git("remote", "add", "upstream", str(world.hub.top))
+    cleo.vmrag("install")
+    cleo.git("switch", "-q", "-c", "topic")
+    cleo.write_document("pears.md", "Pears ripen in September.")
+    assert cleo.said("push", "-q", "origin", "topic") == [TO_FORK]
+    dora = world.join("dora", url=str(fork))
+    dora.vmrag("install")
+    for branch, pin in (("main", world.ada.pinned), ("topic", cleo.pinned), ("release", release)):
+        dora.git("switch", "-q", branch)
+        assert dora.ask("query", "ripen")["kb"]["commit"] == pin, branch
+    assert dora.status()["in_sync"]
+
+
+# -- who maintains -----------------------------------------------------------------------------------------------------
+
+
+def test_a_pull_request_checked_out_answers_from_before_and_says_what_helps(proposed):
+    before = proposed.ada.pinned
+    proposed.checks_it_out()
+    done = proposed.ada.vmrag("query", "pears", "--json")
+    assert done.json["kb"]["commit"] == before
+    assert done.json["kb"]["in_sync"] is False
+    assert "vmrag adopt" in proposed.ada.vmrag("sync", code=1).err
+    assert proposed.ada.status()["state"] == "missing"
+
+
+def test_verify_finds_it_names_the_command_and_is_content_afterwards(proposed):
+    proposed.checks_it_out()
+    proposed.ada.git("switch", "-q", "main")
+    asked = ("verify", "--pull-request", "origin/main", "pr-12", "--remote", "origin")
+    assert proposed.ada.vmrag(*asked, code=1).out.count("vmrag adopt") >= 1
+    proposed.ada.vmrag("adopt", str(proposed.fork.top), "pr-12")
+    assert proposed.ada.vmrag(*asked).code == 0
+
+
+def test_adopting_makes_what_was_proposed_reachable_upstream_and_usable_here(proposed):
+    proposed.checks_it_out()
+    proposed.ada.git("remote", "add", "cleo", str(proposed.fork.top))
+    done = proposed.ada.start("adopt", "cleo")
+    code = proposed.ada.git("rev-parse", "--short=7", "HEAD")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        f"Took 2 revisions from cleo, 2 of them pinned up to {code}.",
+        f"origin has them now: {code} can be merged.",
+    ]
+    assert proposed.ada.pinned == proposed.cleo.pinned
+    assert proposed.ada.answers() == proposed.cleo.answers()
+    assert proposed.ada.status()["in_sync"]
+    assert proposed.world.holds(proposed.cleo.pinned)
+    assert not (proposed.ada.shared / "quarantine").exists()
+
+
+@pytest.mark.parametrize(
+    "how", [["merge", "-q", "--squash"], ["merge", "-q", "--no-ff", "-m", "merge"], ["rebase", "-q"]]
+)
+def test_after_a_merge_without_the_driver_all_of_upstream_can_query(proposed, how):
+    """As a host's merge button does it: in a repository where nothing of ours is installed."""
+    proposed.ada.git("fetch", "-q", "origin", f"{PULL_REQUEST}:pr-12")
+    proposed.ada.vmrag("adopt", str(proposed.fork.top), "pr-12")
+    button = proposed.world.join("button")
+    button.git("fetch", "-q", "origin", f"{PULL_REQUEST}:pr-12")
+    button.git(*how, "pr-12")
+    if "--squash" in how:
+        button.git("commit", "-q", "-m", "squashed")
+    button.git("push", "-q", "origin", "main")
+    shutil.rmtree(proposed.fork.top)  # forks go away
+    bob = proposed.world.join("bob")
+    bob.vmrag("install")
+    assert bob.pinned == proposed.cleo.pinned
+    assert bob.answers() == proposed.cleo.answers()
+    assert bob.vmrag("verify", "--remote", "origin", "HEAD").code == 0
+    proposed.ada.git("pull", "-q")
+    assert proposed.ada.answers() == bob.answers()
+    assert proposed.ada.fingerprint() == bob.fingerprint()
+
+
+def test_both_have_written_and_the_contributor_merges_upstream_first(proposed):
+    proposed.ada.write_document("news.md", "News of upstream.")
+    proposed.ada.git("push", "-q")
+    proposed.cleo.git("fetch", "-q", "upstream")
+    proposed.cleo.git("merge", "-q", "-m", "merge upstream", "upstream/main")
+    proposed.cleo.git("push", "-q")
+    proposed.opens_pull_request()
+    proposed.checks_it_out()
+    proposed.ada.vmrag("adopt", str(proposed.fork.top))
+    proposed.ada.git("switch", "-q", "main")
+    proposed.ada.git("merge", "-q", "--ff-only", "pr-12")
+    assert proposed.ada.said("push", "-q") == [TO_FORK]  # her origin is upstream
+    bob = proposed.world.join("bob")
+    bob.vmrag("install")
+    assert {"pears.md", "plums.md", "news.md"} <= bob.texts().keys()
+    assert bob.answers() == proposed.ada.answers() == proposed.cleo.answers()
+
+
+def test_a_branch_that_follows_the_fork_does_not_make_the_fork_the_base(proposed):
+    proposed.ada.git("remote", "add", "cleo", str(proposed.fork.top))
+    proposed.ada.git("fetch", "-q", "cleo")
+    proposed.ada.git("switch", "-q", "-c", "topic", "--track", "cleo/topic")
+    assert proposed.ada.ask("adopt", "cleo")["remote"] == "origin"
+    assert proposed.world.holds(proposed.cleo.pinned)
+
+
+def test_who_may_not_push_upstream_has_it_here_all_the_same(proposed):
+    proposed.checks_it_out()
+    hook = proposed.upstream.top / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho protected\nexit 1\n")
+    hook.chmod(0o755)
+    error = proposed.ada.vmrag("adopt", str(proposed.fork.top), "--json", code=3).error
+    assert error["code"] == "REMOTE_REJECTED"
+    assert proposed.ada.answers() == proposed.cleo.answers()
+    hook.unlink()
+    assert proposed.ada.ask("adopt", str(proposed.fork.top))["pushed"]
+
+
+def test_a_hostile_fork_is_refused_and_the_pull_request_stays_unusable(forked):
+    cleo = forked.cleo
+    cleo.git("switch", "-q", "-c", "topic")
+    cleo.write_document("pears.md", "Pears.")
+    poison(cleo)
+    cleo.git("push", "-q", "--no-verify", "origin", "topic")
+    cleo.vmrag("push", "origin")
+    forked.opens_pull_request()
+    forked.checks_it_out()
+    before = data_of(forked.upstream), forked.ada.git("count-objects"), forked.ada.vmrag("log").out
+    done = forked.ada.start("adopt", str(forked.fork.top))
+    assert done.code == 3
+    assert "was refused, and nothing of it was taken: the trigger 'poison'" in done.err
+    assert (data_of(forked.upstream), forked.ada.git("count-objects"), forked.ada.vmrag("log").out) == before
+    assert forked.ada.status()["state"] == "missing"
+
+
+def poison(user: User) -> None:
+    """A trigger in the knowledge base, committed and pinned as if it were knowledge."""
+    from vmrag_link.engines.doltlite.connection import Connection
+
+    file: Path = user.shared / "kb" / "kb.doltlite"
+    branch = user.git("config", "branch.topic.vmragBranch")
+    with Connection(file, at=branch) as connection:
+        connection.execute("CREATE TRIGGER poison AFTER INSERT ON documents BEGIN DELETE FROM documents; END")
+        made = connection.execute("SELECT dolt_commit('-A', '-m', 'nothing to see')")[0][0]
+    user.vmrag("pin", made)
+    user.git("commit", "-q", "-am", "nothing to see")

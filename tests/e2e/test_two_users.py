@@ -1,0 +1,485 @@
+"""Two people and a bare repository: knowledge goes where the code goes, with plain git and the hooks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration import test_serve
+from tests.support import people
+from tests.support.people import DATA, User, World
+from tests.support.terminal import SCRIPT
+
+shared, world, serve = people.shared, people.world, test_serve.serve
+
+COMING = "This repository's knowledge base is not here yet; it is fetched from origin.\n"
+LATER = "vmrag: knowledge follows in the background; see: vmrag status"
+SENT = "vmrag: pushed the knowledge that these commits pin to origin"
+
+
+def assert_alike(one: User, other: User, *, answers: bool = False) -> None:
+    """The same revision, and the same fingerprint of it, which decides the answers; those, too, if asked for."""
+    assert one.pinned == other.pinned
+    assert one.fingerprint() == other.fingerprint()  # this waits for what goes on in the background
+    assert one.status()["state"] == other.status()["state"] == "in_sync"
+    assert not answers or one.answers() == other.answers()
+
+
+# -- a fresh clone -----------------------------------------------------------------------------------------------------
+
+
+def test_after_git_clone_install_fetches_and_says_so(world):
+    bob = world.join("bob")
+    done = bob.start("install")
+    assert done.code == 0
+    assert done.err == COMING
+    assert done.out.splitlines()[0].startswith("Installed in ")
+    assert done.out.splitlines()[-1] == "Fetched the knowledge base that this code pins."
+    assert_alike(world.ada, bob)
+    assert bob.start("install").out == "Installed already.\n"
+
+
+def test_after_git_clone_the_first_query_fetches_and_says_so(world):
+    bob = world.join("bob")
+    done = bob.start("query", "certificates", "--json")
+    assert (done.code, done.err) == (0, COMING)
+    assert json.loads(done.out)["kb"]["commit"] == world.ada.pinned
+    assert bob.start("query", "certificates").err == ""
+    assert_alike(world.ada, bob)
+
+
+def test_after_git_clone_vmrag_clone_fetches_and_says_what_is_next(world):
+    bob = world.join("bob")
+    done = bob.start("clone")
+    assert (done.code, done.err) == (0, COMING)
+    assert done.out.splitlines() == [
+        "Fetched the knowledge base from origin: main.",
+        "Next: vmrag install (git then moves it with the code)",
+    ]
+    assert bob.vmrag("clone", code=2).err.splitlines()[-1] == "hint: vmrag fetch (or vmrag pull)"
+    assert_alike(world.ada, bob)
+
+
+def test_after_git_clone_init_fetches_in_place_of_starting_another_one(world):
+    bob = world.join("bob")
+    done = bob.start("init")
+    assert (done.code, done.err) == (0, COMING)
+    assert "Fetched the knowledge base from origin" in done.out.splitlines()
+    assert bob.git("status", "--porcelain") == ""
+    assert_alike(world.ada, bob)
+    bob.write_document("bob.md", "Bob was here.")
+    assert bob.said("push", "-q") == [SENT]
+
+
+@pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--single-branch"], ["--no-checkout"]])
+def test_a_clone_that_lacks_something_has_all_of_the_knowledge(world, options):
+    world.ada.write_document("more.md", "More.")
+    world.ada.git("push", "-q")
+    world.hub.git("config", "uploadpack.allowFilter", "true")
+    bob = world.join("bob", *options, url=f"file://{world.hub.top}")
+    if options == ["--no-checkout"]:
+        bob.git("checkout", "-q", "main")
+    bob.vmrag("install")
+    assert_alike(world.ada, bob)
+    bob.write_document("bob.md", "Bob was here.")
+    assert bob.said("push", "-q") == [SENT]
+    world.ada.git("pull", "-q")
+    assert_alike(world.ada, bob)
+    assert bob.git("fsck", "--connectivity-only", "--no-dangling") == ""
+
+
+# -- the whole story ---------------------------------------------------------------------------------------------------
+
+
+def concluded(user: User, how: str) -> None:
+    """What is left to do after a conflict was resolved."""
+    user.git("add", "-A")
+    if how == "rebase":
+        user.git("rebase", "--continue")
+    else:
+        user.git("commit", "-q", "--no-edit")
+
+
+def story(ada: User, bob: User, how: str) -> None:
+    """Different documents, then the same one, on one branch; then a branch of Bob's that Ada merges."""
+    pull = ("pull", "-q", "--rebase" if how == "rebase" else "--no-rebase", "--no-edit")
+    theirs = ada.write_document("ada.md", "Ada keeps bees.")
+    ada.git("push", "-q")
+    bob.write_document("bob.md", "Bob keeps goats.")
+    assert bob.run("push", "-q").returncode != 0  # Ada was faster; her knowledge is not here yet
+    bob.git(*pull)
+    assert bob.pinned != theirs
+    bob.git("push", "-q")
+    ada.git("pull", "-q")
+    assert_alike(ada, bob)
+    texts = bob.texts()
+    assert (texts["ada.md"], texts["bob.md"]) == ("Ada keeps bees.", "Bob keeps goats.")
+
+    ada.write_document("setup.md", "Install it with uv.\n")
+    ada.git("push", "-q")
+    bob.write_document("setup.md", "Install it with conda.\n")
+    done = bob.run(*pull)
+    assert done.returncode != 0
+    assert "vmrag: The knowledge of the two sides has a conflict in handbook/setup.md. (vmrag resolve)" in done.stderr
+    report = bob.ask("resolve", "--list", code=1)
+    assert [each["id"] for each in report["conflicts"]] == ["handbook/setup.md"]
+    both = "Install it with uv or conda.\n"
+    bob.write("docs/setup.md", both)
+    bob.vmrag("resolve", "handbook/setup.md", "--file", "docs/setup.md")
+    concluded(bob, how)
+    bob.git("push", "-q")
+    ada.git("pull", "-q")
+    assert_alike(ada, bob)
+    assert ada.texts()["setup.md"] == both
+
+    bob.git("switch", "-q", "-c", "topic")
+    bob.write_document("topic.md", "A topic of its own.")
+    bob.git("push", "-q", "-u", "origin", "topic")
+    ada.write_document("ada.md", "Ada keeps bees and ducks.")
+    ada.git("fetch", "-q")
+    ada.git("merge", "-q", "--no-edit", "origin/topic")
+    ada.git("push", "-q")
+    bob.git("switch", "-q", "main")
+    bob.git(*pull)
+    assert_alike(ada, bob, answers=True)
+    assert bob.texts()["topic.md"] == "A topic of its own."
+    assert bob.texts()["ada.md"] == "Ada keeps bees and ducks."
+
+
+@pytest.mark.parametrize("how", ["merge", "rebase"])
+def test_two_people_edit_on_one_branch_and_end_with_the_same_knowledge(world, how):
+    bob = world.join("bob")
+    bob.vmrag("install")
+    story(world.ada, bob, how)
+    assert world.hub.git("fsck", "--full") == ""
+
+
+@pytest.mark.parametrize("kind", ["file", "http"])
+def test_the_same_with_a_remote_that_is_no_git_repository(world, kind, serve):
+    ada = world.ada
+    folder = world.top / "knowledge"
+    folder.mkdir()
+    url = serve(folder).url("handbook") if kind == "http" else f"file://{folder}/handbook"
+    ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\n")
+    ada.vmrag("remote", "--trust", url)
+    ada.git("commit", "-q", "-am", "the knowledge lies elsewhere")
+    ada.write_document("where.md", "The knowledge lies elsewhere.")
+    assert json.loads((ada.top / ".dolt-version").read_text())["dolt_remote"] == url
+    assert ada.said("push", "-q") == [f"vmrag: pushed the knowledge that these commits pin to {url}"]
+
+    bob = world.join("bob")
+    if kind == "file":  # the maintainers' settings name it, but not on Bob's machine
+        done = bob.vmrag("query", "where", code=2)
+        assert f"git config --add vmrag.fileRoot {folder}" in done.err
+        bob.git("config", "vmrag.fileRoot", str(world.top))
+    assert bob.start("install").err == COMING.replace("origin", url)
+    assert_alike(ada, bob)
+    story(ada, bob, "merge")
+
+
+# -- without a network, or without what was to come ----------------------------------------------------------------------
+
+
+def test_without_a_network_everything_goes_on_from_what_is_here(world):
+    ada = world.ada
+    ada.git("switch", "-q", "-c", "topic")
+    topic = ada.write_document("topic.md", "A topic.")
+    ada.git("push", "-q", "--no-verify", "origin", "topic")
+    bob = world.join("bob")
+    bob.vmrag("install")
+    first = bob.pinned
+    world.hub.top.rename(world.top / "gone.git")
+    assert bob.said("switch", "-q", "topic") == [LATER]
+    done = bob.vmrag("query", "certificates", "--json")
+    assert done.json["kb"] | {"commit": first, "in_sync": False} == done.json["kb"]
+    assert bob.pinned == topic
+    note = f"There is no git repository at origin); this answer comes from revision {first[:7]}. See: vmrag status"
+    assert done.json["notes"] == [f"The pinned revision is not in this knowledge base ({note}"]
+    assert bob.status()["state"] == "missing"
+    assert bob.vmrag("sync", code=1).err.splitlines()[0].endswith("There is no git repository at origin.")
+    assert bob.vmrag("fetch", code=3).err.splitlines()[0] == "error: There is no git repository at origin."
+    bob.git("switch", "-q", "main")
+    assert bob.status()["state"] == "in_sync"
+    bob.write_document("bob.md", "Bob works on the train.")
+    assert bob.run("push", "-q").returncode != 0
+    assert bob.vmrag("push", code=3).err.splitlines()[0] == "error: There is no git repository at origin."
+    (world.top / "gone.git").rename(world.hub.top)
+    assert bob.said("push", "-q") == [SENT]
+
+
+@pytest.mark.parametrize("policy", ["block", "warn"])
+def test_a_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world, policy):
+    ada = world.ada
+    url = "http://127.0.0.1:9/handbook"
+    ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\nhooks:\n  on_unreachable: {policy}\n")
+    ada.vmrag("remote", "--trust", url)
+    ada.write_document("where.md", "The knowledge lies elsewhere.")
+    before = world.hub.git("rev-parse", "main")
+    blocks = policy == "block"
+    (line,) = ada.said("push", "-q", code=int(blocks))
+    assert line.startswith(f"vmrag: The knowledge that these commits pin was not pushed: {url} cannot be reached")
+    assert line.endswith("or push the code alone: git push --no-verify)")
+    assert (world.hub.git("rev-parse", "main") == before) == blocks
+
+
+@pytest.mark.parametrize("command", ["fetch", "sync"])
+def test_knowledge_that_nobody_pushed_is_missed_and_found_when_it_is_there(world, command):
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    first = bob.pinned
+    revision = ada.write_document("late.md", "Ada forgot to push this.")
+    ada.git("push", "-q", "--no-verify")
+    bob.git("pull", "-q")
+    answer = bob.vmrag("query", "certificates", "--json").json
+    assert (answer["kb"]["commit"], answer["kb"]["in_sync"]) == (first, False)
+    assert "(The remote does not have it either)" in answer["notes"][0]
+    assert bob.status()["state"] == "missing"
+    done = bob.vmrag(command, code=1)
+    assert f"{revision[:7]}" in done.out + done.err
+    assert "vmrag push" in done.out + done.err
+    assert bob.git("log", "-1", "--format=%an", "--", ".dolt-version") == "ada"
+    ada.vmrag("push")
+    assert bob.vmrag(command).code == 0
+    assert_alike(ada, bob)
+
+
+def test_what_nobody_has_is_not_asked_for_again_with_every_query(world):
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    ada.write_document("late.md", "Ada forgot to push this.")
+    ada.git("push", "-q", "--no-verify")
+    bob.git("pull", "-q")
+    bob.vmrag("query", "certificates")
+    ada.vmrag("push")
+    assert not bob.ask("query", "certificates")["kb"]["in_sync"]
+    note = bob.shared / "remotes" / "unreached.json"
+    tried = json.loads(note.read_text())
+    note.write_text(json.dumps(tried | {"at": tried["at"] - 60}))
+    assert bob.ask("query", "certificates")["kb"]["in_sync"]
+
+
+@pytest.mark.parametrize("how", ["checkout", "pull"])
+def test_git_does_not_wait_for_a_slow_network(world, how):
+    """git itself has just asked, and what a hook would ask for after that comes in the background."""
+    ada, ssh = world.ada, SlowSsh(world)
+    bob = world.join("bob", url=f"ssh://hub{world.hub.top}")
+    bob.vmrag("install")
+    first = bob.pinned
+    ada.write_document("ada.md", "Ada keeps bees.")
+    ada.git("push", "-q")
+    if how == "checkout":
+        bob.git("fetch", "-q")
+    ssh.stops_after(int(how == "pull"))
+    assert bob.said(*(("pull", "-q") if how == "pull" else ("checkout", "-q", "origin/main"))) == [LATER]
+    while (bob.status()["background"] or {}).get("doing") != "fetching":
+        assert bob.status()["state"] == "missing"
+    answer = bob.ask("query", "certificates", env={"VMRAG_HOOKS_WAIT_S": "0"})
+    assert answer["kb"]["commit"] == first
+    assert "and the index follows in the background; this answer comes from" in answer["notes"][0]
+    ssh.goes_on()
+    assert_alike(ada, bob)
+
+
+class SlowSsh:
+    """What git runs in place of ssh: it needs no host, and may stop until somebody lets it go on."""
+
+    def __init__(self, world: World) -> None:
+        self.script = world.top / "ssh"
+        self.quick, self.go = world.top / "ssh.quick", world.top / "ssh.go"
+        self.script.write_text(
+            "#!/bin/sh\n"
+            'quick=$(cat "$0.quick" 2>/dev/null || echo 1000)\n'
+            'echo $((quick - 1)) >"$0.quick"\n'
+            'until [ "$quick" -gt 0 ] || [ -e "$0.go" ] || [ ! -e "$0" ]; do sleep 0.1; done\n'
+            'for command; do :; done; exec sh -c "$command"\n'
+        )
+        self.script.chmod(0o755)
+
+    def stops_after(self, calls: int) -> None:
+        self.quick.write_text(str(calls))
+
+    def goes_on(self) -> None:
+        self.go.touch()
+
+
+def test_a_merge_that_needs_their_knowledge_without_a_network_is_resolved_later(world):
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    ada.write_document("ada.md", "Ada keeps bees.")
+    ada.git("push", "-q")
+    bob.write_document("bob.md", "Bob keeps goats.")
+    bob.git("fetch", "-q")
+    world.hub.top.rename(world.top / "gone.git")
+    (line, *_) = bob.said("merge", "-q", "--no-edit", "origin/main", code=1)
+    assert line.startswith(f"vmrag: Their side pins revision {ada.pinned}, which is not in this knowledge base.")
+    assert "There is no git repository at origin." in bob.vmrag("resolve", code=1).err
+    (world.top / "gone.git").rename(world.hub.top)
+    bob.vmrag("resolve")
+    bob.git("commit", "-q", "--no-edit")
+    bob.git("push", "-q")
+    ada.git("pull", "-q")
+    assert_alike(ada, bob)
+    assert {"ada.md", "bob.md"} < set(ada.texts())
+
+
+# -- what `git push` takes along -----------------------------------------------------------------------------------------
+
+
+def branches_at_remote(user: User) -> dict[str, str]:
+    """The KB branches of the first remote, as they are there now."""
+    user.vmrag("fetch")
+    return user.ask("remote")["remotes"][0]["branches"]
+
+
+def test_a_forced_push_is_never_in_the_way_and_what_it_leaves_behind_stays(world):
+    ada = world.ada
+    first = ada.pinned
+    given_up = ada.write_document("idea.md", "An idea.")
+    assert ada.said("push", "-q") == [SENT]
+    ada.git("commit", "-q", "--amend", "-m", "the same idea")
+    ada.said("push", "-q", "--force-with-lease")
+    assert branches_at_remote(ada) == {"main": given_up}
+    ada.git("reset", "-q", "--hard", "HEAD~1")
+    assert ada.pinned == first
+    better = ada.write_document("idea.md", "A better idea.")
+    assert ada.run("push", "-q").returncode != 0  # git's own rule
+    assert branches_at_remote(ada) == {"main": given_up}
+    assert ada.said("push", "-q", "-f") == [SENT]
+    assert branches_at_remote(ada) == {"main": better}
+    ada.git("reset", "-q", "--hard", "HEAD~1")
+    assert ada.said("push", "-q", "-f") == []
+    assert world.holds(given_up)
+    assert world.holds(better)
+    bob = world.join("bob")
+    bob.vmrag("install")
+    ada.vmrag("sync")
+    assert_alike(ada, bob)
+
+
+def test_every_kind_of_ref_takes_its_knowledge_along(world):
+    ada = world.ada
+    ada.git("switch", "-q", "-c", "topic")
+    topic = ada.write_document("topic.md", "A topic.")
+    ada.git("switch", "-q", "--detach")
+    ada.git("switch", "-q", "-c", "side")
+    tagged = ada.write_document("tagged.md", "Tagged.")
+    ada.git("tag", "-a", "v1", "-m", "v1")
+    ada.git("switch", "-q", "main")
+    ada.git("branch", "-q", "-D", "side")
+    ahead = ada.write_document("main.md", "Main.")
+    assert ada.said("push", "-q", "origin", "main", "topic", "v1", "topic:renamed") == [SENT]
+    assert branches_at_remote(ada) == {"main": ahead, "topic": topic}
+    assert ada.said("push", "-q", "origin", ":renamed", ":v1", "v1:refs/tags/v2") == []
+    assert ada.said("push", "-q", "origin", "--delete", "topic") == []
+    assert all(world.holds(each) for each in (topic, tagged, ahead))
+    kept = ada.write_document("rare.md", "Under a name of no branch.")
+    assert ada.said("push", "-q", "origin", "HEAD:refs/for/main") == [SENT]
+    assert world.holds(kept)
+
+
+def test_a_dry_run_pushes_no_code_and_knowledge_that_nobody_pins_yet(world):
+    """git does not tell its hook that nothing is to happen."""
+    ada = world.ada
+    before = world.hub.git("rev-parse", "main")
+    revision = ada.write_document("dry.md", "Dry.")
+    assert ada.said("push", "-q", "--dry-run") == [SENT]
+    assert world.hub.git("rev-parse", "main") == before
+    assert world.holds(revision)
+
+
+def test_what_pins_nothing_new_is_pushed_without_a_network_and_without_python(world):
+    ada = world.ada
+    url = "http://127.0.0.1:9/handbook"
+    ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\n")
+    ada.write_document("where.md", "The knowledge lies elsewhere.")
+    ada.git("push", "-q", "--no-verify")
+    started = world.top / "started"
+    recorder = world.top / "recorder"
+    recorder.write_text(f"#!/bin/sh\ntouch {started}\n")
+    recorder.chmod(0o755)
+    (ada.shared / "interpreter").write_text(f"{recorder}\n")
+    ada.commit("code", code="1")
+    ada.git("tag", "code")
+    assert ada.said("push", "-q", "origin", "main", "main:copy", "code", "HEAD~1:refs/heads/old") == []
+    assert ada.said("push", "-q", "origin", ":copy") == []
+    ada.git("commit", "-q", "--amend", "-m", "other code")
+    assert ada.said("push", "-q", "-f") == []
+    assert not started.exists()
+
+
+def test_a_mirror_does_not_take_the_knowledge_base_away(world):
+    ada = world.ada
+    second = world.bare("second.git")
+    ada.git("remote", "add", "second", str(second.top))
+    first = ada.write_document("mirror.md", "Mirrored.")
+    ada.git("push", "-q", "second", "main")
+    (line,) = ada.said("push", "-q", "--mirror", "second", code=1)
+    assert second.git("rev-parse", DATA)
+    advice = line.partition("(")[2].partition(" (carries")[0]
+    assert ada.run("-c", f"alias.advice=!{advice}", "advice").returncode == 0
+    assert world.holds(first, at=second)
+    again = ada.write_document("mirror.md", "Mirrored again.")
+    assert ada.said("push", "-q", "--mirror", "second") == [
+        "vmrag: pushed the knowledge that these commits pin to second"
+    ]
+    assert world.holds(again, at=second)
+    assert second.git("fsck", "--full", "--no-dangling") == ""
+
+
+def test_each_place_that_code_is_pushed_to_gets_its_knowledge(world):
+    ada = world.ada
+    fork, backup = world.bare("fork.git"), world.bare("backup.git")
+    one = ada.write_document("one.md", "One.")
+    assert ada.said("push", "-q", str(fork.top), "main") == [SENT.replace("origin", str(fork.top))]
+    ada.git("remote", "add", "fork", f"file://{fork.top}")
+    two = ada.write_document("two.md", "Two.")
+    assert ada.said("push", "-q", "fork", "main") == [SENT.replace("origin", "fork")]
+    assert world.holds(one, at=fork)
+    assert world.holds(two, at=fork)
+    assert not world.holds(two)
+    for place in (world.hub, backup):  # one name, two places
+        ada.git("remote", "set-url", "--add", "--push", "origin", str(place.top))
+    three = ada.write_document("three.md", "Three.")
+    assert ada.said("push", "-q", "origin", "main") == [SENT, SENT.replace("origin", str(backup.top))]
+    assert world.holds(three)
+    assert world.holds(three, at=backup)
+    four = ada.write_document("four.md", "Four.")
+    assert ada.vmrag("push").out.splitlines()[0] == f"To origin and {backup.top}:"
+    assert world.holds(four)
+    assert world.holds(four, at=backup)
+
+
+def test_the_pre_commit_framework_takes_it_along_too(world):
+    ada = world.ada
+    entry = f"{sys.executable} -P -E -m vmrag_hooks.framework push"
+    hook = f"{{id: vmrag-push, name: vmrag-push, entry: {entry}, language: system, stages: [pre-push], always_run: true, pass_filenames: false}}"
+    ada.write(".pre-commit-config.yaml", f"repos:\n- repo: local\n  hooks:\n  - {hook}\n")
+    ada.vmrag("uninstall")
+    home = {"PRE_COMMIT_HOME": str(world.top / "framework")}
+    framework = [SCRIPT.with_name("pre-commit"), "install", "-t", "pre-push"]
+    subprocess.run(framework, cwd=ada.top, capture_output=True, env=os.environ | home, check=True)
+    revision = ada.write_document("framework.md", "Framework.")
+    ada.git("push", "-q", env=home)
+    assert world.holds(revision)
+    ada.git("switch", "-q", "-c", "topic")
+    new = ada.write_document("topic.md", "Topic.")
+    ada.git("push", "-q", "-u", "origin", "topic", env=home)
+    assert world.holds(new)
+    given_up = ada.write_document("topic.md", "Another topic.")
+    ada.git("push", "-q", env=home)
+    ada.git("reset", "-q", "--hard", "HEAD~1")
+    ada.vmrag("sync")
+    better = ada.write_document("topic.md", "A better topic.")
+    ada.git("push", "-q", "-f", env=home)
+    assert branches_at_remote(ada)["topic"] == better
+    assert world.holds(given_up)
+    ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: http://127.0.0.1:9/handbook\n")
+    ada.vmrag("remote", "--trust", "http://127.0.0.1:9/handbook")
+    ada.write_document("topic.md", "Nobody hears of it.")
+    done = ada.run("push", "-q", env=home)
+    assert done.returncode != 0
+    assert "The knowledge that these commits pin was not pushed" in done.stdout + done.stderr

@@ -1,0 +1,662 @@
+"""`vmrag adopt` and what it refuses: a fork's knowledge base may hold anything that its owner could make a database hold."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.test_travel_tampering import TAMPERING, Data
+from tests.support import cli, travel
+from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
+from tests.support.repos import Repo
+from tests.support.terminal import Project
+from tests.support.travel import Clone, Pair, git_clone
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import KEEP_BRANCH, USUAL_LIMITS, Limits, Write
+from vmrag_link.engines.doltlite import schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.errors import KnowledgeRefused
+from vmrag_link.ops import sound
+from vmrag_link.pin import Pin
+
+home, pair, _pair = travel.home, travel.pair, travel._pair
+
+TAMPERED = (
+    "a segment is missing",
+    "two segments are swapped",
+    "a byte differs",
+    "a byte differs and the manifest says so",
+    "a segment is a submodule",
+    "the size is absurd",
+    "it is zeroes",
+    "it is another knowledge base",
+)
+META = "INSERT INTO vmrag_meta VALUES ('schema_version', '1')"
+COMMIT = "SELECT dolt_commit('-A', '-m', 'x', '--author', 'Eve <eve@example.org>')"
+
+
+@dataclass
+class World:
+    """`ada` maintains what is in `hub`; `eve` works in `fork`, which she called so in her clone, on top of `known`."""
+
+    pair: Pair
+    eve: Clone
+    fork: Repo
+
+    @property
+    def ada(self) -> Clone:
+        return self.pair.ada
+
+    @property
+    def maintainer(self) -> Project:
+        return Project(self.ada.repo.top)
+
+    @property
+    def known(self) -> str:
+        return head(self.eve.engine, "main")
+
+    def pins(self, revision: str, message: str = "a pull request") -> str:
+        """A commit of the code, on the branch `topic` of the fork; returns it."""
+        made = self.eve.repo.commit(message, pin=pin_of(revision))
+        self.eve.repo.git("push", "-q", "--no-verify", "--force", "fork", "HEAD:refs/heads/topic")
+        return made
+
+    def opens(self, *revisions: str) -> str:
+        """The pull request: the fork has revisions, and one commit for each pins it; returns the last."""
+        self.eve.push("fork", revisions=tuple(reversed(revisions)))
+        return [self.pins(each) for each in revisions][-1]
+
+    def evil(self, *statements: str, base: str = "", name: str = "evil") -> str:
+        """As `evil`, in the clone."""
+        return evil(self.eve.engine.folder / FILE_NAME, *statements, base=base or self.known, name=name)
+
+    # -- what must not change
+
+    def ours(self) -> Any:
+        """The maintainer's knowledge base, git objects and refs, and what is on the hub."""
+        engine = self.ada.engine
+        everything = {each.name: list(engine.documents(each.head)) for each in engine.branches()}
+        file = engine.folder / FILE_NAME
+        git = self.ada.repo.git("count-objects", "-v"), self.ada.repo.git("for-each-ref")
+        return everything, file.read_bytes(), git, self.pair.tip
+
+    def refuses(self, commit: str = "topic", *options: str, code: int = 3) -> dict[str, Any]:
+        """The error of `vmrag adopt`, which left no trace."""
+        self.ada.fetch()  # which it does anyway
+        before = self.ours()
+        done = self.maintainer.vmrag("adopt", "../fork.git", commit, *options, "--json", code=code)
+        assert self.ours() == before
+        assert not self.ada.places.quarantine.exists()
+        return done.error
+
+    def adopts(self, commit: str = "topic", *options: str, code: int = 0) -> dict[str, Any]:
+        report = self.maintainer.ask("adopt", "../fork.git", commit, *options, code=code)
+        assert not self.ada.places.quarantine.exists()
+        return report
+
+    def on_hub(self, revision: str) -> bool:
+        """Whether the hub's knowledge base reaches it: a new clone looks."""
+        looker = git_clone(self.pair.hub.top, self.pair.folder / f"looker-{random.randrange(10**9)}")
+        assert looker.clone_knowledge()
+        found = looker.engine.has_revision(revision)
+        looker.close()
+        return found
+
+
+@pytest.fixture
+def world(pair: Pair) -> Iterator[World]:
+    (pair.ada.repo.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\n")
+    pair.ada.repo.commit("pins", pin=pin_of(head(pair.ada.engine, "main")))
+    pair.ada.repo.git("push", "-q", "origin", "main")
+    fork = pair.folder / "fork.git"
+    Repo(pair.folder).git("clone", "-q", "--bare", str(pair.hub.top), str(fork))
+    eve = git_clone(pair.hub.top, pair.folder / "eve")
+    eve.repo.git("remote", "add", "fork", str(fork))
+    assert eve.clone_knowledge()
+    eve.engine.create_branch("main", eve.engine.remote_heads("origin")["main"])
+    yield World(pair, eve, Repo(fork))
+    eve.close()
+
+
+def evil(file: Path, *statements: str, base: str, name: str) -> str:
+    """A revision that no command of ours makes: plain SQL, committed on top of another one."""
+    with Connection(file) as connection:
+        connection.execute("SELECT dolt_branch(?, ?)", (name, base))
+    with Connection(file, at=name) as connection:
+        for each in statements:
+            connection.execute(each)
+        made: str = connection.execute(COMMIT)[0][0]
+        return made
+
+
+def pin_of(revision: str) -> bytes:
+    return pins.format(Pin("git:", "topic", revision, DATE))
+
+
+# -- what is taken -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_fork_pins_is_reachable_on_the_base_repository_afterwards(world):
+    one, two = world.eve.record("one"), world.eve.record("two")
+    code = world.opens(one, two)
+    assert world.adopts() == {
+        "source": "../fork.git",
+        "commit": code,
+        "revision": two,
+        "pinned": [two, one],
+        "revisions": 2,
+        "missing": [],
+        "remote": "origin",
+        "pushed": True,
+    }
+    assert world.ada.engine.document(two, "guide", "two") == world.eve.engine.document(two, "guide", "two")
+    assert world.on_hub(one)
+    assert world.on_hub(two)
+    assert world.ada.engine.damage() == ""
+
+
+def test_nothing_else_of_the_fork_comes_along(world):
+    other = world.evil("INSERT INTO vmrag_meta VALUES ('a', 'b')")
+    wanted = world.eve.record("wanted")
+    world.opens(wanted)
+    world.eve.push("fork", "evil", "main")
+    before = world.ada.repo.git("for-each-ref"), [each.name for each in world.ada.engine.branches()]
+    world.adopts("topic", "--no-push")
+    assert world.ada.engine.has_revision(wanted)
+    assert not world.ada.engine.has_revision(other)
+    names = [each.name for each in world.ada.engine.branches() if each.name != KEEP_BRANCH]
+    assert (world.ada.repo.git("for-each-ref"), names) == before
+    with Connection(world.ada.engine.folder / FILE_NAME, access="read") as connection:
+        assert [name for (name,) in connection.execute("SELECT name FROM dolt_remotes")] == ["at-origin"]
+
+
+def test_a_commit_that_is_here_needs_no_branch_of_the_fork(world):
+    code = world.opens(world.eve.record("one"))
+    world.ada.repo.git("fetch", "-q", "../fork.git", "topic:pr-12")
+    world.fork.git("update-ref", "-d", "refs/heads/topic")
+    assert world.adopts("pr-12")["commit"] == code
+    world.ada.repo.git("switch", "-q", "pr-12")
+    assert world.adopts("HEAD")["pinned"] == []
+
+
+def test_a_branch_of_the_fork_is_read_without_bringing_its_code_here(world):
+    code = world.opens(world.eve.record("one"))
+    world.adopts()
+    assert world.ada.repo.run("cat-file", "-e", code).returncode != 0
+    assert (
+        world.maintainer.vmrag("adopt", "../fork.git", "nowhere", "--json", code=3).error["code"]
+        == "GIT_COMMIT_NOT_FOUND"
+    )
+
+
+def test_the_fork_is_not_even_asked_where_nothing_is_new(world):
+    revision = world.eve.record("one")
+    code = world.opens(revision)
+    world.ada.repo.git("fetch", "-q", "../fork.git", "topic")
+    world.adopts(code)
+    world.fork.top.rename(world.fork.top.with_name("gone.git"))
+    report = world.adopts(code)
+    assert (report["pinned"], report["revisions"], report["pushed"]) == ([], 0, False)
+    assert world.maintainer.vmrag("adopt", "../fork.git", code).out == f"origin has what {code[:7]} pins.\n"
+
+
+@pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])
+def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
+    world.opens(world.eve.record("one"))
+    world.ada.repo.git("remote", "add", "fork", "../fork.git")
+    done = world.maintainer.vmrag("adopt", named.format(fork=world.fork.top), "topic", "--json")
+    assert done.json["pushed"]
+
+
+def test_a_path_counts_from_where_the_command_is_started(world):
+    world.opens(world.eve.record("one"))
+    (world.ada.repo.top / "deep" / "er").mkdir(parents=True)
+    assert world.maintainer.vmrag("-C", "deep/er", "adopt", "../../../fork.git", "topic").code == 0
+
+
+def test_without_push_it_stays_here_until_somebody_pushes(world):
+    revision = world.eve.record("one")
+    world.opens(revision)
+    tip = world.pair.tip
+    report = world.adopts("topic", "--no-push")
+    assert (report["remote"], report["pushed"]) == (None, False)
+    assert world.pair.tip == tip
+    known = world.ada.engine.remote_heads("origin").values()
+    assert world.ada.engine.unreachable([revision], heads=known) == [revision]
+    assert world.ada.engine.has_revision(revision)
+    world.ada.engine.collect_garbage()
+    assert world.ada.engine.has_revision(revision)
+    assert world.adopts()["pushed"]
+    assert world.on_hub(revision)
+
+
+def test_what_came_here_unasked_is_looked_at_all_the_same(world):
+    """A maintainer may have fetched from the fork by hand: that it is here says nothing about it."""
+    bad = world.evil("CREATE TABLE extra(x)")
+    world.opens(bad)
+    world.ada.repo.git("remote", "add", "fork", "../fork.git")
+    world.ada.fetch("fork")
+    assert world.ada.engine.has_revision(bad)
+    assert world.refuses()["code"] == "KNOWLEDGE_REFUSED"
+
+
+def test_a_merge_of_what_others_did_meanwhile_is_taken_with_both_sides(world):
+    ours = world.ada.record("ours")
+    world.ada.push()
+    world.eve.fetch("origin")
+    theirs = world.eve.record("theirs")
+    merged = world.eve.engine.commit_onto(
+        theirs, [Write(put_documents=[document("ours")])], joining=ours, message="m", author=AUTHOR, date=DATE
+    )
+    world.opens(merged)
+    assert world.adopts()["revisions"] == 2
+    assert world.ada.engine.is_ancestor(ours, merged)
+
+
+def test_an_earlier_pin_that_the_fork_has_lost_is_named_and_does_not_stop_the_rest(world):
+    lost, kept = world.evil("DELETE FROM documents", name="lost"), world.eve.record("kept")
+    world.eve.push("fork", revisions=(kept,))
+    world.pins(lost)
+    world.pins(kept)
+    report = world.adopts(code=1)
+    assert (report["pinned"], report["missing"]) == ([kept], [lost])
+    assert world.on_hub(kept)
+
+
+def test_a_fork_without_what_its_commit_pins_is_said_so(world):
+    world.eve.push("fork", revisions=(world.eve.record("pushed"),))
+    world.pins(world.eve.record("kept at home"))
+    error = world.refuses(code=1)
+    assert error["code"] == "PIN_MISSING_REVISION"
+    assert "vmrag push" in error["hint"]
+
+
+def test_a_fork_without_a_knowledge_base_is_said_so(world):
+    world.pins(world.eve.record("one"))
+    error = world.refuses()
+    assert error["code"] == "REMOTE_NOT_FOUND"
+    assert error["message"].endswith("fork.git has no knowledge base.")
+
+
+def test_a_commit_without_a_pin_or_with_a_broken_one_is_said_so(world):
+    world.eve.repo.commit("no pin", pin=None)
+    world.eve.repo.git("push", "-q", "--no-verify", "fork", "HEAD:refs/heads/topic")
+    assert world.refuses(code=1)["code"] == "NO_PIN"
+    world.eve.repo.commit("broken", pin="{")
+    world.eve.repo.git("push", "-q", "--no-verify", "fork", "HEAD:refs/heads/topic")
+    assert world.refuses(code=1)["code"] == "PIN_MALFORMED"
+
+
+def test_the_base_repository_is_never_the_fork_itself(world):
+    world.opens(world.eve.record("one"))
+    world.ada.repo.git("remote", "rename", "origin", "fork")
+    error = world.maintainer.vmrag("adopt", "fork", "HEAD", "--json", code=2).error
+    assert "no other git remote" in error["message"]
+    world.ada.repo.git("remote", "set-url", "fork", "../fork.git")
+    assert world.maintainer.ask("adopt", "fork", "topic", "--no-push")["remote"] is None
+
+
+@pytest.mark.parametrize("source", ["ext::sh -c touch% pwned", "-oProxyCommand=touch pwned", "fd::3"])
+def test_a_source_that_would_run_a_program_is_refused(world, source):
+    done = world.maintainer.vmrag("adopt", "--json", "--", source, "topic", code=None)
+    assert done.code in (2, 3)
+    assert not list(world.pair.folder.rglob("*pwned*"))
+
+
+def test_no_hook_runs_for_what_is_fetched_into_the_quarantine(world):
+    hooks = world.pair.folder / "hooks"
+    hooks.mkdir()
+    for name in ("reference-transaction", "post-checkout", "post-merge"):
+        (hooks / name).write_text(f"#!/bin/sh\necho {name} >> {hooks}/ran\n")
+        (hooks / name).chmod(0o755)
+    world.opens(world.eve.record("one"))
+    world.ada.fetch()
+    world.ada.repo.git("config", "core.hooksPath", str(hooks))
+    world.adopts("topic", "--no-push")
+    assert not (hooks / "ran").exists()
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+SCHEMAS = {
+    "an extra table": "CREATE TABLE extra(x)",
+    "a table without a name": 'CREATE TABLE ""(x)',
+    "a view": "CREATE VIEW seen AS SELECT * FROM documents",
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON documents BEGIN DELETE FROM documents;END",
+    "an index": "CREATE INDEX i ON documents(title)",
+    "a virtual table": "CREATE VIRTUAL TABLE words USING fts5(x)",
+    "a column more": "ALTER TABLE documents ADD COLUMN more",
+    "a column less": "ALTER TABLE documents DROP COLUMN source",
+    "a table less": "DROP TABLE collections",
+    "statistics": "ANALYZE",
+    "another version": "UPDATE vmrag_meta SET value = '2'",
+    "an old version": "UPDATE vmrag_meta SET value = '0'",
+    "no version": "DELETE FROM vmrag_meta",
+    "a further setting": "INSERT INTO vmrag_meta VALUES ('x', 'y')",
+    "no tables": "DROP TABLE collections; DROP TABLE documents; DROP TABLE vmrag_meta",
+}
+
+ONE = "WHERE doc_id = 'long'"
+ROWS = {
+    "a text that is not UTF-8": f"UPDATE documents SET content = CAST(x'ff41' AS TEXT) {ONE}",
+    "a title that is not UTF-8": f"UPDATE documents SET title = CAST(x'c328' AS TEXT) {ONE}",
+    "bytes for a text": f"UPDATE documents SET content = x'ff41' {ONE}",
+    "nothing for a text": f"UPDATE documents SET source = NULL {ONE}",
+    "a NUL": f"UPDATE documents SET title = 'a' || char(0) || 'b' {ONE}",
+    "a hash of something else": f"UPDATE documents SET content = 'other' {ONE}",
+    "no hash": f"UPDATE documents SET content_hash = '' {ONE}",
+    "metadata that is no JSON": f"UPDATE documents SET metadata = '{{' {ONE}",
+    "metadata that is no object": f"UPDATE documents SET metadata = '[]' {ONE}",
+    "metadata that is not canonical": f"""UPDATE documents SET metadata = '{{"a": 1}}' {ONE}""",
+    "a key twice in metadata": f"""UPDATE documents SET metadata = '{{"a":1,"a":1}}' {ONE}""",
+    "metadata without end": f"UPDATE documents SET metadata = printf('%.*c', 5000, '[') {ONE}",
+    "a number that is none": f"""UPDATE documents SET metadata = '{{"a":NaN}}' {ONE}""",
+    "a reserved key": f"""UPDATE documents SET metadata = '{{"chunk_index":1}}' {ONE}""",
+    "a document name with a control character": f"UPDATE documents SET doc_id = char(27) || '[2J' {ONE}",
+    "a document without a name": f"UPDATE documents SET doc_id = '' {ONE}",
+    "a document name that is too long": f"UPDATE documents SET doc_id = printf('%.*c', 256, 'x') {ONE}",
+    "a number for a time": f"UPDATE documents SET updated_at = x'00' {ONE}",
+    "a collection that is a path": "UPDATE documents SET collection_name = '../../x'",
+    "an illegal collection": "UPDATE collections SET collection_name = 'a b'",
+    "an unknown distance": "UPDATE collections SET distance = 'manhattan'",
+    "an unknown model": "UPDATE collections SET embedding_function = 'https://example.org/model'",
+    "an unknown way of cutting": """UPDATE collections SET chunking = '{"strategy":"program"}'""",
+    "pieces without a length": """UPDATE collections SET chunking = '{"size":0,"overlap":0}'""",
+    "pieces that never end": """UPDATE collections SET chunking = '{"size":5,"overlap":5}'""",
+    "no way of cutting": "UPDATE collections SET chunking = NULL",
+    "words for a number": "UPDATE collections SET embedding_dimensions = 'many'",
+    "metadata of a collection that is no object": "UPDATE collections SET metadata = '7'",
+}
+
+
+@dataclass
+class Strangers:
+    """`ours`, and `theirs`: a copy of it in which anything may have been done, on top of the revision `known`."""
+
+    folder: Path
+    ours: DoltliteEngine
+    known: str
+
+    @property
+    def theirs(self) -> Path:
+        return self.folder / "theirs" / FILE_NAME
+
+    def evil(self, *statements: str, base: str = "", name: str = "evil") -> str:
+        return evil(self.theirs, *statements, base=base or self.known, name=name)
+
+    def vet(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> list[str]:
+        into = self.folder / "vetted.doltlite"
+        return self.ours.vet(self.theirs, revisions, known=[self.known], into=into, limits=limits, sound=sound.check)
+
+    def refuses(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> str:
+        with pytest.raises(KnowledgeRefused) as caught:
+            self.vet(*revisions, limits=limits)
+        assert caught.value.message.isprintable()
+        assert str(self.folder) not in caught.value.message
+        return caught.value.message
+
+
+@pytest.fixture(scope="session")
+def _beginning(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("beginning")
+    engine = DoltliteEngine.create(folder / "ours", author=AUTHOR, date=DATE)
+    engine.create_branch("main", root(engine))
+    engine.write("main", Write(put_collections=[guide()]), expected=root(engine))
+    known = store(engine, "main", document("long"), document("other"))
+    engine.close()
+    return folder / "ours", known
+
+
+@pytest.fixture
+def strangers(_beginning: tuple[Path, str], tmp_path: Path) -> Iterator[Strangers]:
+    folder, known = _beginning
+    shutil.copytree(folder, tmp_path / "theirs")
+    engine = DoltliteEngine.open(folder)
+    yield Strangers(tmp_path, engine, known)
+    engine.close()
+
+
+@pytest.mark.parametrize("flaw", [*SCHEMAS, *ROWS])
+def test_a_revision_that_no_command_of_ours_could_have_made_is_refused(strangers, flaw):
+    bad = strangers.evil(*(SCHEMAS | ROWS)[flaw].split("; "))
+    assert strangers.refuses(bad).startswith(f"Revision {bad[:12]} was refused, and nothing of it was taken: ")
+
+
+@pytest.mark.parametrize("flaw", ["an extra table", "a text that is not UTF-8", "an unknown distance", "a NUL"])
+def test_it_is_refused_as_well_where_a_later_revision_has_mended_it(strangers, flaw):
+    bad = strangers.evil((SCHEMAS | ROWS)[flaw])
+    cure = ["DROP TABLE extra"] if flaw in SCHEMAS else ["DELETE FROM documents", "DELETE FROM collections"]
+    mended = strangers.evil(*cure, base=bad, name="mended")
+    assert bad[:12] in strangers.refuses(mended)
+
+
+def test_a_bad_revision_on_the_other_side_of_a_merge_is_refused(strangers):
+    bad = strangers.evil("CREATE TABLE extra(x)")
+    good = strangers.evil("UPDATE documents SET title = 'good'", name="good")
+    merged = strangers.evil(
+        f"SELECT dolt_merge('--no-ff', '-m', 'm', '{bad}')", "DROP TABLE extra", base=good, name="merged"
+    )
+    assert bad[:12] in strangers.refuses(merged)
+
+
+def test_many_revisions_are_looked_at_once_each(strangers):
+    revision, made = strangers.known, []
+    for number in range(20):
+        revision = strangers.evil(f"UPDATE documents SET title = '{number}'", base=revision, name=f"r{number}")
+        made.append(revision)
+    assert sorted(strangers.vet(revision, made[3])) == sorted(made)
+    assert strangers.vet(strangers.known) == []
+
+
+def test_what_the_file_does_not_have_is_left_out(strangers):
+    good = strangers.evil("UPDATE documents SET title = 'good'")
+    assert strangers.vet("ab" * 20, good) == [good]
+
+
+def test_what_was_written_by_our_own_commands_is_taken(strangers):
+    engine = DoltliteEngine.open(strangers.theirs.parent)
+    texts = ["", "\x1b[2J", "e\u0301 \U0001f600", "a" * 100_000, "{}", "\r\n"]
+    rows = [document(f"doc/{number} ü", text, metadata='{"a":[1,2.5,true,"x"]}') for number, text in enumerate(texts)]
+    engine.create_branch("own", strangers.known)
+    revision = store(engine, "own", *rows)
+    engine.close()
+    assert strangers.vet(revision) == [revision]
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(revisions=2), "more than 2 new revisions"),
+        (Limits(documents=1), "more than 1 documents"),
+        (Limits(text_bytes=100_000), "too big"),
+    ],
+)
+def test_more_than_the_limits_is_refused(strangers, limits, said):
+    revision = strangers.known
+    for name in ("one", "two", "three"):
+        revision = strangers.evil(
+            f"UPDATE documents SET title = '{name}' || printf('%.*c', 200000, 'x')", base=revision, name=name
+        )
+    assert said in strangers.refuses(revision, limits=limits)
+    assert len(strangers.vet(revision)) == 3
+
+
+def test_a_knowledge_base_that_begins_beside_ours_is_refused(strangers):
+    """On top of the engine's own first commit, which both have, instead of our root."""
+    start = root(strangers.ours)
+    first = strangers.ours.parents([start])[start][0]
+    beside = evil(strangers.theirs, *schema.TABLES, META, base=first, name="beside")
+    assert "another one" in strangers.refuses(beside)
+
+
+def test_a_byte_changed_anywhere_is_noticed_or_was_not_needed(strangers):
+    """The engine leaves out what follows the last commit that is whole, as after a power cut."""
+    good = strangers.evil("UPDATE documents SET title = 'good'")
+    content, taken = strangers.theirs.read_bytes(), 0
+    for at in range(0, len(content), 97):
+        strangers.theirs.write_bytes(content[:at] + bytes([content[at] ^ 0x20]) + content[at + 1 :])
+        (strangers.folder / "vetted.doltlite").unlink(missing_ok=True)
+        with contextlib.suppress(KnowledgeRefused):
+            assert strangers.vet(good) == [good]
+            taken += 1
+            with Connection(strangers.folder / "vetted.doltlite", at=good, access="read") as connection:
+                assert connection.execute("SELECT doc_id, title FROM documents") == [
+                    ("long", "good"),
+                    ("other", "good"),
+                ]
+    assert taken < 5
+
+
+def test_a_file_that_is_no_knowledge_base_is_refused(strangers):
+    for content in (b"", b"\0" * 4096, b"SQLite format 3\0" + b"\0" * 5000, random.Random(1).randbytes(9000)):
+        strangers.theirs.write_bytes(content)
+        strangers.refuses(strangers.known[::-1])
+
+
+# -- the same through the command: nothing arrives ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flaw", ["a trigger", "a view", "another version", "a text that is not UTF-8", "a hash of something else"]
+)
+def test_nothing_arrives_of_what_is_refused(world, flaw):
+    bad = world.evil((SCHEMAS | ROWS)[flaw])
+    world.opens(bad)
+    error = world.refuses()
+    assert error["code"] == "KNOWLEDGE_REFUSED"
+    assert bad[:12] in error["message"]
+
+
+def test_rows_that_are_hidden_behind_a_view_are_not_read(world):
+    world.opens(
+        world.evil(
+            "ALTER TABLE documents RENAME TO hidden",
+            "CREATE VIEW documents AS SELECT * FROM hidden, (SELECT dolt_branch('pwned'))",
+        )
+    )
+    assert "documents" in world.refuses()["message"]
+
+
+def test_another_knowledge_base_is_refused(world):
+    other = Clone(world.pair.folder / "other", create=True)
+    other.repo.git("remote", "add", "fork", str(world.fork.top))
+    other.engine.create_branch("main", root(other.engine))
+    strange = other.record("strange")
+    other.push("fork", revisions=(strange,))
+    world.pins(strange)
+    assert "another one" in world.refuses()["message"]
+    other.close()
+
+
+def test_a_revision_on_top_of_an_anchor_is_refused(world):
+    """Anchors have no tables: what a revision has changed since could not be told."""
+    kept = world.ada.record("given up", branch="gone")
+    world.ada.engine.delete_branch("gone", expected=kept)
+    world.ada.record("more", branch="gone")
+    more = head(world.ada.engine, "gone")
+    world.ada.engine.delete_branch("gone", expected=more)
+    world.ada.push("origin", revisions=(kept,))
+    world.ada.push("origin", revisions=(more,))
+    world.eve.fetch("origin")
+    anchor = world.eve.engine.remote_heads("origin")[KEEP_BRANCH]
+    world.opens(world.evil(*schema.TABLES, META, base=anchor))
+    assert world.refuses()["code"] == "KNOWLEDGE_REFUSED"
+
+
+@pytest.mark.parametrize("kind", TAMPERED)
+def test_a_tampered_file_is_refused(world, kind):
+    world.opens(world.eve.record("one"))
+    data = Data.of(world.fork)
+    TAMPERING[kind](data)
+    data.publish()
+    assert world.refuses()["code"] in ("REMOTE_DAMAGED", "KNOWLEDGE_REFUSED")
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world):
+    world.opens(world.eve.record("big", random.Random(2).randbytes(600_000).hex()))
+    error = world.refuses("topic", "--max-mb", "1")
+    assert error["code"] == "KNOWLEDGE_REFUSED"
+    option, size = error["hint"].rpartition(": ")[2].split()
+    assert world.adopts("topic", option, size)["pushed"]
+
+
+# -- kills, and others at work -----------------------------------------------------------------------------------------
+
+DEATHS = {
+    "while it fetches": "from vmrag_link.travel import segments\nsegments.restore = die",
+    "while it looks": "from vmrag_link.ops import sound\nsound.check = die",
+    "before what came is anchored": "from vmrag_link.engines.doltlite.engine import DoltliteEngine\nDoltliteEngine.anchor = die",
+    "before it pushes": "from vmrag_link.ops import adopt\nadopt.published = die",
+}
+
+
+@pytest.mark.parametrize("moment", sorted(DEATHS))
+def test_a_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
+    revision = world.eve.record("one")
+    world.opens(revision)
+    assert cli.driven(world.maintainer, DEATHS[moment], "adopt", "../fork.git", "topic").code == -9
+    assert world.adopts()["pushed"]
+    assert world.on_hub(revision)
+
+
+def test_gc_clears_what_a_kill_has_left(world):
+    world.opens(world.eve.record("one"))
+    cli.driven(world.maintainer, DEATHS["before what came is anchored"], "adopt", "../fork.git", "topic")
+    assert list(world.ada.places.quarantine.iterdir())
+    assert "quarantine" in str(world.maintainer.ask("gc")["leftovers"]["files"])
+    world.ada.engine.commit_onto(
+        world.known, [Write(put_collections=[guide(distance="l2")])], message="m", author=AUTHOR, date=DATE
+    )
+    world.maintainer.ask("gc", "--apply")
+    assert not world.ada.places.quarantine.exists()
+    with Connection(world.ada.engine.folder / FILE_NAME, access="read") as connection:
+        assert [name for (name,) in connection.execute("SELECT name FROM dolt_remotes")] == ["at-origin"]
+
+
+def test_two_at_once_take_turns(world):
+    one, two = world.eve.record("one"), None
+    world.opens(one)
+    two = store(world.eve.engine, "second", document("two"))
+    world.eve.push("fork", revisions=(two,))
+    world.eve.repo.commit("another", pin=pin_of(two))
+    world.eve.repo.git("push", "-q", "--no-verify", "fork", "HEAD:refs/heads/second")
+    running = [cli.start(world.maintainer, "adopt", "../fork.git", each) for each in ("topic", "second")]
+    assert [each.done().code for each in running] == [0, 0]
+    assert world.on_hub(one)
+    assert world.on_hub(two)
+
+
+# -- other kinds of clones ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--filter=tree:0"]])
+def test_a_maintainers_clone_may_lack_history_or_contents(world, options):
+    world.pair.hub.git("config", "uploadpack.allowFilter", "true")
+    world.ada.repo.commit("later")
+    world.ada.repo.git("push", "-q", "origin", "main")
+    revision = world.eve.record("one")
+    world.opens(revision)
+    small = git_clone(f"file://{world.pair.hub.top}", world.pair.folder / "small", *options)
+    assert small.clone_knowledge()
+    done = Project(small.repo.top).vmrag("adopt", f"file://{world.fork.top}", "topic", "--json")
+    assert done.json["pinned"] == [revision]
+    small.close()
+
+
+def test_a_linked_work_tree_adopts_for_all(world):
+    revision = world.eve.record("one")
+    world.opens(revision)
+    world.ada.repo.git("worktree", "add", "-q", "../linked")
+    assert Project(world.pair.folder / "linked").ask("adopt", "../fork.git", "topic")["pushed"]
+    assert world.ada.engine.has_revision(revision)

@@ -1,0 +1,710 @@
+"""A stranger's branch is checked out: its `.dolt-version` and its `.vmrag.yaml` make nobody talk to anybody, run anything, or read what
+lies outside; what was known goes on answering. Each recorder is shown to see a contact, where somebody has agreed to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.support.outside import PROGRAMS, Outside
+from tests.support.repos import isolate
+from tests.support.terminal import DOCUMENTS, Done, Project, new_project
+from vmrag_link.engines.doltlite import server
+from vmrag_link.git import plumbing
+from vmrag_link.sync import background
+
+SETTINGS = "embedding:\n  model: hash\n"
+UNKNOWN = "0123456789abcdef0123456789abcdef01234567"
+SECRET = "opensesame"
+
+# -- what strangers write --------------------------------------------------------------------------------------------------
+# {a} {b} {c} are ports on which somebody listens, {out} is a watched folder, {origin} the code's own remote by its path.
+
+UNTRUSTED = {
+    "doltlite over HTTP": "http://127.0.0.1:{a}/kb",
+    "by name": "http://localhost:{b}/kb",
+    "over IPv6": "http://[::1]:{c}/kb",
+    "over TLS": "https://127.0.0.1:{a}/kb",
+    "with a query": "http://127.0.0.1:{b}/kb?x=git:",
+    "with a fragment": "http://127.0.0.1:{b}/kb#git:",
+    "git over HTTP": "git+http://127.0.0.1:{a}/kb.git",
+    "git over HTTPS": "git+https://127.0.0.1:{b}/kb.git",
+    "git over IPv6": "git+http://[::1]:{c}/kb.git",
+    "another host, through the proxy": "git+http://mallory.example/kb.git",
+    "like a famous host": "git+https://GITHUB.com/org/KB.git",
+    "git over ssh": "git+ssh://git@127.0.0.1:{c}/kb.git",
+    "a home over ssh": "git+ssh://mallory.example/~mallory/kb.git",
+    "an option as a path": "git+ssh://mallory.example/--upload-pack=touch",
+    "a command as a path": "git+ssh://mallory.example/$(touch {out}/pwned);`touch {out}/pwned`",
+    "ssh": "ssh://git@127.0.0.1:{c}/kb",
+    "a database": "file://{out}/kb.doltlite",
+    "a database, by a detour": "file://{out}/x/../kb.doltlite",
+    "a database, by an encoded detour": "file://{out}/x/%2e%2e/%6bb.doltlite",
+    "a database through a link": "file://{out}/link/kb.doltlite",
+    "a new database": "file://{out}/new.doltlite",
+    "a repository": "git+file://{out}/kb.git",
+    "a repository through a link": "git+file://{out}/link/kb.git",
+    "the code's remote by another name": "git+file://{origin}",
+    "a socket": "file://{out}/socket",
+    "git on a socket": "git+file://{out}/socket",
+    "endless zeros": "file:///dev/zero",
+    "the environment": "file:///proc/self/environ",
+    "DoltHub": "mallory/kb",
+    "a bucket": "s3://mallory/kb",
+    "a table": "aws://[table:bucket]/kb",
+}
+"""Remotes that could be meant, if one only knew the people."""
+
+SEEN = {
+    "doltlite over HTTP": "port {a}",
+    "by name": "port {b}",
+    "over TLS": "port {a}",
+    "git over HTTP": "port {a}",
+    "git over HTTPS": "port {b}",
+    "git over IPv6": "port {c}",
+    "another host, through the proxy": "port {a}",
+    "like a famous host": "port {a}",
+    "git over ssh": "-p {c} git@127.0.0.1 git-upload-pack '/kb.git'",
+    "a home over ssh": "mallory.example git-upload-pack '~mallory/kb.git'",
+    "a database": "file {out}/kb.doltlite",
+    "a database, by a detour": "file {out}/kb.doltlite",
+    "a database, by an encoded detour": "file {out}/kb.doltlite",
+    "a database through a link": "file {out}/kb.doltlite",
+    "a repository": "file {out}/kb.git/HEAD",
+    "a repository through a link": "file {out}/kb.git/HEAD",
+}
+"""With what ends what a recorder notes where somebody agreed to the remote."""
+
+IMPOSSIBLE = {
+    "a transport helper": "ext::sh -c 'touch {out}/pwned'",
+    "a transport helper with escapes": "ext::touch% {out}/pwned",
+    "a helper of our own": "evil::http://127.0.0.1:{a}/",
+    "a helper behind git+": "git+ext::sh -c touch% {out}/pwned",
+    "a file descriptor": "fd::7",
+    "a helper as a scheme": "evil://127.0.0.1:{a}/kb",
+    "the git protocol": "git+git://127.0.0.1:{a}/kb",
+    "FTP": "git+ftp://127.0.0.1:{a}/kb",
+    "an option of git": "--upload-pack=touch {out}/pwned",
+    "an option of ssh": "-oProxyCommand=touch/pwned",
+    "a host that is an option": "git+ssh://-oProxyCommand=touch/pwned",
+    "a host that is an option, encoded": "git+ssh://%2doProxyCommand=touch/pwned",
+    "a host that is an option, in brackets": "git+ssh://[-oProxyCommand=touch]/pwned",
+    "a user before an option": "git+ssh://git@-oProxyCommand=touch/pwned",
+    "a user that is a command": "git+ssh://`touch`@mallory.example/kb",
+    "a host that is a command": "git+ssh://$(touch)/kb",
+    "a host with a semicolon": "git+ssh://mallory.example;touch/kb",
+    "a password": "git+https://me:" + SECRET + "@127.0.0.1:{a}/kb",
+    "a token": "git+https://" + SECRET + "@127.0.0.1:{a}/kb",
+    "a famous host as a user": "git+https://github.com@127.0.0.1:{a}/kb",
+    "a famous host, encoded": "git+https://github.com%2f@127.0.0.1:{a}/kb",
+    "a famous host in other letters": "git+https://g\u0456thub.com/org/kb",
+    "a line for the credential helper": "git+https://127.0.0.1:{a}/%0ahost=github.com",
+    "a second request": "http://127.0.0.1:{a}/ HTTP/1.1\r\nHost: x",
+    "an escape sequence": "https://127.0.0.1:{a}/\x1b]0;owned\x07",
+    "text from right to left": "https://127.0.0.1:{a}/\u202etig",
+    "another case": "HTTP://127.0.0.1:{a}/kb",
+    "a folder in another case": "File://{out}/kb.doltlite",
+    "a folder of a host": "file://localhost{out}/kb.doltlite",
+    "a share": "git+file://127.0.0.1{out}/kb.git",
+    "one slash": "file:{out}/kb.doltlite",
+    "a path": "{out}/kb.git",
+    "a path upwards": "../outside/kb.git",
+    "a home": "~/kb.git",
+    "what scp takes": "git@127.0.0.1:org/kb",
+    "backslashes": "http:\\\\127.0.0.1:{a}\\kb",
+    "git: and more": "git:--upload-pack=touch",
+    "git: and a line": "git:\n",
+    "a remote's name": "origin",
+    "nothing": "",
+    "too much": "https://127.0.0.1:{a}/" + "x" * 1500,
+}
+"""Remotes that no pin may name."""
+
+
+def _members(**members: Any) -> bytes:
+    pin = {"dolt_remote": "git:", "dolt_branch": "main", "dolt_commit": UNKNOWN, "linked_at": "2026-01-31T12:00:00Z"}
+    return json.dumps(pin | members).encode()
+
+
+BROKEN: dict[str, tuple[str, bytes]] = {
+    "the remote twice": (
+        "100644",
+        _members().replace(b'{"dolt', b'{"dolt_remote": "http://127.0.0.1:{a}/kb", "dolt', 1),
+    ),
+    "a list of remotes": ("100644", _members(dolt_remote=["git:", "http://127.0.0.1:{a}/kb"])),
+    "a number as the remote": ("100644", _members(dolt_remote=7)),
+    "a branch that is an option": ("100644", _members(dolt_branch="--all")),
+    "a branch upwards": ("100644", _members(dolt_branch="../../outside")),
+    "a branch of the tool": ("100644", _members(dolt_branch="vmrag_keep")),
+    "a branch that moves the cursor": ("100644", _members(dolt_branch="a\x1b[2J")),
+    "a revision that is a name": ("100644", _members(dolt_commit="main")),
+    "a revision that is an option": ("100644", _members(dolt_commit="--" + "a" * 38)),
+    "a revision upwards": ("100644", _members(dolt_commit="../" * 13 + "a")),
+    "ten kilobytes": ("100644", _members(note="x" * 10_000)),
+    "an executable": ("100755", b"#!/bin/sh\ntouch {out}/pwned\n"),
+}
+"""Files by their mode in git."""
+
+NO_FILE: dict[str, tuple[str, bytes]] = {
+    "a link to a file": ("120000", b"{out}/pin.json"),
+    "a link to a device": ("120000", b"/dev/zero"),
+    "a submodule": ("160000", b""),
+}
+
+SETTINGS_REFUSED = {
+    "an object": '!!python/object/apply:os.system ["touch {out}/pwned"]',
+    "an object as a value": 'remote: !!python/object/apply:os.system ["touch {out}/pwned"]',
+    "a helper as the remote": "remote: \"ext::sh -c 'touch {out}/pwned'\"",
+    "an option as the remote": 'remote: "--upload-pack=touch {out}/pwned"',
+    "a remote with a password": f'remote: "https://me:{SECRET}@127.0.0.1:{{a}}/kb"',
+    "a list of remotes": 'remote: ["git:", "http://127.0.0.1:{a}/kb"]',
+    "a remote in a section": 'remote:\n  url: "http://127.0.0.1:{a}/kb"',
+    "the remote twice": 'remote: "git:"\nremote: "http://127.0.0.1:{a}/kb"',
+    "a second document": 'remote: "git:"\n---\nremote: "http://127.0.0.1:{a}/kb"',
+    "a program of the engine": "dolt:\n  binary: {out}/pwned",
+    "a server of the engine": "dolt:\n  server: 127.0.0.1:{a}",
+    "a server of the index": "chroma:\n  mode: http\n  host: 127.0.0.1\n  port: {a}",
+    "an endpoint of a model": 'embedding:\n  model: openai\n  endpoint: "http://127.0.0.1:{a}/v1"',
+    "trust": 'trustedRemote: "http://127.0.0.1:{a}/kb"',
+    "a folder that is allowed": 'fileRoot: "/"',
+    "a root, as in git": 'vmrag.fileRoot: "/"',
+    "an include": "include: {out}/settings.yaml",
+    "an include by a tag": "embedding: !include {out}/settings.yaml",
+    "a merge": 'a: &a {{remote: "http://127.0.0.1:{a}/kb"}}\n<<: *a',
+    "laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
+    "a control character": 'remote: "git:\x1b[2J"',
+    "a line break as a value": 'embedding:\n  model_path: "{out}\\nx"',
+    "another encoding": "\ufeff".encode("utf-16").decode("latin-1"),
+    "a megabyte": "# " + "x" * 1_000_000,
+    "an hour and a second": "lock_timeout_s: 3601",
+}
+
+SETTINGS_IGNORED = {
+    "a model": "embedding:\n  model: hash\n  model_path: {out}",
+    "a model by its whole name": "embedding.model_path: {out}/x",
+    "a model on a share": "embedding:\n  model: hash\n  model_path: //127.0.0.1/share",
+    "a model upwards": "embedding:\n  model: hash\n  model_path: ../outside",
+    "a model that is an option": 'embedding:\n  model: hash\n  model_path: "--unset-all"',
+    "a model that is a command": "embedding:\n  model: hash\n  model_path: '$(touch {out}/pwned)'",
+}
+
+SETTINGS_OF_NO_FILE: dict[str, tuple[str, bytes]] = {
+    "a link to settings": ("120000", b"{out}/settings.yaml"),
+    "a link to a device": ("120000", b"/dev/zero"),
+    "a submodule": ("160000", b""),
+}
+
+
+# -- the scene --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A folder with `project` and its remote `origin.git`, to be copied; what lies outside; and the values with `{a}` filled in."""
+
+    folder: Path
+    outside: Outside
+
+    def filled(self, text: str) -> str:
+        ports = dict(zip("abc", map(str, self.outside.ports), strict=True))
+        values = ports | {"out": str(self.outside.folder), "origin": str(self.folder / "origin.git")}
+        for name, value in values.items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+
+def pr(kind: str, what: str) -> str:
+    """The branch on which the stranger committed it."""
+    return f"{kind}/{what.translate(str.maketrans(' :,', '---'))}"
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("scene")
+    outside = Outside(tmp_path_factory.mktemp("world"))
+    made = Scene(folder, outside)
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        project = _project(folder)
+        _strangers(made, project)
+        _bait(outside, project)
+        yield made
+    outside.close()
+
+
+def _project(folder: Path) -> Project:
+    """Pushed code and knowledge: `first` (three documents), then `faq`, on `main`."""
+    subprocess.run(["git", "init", "-q", "--bare", folder / "origin.git"], check=True)
+    project = new_project(folder / "project", settings=SETTINGS)
+    project.git("remote", "add", "origin", "../origin.git")
+    project.vmrag("init")
+    for name, text in DOCUMENTS.items():
+        project.put(name, text)
+    project.vmrag("commit", "-m", "first")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "first")
+    project.record("faq", faq="A frequent question.")
+    project.vmrag("install")
+    project.git("push", "-q", "-u", "origin", "main")
+    project.git("remote", "set-head", "origin", "main")
+    return project
+
+
+def _bait(outside: Outside, project: Project) -> None:
+    """What would be worth reading, were it allowed: a sound database, a repository that carries one, a pin, settings."""
+    project.vmrag("push", f"file://{outside.folder}/kb.doltlite")
+    subprocess.run(
+        ["git", "clone", "-q", "--mirror", project.top.parent / "origin.git", outside.folder / "kb.git"], check=True
+    )
+    (outside.folder / "x").mkdir()
+    (outside.folder / "link").symlink_to(".")
+    (outside.folder / "pin.json").write_bytes(_members())
+    (outside.folder / "settings.yaml").write_text(SETTINGS)
+    outside.watch()
+
+
+def _strangers(scene: Scene, project: Project) -> None:
+    """Every branch of every stranger, here as `gh pr checkout` and `git fetch URL` bring them, in one go."""
+    known = json.loads(project.git("show", "HEAD~1:.dolt-version"))["dolt_commit"]
+    with_pins = {
+        (kind, what): [(".dolt-version", "100644", _members(dolt_remote=scene.filled(text), dolt_commit=revision))]
+        for kind, revision, texts in (
+            ("missing", UNKNOWN, UNTRUSTED | IMPOSSIBLE),
+            ("known", known, {what: UNTRUSTED[what] for what in SEEN}),
+        )
+        for what, text in texts.items()
+    }
+    files = {("pin", what): (".dolt-version", *each) for what, each in (BROKEN | NO_FILE).items()}
+    settings = SETTINGS_REFUSED | SETTINGS_IGNORED
+    files |= {("settings", what): (".vmrag.yaml", "100644", text.encode()) for what, text in settings.items()}
+    files |= {("settings", what): (".vmrag.yaml", *each) for what, each in SETTINGS_OF_NO_FILE.items()}
+    filled = {key: [(path, mode, _filled(scene, data))] for key, (path, mode, data) in files.items()}
+    remotes = {
+        ("remote", what): [
+            (".vmrag.yaml", "100644", f"{SETTINGS}remote: {json.dumps(scene.filled(text))}\n".encode()),
+            (".dolt-version", "D", b""),
+        ]
+        for what, text in UNTRUSTED.items()
+        if what in SEEN
+    }
+    commit = project.git("rev-parse", "HEAD")
+    stream = b"".join(_commit(pr(*key), commit, changes) for key, changes in (with_pins | filled | remotes).items())
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=project.top, input=stream, check=True)
+
+
+def _filled(scene: Scene, data: bytes) -> bytes:
+    return scene.filled(data.decode("latin-1")).encode("latin-1")
+
+
+def _commit(branch: str, parent: str, changes: list[tuple[str, str, bytes]]) -> bytes:
+    lines = [
+        f"commit refs/heads/{branch}\ncommitter Mallory <m@mallory.example> 1700000000 +0000\ndata 3\npr\nfrom {parent}\n"
+    ]
+    told = [line.encode() for line in lines]
+    for path, mode, data in changes:
+        if mode == "D":
+            told.append(f"D {path}\n".encode())
+        elif mode == "160000":
+            told.append(f"M 160000 {parent} {path}\n".encode())
+        else:
+            told.append(f"M {mode} inline {path}\ndata {len(data)}\n".encode() + data + b"\n")
+    return b"".join(told)
+
+
+@dataclass(frozen=True)
+class Victim(Project):
+    """Somebody who looks at pull requests. `outside` is what must not be touched meanwhile."""
+
+    outside: Outside
+
+    def check_out(self, kind: str, what: str) -> str:
+        """What git and the hooks said."""
+        done = self.run("checkout", pr(kind, what))
+        assert done.returncode == 0, done.stderr
+        settled(self)
+        return done.stderr
+
+    def fails(self, *command: str) -> dict[str, Any]:
+        """The error of a command; in words, too, it is short, clear, and says what to type."""
+        said = self.run_quietly("--json", *command)
+        assert said.code in (1, 2, 3), said
+        error = json.loads(said.err[said.err.index('{"error"' if '{"error"' in said.err else "{") :])["error"]
+        for text in (error["message"], error["hint"]):
+            assert text
+            assert text.isprintable()
+            assert SECRET not in text
+            assert len(text) < 1800
+        return error
+
+    def answers_from_before(self) -> Done:
+        done = self.run_quietly("query", "frequent question", "--mode", "keyword")
+        assert done.code == 0, done
+        assert "faq.md" in done.out
+        return done
+
+
+def settled(project: Project) -> None:
+    """Nothing works in the background any more."""
+    places = plumbing.locate(project.top)
+    until = time.monotonic() + 30
+    while background.running(places):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def victim(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
+    """A copy of the project beside its remote. In the end nothing was contacted, run, read or made, unless the test has looked at that."""
+    isolate(monkeypatch, tmp_path / "home")
+    for name in ("project", "origin.git"):
+        subprocess.run(["cp", "-a", scene.folder / name, tmp_path / name], check=True)
+    monkeypatch.setenv("PATH", f"{scene.outside.programs}{os.pathsep}{os.environ['PATH']}")
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{scene.outside.ports[0]}")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost,::1")
+    monkeypatch.delenv("GIT_EDITOR")
+    monkeypatch.setenv("EDITOR", "editor")
+    made = Victim(tmp_path / "project", scene.outside)
+    made.git("status")  # the copied index is refreshed
+    before = _around(made)
+    scene.outside.contacts()
+    yield made
+    settled(made)
+    assert scene.outside.contacts() == []
+    assert _around(made) - before <= {made.top.parent / "elsewhere"}
+
+
+def _around(victim: Victim) -> set[Path]:
+    return {*victim.top.parent.iterdir(), *victim.outside.folder.iterdir(), *(Path("/tmp").glob("pwned*"))}
+
+
+# -- pins -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", UNTRUSTED)
+def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, scene, what):
+    remote = scene.filled(UNTRUSTED[what])
+    assert "was not contacted: nobody here has agreed to it" in victim.check_out("missing", what)
+    status = victim.status()
+    assert (status["state"], status["pin"]["dolt_remote"]) == ("missing", remote)
+    for command in (("sync",), ("fetch",), ("pull",), ("push",)):
+        error = victim.fails(*command)
+        assert (error["code"], error["details"]["remote"]) == ("REMOTE_NOT_TRUSTED", remote)
+        assert shlex.split(error["hint"].partition("   (")[0]) == ["vmrag", "remote", "--trust", remote]
+    assert "nobody here has agreed" in victim.answers_from_before().err
+    assert victim.ask("remote")["remotes"] == []
+
+
+@pytest.mark.parametrize("what", SEEN)
+def test_a_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scene, what):
+    victim.check_out("known", what)
+    assert victim.status()["state"] == "in_sync"
+    assert victim.fails("push")["code"] == "REMOTE_NOT_TRUSTED"
+    pushed = victim.run("push", "origin", "HEAD:review")
+    assert pushed.returncode != 0
+    assert "The knowledge that these commits pin was not pushed" in pushed.stderr
+    assert "git push --no-verify" in pushed.stderr
+    assert not victim.git("ls-remote", "origin", "review")
+
+
+@pytest.mark.parametrize("what", [*IMPOSSIBLE, *BROKEN])
+def test_a_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(victim, what):
+    said = victim.check_out("missing" if what in IMPOSSIBLE else "pin", what)
+    assert "vmrag: .dolt-version, line " in said
+    assert SECRET not in said
+    error = victim.fails("sync")
+    assert error["code"] == "PIN_MALFORMED"
+    assert error["hint"].startswith("git checkout HEAD -- .dolt-version && vmrag sync")
+    assert victim.status()["state"] == "malformed"
+    victim.answers_from_before()
+
+
+@pytest.mark.parametrize("what", NO_FILE)
+def test_a_pin_that_is_no_file_is_not_followed(victim, what):
+    victim.check_out("pin", what)
+    for command in (("sync",), ("status",), ("fetch",), ("query", "x")):
+        assert "must be a file" in victim.fails(*command)["message"]
+    victim.git("checkout", "-q", "-f", "main")
+    victim.answers_from_before()
+
+
+@pytest.mark.parametrize("what", ["a database", "git over HTTP", "git over ssh"])
+def test_a_fresh_clone_of_a_strangers_branch_fetches_no_knowledge(victim, tmp_path, what):
+    victim.git("push", "-q", "--no-verify", "origin", f"refs/heads/{pr('missing', what)}:refs/heads/pr")
+    victim.git("clone", "-q", "-b", "pr", "../origin.git", "../elsewhere")
+    clone = Victim(tmp_path / "elsewhere", victim.outside)
+    clone.vmrag("install", code=None)
+    for command in (("query", "x"), ("sync",), ("clone",)):
+        assert "nobody here has agreed" in clone.fails(*command)["message"]
+    assert clone.status()["state"] == "not_initialized"
+    assert not (clone.top / ".git" / "vmrag" / "kb").exists()
+
+
+def test_a_strangers_pin_in_the_middle_of_a_history_does_not_stop_its_push(victim):
+    victim.check_out("known", "git over HTTP")
+    victim.git("checkout", "-q", "main", "--", ".dolt-version")
+    victim.git("commit", "-q", "-m", "back to git:")
+    pushed = victim.run("push", "origin", "HEAD:mended")
+    assert pushed.returncode == 0, pushed.stderr
+    assert "nobody here has agreed" in pushed.stderr
+
+
+def test_going_back_to_the_own_branch_forgets_the_strangers(victim):
+    victim.check_out("missing", "doltlite over HTTP")
+    assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
+    victim.git("checkout", "-q", "main")
+    assert victim.status()["state"] == "in_sync"
+    assert "agreed" not in victim.answers_from_before().err
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", [*SETTINGS_REFUSED, *SETTINGS_OF_NO_FILE])
+def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(victim, what):
+    said = victim.check_out("settings", what)
+    assert ".vmrag.yaml" in said
+    for command in (("query", "x"), ("sync",), ("fetch",), ("push",)):
+        error = victim.fails(*command)
+        assert error["code"] == "CONFIG_INVALID"
+        assert error["message"].startswith(".vmrag.yaml")
+    victim.git("checkout", "-q", "-f", "main")
+    victim.answers_from_before()
+
+
+@pytest.mark.parametrize("what", SETTINGS_IGNORED)
+def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim, what):
+    victim.check_out("settings", what)
+    warned = victim.answers_from_before().err
+    assert "embedding.model_path is ignored, because a pull request could set it." in warned
+    assert "git config vmrag.embedding.model-path " in warned
+    assert victim.status()["state"] == "in_sync"
+    victim.put("new.md", "Something new.")
+
+
+@pytest.mark.parametrize("what", SEEN)
+def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
+    victim.check_out("remote", what)
+    remote = scene.filled(UNTRUSTED[what])
+    for command in (("fetch",), ("push",), ("pull",)):
+        error = victim.fails(*command)
+        assert (error["code"], error["details"]["remote"]) == ("REMOTE_NOT_TRUSTED", remote)
+    assert "pins no knowledge" in victim.answers_from_before().err
+
+
+def test_a_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, scene):
+    victim.check_out("remote", "doltlite over HTTP")
+    victim.git("checkout", "-q", "main", "--", ".dolt-version")
+    victim.git("commit", "-q", "-m", "the pin is back")
+    victim.record("mine", mine="My own page.")
+    assert json.loads((victim.top / ".dolt-version").read_text())["dolt_remote"] == scene.filled(
+        "http://127.0.0.1:{a}/kb"
+    )
+    pushed = victim.run("push", "origin", "HEAD:mine")
+    assert pushed.returncode != 0
+    assert "nobody here has agreed" in pushed.stderr
+
+
+def test_a_contributors_remote_says_nothing_about_the_project(victim, scene):
+    """Its default branch is what the contributor likes, whichever branch of it is checked out."""
+    victim.git("remote", "add", "contributor", "../contributor.git")
+    victim.git("update-ref", "refs/remotes/contributor/main", f"refs/heads/{pr('remote', 'doltlite over HTTP')}")
+    victim.git("symbolic-ref", "refs/remotes/contributor/HEAD", "refs/remotes/contributor/main")
+    victim.git("checkout", "-q", "-b", "theirs", "--track", "contributor/main")
+    assert victim.fails("fetch")["code"] == "REMOTE_NOT_TRUSTED"
+    victim.git("update-ref", "refs/remotes/contributor/main", f"refs/heads/{pr('settings', 'a model')}")
+    victim.git("reset", "-q", "--hard", "contributor/main")
+    assert "embedding.model_path is ignored" in victim.answers_from_before().err
+
+
+def test_a_branch_with_the_name_of_head_is_not_the_default_branch(victim):
+    """Whoever may push can make one; where git wrote no default branch down, it is fetched as `origin/HEAD`."""
+    theirs = f"refs/heads/{pr('remote', 'doltlite over HTTP')}"
+    victim.git("push", "-q", "--no-verify", "origin", f"{theirs}:refs/heads/HEAD")
+    victim.git("remote", "set-head", "origin", "--delete")
+    victim.git("fetch", "-q", "origin")
+    assert victim.git("rev-parse", "refs/remotes/origin/HEAD") == victim.git("rev-parse", theirs)
+    victim.check_out("remote", "doltlite over HTTP")
+    assert victim.fails("fetch")["code"] == "REMOTE_NOT_TRUSTED"
+
+
+@pytest.mark.parametrize("name", ["--upload-pack=touch", "-x", "ext::sh", "../../outside", "a\x1b[2J"])
+def test_a_configured_name_that_is_no_remote_is_refused(victim, name):
+    victim.git("config", "vmrag.remote", name)
+    assert victim.fails("fetch")["code"] == "INVALID_REMOTE_URL"
+
+
+@pytest.mark.parametrize("name", ["--upload-pack=touch", "-x"])
+def test_a_git_remote_whose_name_is_an_option_is_not_talked_to(victim, name):
+    victim.git("config", f"remote.{name}.url", f"{victim.outside.folder}/kb.git")
+    victim.git("config", "vmrag.remote", name)
+    assert victim.ask("fetch")["remote"] == "origin"
+
+
+@pytest.mark.parametrize(
+    "text", ["--upload-pack=touch /tmp/pwned", "ext::sh -c id/x", "-oProxyCommand=id/x", "evil::x/y"]
+)
+def test_not_even_a_person_can_name_a_program_as_a_remote(victim, text):
+    for command in (("fetch", "--", text), ("push", "--", text), ("remote", "--trust", text)):
+        assert victim.fails(*command)["code"] == "INVALID_REMOTE_URL"
+
+
+class Distorting(BaseHTTPRequestHandler):
+    """Hands everything on to `url`, and gives branches other names."""
+
+    url = ""
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
+        with urlopen(Request(self.url + self.path, data=body, method=self.command)) as answer:
+            content = answer.read().replace(b"topic-branch", b"\x1b[2Jtopic\r\nx")
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET  # noqa: N815  the name is given
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_server_that_somebody_agreed_to_cannot_move_the_cursor_by_branch_names(victim, tmp_path):
+    victim.git("switch", "-q", "-c", "topic-branch")
+    victim.record("topic", topic="A topic.")
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "served").mkdir(parents=True)
+    with (
+        server.serving(elsewhere / "served") as url,
+        ThreadingHTTPServer(("127.0.0.1", 0), type("", (Distorting,), {"url": url})) as distorting,
+    ):
+        threading.Thread(target=distorting.serve_forever, daemon=True).start()
+        victim.vmrag("push", f"{url}/kb")
+        said = {}
+        for port in (url.rpartition(":")[2], distorting.server_port):
+            victim.git("clone", "-q", "../origin.git", f"../elsewhere/{port}")
+            said[port] = Project(elsewhere / str(port)).vmrag("clone", f"http://127.0.0.1:{port}/kb")
+        distorting.shutdown()
+    honest, distorted = said.values()
+    assert "topic-branch" in honest.out
+    assert "Fetched the knowledge base" in distorted.out
+    assert "topic" not in distorted.out
+    assert not any(sign in distorted.out + distorted.err for sign in "\x1b\r")
+
+
+# -- the recorders see what is trusted ----------------------------------------------------------------------------------------
+
+
+def contacts(victim: Victim) -> list[str]:
+    settled(victim)
+    return victim.outside.contacts()
+
+
+@pytest.mark.parametrize("what", SEEN)
+def test_what_somebody_agreed_to_is_contacted_at_once(victim, scene, what):
+    victim.check_out("missing", what)
+    assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
+    assert contacts(victim) == []
+    victim.vmrag("remote", "--trust", scene.filled(UNTRUSTED[what]))
+    victim.answers_from_before()  # a query fetches what is missing
+    assert any(each.endswith(scene.filled(SEEN[what])) for each in contacts(victim))
+    victim.vmrag("remote", "--forget", scene.filled(UNTRUSTED[what]))
+    assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
+
+
+def test_a_remote_of_the_accepted_settings_is_contacted(victim, scene):
+    accept(victim, scene.filled(UNTRUSTED["git over HTTP"]))
+    victim.check_out("missing", "git over HTTP")
+    assert victim.fails("sync")["code"] == "PIN_MISSING_REVISION"
+    assert scene.filled("port {a}") in contacts(victim)
+    victim.check_out("missing", "git over IPv6")
+    assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
+
+
+@pytest.mark.parametrize(
+    "what", ["a database", "a database through a link", "a repository", "a repository through a link"]
+)
+def test_a_folder_of_the_accepted_settings_is_opened_below_an_allowed_root(victim, scene, what):
+    accept(victim, scene.filled(UNTRUSTED[what]))
+    victim.check_out("missing", what)
+    error = victim.fails("sync")
+    assert error["code"] == "REMOTE_NOT_TRUSTED"
+    assert "lies outside of the folders that are allowed" in error["message"]
+    assert contacts(victim) == []
+    root = error["hint"].partition("git config --add ")[2].removesuffix(")")
+    victim.git("config", "--add", *shlex.split(root))
+    assert victim.fails("sync")["code"] == "PIN_MISSING_REVISION"
+    assert any(each.endswith(scene.filled(SEEN[what])) for each in contacts(victim))
+
+
+def test_the_url_of_a_configured_git_remote_is_contacted(victim, scene):
+    victim.git("remote", "add", "knowledge", scene.filled(UNTRUSTED["git over HTTP"]).removeprefix("git+"))
+    victim.check_out("missing", "git over HTTP")
+    assert victim.fails("sync")["code"] == "PIN_MISSING_REVISION"
+    assert scene.filled("port {a}") in contacts(victim)
+
+
+def test_the_codes_own_remote_is_contacted_and_brings_what_is_missing(victim, tmp_path):
+    victim.git("clone", "-q", "../origin.git", "../elsewhere")
+    colleague = Project(tmp_path / "elsewhere")
+    colleague.vmrag("clone")
+    colleague.vmrag("install")
+    revision = colleague.record("news", news="The newest page.")
+    colleague.git("push", "-q", "origin", "main")
+    victim.git("pull", "-q")
+    settled(victim)
+    assert "news.md" in victim.vmrag("query", "newest page", "--mode", "keyword").out
+    assert victim.pinned == revision
+
+
+def test_git_goes_another_way_only_where_that_is_no_less_guarded(victim, scene):
+    """`insteadOf` is the user's own; but what was agreed to as HTTPS is not fetched in the clear, or by a program."""
+    what = "git over HTTPS"
+    remote = scene.filled(UNTRUSTED[what])
+    victim.vmrag("remote", "--trust", remote)
+    victim.check_out("missing", what)
+    contacts(victim)
+    rewritten = remote.removeprefix("git+").removesuffix("/kb.git")
+    ways = {"ssh://git@kb.example": True, "http://127.0.0.1:{a}": False, "evil::http://x": True, "ext::editor": False}
+    for way, taken in ways.items():
+        victim.git("config", f"url.{scene.filled(way)}.insteadOf", rewritten)
+        error = victim.fails("fetch")
+        assert bool(contacts(victim)) is taken, way
+        assert error["code"] == ("REMOTE_UNREACHABLE" if taken else "INVALID_REMOTE_URL"), error
+        victim.git("config", "--remove-section", f"url.{scene.filled(way)}")
+
+
+def test_a_transport_that_git_may_not_use_is_not_used_for_a_trusted_remote_either(victim, scene):
+    remote = scene.filled(UNTRUSTED["git over HTTP"])
+    victim.vmrag("remote", "--trust", remote)
+    victim.git("config", "protocol.http.allow", "never")
+    victim.check_out("missing", "git over HTTP")
+    error = victim.fails("fetch")
+    assert (error["code"], contacts(victim)) == ("INVALID_REMOTE_URL", [])
+
+
+def test_every_program_on_the_path_is_recorded(victim):
+    for name in PROGRAMS:
+        subprocess.run([name, "x"], check=False)
+    assert contacts(victim) == [f"{name} x" for name in PROGRAMS]
+    victim.run("ls-remote", "evil::x")
+    assert contacts(victim) == ["git-remote-evil evil::x x"]
+
+
+def accept(victim: Victim, remote: str) -> None:
+    """The maintainers write it into the settings of the default branch."""
+    victim.commit("accepted", **{".vmrag.yaml": f"{SETTINGS}remote: {json.dumps(remote)}\n"})
+    victim.git("push", "-q", "--no-verify", "origin", "main")

@@ -1,0 +1,197 @@
+"""SIGKILL at random moments while knowledge travels: what a finished command reported is on both sides, and the next command goes on.
+
+30 kills; `VMRAG_TRAVEL_KILLS=200` makes it 200. VMRAG_TEST_SEED repeats a run whose seed was printed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from tests.integration.test_kills import Dice, documents
+from tests.support import people
+from tests.support.cli import VMRAG, killed, lasted
+from tests.support.people import User, World
+from tests.support.terminal import Done
+from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+shared, world = people.shared, people.world
+
+KILLS = int(os.environ.get("VMRAG_TRAVEL_KILLS") or 30)
+GIT = ("git",)
+OWN_BRANCHES = {"vmrag_root", "vmrag_keep", "vmrag_links"}
+
+
+class Moments(Dice):
+    """The first third of what a command takes, Python spends on starting."""
+
+    def moment(self, duration: float) -> float:
+        return self.random.uniform(0.3 * duration, 1.1 * duration)
+
+
+def share(part: int) -> int:
+    """How many of the kills one of the four commands gets."""
+    return KILLS // 4 + (part < KILLS % 4)
+
+
+class Durations(dict[tuple[str, ...], float]):
+    """How long each command takes, by what an unharmed run of it took."""
+
+
+def hit(dice: Dice, user: User, known: Durations, program: tuple[str, ...], *arguments: str) -> Done:
+    """The command, killed on its way; the first one of its kind is measured and left alone."""
+    command = (*program, *arguments)
+    if command not in known:
+        known[command] = lasted(user, *arguments, program=program)
+        return Done(0, "", "")
+    done = killed(user, dice.moment(known[command]), *arguments, program=program)
+    dice.count(done)
+    return done
+
+
+def put_right(world: World, user: User) -> None:
+    """What git leaves behind when it is killed itself; it says so, and whoever used it, or runs the server, has to do that."""
+    for lock in (*world.hub.top.rglob("*.lock"), *(user.top / ".git").rglob("*.lock")):
+        if "vmrag" not in lock.parts or world.hub.top in lock.parents:
+            lock.unlink()
+    if (user.top / ".git" / "MERGE_HEAD").exists() or user.run("diff", "--quiet", "HEAD").returncode:
+        user.git("reset", "-q", "--hard")
+
+
+def missing(user: User, revisions: set[str]) -> set[str]:
+    workspace = Workspace.open(user.top, QUIET)
+    try:
+        return {each for each in revisions if not workspace.engine.has_revision(each)}
+    finally:
+        workspace.close()
+
+
+def assert_tidy(world: World, *users: User) -> None:
+    """The remote is sound, and nothing has piled up that only an unfinished command needs."""
+    found = world.hub.run("fsck", "--full", "--no-dangling")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+    for user in users:
+        remotes = {path.name for path in (user.shared / "remotes").glob("*/*")}
+        assert remotes <= {"remote.doltlite", ".remote.doltlite-lock", "stands-at"}
+        assert not list(user.shared.rglob("*.tmp"))
+        assert {path.name for path in (user.shared / "kb").iterdir() if path.is_dir()} <= set()
+        assert not list((user.shared / "journal").glob("*.json"))
+        workspace = Workspace.open(user.top, QUIET)
+        try:
+            reserved = {each.name for each in workspace.engine.branches() if each.name.startswith(RESERVED_PREFIX)}
+        finally:
+            workspace.close()
+        assert reserved <= OWN_BRANCHES
+        refs = user.git("for-each-ref", "--format=%(refname)", "refs/vmrag").split()
+        assert len(refs) <= 2
+
+
+def noted(user: User, number: int) -> str:
+    return user.write_document("note.md", f"Note {number} of {user.home.name}.")
+
+
+def test_a_killed_push_has_pushed_or_the_next_one_does(world):
+    dice, known = Moments("push", share(0)), Durations()
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    acknowledged: set[str] = {ada.pinned}
+    for number in dice.rounds():
+        revision = noted(ada, number)
+        done = hit(dice, ada, known, *((VMRAG, "push") if number % 2 else (GIT, "push", "-q")))
+        put_right(world, ada)
+        if done.code == 0:
+            acknowledged.add(revision)
+        bob.vmrag("fetch", code=None)
+        assert not missing(bob, acknowledged)
+        assert ada.status()["state"] == "in_sync"
+        if dice.random.random() < 0.7:  # else the next kill comes on top of it
+            ada.vmrag("push")
+            ada.git("push", "-q")
+            bob.vmrag("fetch")
+            acknowledged.add(revision)
+            assert not missing(bob, acknowledged)
+            assert_tidy(world, ada)
+
+
+def test_a_killed_fetch_is_made_good_by_the_next_command(world):
+    dice, known = Moments("fetch", share(1)), Durations()
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    own = noted(bob, 0)
+    bob.put("draft.md", "Not committed.")
+    acknowledged = {own}
+    for number in dice.rounds():
+        acknowledged.add(noted(ada, number))
+        ada.git("push", "-q")
+        hit(dice, bob, known, VMRAG, "fetch")
+        bob.vmrag(*dice.random.choice([("fetch",), ("sync",), ("query", "note")]), code=None)
+        bob.vmrag("fetch", code=None)
+        assert not missing(bob, acknowledged)
+        assert bob.pinned == own
+        assert bob.marks()["draft.md"] == "added"
+        assert_tidy(world, bob)
+
+
+def test_a_killed_clone_is_made_good_by_the_next_command(world):
+    dice, known = Moments("clone", share(2)), Durations()
+    noted(world.ada, 0)
+    world.ada.git("push", "-q")
+    for number in dice.rounds():
+        bob = world.join(f"bob-{number}")
+        hit(dice, bob, known, VMRAG, "clone")
+        bob.vmrag(*dice.random.choice([("clone",), ("install",), ("query", "note"), ("init",)]), code=None)
+        assert bob.ask("query", "note")["kb"]["commit"] == world.ada.pinned
+        assert bob.fingerprint() == world.ada.fingerprint()
+        bob.vmrag("fetch")
+        bob.vmrag("gc", "--apply")
+        assert_tidy(world, bob)
+
+
+def test_a_killed_pull_is_whole_after_the_next_one(world):
+    dice, known = Moments("pull", share(3)), Durations()
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    texts = {}
+    for number in dice.rounds():
+        for user in (ada, bob):
+            name = f"{user.top.name}-{number}.md"
+            texts[name] = f"{user.top.name} {number}"
+            user.put(name, texts[name])
+            user.vmrag("commit", "-m", name)
+        ada.vmrag("push")
+        by_git = not number % 2
+        if by_git:
+            bob.git("commit", "-q", "-m", "bob")
+            ada.git("commit", "-q", "-m", "ada")
+            ada.git("push", "-q")
+            hit(dice, bob, known, GIT, "pull", "-q", "--no-rebase", "--no-edit")
+            put_right(world, bob)
+            bob.git("pull", "-q", "--no-rebase", "--no-edit")
+        else:
+            hit(dice, bob, known, VMRAG, "pull")
+            (bob.top / ".git" / "index.lock").unlink(missing_ok=True)
+            bob.vmrag("pull")
+            bob.git("commit", "-q", "-a", "-m", "bob")
+            ada.git("commit", "-q", "-m", "ada")
+            ada.git("push", "-q")
+            bob.git("pull", "-q", "--no-rebase", "--no-edit")
+        assert bob.ask("query", "bob")["kb"]["in_sync"]
+        found = documents(bob)
+        assert found == found | texts
+        bob.git("push", "-q")
+        ada.git("pull", "-q")
+        assert ada.fingerprint() == bob.fingerprint()
+        assert_tidy(world, ada, bob)
+
+
+def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
+    ada = world.ada
+    revision = noted(ada, 1)
+    folder = ada.top / ".git" / "refs" / "vmrag" / "remotes" / "origin"
+    for name in ("data.lock", "data-fetched.lock"):
+        (folder / name).touch()
+    ada.vmrag("push")
+    ada.vmrag("fetch")
+    assert not list(folder.glob("*.lock"))
+    assert world.holds(revision)

@@ -1,0 +1,362 @@
+"""Several who push at once, and processes that are killed between any two steps: everything arrives, and both sides stay valid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.support import travel
+from tests.support.engines import AUTHOR, head
+from tests.support.repos import Repo
+from tests.support.travel import DATA, Clone, Pair, child, git_clone
+from vmrag_link.engines.doltlite import remotes as engine_remotes
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.errors import RemoteMoved, RemoteRejected
+from vmrag_link.git import objects, remotes
+from vmrag_link.travel import exchange, publish, segments
+
+home, pair, _pair = travel.home, travel.pair, travel._pair
+
+ROUNDS = 25
+
+PUSHING = """
+from tests.support.engines import head
+clone, where, name = Clone(Path(sys.argv[1])), sys.argv[2], sys.argv[3]
+until = Path(sys.argv[4])
+until.with_name(name).touch()
+while not until.exists(): time.sleep(0.01)
+for number in range(ROUNDS):
+    revision = clone.record("page", f"{name} {number}", branch=name)
+    if number % 5 == 0:  # on no branch there: under the one `vmrag_keep` of both
+        clone.engine.move_branch(name, clone.engine.parents([revision])[revision][0], expected=revision)
+        clone.push(where, revisions=(revision,))
+    else:
+        clone.push(where, name)
+    print(revision)
+"""
+
+
+def both_push(pair: Pair, where: str) -> list[str]:
+    """All revisions that two processes pushed at the same time."""
+    pair.ada.close()
+    pair.bob.close()
+    go = pair.folder / "go"
+    body = PUSHING.replace("ROUNDS", str(ROUNDS))
+    running = [
+        child(f"sys.argv[1:] = {[str(top), where, name, str(go)]!r}\n{body}")
+        for name, top in (("ada", pair.folder / "ada"), ("bob", pair.folder / "bob"))
+    ]
+    try:
+        while not all(go.with_name(f"{name}").exists() for name in ("ada", "bob")):
+            assert all(each.poll() is None for each in running), [each.communicate() for each in running]
+        go.touch()
+        said = [each.communicate(timeout=120) for each in running]
+    finally:
+        for each in running:
+            each.kill()
+    assert [each.returncode for each in running] == [0, 0], said
+    return [revision for out, _ in said for revision in out.split()]
+
+
+@pytest.mark.parametrize("kind", ["git", "file"])
+def test_all_that_two_push_at_once_arrives(kind: str, pair: Pair) -> None:
+    where = "origin" if kind == "git" else f"file://{pair.folder}/remote.doltlite"
+    for each in ("ada", "bob"):
+        shutil.rmtree(pair.folder / each / ".git" / "hooks", ignore_errors=True)
+    pushed = both_push(pair, where)
+    assert len(set(pushed)) == 2 * ROUNDS
+    heads = []
+    for clone in (pair.ada, pair.bob):
+        assert clone.fetch(where)
+        clone.push(where)
+        there = clone.engine.remote_heads(clone.at(where).key)
+        assert clone.engine.unreachable(pushed, heads=there.values()) == []
+        heads.append(there)
+    assert heads[0].keys() == heads[1].keys()
+    if kind == "git":
+        assert pair.hub.git("fsck", "--strict", "--no-dangling") == ""
+        assert int(pair.hub.git("rev-list", "--count", DATA)) > 2 * ROUNDS
+
+
+@pytest.mark.parametrize("kind", ["git", "file"])
+def test_a_forced_push_keeps_what_somebody_else_pushed_a_moment_before(
+    kind: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = "origin" if kind == "git" else f"file://{pair.folder}/remote.doltlite"
+    pair.ada.push(where)
+    pair.bob.fetch(where)
+    engine = pair.ada.engine
+    first = head(engine, "main")
+    engine.move_branch("main", engine.parents([first])[first][0], expected=first)
+    mine = pair.ada.record("rewritten")
+    pair.bob.engine.create_branch("main", first)
+    theirs = pair.bob.record("meanwhile")
+    real = DoltliteEngine.push
+
+    def other_first(self: DoltliteEngine, *arguments: object, force: bool = False) -> None:
+        if force:
+            monkeypatch.undo()
+            pair.bob.push(where, "main")
+        real(self, *arguments, force=force)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DoltliteEngine, "push", other_first)
+    pair.ada.push(where, "main", force=True)
+    pair.bob.fetch(where)
+    assert pair.bob.heads(where)["main"] == mine
+    there = pair.bob.engine.remote_heads(pair.bob.at(where).key).values()
+    assert pair.bob.engine.unreachable([first, theirs], heads=there) == []
+
+
+# -- killed between two steps ----------------------------------------------------------------------------------------------
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def instead(where: object, name: str) -> Callable[[], None]:
+    return lambda: setattr(where, name, die)
+
+
+def after(where: object, name: str, times: int = 1) -> Callable[[], None]:
+    """Dies when that was called so many times."""
+
+    def arm() -> None:
+        real, left = getattr(where, name), iter(range(times - 1))
+
+        def then(*arguments: object, **options: object) -> object:
+            done = real(*arguments, **options)
+            if next(left, None) is None:
+                die()
+            return done
+
+        setattr(where, name, then)
+
+    return arm
+
+
+PUSH_STEPS = {
+    "before anything": instead(exchange.Through, "push"),
+    "one branch is in the copy": after(engine_remotes, "push"),
+    "all branches are in the copy": instead(segments, "store"),
+    "a segment is stored": after(objects, "write_blob"),
+    "all segments are stored": instead(objects, "write_commit"),
+    "the commit is made": instead(remotes, "push"),
+    "the remote has it": after(remotes, "push"),
+    "the tracking ref was moved": after(remotes, "set_ref"),
+    "the note was written": after(exchange, "_settled"),
+}
+
+FETCH_STEPS = {
+    "before anything": instead(remotes, "fetch"),
+    "git has fetched": after(remotes, "fetch"),
+    "the copy is about to be restored": instead(objects, "blobs"),
+    "the copy is restored": after(segments, "restore"),
+    "the engine has fetched": after(engine_remotes, "fetch"),
+    "the note was written": after(exchange, "_settled"),
+    "the tracking ref was moved": after(remotes, "set_ref"),
+}
+
+CLONE_STEPS = {
+    **{name: step for name, step in FETCH_STEPS.items() if name != "the engine has fetched"},
+    "the engine begins": instead(DoltliteEngine, "clone"),
+    "the knowledge base is there": after(DoltliteEngine, "clone"),
+}
+
+
+def dies(clone: Clone, arm: Callable[[], None], action: Callable[[], object]) -> None:
+    """In a process of its own, which has nothing of ours open."""
+    clone.close()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            arm()
+            action()
+        os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("step", PUSH_STEPS)
+def test_a_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -> None:
+    pair.ada.record("next")
+    pair.ada.record("side", branch="side")
+    mine = pair.ada.state()
+    dies(pair.ada, PUSH_STEPS[step], pair.ada.push)
+    # -- for everybody else it happened or did not
+    before = pair.bob.heads()
+    assert pair.bob.fetch()
+    happened = step in list(PUSH_STEPS)[6:]
+    assert (pair.bob.heads() != before) is happened
+    pair.bob.push("origin", "bob")
+    # -- and the next one brings the rest
+    assert pair.ada.state() == mine
+    pair.ada.push()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == pair.ada.heads()
+    assert pair.bob.heads()["side"] == head(pair.ada.engine, "side")
+
+
+@pytest.mark.parametrize("step", FETCH_STEPS)
+def test_a_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
+    pair.ada.record("long", travel.LONG[::-1])
+    pair.ada.push()
+    mine = pair.bob.state()
+    dies(pair.bob, FETCH_STEPS[step], pair.bob.fetch)
+    assert pair.bob.state() == mine
+    pair.bob.push("origin", "bob")
+    assert pair.bob.fetch()
+    assert pair.ada.fetch()
+    assert pair.bob.heads() == pair.ada.heads()
+
+
+@pytest.mark.parametrize("step", CLONE_STEPS)
+def test_a_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> None:
+    fresh = git_clone(pair.hub.top, pair.folder / "fresh")
+    dies(fresh, CLONE_STEPS[step], fresh.clone_knowledge)
+    if not DoltliteEngine.there(fresh.places.kb):
+        assert fresh.clone_knowledge()
+    assert fresh.fetch()
+    assert fresh.heads() == pair.ada.heads()
+    fresh.record("fresh", branch="fresh")
+    fresh.push()
+    assert pair.ada.fetch()
+    assert pair.ada.heads() == fresh.heads()
+    fresh.close()
+
+
+# -- what is remembered here is wrong --------------------------------------------------------------------------------------
+
+TRACKING = "refs/vmrag/remotes/origin/data"
+
+
+def lose_an_object(clone: Clone) -> None:
+    """Of the tracked state; what is packed is unpacked for that."""
+    pack = clone.repo.top / ".git" / "objects" / "pack"
+    for each in list(pack.glob("*.pack")):
+        aside = each.rename(clone.repo.top / each.name)
+        for index in (each.with_suffix(".idx"), each.with_suffix(".rev")):
+            index.unlink(missing_ok=True)
+        with aside.open("rb") as stream:
+            subprocess.run(["git", "unpack-objects", "-q"], cwd=clone.repo.top, stdin=stream, check=True)
+    name = clone.repo.git("rev-parse", f"{TRACKING}:000001")
+    (clone.repo.top / ".git" / "objects" / name[:2] / name[2:]).unlink()
+    (clone.copy.with_name("stands-at")).unlink()
+    clone.copy.unlink()
+
+
+WRONG = {
+    "the note is missing": lambda clone: clone.copy.with_name("stands-at").unlink(),
+    "the note names another commit": lambda clone: clone.copy.with_name("stands-at").write_text("0" * 40),
+    "the note is no text": lambda clone: clone.copy.with_name("stands-at").write_bytes(b"\xff\xfe\x00"),
+    "the copy is missing": lambda clone: clone.copy.unlink(),
+    "the copy is empty": lambda clone: clone.copy.write_bytes(b""),
+    "the copy is shorter": lambda clone: clone.copy.write_bytes(clone.copy.read_bytes()[:-300]),
+    "the copy has rubbish in it": lambda clone: clone.copy.write_bytes(b"x" * clone.copy.stat().st_size),
+    "the whole folder is missing": lambda clone: shutil.rmtree(clone.places.remotes),
+    "the tracking ref is missing": lambda clone: clone.repo.git("update-ref", "-d", TRACKING),
+    "the tracking ref is a commit of the code": lambda clone: clone.repo.git("update-ref", TRACKING, "HEAD"),
+    "the tracking ref is a blob": lambda clone: clone.repo.git("update-ref", TRACKING, f"{TRACKING}:000001"),
+    "the engine knows nothing of the remote": lambda clone: clone.engine.forget_remote("origin"),
+    "an object was lost": lose_an_object,
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_remembered_wrongly_harms_no_push(name: str, pair: Pair) -> None:
+    if name != "the engine knows nothing of the remote":
+        pair.bob.close()
+    revision = pair.ada.record("next")
+    pair.ada.push()
+    WRONG[name](pair.bob)
+    pair.bob.push("origin", "bob")
+    assert pair.bob.heads() == {"main": revision, "bob": head(pair.bob.engine, "bob")}
+    fresh = git_clone(pair.hub.top, pair.folder / "fresh")
+    assert fresh.clone_knowledge()
+    assert fresh.heads() == pair.bob.heads()
+    assert list(fresh.engine.documents(revision)) == list(pair.ada.engine.documents(revision))
+    fresh.close()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_remembered_wrongly_harms_no_fetch(name: str, pair: Pair) -> None:
+    WRONG[name](pair.bob)
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == pair.ada.heads()
+
+
+def test_a_new_knowledge_base_in_an_old_clone_is_told_that_the_remote_holds_another_one(pair: Pair) -> None:
+    pair.bob.close()
+    shutil.rmtree(pair.bob.places.shared)
+    DoltliteEngine.create(pair.bob.places.kb, author=AUTHOR, date="2027-01-01T00:00:00Z").close()
+    pair.bob.record("own")
+    mine = pair.bob.state()
+    for action in (pair.bob.push, pair.bob.fetch, pair.bob.push):
+        with pytest.raises(RemoteRejected, match="another knowledge base"):
+            action()
+    assert pair.bob.state() == mine
+    pair.hub.git("update-ref", "-d", DATA)  # they have agreed to begin anew
+    pair.bob.push()
+    assert git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge()
+
+
+# -- the remote -------------------------------------------------------------------------------------------------------------
+
+
+def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:
+    pair.hub.git("update-ref", "-d", DATA)
+    for clone in (pair.ada, pair.bob):
+        clone.repo.git("update-ref", "-d", TRACKING)
+    pair.bob.push()
+    pair.ada.push()
+    pair.bob.fetch()
+    assert pair.bob.heads().keys() == {"main", "bob"}
+
+
+def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.hub.git("update-ref", "-d", DATA)
+    real = exchange.Through.put_back
+
+    def other_first(self: exchange.Through) -> bool:
+        monkeypatch.undo()
+        pair.ada.push()
+        return real(self)
+
+    monkeypatch.setattr(exchange.Through, "put_back", other_first)
+    pair.bob.push("origin", "bob")
+    assert pair.ada.fetch()
+    assert pair.ada.heads().keys() == {"main", "bob"}
+
+
+def test_a_ref_that_stays_locked_ends_in_a_reason(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "ATTEMPTS", 2)
+    lock = pair.hub.top / f"{DATA}.lock"
+    lock.touch()
+    with pytest.raises(RemoteMoved, match=r"failed to update ref|cannot lock ref"):
+        pair.bob.push("origin", "bob")
+    lock.unlink()
+    pair.bob.push("origin", "bob")
+    assert pair.ada.fetch()
+
+
+def test_a_new_repository_gets_what_the_old_one_had(pair: Pair) -> None:
+    """The code moves to another host, where nothing is yet."""
+    other = travel.bare(pair.folder / "other.git")
+    pair.bob.repo.git("remote", "set-url", "origin", str(other.top))
+    pair.bob.push("origin", "bob")
+    assert pair.bob.heads().keys() == {"main", "bob"}
+
+
+def test_nobody_but_git_sees_what_travels_through_it(pair: Pair) -> None:
+    pair.ada.record("next")
+    pair.ada.push()
+    fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
+    assert fresh.repo.git("for-each-ref", "refs/vmrag", "--format=%(refname)") == ""
+    assert remotes.tip(fresh.places, DATA) is None
+    assert DATA not in Repo(pair.folder).git("ls-remote", "--heads", "--tags", str(pair.hub.top))

@@ -1,0 +1,451 @@
+"""Somebody who may push changes by git itself what a remote holds: that is said, nothing here is harmed, and the next sound state comes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.support import travel
+from tests.support.repos import Repo
+from tests.support.travel import DATA, Pair, git_clone
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected
+from vmrag_link.travel import exchange, segments
+
+home, pair, _pair = travel.home, travel.pair, travel._pair
+
+Entry = tuple[str, str, str]
+"""Mode, kind, name of the object."""
+
+
+@dataclass
+class Data:
+    """What is on the hub, to be changed and put there again."""
+
+    hub: Repo
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, hub: Repo) -> Data:
+        lines = hub.git("ls-tree", DATA).splitlines()
+        found = ((line.partition("\t")[2], line.partition("\t")[0].split()) for line in lines)
+        return cls(hub, {name: (mode, kind, blob) for name, (mode, kind, blob) in found})
+
+    @property
+    def manifest(self) -> dict:
+        return json.loads(self.bytes("manifest.json"))
+
+    @manifest.setter
+    def manifest(self, value: object) -> None:
+        self.put("manifest.json", json.dumps(value).encode())
+
+    def bytes(self, name: str) -> bytes:
+        return self.object(self.entries[name][2])
+
+    def object(self, blob: str) -> bytes:
+        return self._git("cat-file", "blob", blob)
+
+    def put(self, name: str, content: bytes) -> None:
+        self.entries[name] = (
+            "100644",
+            "blob",
+            self._git("hash-object", "-w", "--stdin", stdin=content).decode().strip(),
+        )
+
+    @property
+    def file(self) -> bytes:
+        return b"".join(self.bytes(name) for name in sorted(self.entries) if name != "manifest.json")
+
+    @file.setter
+    def file(self, content: bytes) -> None:
+        """With a manifest that is right about it."""
+        size = segments.SEGMENT_SIZE
+        parts = [content[at : at + size] for at in range(0, len(content), size)]
+        self.entries = {}
+        for number, part in enumerate(parts):
+            self.put(f"{number:06d}", part)
+        checksums = [hashlib.sha256(part).hexdigest() for part in parts]
+        self.manifest = {"format": 1, "size": len(content), "segment_size": size, "sha256": checksums}
+
+    def publish(self) -> None:
+        listing = "".join(f"{mode} {kind} {name}\t{path}\n" for path, (mode, kind, name) in self.entries.items())
+        tree = self._git("mktree", "--missing", stdin=listing.encode()).decode().strip()
+        commit = self.hub.git(
+            "-c", "user.name=Eve", "-c", "user.email=e@v.e", "commit-tree", tree, "-p", DATA, "-m", "x"
+        )
+        self.hub.git("update-ref", DATA, commit)
+
+    def _git(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        return subprocess.run(
+            ["git", *arguments], cwd=self.hub.top, input=stdin, capture_output=True, check=True
+        ).stdout
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
+
+
+TAMPERING: dict[str, Callable[[Data], object]] = {}
+
+
+def tampering(change: Callable[[Data], object]) -> Callable[[Data], object]:
+    TAMPERING[change.__name__.replace("_", " ")] = change
+    return change
+
+
+@tampering
+def a_segment_is_missing(data: Data) -> None:
+    del data.entries["000001"]
+
+
+@tampering
+def the_last_segment_is_missing(data: Data) -> None:
+    del data.entries[max(data.entries.keys() - {"manifest.json"})]
+
+
+@tampering
+def two_segments_are_swapped(data: Data) -> None:
+    data.entries["000000"], data.entries["000001"] = data.entries["000001"], data.entries["000000"]
+
+
+@tampering
+def a_segment_is_truncated(data: Data) -> None:
+    data.put("000001", data.bytes("000001")[:-1])
+
+
+@tampering
+def there_is_one_segment_more(data: Data) -> None:
+    data.put("000009", b"more")
+
+
+@tampering
+def there_is_a_file_more(data: Data) -> None:
+    data.put("README", b"more")
+
+
+@tampering
+def a_segment_has_another_name(data: Data) -> None:
+    data.entries["1"] = data.entries.pop("000001")
+
+
+@tampering
+def a_byte_differs(data: Data) -> None:
+    data.put("000001", flipped(data.bytes("000001"), 77))
+
+
+@tampering
+def a_checksum_is_wrong(data: Data) -> None:
+    data.manifest = data.manifest | {"sha256": ["0" * 64, *data.manifest["sha256"][1:]]}
+
+
+@tampering
+def the_manifest_is_missing(data: Data) -> None:
+    del data.entries["manifest.json"]
+
+
+@tampering
+def the_tree_is_empty(data: Data) -> None:
+    data.entries = {}
+
+
+@tampering
+def the_manifest_is_no_json(data: Data) -> None:
+    data.put("manifest.json", b"\xff\x00 certainly not")
+
+
+@tampering
+def the_manifest_is_empty(data: Data) -> None:
+    data.put("manifest.json", b"")
+
+
+@tampering
+def the_manifest_is_a_list(data: Data) -> None:
+    data.manifest = [data.manifest]
+
+
+@tampering
+def the_manifest_is_nested_deeply(data: Data) -> None:
+    data.put("manifest.json", b"[" * 100_000)
+
+
+@tampering
+def the_manifest_is_huge(data: Data) -> None:
+    data.put("manifest.json", b" " * 300_000 + data.bytes("manifest.json"))
+
+
+@tampering
+def the_manifest_has_another_format(data: Data) -> None:
+    data.manifest = data.manifest | {"format": 2}
+
+
+@tampering
+def the_size_contradicts_the_segments(data: Data) -> None:
+    data.manifest = data.manifest | {"size": data.manifest["size"] + segments.SEGMENT_SIZE}
+
+
+@tampering
+def the_size_is_a_byte_less(data: Data) -> None:
+    data.manifest = data.manifest | {"size": data.manifest["size"] - 1}
+
+
+@tampering
+def the_size_is_nothing(data: Data) -> None:
+    data.manifest = {"format": 1, "size": 0, "segment_size": segments.SEGMENT_SIZE, "sha256": []}
+
+
+@tampering
+def the_size_is_negative(data: Data) -> None:
+    data.manifest = data.manifest | {"size": -1}
+
+
+@tampering
+def the_size_is_absurd(data: Data) -> None:
+    data.manifest = data.manifest | {"size": 2**200}
+
+
+@tampering
+def segments_have_no_size(data: Data) -> None:
+    data.manifest = data.manifest | {"segment_size": 0}
+
+
+@tampering
+def segments_are_absurdly_large(data: Data) -> None:
+    data.manifest = data.manifest | {"segment_size": 2**40, "sha256": data.manifest["sha256"][:1]}
+
+
+@tampering
+def segments_are_absurdly_many(data: Data) -> None:
+    data.manifest = {"format": 1, "size": 1_000_001, "segment_size": 1, "sha256": [""] * 1_000_001}
+
+
+@tampering
+def a_segment_is_a_link(data: Data) -> None:
+    data.put("000001", b"/etc/passwd")
+    data.entries["000001"] = ("120000", *data.entries["000001"][1:])
+
+
+@tampering
+def a_segment_is_a_directory(data: Data) -> None:
+    data.entries["000001"] = ("040000", "tree", data.hub.git("rev-parse", f"{DATA}^{{tree}}"))
+
+
+@tampering
+def a_segment_is_a_submodule(data: Data) -> None:
+    data.entries["000001"] = ("160000", "commit", data.hub.git("rev-parse", DATA))
+
+
+@tampering
+def a_byte_differs_and_the_manifest_says_so(data: Data) -> None:
+    data.file = flipped(data.file, 100_000)
+
+
+@tampering
+def the_beginning_differs_and_the_manifest_says_so(data: Data) -> None:
+    data.file = flipped(data.file, 3)
+
+
+@tampering
+def it_is_a_text(data: Data) -> None:
+    data.file = b"Once upon a time.\n" * 20_000
+
+
+@tampering
+def it_is_zeroes(data: Data) -> None:
+    data.file = bytes(300_000)
+
+
+@tampering
+def it_is_a_database_of_sqlite(data: Data) -> None:
+    path = data.hub.top / "plain.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE documents (id)")
+        connection.execute("INSERT INTO documents VALUES (1)")
+    connection.close()
+    data.file = path.read_bytes()
+
+
+@tampering
+def it_is_another_knowledge_base(data: Data) -> None:
+    with_other = data.hub.top / "other"
+    other = DoltliteEngine.create(with_other, author="Eve <e@v.e>", date="2020-01-01T00:00:00Z")
+    other.close()
+    data.file = (with_other / "kb.doltlite").read_bytes()
+
+
+def sound(pair: Pair, good: str) -> str:
+    """The hub holds what it did, and one revision of Ada's more."""
+    pair.hub.git("update-ref", DATA, good)
+    revision = pair.ada.record("next")
+    pair.ada.push()
+    return revision
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+def test_what_a_stranger_changed_is_refused_and_the_next_sound_state_is_taken(name: str, pair: Pair) -> None:
+    good, before, known = pair.tip, pair.bob.state(), pair.bob.heads()
+    data = Data.of(pair.hub)
+    TAMPERING[name](data)
+    data.publish()
+    for action in (pair.bob.fetch, pair.bob.push, pair.bob.fetch):
+        with pytest.raises((RemoteDamaged, RemoteRejected)) as caught:
+            action()
+        assert caught.value.hint
+    assert pair.bob.state() == before
+    assert pair.bob.heads() == known
+    revision = sound(pair, good)
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == known | {"main": revision}
+    assert pair.bob.state() == before
+
+
+@pytest.mark.parametrize(
+    "change", [a_byte_differs, the_tree_is_empty, a_byte_differs_and_the_manifest_says_so, it_is_a_text, it_is_zeroes]
+)
+def test_a_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it_is_sound(change, pair: Pair) -> None:
+    good = pair.tip
+    data = Data.of(pair.hub)
+    change(data)
+    data.publish()
+    fresh = git_clone(pair.hub.top, pair.folder / "fresh")
+    for _ in range(2):
+        with pytest.raises(RemoteDamaged):
+            fresh.clone_knowledge()
+        assert not DoltliteEngine.there(fresh.places.kb)
+    revision = sound(pair, good)
+    assert fresh.clone_knowledge()
+    assert fresh.heads() == {"main": revision}
+    fresh.close()
+
+
+def test_a_ref_that_was_deleted_is_no_knowledge_base_and_the_next_push_puts_it_back(pair: Pair) -> None:
+    pair.hub.git("update-ref", "-d", DATA)
+    assert not pair.bob.fetch()
+    assert not git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge()
+    pair.ada.push()  # it has nothing new
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == pair.ada.heads()
+
+
+def test_a_ref_that_was_deleted_while_somebody_has_something_new_is_put_back_whole(pair: Pair) -> None:
+    pair.hub.git("update-ref", "-d", DATA)
+    pair.bob.push("origin", "bob")
+    assert pair.ada.fetch()
+    assert pair.ada.heads().keys() == {"main", "bob"}
+
+
+def test_a_ref_that_was_rewound_is_followed_and_the_next_push_brings_the_rest_again(pair: Pair) -> None:
+    good = pair.tip
+    first = pair.ada.heads()
+    pair.ada.record("next")
+    pair.ada.record("side", branch="side")
+    pair.ada.push()
+    pair.bob.fetch()
+    whole = pair.bob.heads()
+    pair.hub.git("update-ref", DATA, good)
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == first
+    pair.ada.push()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == whole
+
+
+def test_a_file_that_lost_its_end_is_an_earlier_state(pair: Pair) -> None:
+    pair.ada.record("next")
+    pair.ada.push()
+    pair.bob.fetch()
+    whole = pair.bob.heads()
+    data = Data.of(pair.hub)
+    data.file = data.file[:-200]
+    data.publish()
+    assert pair.bob.fetch()
+    assert pair.bob.engine.is_ancestor(pair.bob.heads()["main"], whole["main"])
+    pair.ada.push()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == whole
+
+
+def test_another_history_of_commits_with_the_same_knowledge_is_followed(pair: Pair) -> None:
+    tree = pair.hub.git("rev-parse", f"{DATA}^{{tree}}")
+    pair.hub.git("update-ref", DATA, pair.hub.git("commit-tree", tree, "-m", "written anew"))
+    known = pair.bob.heads()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == known
+    pair.bob.push()
+    pair.ada.record("next")
+    pair.ada.push()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == pair.ada.heads()
+
+
+@pytest.mark.parametrize("kind", ["blob", "tree", "tag of a commit", "tag of a blob"])
+def test_a_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: Pair) -> None:
+    good, known = pair.tip, pair.bob.heads()
+    objects = {"blob": f"{DATA}:000000", "tree": f"{DATA}^{{tree}}", "commit": DATA}
+    if kind.startswith("tag"):
+        pair.hub.git("tag", "-a", "-m", "x", "odd", pair.hub.git("rev-parse", objects[kind.rsplit(maxsplit=1)[-1]]))
+        pair.hub.git("update-ref", DATA, "refs/tags/odd")
+    else:
+        pair.hub.git("update-ref", DATA, pair.hub.git("rev-parse", objects[kind]))
+    if kind == "tag of a commit":
+        assert pair.bob.fetch()
+        pair.bob.push()
+        assert pair.ada.fetch()
+        return
+    for action in (pair.bob.fetch, pair.bob.push):
+        with pytest.raises(RemoteDamaged):
+            action()
+    assert pair.bob.heads() == known
+    revision = sound(pair, good)
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == {"main": revision}
+
+
+@pytest.mark.parametrize("what", ["000001", "manifest.json"])
+def test_an_object_that_the_host_has_lost_is_its_damage(what: str, pair: Pair) -> None:
+    fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
+    known, name = pair.bob.heads(), pair.hub.git("rev-parse", f"{DATA}:{what}")
+    lost = pair.hub.top / "objects" / name[:2] / name[2:]
+    content = lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(RemoteDamaged, match="damaged"):
+        fresh.clone_knowledge()
+    assert pair.bob.fetch()  # it has the object
+    assert pair.bob.heads() == known
+    lost.write_bytes(content)
+    assert fresh.clone_knowledge()
+    assert fresh.heads() == known
+
+
+def test_what_replaces_a_damaged_state_is_what_was_last_fetched_and_spares_what_came_meanwhile(pair: Pair) -> None:
+    good, known = pair.tip, pair.bob.heads()
+    data = Data.of(pair.hub)
+    the_tree_is_empty(data)
+    data.publish()
+
+    def write(key: str, url: str) -> None:
+        root = pair.bob.engine.branch("vmrag_root")
+        assert root is not None
+        pair.bob.engine.push(key, url, {"vmrag_root": root.head})
+        pair.bob.engine.push(key, url, pair.bob.engine.remote_heads("origin"))
+
+    with exchange.opened(pair.bob.places, pair.bob.engine, pair.bob.at("origin"), timeout=0) as peer:
+        with pytest.raises(RemoteDamaged):
+            peer.fetch()
+        damaged = pair.tip
+        newer = sound(pair, good)  # somebody is faster
+        with pytest.raises(RemoteMoved):
+            peer.replace(write)
+        assert pair.ada.heads() == {"main": newer}
+        pair.hub.git("update-ref", DATA, damaged)
+        peer.replace(write)
+    assert pair.ada.fetch()
+    assert pair.ada.heads() == known
+    pair.ada.push()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == {"main": newer}

@@ -1,0 +1,163 @@
+"""Two people, each with a home directory, a name and a clone of their own, and the bare repository between them.
+
+A test module takes the fixtures with `shared, world = people.shared, people.world`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import Repo, isolate, make_repo
+from tests.support.terminal import DOCUMENTS, Done, Project
+
+DATA = "refs/vmrag/data"
+SETTINGS = "embedding:\n  model: hash\n"
+CONFIG = """[user]
+	name = {name}
+	email = {name}@example.com
+[init]
+	defaultBranch = main
+[advice]
+	detachedHead = false
+[protocol "file"]
+	allow = always
+[gc]
+	auto = 0
+[core]
+	sshCommand = {ssh}
+"""
+
+
+@dataclass(frozen=True)
+class User(Project):
+    """A person at their own machine."""
+
+    home: Path
+
+    @contextlib.contextmanager
+    def _here(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HOME", str(self.home))
+            patch.setenv("XDG_CONFIG_HOME", str(self.home / "xdg"))
+            patch.setenv("GIT_CONFIG_GLOBAL", str(self.home / "gitconfig"))
+            yield
+
+    def run(self, *arguments: str, env: dict[str, str] | None = None, stdin: str = ""):
+        with self._here():
+            return super().run(*arguments, env=env, stdin=stdin)
+
+    def vmrag(self, *arguments: str, code: int | None = 0, stdin: str = "", env: dict[str, str] | None = None) -> Done:
+        with self._here():
+            return super().vmrag(*arguments, code=code, stdin=stdin, env=env)
+
+    def start(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Done:
+        with self._here():
+            return super().start(*arguments, stdin=stdin, env=env)
+
+    def run_quietly(self, *arguments: str) -> Done:
+        with self._here():
+            return super().run_quietly(*arguments)
+
+    def said(self, *arguments: str, code: int = 0) -> list[str]:
+        """Our lines while git runs."""
+        done = self.run(*arguments)
+        assert done.returncode == code, done
+        return [line for line in done.stderr.splitlines() if line.startswith("vmrag: ")]
+
+    def write_document(self, name: str, text: str, *, message: str = "") -> str:
+        """Edit a document, import it, commit the knowledge and the code; returns the revision."""
+        self.write(f"docs/{name}", text)
+        self.vmrag("import", "docs", "--collection", "handbook")
+        self.vmrag("commit", "-m", message or f"{name}: {text[:20]}")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message or name)
+        return self.pinned
+
+    def fingerprint(self) -> str:
+        return self.vmrag("fingerprint").out.strip()
+
+
+@dataclass(frozen=True)
+class World:
+    """`hub` is the bare repository from which both clone."""
+
+    top: Path
+
+    @property
+    def hub(self) -> Repo:
+        return Repo(self.top / "code.git")
+
+    @property
+    def ada(self) -> User:
+        return User(self.top / "ada", self.top / "home-ada")
+
+    def join(self, name: str, *options: str, url: str = "") -> User:
+        """Somebody clones, and does nothing else."""
+        user = User(self.top / name, _home(self.top, name))
+        user.top.mkdir()
+        user.git("clone", "-q", *options, url or str(self.hub.top), ".")
+        return user
+
+    def bare(self, name: str) -> Repo:
+        """Another bare repository, empty."""
+        made = make_repo(self.top / name)
+        shutil.rmtree(made.top)
+        made.top.mkdir()
+        made.git("init", "-q", "--bare")
+        return made
+
+    def holds(self, revision: str, *, at: Repo | None = None) -> bool:
+        """Whether the knowledge base on a bare repository reaches a revision; somebody without anything looks."""
+        looker = self.top / "looker"
+        shutil.rmtree(looker, ignore_errors=True)
+        user = User(looker, _home(self.top, "looker"))
+        user.top.mkdir()
+        user.git("clone", "-q", str((at or self.hub).top), ".")
+        user.vmrag("clone", "origin", code=None)
+        return user.vmrag("log", revision, "-n", "1", code=None).code == 0
+
+
+def _home(top: Path, name: str) -> Path:
+    home = top / f"home-{name}"
+    home.mkdir(exist_ok=True)
+    (home / "gitconfig").write_text(CONFIG.format(name=name, ssh=top / "ssh"))
+    return home
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ada has begun, imported three documents, and pushed them."""
+    top = tmp_path_factory.mktemp("shared")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, top / "home")
+        world = World(top)
+        world.bare("code.git")
+        ada = world.join("ada")
+        ada.write(".vmrag.yaml", SETTINGS)
+        for name, text in DOCUMENTS.items():
+            ada.write(f"docs/{name}", text)
+        ada.vmrag("init")
+        ada.vmrag("import", "docs", "--collection", "handbook")
+        ada.vmrag("commit", "-m", "first")
+        ada.git("add", "-A")
+        ada.git("commit", "-q", "-m", "first")
+        ada.git("push", "-q", "-u", "origin", "main")
+        return top
+
+
+@pytest.fixture
+def world(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A copy of it."""
+    isolate(monkeypatch, tmp_path / "home")
+    subprocess.run(["cp", "-a", shared, tmp_path / "world"], check=True)
+    made = World(tmp_path / "world")
+    _home(made.top, "ada")
+    made.ada.git("remote", "set-url", "origin", str(made.hub.top))
+    return made

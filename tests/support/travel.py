@@ -1,0 +1,367 @@
+"""Clones of a git repository with a knowledge base in each, without index and command line; and servers that git can reach.
+
+A test module takes the fixtures with `home, pair = travel.home, travel.pair`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
+from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.git import plumbing
+from vmrag_link.models import Working
+from vmrag_link.paths import Places
+from vmrag_link.travel import address, exchange
+from vmrag_link.travel.address import Address
+from vmrag_link.travel.exchange import DATA
+from vmrag_link.travel.publish import Published, Wanted, publish
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60
+LONG = random.Random(6).randbytes(350_000).hex()
+"""A text that makes the file three segments long."""
+
+
+class Clone:
+    """A git repository, and the knowledge base in it."""
+
+    def __init__(self, top: Path, *, create: bool = False) -> None:
+        self.repo = make_repo(top) if create else Repo(top)
+        self.places: Places = plumbing.locate(top)
+        if create:
+            self.repo.commit("code")
+            DoltliteEngine.create(self.places.kb, author=AUTHOR, date=DATE).close()
+        self._engine: DoltliteEngine | None = None
+
+    @property
+    def engine(self) -> DoltliteEngine:
+        if self._engine is None:
+            self._engine = DoltliteEngine.open(self.places.kb)
+        return self._engine
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    # -- documents
+
+    def record(self, doc_id: str, text: str = "text", *, branch: str = "main") -> str:
+        """Commit one document; returns the revision."""
+        return store(self.engine, branch, document(doc_id, text))
+
+    def begin(self) -> str:
+        """A collection and a long document on `main`."""
+        self.engine.create_branch("main", root(self.engine))
+        self.engine.write("main", Write(put_collections=(guide(),)), expected=root(self.engine))
+        return self.record("long", LONG)
+
+    def state(self) -> Any:
+        """All that a remote must not change."""
+        branches = self.engine.branches()
+        return branches, [list(self.engine.documents(Working(each.name))) for each in branches if each.dirty]
+
+    # -- travelling
+
+    def at(self, where: str) -> Address:
+        return address.given(self.places, where, branch="main")[0]
+
+    def push(
+        self, where: str = "origin", *branches: str, revisions: tuple[str, ...] = (), force: bool = False
+    ) -> list[Published]:
+        """Push these branches, or all of them (without `branches` and `revisions`), as `vmrag push` does."""
+        names = branches or tuple(
+            each.name for each in self.engine.branches() if not each.name.startswith("vmrag") and not revisions
+        )
+        heads = {name: head(self.engine, name) for name in names}
+        wanted = Wanted(heads, revisions, force=heads if force else ())
+        return [self._publish(each, wanted) for each in address.for_pushing(self.places, self.at(where))]
+
+    def _publish(self, where: Address, wanted: Wanted) -> Published:
+        with exchange.opened(self.places, self.engine, where, timeout=PATIENCE) as peer:
+            return publish(self.engine, where.key, peer, wanted)
+
+    def fetch(self, where: str = "origin") -> bool:
+        there = self.at(where)
+        with exchange.opened(self.places, self.engine, there, timeout=PATIENCE) as peer:
+            peer.heads()  # as `vmrag fetch` does, to see what moves
+            return peer.fetch()
+
+    def heads(self, where: str = "origin") -> dict[str, str]:
+        """The remote's branches but for the reserved ones, as last asked."""
+        there = self.at(where)
+        with exchange.opened(self.places, self.engine, there, timeout=PATIENCE) as peer:
+            found = peer.heads()
+        return {name: revision for name, revision in found.items() if not name.startswith("vmrag")}
+
+    def clone_knowledge(self, where: str = "origin") -> bool:
+        """False: there is none."""
+
+        def make(key: str, url: str) -> DoltliteEngine:
+            return DoltliteEngine.clone(self.places.kb, key, url)
+
+        made = exchange.clone(self.places, self.at(where), make, timeout=PATIENCE)
+        if made is not None:
+            made.close()
+        return made is not None
+
+    @property
+    def copy(self) -> Path:
+        """The file that stands for `origin`."""
+        return exchange.copy_of(self.places, "origin")
+
+    def below(self) -> bytes:
+        """Every byte that is kept for this clone."""
+        return b"\n".join(each.read_bytes() for each in sorted(self.places.shared.rglob("*")) if each.is_file())
+
+
+def bare(top: Path, *options: str) -> Repo:
+    top.mkdir(parents=True)
+    repo = Repo(top)
+    repo.git("init", "-q", "--bare", *options)
+    return repo
+
+
+def git_clone(url: str | Path, top: Path, *options: str) -> Clone:
+    """A clone of the code, with no knowledge base yet."""
+    done = Repo(top.parent).run("clone", "-q", *options, "--", str(url), str(top))
+    assert done.returncode == 0, done.stderr
+    return Clone(top)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An isolated home directory, as tests of git need it."""
+    isolate(monkeypatch, tmp_path / "home")
+    return tmp_path / "home"
+
+
+@dataclass
+class Pair:
+    """Ada pushed what Bob has fetched, through the bare repository `hub`."""
+
+    folder: Path
+    ada: Clone
+    bob: Clone
+    hub: Repo
+
+    @property
+    def tip(self) -> str:
+        """The commit that holds the knowledge base on the hub."""
+        return self.hub.git("rev-parse", DATA)
+
+
+@pytest.fixture(scope="session")
+def _pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pair")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        bare(folder / "hub.git")
+        ada = Clone(folder / "ada", create=True)
+        ada.repo.git("remote", "add", "origin", "../hub.git")
+        ada.repo.git("push", "-q", "-u", "origin", "main")
+        ada.begin()
+        ada.push()
+        bob = git_clone(folder / "hub.git", folder / "bob")
+        bob.repo.git("remote", "set-url", "origin", "../hub.git")  # the folder is going to be copied
+        assert bob.clone_knowledge()
+        bob.record("bob", branch="bob")
+        ada.close()
+        bob.close()
+    return folder
+
+
+@pytest.fixture
+def pair(_pair: Path, tmp_path: Path, home: Path) -> Iterator[Pair]:
+    for each in ("hub.git", "ada", "bob"):
+        subprocess.run(["cp", "-a", _pair / each, tmp_path / each], check=True)
+    ada, bob = Clone(tmp_path / "ada"), Clone(tmp_path / "bob")
+    yield Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git"))
+    ada.close()
+    bob.close()
+
+
+def child(body: str, **environ: str) -> subprocess.Popen[str]:
+    """A process that runs `body` with everything of this module at hand; its output captured."""
+    program = "import os, signal, sys, time\nfrom tests.support.travel import *\n" + body
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+# -- servers ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class GitServer:
+    """git over HTTP. `seen`: the Authorization header of each request."""
+
+    url: str
+    seen: list[str] = field(default_factory=list)
+
+    def with_user(self, user: str) -> str:
+        return self.url.replace("://", f"://{user}@")
+
+
+@contextlib.contextmanager
+def git_server(folder: Path, *, user: str = "", password: str = "") -> Iterator[GitServer]:
+    """git's own `http-backend` for the repositories in the folder; everybody may push, or only who says user and password."""
+    wanted = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Backend)
+    server.daemon_threads = True
+    found = GitServer(f"http://127.0.0.1:{server.server_address[1]}")
+    server.folder, server.wanted, server.seen = folder, wanted, found.seen  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Backend(BaseHTTPRequestHandler):
+    """Runs git as a CGI program."""
+
+    server: Any
+
+    def do_GET(self) -> None:
+        given = self.headers.get("Authorization", "")
+        self.server.seen.append(given)
+        if self.server.wanted and given.replace("basic", "Basic") != self.server.wanted:
+            self._answer(401, {"WWW-Authenticate": 'Basic realm="git"', "Content-Length": "0"}, b"")
+            return
+        path, _, query = self.path.partition("?")
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ["HOME"],
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_PROJECT_ROOT": str(self.server.folder),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "REMOTE_USER": "somebody",
+            "REMOTE_ADDR": "127.0.0.1",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }
+        body = self._body()
+        environ["CONTENT_LENGTH"] = str(len(body))
+        done = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, check=False)
+        lines, _, content = done.stdout.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in lines.decode().split("\r\n") if line)
+        self._answer(int(headers.pop("Status", "200").split()[0]), headers, content)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        chunks = []
+        while size := int(self.rfile.readline(), 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(chunks)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class SshServer:
+    """`url` of its root directory; `command`: what git must start to be let in."""
+
+    url: str
+    command: str
+
+
+@contextlib.contextmanager
+def ssh_server(folder: Path) -> Iterator[SshServer]:
+    """OpenSSH's own server, with keys that are made for it. Skips where it is not installed."""
+    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("sshd is not installed")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where it locks itself up while it talks to strangers
+    folder.mkdir(mode=0o700)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    port = free_port()
+    (folder / "config").write_text(
+        f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nPidFile none\n"
+        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n"
+    )
+    key = (folder / "host.pub").read_text()
+    (folder / "known").write_text(f"[127.0.0.1]:{port} {key}")
+    options = f"-F /dev/null -i {folder}/user -o IdentitiesOnly=yes -o UserKnownHostsFile={folder}/known"
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([program, "-D", "-e", "-f", folder / "config"], stdin=subprocess.DEVNULL, stderr=log)
+    try:
+        _await(port)
+        yield SshServer(f"ssh://{getpass.getuser()}@127.0.0.1:{port}", f"ssh {options}")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _await(port: int) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        else:
+            return
+
+
+@contextlib.contextmanager
+def silent_server() -> Iterator[int]:
+    """The port of a host that lets everybody in and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]

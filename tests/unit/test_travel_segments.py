@@ -1,0 +1,160 @@
+"""Whatever happens to a file between two pushes, what comes back is what was stored, and only what changed is stored again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.repos import isolate, make_repo
+from vmrag_link.errors import RemoteDamaged
+from vmrag_link.git import objects, plumbing
+from vmrag_link.paths import Places
+from vmrag_link.travel import segments
+
+SIZE = 8
+CONTENTS = st.binary(min_size=1, max_size=5 * SIZE)
+EDITS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), CONTENTS),
+        st.tuples(st.just("overwrite"), st.integers(0, 5 * SIZE), CONTENTS),
+        st.tuples(st.just("truncate"), st.integers(1, 5 * SIZE)),
+        st.tuples(st.just("insert"), CONTENTS),
+    ),
+    max_size=3,
+)
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("segments")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        yield plumbing.locate(make_repo(folder / "repo").top)
+
+
+def edited(content: bytes, edit: tuple) -> bytes:
+    match edit:
+        case ("append", more):
+            return content + more
+        case ("overwrite", at, more):
+            return content[:at] + more + content[at + len(more) :]
+        case ("truncate", length):
+            return content[:length]
+        case ("insert", more):
+            return more + content
+    raise AssertionError(edit)
+
+
+def cut(content: bytes) -> list[bytes]:
+    return [content[at : at + SIZE] for at in range(0, len(content), SIZE)]
+
+
+def blobs(places: Places, commit: str) -> dict[str, str]:
+    return {name: entry.name for name, entry in objects.tree(places, commit).items() if name != segments.MANIFEST}
+
+
+def stored_anew(places: Places, file: Path, parent: str | None) -> tuple[str, list[bytes]]:
+    """The commit, and the blobs that were written for it."""
+    written: list[bytes] = []
+    real = objects.write_blob
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objects, "write_blob", lambda where, data: written.append(data) or real(where, data))
+        return segments.store(places, file, parent, segment_size=SIZE), written
+
+
+@FEW
+@given(content=CONTENTS, edits=EDITS, there=st.none() | st.binary(max_size=6 * SIZE))
+def test_what_is_restored_is_what_was_stored(places: Places, content, edits, there) -> None:
+    file, copy = places.top / "file", places.top / "copy"
+    copy.unlink(missing_ok=True)
+    if there is not None:
+        copy.write_bytes(there)
+    parent, stored = None, set()
+    for edit in [None, *edits]:
+        content = edited(content, edit) if edit else content
+        file.write_bytes(content)
+        commit, written = stored_anew(places, file, parent)
+        new = set(cut(content)) - stored
+        assert sorted(written[:-1] if written else []) == sorted(new)
+        stored = set(cut(content))
+        segments.restore(places, commit, copy)
+        assert copy.read_bytes() == content
+        assert segments.size(places, commit) == len(content)
+        assert [objects.blob(places, name) for _, name in sorted(blobs(places, commit).items())] == cut(content)
+        parent = commit
+
+
+def test_a_file_that_has_not_changed_is_not_stored_again(places: Places) -> None:
+    file = places.top / "same"
+    file.write_bytes(b"0123456789")
+    commit = segments.store(places, file, None, segment_size=SIZE)
+    assert segments.store(places, file, commit) == commit
+
+
+@pytest.mark.parametrize("length", [1, SIZE - 1, SIZE, SIZE + 1, 3 * SIZE])
+def test_lengths_around_a_segment(places: Places, length: int) -> None:
+    file, copy = places.top / "file", places.top / "copy"
+    file.write_bytes(bytes(range(length)))
+    segments.restore(places, segments.store(places, file, None, segment_size=SIZE), copy)
+    assert copy.read_bytes() == file.read_bytes()
+
+
+def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, copy = places.top / "file", places.top / "partly"
+    file.write_bytes(bytes(range(5 * SIZE)))
+    commit = segments.store(places, file, None, segment_size=SIZE)
+    copy.write_bytes(file.read_bytes()[: 3 * SIZE] + b"x" * SIZE)
+    asked: list[str] = []
+    real = objects.blobs
+    monkeypatch.setattr(
+        objects, "blobs", lambda where, names: real(where, [asked.append(each) or each for each in names])
+    )
+    segments.restore(places, commit, copy)
+    assert copy.read_bytes() == file.read_bytes()
+    assert sorted(asked[1:]) == sorted(
+        blobs(places, commit)[f"{number:06d}"] for number in (3, 4)
+    )  # the manifest is first
+
+
+def test_more_than_the_limit_is_refused_unread(places: Places) -> None:
+    file, copy = places.top / "file", places.top / "limited"
+    file.write_bytes(bytes(100))
+    commit = segments.store(places, file, None, segment_size=SIZE)
+    with pytest.raises(RemoteDamaged, match="100 bytes"):
+        segments.restore(places, commit, copy, limit=99)
+    assert not copy.exists()
+    segments.restore(places, commit, copy, limit=100)
+
+
+def test_a_link_in_place_of_the_copy_is_not_followed(places: Places, tmp_path: Path) -> None:
+    file, victim, copy = places.top / "file", tmp_path / "victim", tmp_path / "copy"
+    file.write_bytes(bytes(100))
+    victim.write_text("mine")
+    copy.symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        segments.restore(places, segments.store(places, file, None), copy)
+    assert victim.read_text() == "mine"
+
+
+def test_memory_does_not_grow_with_the_file(places: Places) -> None:
+    file, copy = places.top / "large", places.top / "large-copy"
+    with file.open("wb") as out:
+        for number in range(400):
+            out.write(number.to_bytes(4, "big") * (segments.SEGMENT_SIZE // 4))
+    commit = segments.store(places, file, None)
+    program = (
+        "import resource, sys\nfrom pathlib import Path\nfrom vmrag_link.git import plumbing\n"
+        "from vmrag_link.travel import segments\n"
+        f"before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"segments.restore(plumbing.locate(Path({str(places.top)!r})), {commit!r}, Path({str(copy)!r}))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert copy.stat().st_size == file.stat().st_size == 400 * segments.SEGMENT_SIZE
+    assert int(done.stdout) < 70 * 1024  # KiB; a batch of blobs, twice

@@ -1,0 +1,212 @@
+"""Who may be contacted unasked: the decision table, and how a remote's text is taken apart."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link.errors import RemoteNotTrusted
+from vmrag_link.git import plumbing
+from vmrag_link.pin_values import remote_flaw
+from vmrag_link.travel import address, trust
+
+URL = "git+https://kb.example/team/kb.git"
+
+
+@pytest.fixture
+def repo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Repo:
+    isolate(monkeypatch, tmp_path / "home")
+    return make_repo(tmp_path / "repo")
+
+
+def refusal(repo: Repo, remote: str, *, accepted: str | None = None) -> RemoteNotTrusted | None:
+    try:
+        trust.require(plumbing.locate(repo.top), remote, accepted=lambda: accepted)
+    except RemoteNotTrusted as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("remote", "config", "accepted", "trusted"),
+    [
+        ("git:", {}, None, True),
+        (URL, {}, None, False),
+        (URL, {"vmrag.trustedRemote": URL}, None, True),
+        (URL, {"VMRAG.TrustedRemote": URL}, None, True),
+        (URL, {"vmrag.trustedRemote": URL + "/"}, None, False),
+        (URL, {"vmrag.trustedRemote": URL.upper()}, None, False),
+        (URL, {"vmrag.trustedRemote": "git+https://kb.example/"}, None, False),
+        (URL, {"vmrag.trustedRemote": URL.removeprefix("git+")}, None, False),
+        (URL, {"vmrag.trustedRemotes": URL}, None, False),
+        (URL, {"vmrag.remote": URL}, None, False),
+        (URL, {"remote.Up.Stream.url": URL.removeprefix("git+")}, None, True),
+        (URL, {"remote.up.pushurl": URL.removeprefix("git+")}, None, True),
+        (URL, {"remote.up.url": URL}, None, False),
+        (URL, {"remote.up.proxy": URL.removeprefix("git+")}, None, False),
+        (URL, {"url.https://kb.example/.insteadOf": "kb:", "remote.up.url": "kb:team/kb.git"}, None, False),
+        (URL.removeprefix("git+"), {"remote.up.url": URL.removeprefix("git+")}, None, False),
+        (URL, {}, URL, True),
+        (URL, {}, "git:", False),
+        ("team/kb", {}, "team/kb", True),
+        ("http://127.0.0.1:1/kb", {}, "http://127.0.0.1:2/kb", False),
+        ("http://127.0.0.1:1/kb", {}, "http://localhost:1/kb", False),
+    ],
+)
+def test_a_remote_is_contacted_only_where_its_exact_text_was_agreed_to(repo, remote, config, accepted, trusted):
+    for key, value in config.items():
+        repo.git("config", "--add", key, value)
+    assert (refusal(repo, remote, accepted=accepted) is None) is trusted
+
+
+@pytest.mark.parametrize(
+    ("remote", "roots", "trusted"),
+    [
+        ("file://{here}/kbs/one", [], False),
+        ("file://{here}/kbs/one", ["{here}/other"], False),
+        ("file://{here}/kbs/one", ["{here}/other", "{here}/kbs"], True),
+        ("git+file://{here}/kbs/one.git", ["{here}/kbs"], True),
+        ("file://{here}/kbs", ["{here}/kbs"], True),
+        ("file://{here}/kbs-of-others/one", ["{here}/kbs"], False),
+        ("file://{here}/KBS/one", ["{here}/kbs"], False),
+        ("file://{here}/kbs/../one", ["{here}/kbs"], False),
+        ("file://{here}/kbs/%2e%2e/one", ["{here}/kbs"], False),
+        ("file://{here}/kbs/%2E./one", ["{here}/kbs"], False),
+        ("file://{here}/kbs/deep/..%2fone", ["{here}/kbs"], True),
+        ("file://{here}/kbs/%252e%252e/%252e%252e/one", ["{here}/kbs"], True),
+        ("git+file://{here}/kbs/a?/../../one", ["{here}/kbs"], False),
+        ("git+file://{here}/kbs/a#/../../one", ["{here}/kbs"], False),
+        ("file://{here}/kbs/out/one", ["{here}/kbs"], False),
+        ("file://{here}/way-in/one", ["{here}/kbs"], True),
+        ("file://{here}/kbs/one", ["{here}/way-in"], True),
+        ("file://{here}/kbs/ring/one", ["{here}/other"], False),
+        ("file:////{here}/kbs/one", ["{here}/kbs"], True),
+        ("file://{here}/kbs/one", [""], False),
+        ("file://{here}/kbs/one", ["."], False),
+        ("file://{here}/kbs/one", ["../kbs"], False),
+        ("file://{here}/home/kbs/one", ["~/kbs"], True),
+        ("http://kb.example/kb", [], True),
+    ],
+)
+def test_an_accepted_folder_counts_below_an_allowed_root_only(repo, monkeypatch, remote, roots, trusted):
+    here = repo.top.parent
+    (here / "kbs" / "deep").mkdir(parents=True)
+    (here / "kbs" / "out").symlink_to("/")
+    (here / "kbs" / "ring").symlink_to("ring")
+    (here / "way-in").symlink_to("kbs")
+    monkeypatch.chdir(here)
+    remote = remote.format(here=here)
+    for root in roots:
+        repo.git("config", "--add", "vmrag.fileRoot", root.format(here=here))
+    found = refusal(repo, remote, accepted=remote)
+    assert (found is None) is trusted
+    if found:
+        assert "outside of the folders that are allowed" in found.message
+
+
+def test_agreeing_to_one_folder_needs_no_root(repo, tmp_path):
+    repo.git("config", "vmrag.trustedRemote", f"file://{tmp_path}/kb")
+    assert refusal(repo, f"file://{tmp_path}/kb") is None
+    assert refusal(repo, f"file://{tmp_path}/kb2") is not None
+
+
+def test_the_hint_agrees_to_exactly_what_was_named_and_survives_a_shell(repo):
+    remote = "git+https://kb.example/a b';touch x;'/$(id)`id`"
+    error = refusal(repo, remote)
+    assert error is not None
+    assert (error.code, error.exit_code) == ("REMOTE_NOT_TRUSTED", 1)
+    command, _, remark = error.hint.partition("   (")
+    assert shlex.split(command) == ["vmrag", "remote", "--trust", remote]
+    assert remark == "only if you know whose it is)"
+
+
+def test_what_the_maintainers_accepted_is_asked_for_only_where_it_matters(repo):
+    repo.git("config", "vmrag.trustedRemote", URL)
+    places = plumbing.locate(repo.top)
+
+    def never() -> str:
+        raise AssertionError("nobody needs to know")
+
+    for remote in ("git:", URL):
+        trust.require(places, remote, accepted=never)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("file:///srv/kb", "/srv/kb"),
+        ("git+file:///srv/kb.git", "/srv/kb.git"),
+        ("file:///srv/C%23/k%20b", "/srv/C#/k b"),
+        ("file:///srv/a?b#c", "/srv/a?b#c"),
+        ("file:///srv/%C3%BC", "/srv/ü"),
+        ("file:///srv/%252e%252e", "/srv/%2e%2e"),
+        ("https://kb.example/kb", None),
+        ("git+ssh://git@kb.example/kb", None),
+        ("git:", None),
+        ("team/kb", None),
+    ],
+)
+def test_what_is_checked_is_the_path_that_git_and_the_engine_open(text, path):
+    assert address.folder(text) == (Path(path) if path else None)
+    if path and text.startswith("file"):
+        assert address.of_url(text).url == f"file://{path}"
+
+
+@pytest.mark.parametrize(
+    ("text", "schemes"),
+    [
+        ("git+file:///srv/kb", ("file",)),
+        ("git+https://kb.example/kb", ("https", "ssh")),
+        ("git+ssh://kb.example/kb", ("https", "ssh")),
+        ("git+http://kb.example/kb", ("http", "https", "ssh")),
+    ],
+)
+def test_git_may_take_no_less_guarded_way_than_the_one_that_was_named(text, schemes):
+    peer = address.of_url(text).peer
+    assert peer is not None
+    assert (peer.where, peer.schemes, peer.ask) == (text.removeprefix("git+"), schemes, False)
+
+
+@pytest.mark.parametrize(
+    ("remote", "part"),
+    [
+        ("git+ssh://%2doProxyCommand=x/y", "other characters"),
+        ("git+ssh://[-oProxyCommand=x]/y", "other characters"),
+        ("git+ssh://[%2doProxyCommand=x]/y", "other characters"),
+        ("git+ssh://host;id/y", "other characters"),
+        ("git+ssh://$(id)/y", "other characters"),
+        ("git+ssh://`id`@host/y", "other characters"),
+        ("git+ssh://git%40github.com@host/y", "other characters"),
+        ("git+ssh://a@b@host/y", "other characters"),
+        ("git+https://g\u0456thub.com/x", "other characters"),
+        ("git+https://github.com\u2044x/y", "other characters"),
+        ("git+https://github.com%2fx/y", "other characters"),
+        ("file://host/srv/kb", "file:///PATH"),
+        ("file://localhost/srv/kb", "file:///PATH"),
+        ("git+file://me@/srv/kb", "git+file:///PATH"),
+        ("git+https://host/%0ahost=github.com", "percent-encoded"),
+        ("git+https://host/%0D%0A", "percent-encoded"),
+        ("file:///srv/a%00b", "percent-encoded"),
+        ("file:///srv/a%1b[31m", "percent-encoded"),
+        ("file:///srv/a%e2%80%ae", "percent-encoded"),
+        ("file:///srv/a%ff", "percent-encoded"),
+    ],
+)
+def test_what_reads_differently_to_git_ssh_or_a_person_names_no_place(remote, part):
+    flaw = remote_flaw(remote)
+    assert flaw is not None
+    assert part in flaw
+    assert flaw.isprintable()
+
+
+def test_a_remote_of_another_case_or_form_has_a_place_of_its_own_here():
+    forms = ["file:///srv/kb", "file:///srv/KB", "file:///srv/kb/", "git+file:///srv/kb", "http://h/kb", "https://h/kb"]
+    keys = [address.of_url(form).key for form in forms]
+    assert len(set(keys)) == len(forms)
+    assert all(key.startswith("url-") and os.sep not in key for key in keys)
+    assert address.of_remote("origin").key == "origin"
+    assert address.of_remote("../../x").key.startswith("url-")

@@ -1,0 +1,164 @@
+"""What a stranger's file holds of a few revisions: looked at, and taken over, without any of it being executed.
+
+Whoever wrote the file may have put anything into it: tables that are views, triggers, rows of other types, texts that fill the memory.
+So nothing is read from a revision's tables before its whole schema has proved to be ours, and everything is read under limits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmrag_link.engines.base import SCHEMA_VERSION, Limits
+from vmrag_link.engines.doltlite import history, reading, remotes, schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.errors import Engine, EngineFailed, KnowledgeRefused
+from vmrag_link.models import Collection as CollectionRow
+from vmrag_link.models import Document
+
+Sound = Callable[[CollectionRow | Document], None]
+Ancestors = Mapping[str, tuple[str, ...]]
+"""The parents of revisions."""
+
+_REMOTE = "vetted"
+_MASTER = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+_META = [("schema_version", str(SCHEMA_VERSION))]
+_PARENTS = """
+    SELECT commit_hash, parent_hash FROM dolt_commit_ancestors
+    WHERE commit_hash IN (SELECT value FROM json_each(?)) ORDER BY parent_index"""
+_MOST_SHOWN = 300
+_STRANGE = "it has no history in common with ours: it is another one"
+
+
+def take(
+    file: Path, revisions: Sequence[str], *, root: str, known: Collection[str], into: Path, limits: Limits, sound: Sound
+) -> list[str]:
+    """See `Engine.vet`. `known`: what needs no look, and what all the rest must descend from; `root` is the first of it."""
+    try:
+        with Connection(file, access="read", longest=limits.text_bytes) as connection:
+            _require_whole(connection)
+            if not history.exists(connection, root):
+                raise _refused(_STRANGE)
+            there = [each for each in revisions if each not in known and history.exists(connection, each)]
+            new = _new(connection, there, known, limits)
+    except EngineFailed as error:
+        raise _refused(_why(error, file)) from error
+    if new:
+        inner = {parent for parents in new.values() for parent in parents}
+        heads = [each for each in new if each not in inner]
+        with Connection(file) as connection:
+            numbered = {f"vetted-{number}": each for number, each in enumerate(heads)}
+            remotes.push(connection, _REMOTE, f"file://{into}", numbered, force=False)
+        for parent in {parents[0] for parents in new.values()} - new.keys():
+            with _examined(into, parent, limits):
+                pass  # otherwise nothing could be said about what has changed since
+        for each in TopologicalSorter(new).static_order():
+            if each in new:
+                _examine(into, each, limits, sound, since=new[each][0] if each in inner else None)
+    return list(new)
+
+
+def _require_whole(connection: Connection) -> None:
+    """Every piece is the one that its hash names: so what is known by name is known by content."""
+    if connection.execute_long("PRAGMA integrity_check") != [("ok",)]:
+        raise _refused("its file is damaged")
+
+
+def _new(connection: Connection, revisions: Sequence[str], known: Collection[str], limits: Limits) -> Ancestors:
+    """What is not known of these revisions and their ancestors."""
+    found: dict[str, tuple[str, ...]] = {}
+    left = set(revisions)
+    while left:
+        layer: dict[str, tuple[str, ...]] = dict.fromkeys(left, ())
+        for revision, parent in connection.stream(_PARENTS, (json.dumps(sorted(left)),)):
+            layer[revision] += (parent,) if parent else ()
+        if not all(layer.values()):
+            raise _refused(_STRANGE)
+        found |= layer
+        if len(found) > limits.revisions:
+            raise _refused(f"it has more than {limits.revisions:,} new revisions")
+        left = {parent for parents in layer.values() for parent in parents} - found.keys() - set(known)
+    return found
+
+
+def _examine(file: Path, revision: str, limits: Limits, sound: Sound, *, since: str | None) -> None:
+    """All rows of a revision, or what it has changed `since` its first parent."""
+    with _examined(file, revision, limits) as connection:
+        next(history.log(connection, revision, 1))
+        if reading.count(connection, None) > limits.documents:
+            raise _refused(f"it holds more than {limits.documents:,} documents", revision)
+        for row in _rows(connection, since, revision):
+            sound(row)
+
+
+@contextlib.contextmanager
+def _examined(file: Path, revision: str, limits: Limits) -> Iterator[Connection]:
+    """Opened at a revision, whose tables are ours. What goes wrong within is a `KnowledgeRefused`."""
+    try:
+        with Connection(file, at=revision, access="read", longest=limits.text_bytes) as connection:
+            _require_ours(connection)
+            yield connection
+    except (Engine, msgspec.ValidationError) as error:
+        raise _refused(_why(error, file), revision) from error
+
+
+def _require_ours(connection: Connection) -> None:
+    if odd := _ours().symmetric_difference(connection.execute(_MASTER)):
+        kind, name = min((str(row[0]), str(row[1])) for row in odd)
+        raise EngineFailed(f"the {kind} {name!r} is not as version {SCHEMA_VERSION} of the schema has it")
+    if connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2") != _META:
+        raise EngineFailed(f"its schema does not call itself version {SCHEMA_VERSION}")
+
+
+@functools.cache
+def _ours() -> frozenset[tuple[Any, ...]]:
+    with Connection(Path(":memory:"), access="create") as connection:
+        schema.create(connection)
+        return frozenset(connection.execute(_MASTER))
+
+
+def _rows(connection: Connection, since: str | None, revision: str) -> Iterator[CollectionRow | Document]:
+    """A column takes values of any type: only what is a record, and can be stored as one, comes out."""
+    for columns in _stored(connection, "collections", schema.COLLECTION_COLUMNS, since, revision):
+        collection = msgspec.convert(msgspec.structs.asdict(schema.collection(columns)), type=CollectionRow)
+        schema.collection_row(collection)
+        yield collection
+    for columns in _stored(connection, "documents", schema.DOCUMENT_COLUMNS, since, revision):
+        document = msgspec.convert(msgspec.structs.asdict(schema.document(columns)), type=Document)
+        schema.document_row(document)
+        yield document
+
+
+def _stored(
+    connection: Connection, table: str, columns: Sequence[str], since: str | None, revision: str
+) -> Iterator[tuple[Any, ...]]:
+    if since is None:
+        return connection.stream(f"SELECT {', '.join(columns)} FROM {table}")  # noqa: S608  our own names
+    names = ", ".join(f"to_{column}" for column in columns)
+    sql = f"SELECT {names} FROM dolt_diff_{table}(?, ?) WHERE diff_type <> 'removed'"  # noqa: S608  our own names
+    return connection.stream(sql, (since, revision))
+
+
+def _why(error: Exception, file: Path) -> str:
+    if not isinstance(error, Engine):
+        return str(error)
+    said = error.details.get("sqlite_message") or error.message
+    return str(said).replace(f"The knowledge base {file}", "it")
+
+
+def _refused(why: str, revision: str = "") -> KnowledgeRefused:
+    """A stranger's words may be in it."""
+    told = "".join(each if each.isprintable() else "?" for each in why)[:_MOST_SHOWN].rstrip(".")
+    what = f"Revision {revision[:12]}" if revision else "The knowledge base"
+    return KnowledgeRefused(
+        f"{what} was refused, and nothing of it was taken: {told}.",
+        hint="Ask who pushed it what that is. The code can be merged without its knowledge: git checkout BASE -- .dolt-version",
+        **({"revision": revision} if revision else {}),
+    )

@@ -1,0 +1,49 @@
+"""Could our own commands have written this row? Asked of every one that somebody else wrote and that nobody here has looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmrag_link.documents.chunking import require_possible
+from vmrag_link.embedding import registry
+from vmrag_link.errors import ContentRefused, NameInvalid, UsageInvalid
+from vmrag_link.index.store import RESERVED_METADATA
+from vmrag_link.models import Collection, Document, canonical_json, content_hash, json_from_user
+from vmrag_link.ops import names
+
+
+def check(row: Collection | Document) -> None:
+    """Raises `ContentRefused`."""
+    what = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {row.collection}/{row.doc_id}"
+    try:
+        _collection(row) if isinstance(row, Collection) else _document(row)
+    except (NameInvalid, UsageInvalid, ValueError) as error:
+        raise ContentRefused(f"{what}: {error}") from error
+
+
+def _collection(row: Collection) -> None:
+    names.check(row.name)
+    _object(row.metadata)
+    if row.embedding_function not in registry.NAMES:
+        raise ValueError(f"nobody here knows the embedding model {row.embedding_function!r}")
+    require_possible(row.chunking)
+
+
+def _document(row: Document) -> None:
+    names.check(row.collection)
+    names.check_document(row.doc_id)
+    if row.content_hash != content_hash(row.content):
+        raise ValueError("its content_hash is not that of its content")
+    if used := RESERVED_METADATA.intersection(_object(row.metadata)):
+        raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index needs for itself")
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Metadata. Raises `ValueError` for anything but the canonical JSON of an object."""
+    try:
+        value = json_from_user(text)
+    except ValueError as error:
+        raise ValueError(f"its metadata {error}") from error
+    if not isinstance(value, dict) or canonical_json(value) != text:
+        raise ValueError("its metadata is not the canonical JSON of an object")
+    return value
