@@ -211,6 +211,14 @@ tips=$(given | while IFS= read -r line; do
         case $before in (*[!0]*) echo "^$before" ;; esac ;;
     esac
 done)
+turned() { # what a forced push takes away
+    while IFS= read -r line; do
+        case $line in
+        ^*) echo "${line#^}" ;;
+        *) echo "^$line" ;;
+        esac
+    done
+}
 case $tips in
 *ours*) ;; # --mirror, say, which would delete the other side's knowledge base
 *)
@@ -220,8 +228,11 @@ case $tips in
     *"$eol"*) known= ;;
     *) known=--remotes=$1 ;;
     esac
-    new=$(echo "$tips" | git rev-list -1 --full-history --ignore-missing --stdin --not ${known:+"$known"} -- .dolt-version 2>/dev/null) &&
-        [ -z "$new" ] && exit 0
+    pins() {
+        git rev-list -1 --full-history --ignore-missing --stdin "$@" -- .dolt-version 2>/dev/null
+    }
+    new=$(echo "$tips" | pins --not ${known:+"$known"}) && [ -z "$new" ] &&
+        gone=$(echo "$tips" | turned | pins) && [ -z "$gone" ] && exit 0
     ;;
 esac
 """

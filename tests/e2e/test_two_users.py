@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration import test_serve
 from tests.support import people
+from tests.support.cli import start
 from tests.support.people import DATA, User, World
 from tests.support.terminal import SCRIPT
 
@@ -75,14 +76,12 @@ def test_after_git_clone_init_fetches_in_place_of_starting_another_one(world):
     assert bob.said("push", "-q") == [SENT]
 
 
-@pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--single-branch"], ["--no-checkout"]])
+@pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--single-branch"]])
 def test_a_clone_that_lacks_something_has_all_of_the_knowledge(world, options):
     world.ada.write_document("more.md", "More.")
     world.ada.git("push", "-q")
     world.hub.git("config", "uploadpack.allowFilter", "true")
     bob = world.join("bob", *options, url=f"file://{world.hub.top}")
-    if options == ["--no-checkout"]:
-        bob.git("checkout", "-q", "main")
     bob.vmrag("install")
     assert_alike(world.ada, bob)
     bob.write_document("bob.md", "Bob was here.")
@@ -90,6 +89,31 @@ def test_a_clone_that_lacks_something_has_all_of_the_knowledge(world, options):
     world.ada.git("pull", "-q")
     assert_alike(world.ada, bob)
     assert bob.git("fsck", "--connectivity-only", "--no-dangling") == ""
+
+
+def test_several_first_commands_at_once_fetch_it_once(world):
+    bob = world.join("bob")
+    bob.git("worktree", "add", "-q", "--detach", "../bob-too")
+    other = User(world.top / "bob-too", bob.home)
+    running = [start(each, "query", "certificates", "--json") for each in (bob, bob, other)]
+    done = [each.done() for each in running]
+    assert [each.code for each in done] == [0, 0, 0]
+    assert "".join(each.err for each in done) == COMING
+    assert len({str(each.json["results"]) for each in done}) == 1
+
+
+def test_knowledge_that_its_author_forgot_is_found_by_the_first_query_after_it_came(world):
+    ada = world.ada
+    ada.write_document("late.md", "Ada forgot to push this.")
+    ada.git("push", "-q", "--no-verify")
+    bob = world.join("bob")
+    said = bob.vmrag("install").out.splitlines()[-1]
+    assert said.startswith(f"The knowledge is not here yet: The pin names revision {ada.pinned}")
+    assert (
+        bob.vmrag("query", "certificates", code=1).err.splitlines()[-1].startswith("hint: Ask who pinned it to push it")
+    )
+    ada.vmrag("push")
+    assert bob.ask("query", "certificates")["kb"]["in_sync"]
 
 
 # -- the whole story ---------------------------------------------------------------------------------------------------
@@ -105,7 +129,7 @@ def concluded(user: User, how: str) -> None:
 
 
 def story(ada: User, bob: User, how: str) -> None:
-    """Different documents, then the same one, on one branch; then a branch of Bob's that Ada merges."""
+    """Different documents, then the same one, on one branch."""
     pull = ("pull", "-q", "--rebase" if how == "rebase" else "--no-rebase", "--no-edit")
     theirs = ada.write_document("ada.md", "Ada keeps bees.")
     ada.git("push", "-q")
@@ -133,9 +157,13 @@ def story(ada: User, bob: User, how: str) -> None:
     concluded(bob, how)
     bob.git("push", "-q")
     ada.git("pull", "-q")
-    assert_alike(ada, bob)
+    assert_alike(ada, bob, answers=True)
     assert ada.texts()["setup.md"] == both
 
+
+def test_a_branch_of_one_is_merged_by_the_other(world):
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
     bob.git("switch", "-q", "-c", "topic")
     bob.write_document("topic.md", "A topic of its own.")
     bob.git("push", "-q", "-u", "origin", "topic")
@@ -144,8 +172,8 @@ def story(ada: User, bob: User, how: str) -> None:
     ada.git("merge", "-q", "--no-edit", "origin/topic")
     ada.git("push", "-q")
     bob.git("switch", "-q", "main")
-    bob.git(*pull)
-    assert_alike(ada, bob, answers=True)
+    bob.git("pull", "-q")
+    assert_alike(ada, bob)
     assert bob.texts()["topic.md"] == "A topic of its own."
     assert bob.texts()["ada.md"] == "Ada keeps bees and ducks."
 
@@ -326,6 +354,27 @@ def test_a_merge_that_needs_their_knowledge_without_a_network_is_resolved_later(
     assert {"ada.md", "bob.md"} < set(ada.texts())
 
 
+def test_what_another_branch_pins_is_fetched_when_somebody_asks_for_it(world):
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    ada.git("switch", "-q", "-c", "topic")
+    ada.write_document("topic.md", "A topic of its own.")
+    ada.git("push", "-q", "origin", "topic")
+    bob.git("fetch", "-q")
+    assert bob.ask("query", "topic of its own", "--at", "origin/topic")["results"][0]["doc_id"] == "topic.md"
+    ada.write_document("topic.md", "Another topic.")
+    ada.git("push", "-q", "origin", "topic")
+    bob.git("fetch", "-q")
+    assert bob.ask("merge", "origin/topic")["revision"] == bob.pinned == ada.pinned
+    ada.write_document("topic.md", "A topic that Ada keeps for herself.")
+    ada.git("push", "-q", "--no-verify", "origin", "topic")
+    bob.git("fetch", "-q")
+    said = bob.vmrag("query", "topic", "--at", "origin/topic", code=1).err
+    assert said.startswith(
+        f"error: origin/topic pins revision {ada.pinned}, which is not in this knowledge base. The remote"
+    )
+
+
 # -- what `git push` takes along -----------------------------------------------------------------------------------------
 
 
@@ -351,7 +400,8 @@ def test_a_forced_push_is_never_in_the_way_and_what_it_leaves_behind_stays(world
     assert ada.said("push", "-q", "-f") == [SENT]
     assert branches_at_remote(ada) == {"main": better}
     ada.git("reset", "-q", "--hard", "HEAD~1")
-    assert ada.said("push", "-q", "-f") == []
+    assert ada.said("push", "-q", "-f") == [SENT]  # nothing new: the KB branch goes back with the code
+    assert branches_at_remote(ada) == {"main": first}
     assert world.holds(given_up)
     assert world.holds(better)
     bob = world.join("bob")
@@ -483,3 +533,15 @@ def test_the_pre_commit_framework_takes_it_along_too(world):
     done = ada.run("push", "-q", env=home)
     assert done.returncode != 0
     assert "The knowledge that these commits pin was not pushed" in done.stdout + done.stderr
+
+
+def test_where_the_server_takes_no_knowledge_the_code_is_not_pushed_either(world):
+    world.hub.write(
+        "hooks/pre-receive",
+        "#!/bin/sh\nwhile read -r _ _ ref; do\n    case $ref in refs/vmrag/*) echo closed; exit 1 ;; esac\ndone\n",
+    ).chmod(0o755)
+    ada, before = world.ada, world.hub.git("rev-parse", "main")
+    ada.write_document("ada.md", "Ada keeps bees.")
+    (line,) = ada.said("push", "-q", code=1)
+    assert line.endswith(f"(Ask who runs it to allow pushes to {DATA}; or push the code alone: git push --no-verify)")
+    assert world.hub.git("rev-parse", "main") == before

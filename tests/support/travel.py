@@ -38,7 +38,7 @@ from vmrag_link.travel.publish import Published, Wanted, publish
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
-LONG = random.Random(6).randbytes(350_000).hex()
+LONG = random.Random(6).randbytes(300_000).hex()
 """A text that makes the file three segments long."""
 
 
@@ -153,6 +153,7 @@ def git_clone(url: str | Path, top: Path, *options: str) -> Clone:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An isolated home directory, as tests of git need it."""
     isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("GIT_TEMPLATE_DIR", "")  # a dozen samples of hooks less to copy
     return tmp_path / "home"
 
 
@@ -176,6 +177,7 @@ def _pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pair")
     with pytest.MonkeyPatch.context() as patch:
         isolate(patch, folder / "home")
+        patch.setenv("GIT_TEMPLATE_DIR", "")
         bare(folder / "hub.git")
         ada = Clone(folder / "ada", create=True)
         ada.repo.git("remote", "add", "origin", "../hub.git")

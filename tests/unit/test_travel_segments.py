@@ -145,7 +145,7 @@ def test_a_link_in_place_of_the_copy_is_not_followed(places: Places, tmp_path: P
 def test_memory_does_not_grow_with_the_file(places: Places) -> None:
     file, copy = places.top / "large", places.top / "large-copy"
     with file.open("wb") as out:
-        for number in range(400):
+        for number in range(200):
             out.write(number.to_bytes(4, "big") * (segments.SEGMENT_SIZE // 4))
     commit = segments.store(places, file, None)
     program = (
@@ -156,5 +156,5 @@ def test_memory_does_not_grow_with_the_file(places: Places) -> None:
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert copy.stat().st_size == file.stat().st_size == 400 * segments.SEGMENT_SIZE
-    assert int(done.stdout) < 70 * 1024  # KiB; a batch of blobs, twice
+    assert copy.stat().st_size == file.stat().st_size == 200 * segments.SEGMENT_SIZE
+    assert int(done.stdout) < 40 * 1024  # KiB; a batch of blobs, twice

@@ -47,7 +47,7 @@ def _lines(report: AdoptReport) -> Iterator[str]:
     for revision in report.missing:
         yield f"{report.source} does not have {revision[:7]}, which a commit before {report.commit[:7]} pins."
     if report.remote is None and not report.pinned:
-        yield f"What {report.commit[:7]} pins was taken before."
+        yield f"Nothing of what {report.commit[:7]} pins is new."
     elif report.remote is None:
         yield "Nothing was pushed. Next: vmrag push (git push does it with the hooks installed)"
     elif report.pushed:

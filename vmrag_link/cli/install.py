@@ -58,8 +58,9 @@ def _arrived(ws: Workspace) -> list[str]:
         return []
     try:
         arrived = arrival.bring(ws, insist=True)
-        if arrived:
-            reconciled(ws)
+        report = reconciled(ws) if arrived else None
+        if report and report.state == "missing":
+            raise ws.unusable(ws.target())
     except VmragError as error:
         return [f"The knowledge is not here yet: {error.message} Next: {error.hint}"]
     return ["Fetched the knowledge base that this code pins."] if arrived else []

@@ -76,8 +76,7 @@ _ABSENT = re.compile(
     re.IGNORECASE,
 )
 _DAMAGED = re.compile(
-    r"repository corruption on the remote side|did not send all necessary objects|fsck error|bad object|bad tree object"
-    r"|is corrupt|missing (?:blob|tree|commit)|unresolved deltas|not a valid object"
+    r"repository corruption on the remote side|did not send all necessary objects|fsck error|unresolved deltas"
 )
 _NO_REF = "couldn't find remote ref"
 _FORBIDDEN = re.compile(

@@ -49,8 +49,8 @@ class _Failure(Record, frozen=True):
 def bring(ws: Workspace, *, insist: bool = False) -> bool:
     """Fetch what the pin names, if it is not here and `auto_fetch` is on; whether something came.
 
-    `insist`: ask even if it could not be had a moment ago. Raises `NotInitialized`, why a fresh clone gets no knowledge base; everything
-    else can wait.
+    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer. Raises `NotInitialized`, why a fresh
+    clone gets no knowledge base; everything else can wait.
     """
     if not ws.config.auto_fetch:
         return False
@@ -65,7 +65,7 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     target = ws.target()
     if target.state != "missing" or target.pin is None:
         return False
-    earlier = None if insist else _failed_lately(ws, target.pin)
+    earlier = None if insist or ws.binding is None else _failed_lately(ws, target.pin)
     if earlier:
         ws.unreached = RemoteUnreachable(earlier.message, hint=earlier.hint)
         return False

@@ -34,7 +34,8 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     """
     pinned = destinations.pinned_remote(ws)
     addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
-    with locks.exclusive(ws.places.workspace_lock, purpose="clone the knowledge base", timeout=ws.lock_timeout):
+    # All work trees of the repository get the same one.
+    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
         if ws.initialized:
             if automatic:  # another command was faster
                 return _report(ws, addresses[0])

@@ -99,7 +99,7 @@ def _lonely(ws: Workspace) -> list[Path]:
 def _temporaries(ws: Workspace) -> list[Path]:
     own = [folder / "vmrag" for folder in worktrees.git_dirs(ws.places)]
     pins = stale_temporaries(*worktrees.tops(ws.places), name=PIN_NAME)
-    return [*stale_temporaries(ws.places.shared, ws.places.journal, *own[1:]), *pins]
+    return [*stale_temporaries(ws.places.shared, ws.places.journal, ws.places.remotes, *own[1:]), *pins]
 
 
 def _corrupt(ws: Workspace) -> list[Path]:

@@ -116,17 +116,25 @@ def _wanted(ws: Workspace, push: Push) -> Iterator[tuple[str, Wanted]]:
         # A fork has got its code with all pins, and its knowledge from nobody: who clones only the fork needs all of that.
         new |= history.reachable_pins(ws.places, remotes.tracked(ws.places, name))
     found = [pin for data in new if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)]
-    for where in dict.fromkeys(pin.dolt_remote for pin in found):
+    tips = list(_tips(ws, push))
+    back = [
+        pin for ref, pin in tips if _is_forced(ws, ref)
+    ]  # its KB branch goes back, too, and needs nothing new for that
+    for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back)):
         branches: dict[str, str] = {}
         forced: set[str] = set()
-        for ref, pin in _tips(ws, push):
-            name = plumbing.kb_branch_of(ws.places, ref.local.removeprefix(BRANCHES))
-            if name and pin.dolt_remote == where and ws.engine.has_revision(pin.dolt_commit):
-                branches[name] = pin.dolt_commit
-                if ref.before and not remotes.contains(ws.places, ref.tip or "", ref.before):
-                    forced.add(name)
+        for ref, pin in tips:
+            branch = plumbing.kb_branch_of(ws.places, ref.local.removeprefix(BRANCHES))
+            if branch and pin.dolt_remote == where and ws.engine.has_revision(pin.dolt_commit):
+                branches[branch] = pin.dolt_commit
+                if _is_forced(ws, ref):
+                    forced.add(branch)
         revisions = [pin.dolt_commit for pin in found if pin.dolt_remote == where]
         yield where, Wanted(branches, revisions, force=frozenset(forced), lenient=True)
+
+
+def _is_forced(ws: Workspace, ref: Ref) -> bool:
+    return bool(ref.tip and ref.before) and not remotes.contains(ws.places, ref.tip or "", ref.before or "")
 
 
 def _tips(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
@@ -151,6 +159,6 @@ def _unsent(ws: Workspace, error: Remote | Lock, *, last: bool) -> Finding:
     unreachable = isinstance(error, RemoteUnreachable | Lock)
     unwanted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
     message = f"The knowledge that these commits pin was not pushed: {error.message}"
-    hint = f"{error.hint}; or push the code alone: " if error.hint else "To push the code alone: "
+    hint = f"{error.hint.rstrip('.')}; or push the code alone: " if error.hint else "To push the code alone: "
     blocks = last if unwanted else not unreachable or ws.config.hooks.on_unreachable == "block"
     return Finding("KNOWLEDGE_NOT_PUSHED", message, f"{hint}git push --no-verify", blocks)

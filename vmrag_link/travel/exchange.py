@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 from vmrag_link import locks
 from vmrag_link.engines.base import ROOT_BRANCH, Engine
-from vmrag_link.errors import RemoteDamaged, RemoteInvalid, RemoteMissing, RemoteRejected
+from vmrag_link.errors import RemoteDamaged, RemoteInvalid, RemoteMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git import remotes
 from vmrag_link.git.remotes import Peer
 from vmrag_link.paths import Places, write_atomically
@@ -158,7 +158,11 @@ class Through:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._note.unlink(missing_ok=True)  # from here on copy and engine may be ahead of the remote
         done = write(self._url)
-        commit = segments.store(self._places, self._file, before)
+        try:
+            commit = segments.store(self._places, self._file, before)
+        except RemoteDamaged as error:
+            self._forget()
+            raise RemoteMoved("A part of what the remote held is not here any more.", hint="vmrag push") from error
         remotes.push(self._places, self._peer, commit, DATA, expected=before)
         remotes.set_ref(self._places, self._ref, commit)
         self._settled(commit)
@@ -204,13 +208,18 @@ class Through:
             try:
                 self._bring(tip)
             except (RemoteDamaged, RemoteRejected):
-                # It was sound when it was fetched: since then this repository lost a part of it, or was given another knowledge base.
-                # git fetches again what no ref says is here.
-                remotes.set_ref(self._places, self._ref, None)
-                remotes.set_ref(self._places, self._fetched, None)
-                discard(self._places, self._engine, self._key)
+                self._forget()
                 return None
         return tip
+
+    def _forget(self) -> None:
+        """What is tracked was sound when it was fetched: since then this repository lost a part, or was given another knowledge base.
+
+        git fetches again what no ref says is here.
+        """
+        remotes.set_ref(self._places, self._ref, None)
+        remotes.set_ref(self._places, self._fetched, None)
+        discard(self._places, self._engine, self._key)
 
     def _bring(self, commit: str) -> None:
         self._note.unlink(missing_ok=True)
@@ -290,7 +299,10 @@ def _settled(file: Path, commit: str) -> None:
     """Note it, once the file would survive a power cut: a push adds to the file, and what is missing then would be gone from the remote."""
     with file.open("rb") as content:
         os.fsync(content.fileno())
-    write_atomically(_note_of(file), _stand(commit, file))
+    note = _note_of(file)
+    for leftover in note.parent.glob(f".{note.name}.*.tmp"):
+        leftover.unlink()  # of a killed writer; nobody else writes while we hold the lock
+    write_atomically(note, _stand(commit, file))
 
 
 def copy_of(places: Places, key: str) -> Path:
