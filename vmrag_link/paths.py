@@ -81,6 +81,11 @@ class Places(NamedTuple):
         return self.shared / "remotes"
 
     @property
+    def remote_objects(self) -> Path:
+        """The git repository through which they come and go; derived."""
+        return self.shared / "remotes.git"
+
+    @property
     def quarantine(self) -> Path:
         """Where strangers' knowledge bases lie while they are looked at."""
         return self.shared / "quarantine"

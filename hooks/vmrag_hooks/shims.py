@@ -205,7 +205,7 @@ tips=$(given | while IFS= read -r line; do
     ref=${line##* }
     line=${line% *}
     case "${line##* } $ref" in # bash 3.2 (macOS) needs both brackets in $()
-    (*" refs/vmrag/"*) echo ours ;;
+    (*" refs/vmrag/"* | *" refs/remotes/"*) echo ours ;;
     (*[!0]*" "*) # not deleted
         echo "${line##* }"
         case $before in (*[!0]*) echo "^$before" ;; esac ;;

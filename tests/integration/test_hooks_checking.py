@@ -244,11 +244,14 @@ def test_of_a_push_to_a_url_git_knows_only_where_its_refs_are(stage, remote):
 
 
 def test_a_ref_of_ours_is_nothing_that_a_push_of_code_has(stage, remote):
-    """`git push --mirror`: it deletes the other side's knowledge base, which it does not tell."""
-    stage.repo.git("update-ref", "refs/vmrag/remotes/origin/data", "twin")
-    stage.repo.git("push", "-q", "--mirror", "origin")
+    stage.repo.git("push", "-q", "origin", "main:refs/vmrag/data")
     assert len(asked(stage)) == 1
-    stage.repo.git("push", "-q", "origin", "--delete", "refs/vmrag/remotes/origin/data")
+    stage.repo.git("push", "-q", "origin", "--delete", "refs/vmrag/data")
+    assert len(asked(stage)) == 1
+
+
+def test_a_mirror_deletes_what_it_does_not_tell_and_is_known_by_its_tracking_refs(stage, remote):
+    stage.repo.git("push", "-q", "--mirror", "origin")
     assert len(asked(stage)) == 1
 
 

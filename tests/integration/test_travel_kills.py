@@ -86,8 +86,8 @@ def assert_tidy(world: World, *users: User) -> None:
         finally:
             workspace.close()
         assert reserved <= OWN_BRANCHES
-        refs = user.git("for-each-ref", "--format=%(refname)", "refs/vmrag").split()
-        assert set(refs) <= {"refs/vmrag/remotes/origin/data", "refs/vmrag/remotes/origin/data-fetched"}
+        assert user.git("for-each-ref", "refs/vmrag") == "", "the code's repository has nothing of it"
+        assert not list(user.shared.glob("remotes.git.*"))
 
 
 def noted(user: User, number: int) -> str:
@@ -195,7 +195,8 @@ def test_a_killed_pull_is_whole_after_the_next_one(world, part):
 def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
     ada = world.ada
     revision = noted(ada, 1)
-    folder = ada.top / ".git" / "refs" / "vmrag" / "remotes" / "origin"
+    folder = ada.shared / "remotes.git" / "refs" / "remotes" / "origin"
+    folder.mkdir(parents=True, exist_ok=True)
     for name in ("data.lock", "data-fetched.lock"):
         (folder / name).touch()
     ada.vmrag("push")
@@ -204,13 +205,20 @@ def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
     assert world.holds(revision)
 
 
-PUSHING = ("publish._carry_out", "segments.store", "git_remotes.push", "git_remotes.set_ref", "exchange._settled")
-FETCHING = ("segments.restore", "exchange._take", "git_remotes.set_ref", "exchange._settled")
+PUSHING = (
+    "publish._carry_out",
+    "segments.store",
+    "remotes.push",
+    "remotes.set_ref",
+    "through._settled",
+    "remotes.tidy",
+)
+FETCHING = ("segments.restore", "through.take", "through._settled", "remotes.set_ref", "remotes.tidy")
 
 
 def died(user: User, step: str, *arguments: str) -> None:
     """The command, killed when it comes to that step of it."""
-    body = f"from vmrag_link.git import remotes as git_remotes\nfrom vmrag_link.travel import exchange, publish, segments\n{step} = die"
+    body = f"from vmrag_link.git import remotes\nfrom vmrag_link.travel import publish, segments, through\n{step} = die"
     assert driven(user, body, *arguments).code == KILLED, step
 
 

@@ -14,12 +14,12 @@ import pytest
 from tests.support import travel
 from tests.support.engines import AUTHOR, head
 from tests.support.repos import Repo
-from tests.support.travel import DATA, Clone, Pair, child, git_clone
+from tests.support.travel import DATA, TRACKING, Clone, Pair, child, git_clone
 from vmrag_link.engines.doltlite import remotes as engine_remotes
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import RemoteMoved, RemoteRejected
 from vmrag_link.git import objects, remotes
-from vmrag_link.travel import exchange, publish, segments
+from vmrag_link.travel import publish, segments, through
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
@@ -142,7 +142,7 @@ def after(where: object, name: str, times: int = 1) -> Callable[[], None]:
 
 
 PUSH_STEPS = {
-    "before anything": instead(exchange.Through, "push"),
+    "before anything": instead(through.Through, "push"),
     "one branch is in the copy": after(engine_remotes, "push"),
     "all branches are in the copy": instead(segments, "store"),
     "a segment is stored": after(objects, "write_blob"),
@@ -150,7 +150,7 @@ PUSH_STEPS = {
     "the commit is made": instead(remotes, "push"),
     "the remote has it": after(remotes, "push"),
     "the tracking ref was moved": after(remotes, "set_ref"),
-    "the note was written": after(exchange, "_settled"),
+    "the note was written": after(through, "_settled"),
 }
 
 FETCH_STEPS = {
@@ -159,7 +159,7 @@ FETCH_STEPS = {
     "the copy is about to be restored": instead(objects, "blobs"),
     "the copy is restored": after(segments, "restore"),
     "the engine has fetched": after(engine_remotes, "fetch"),
-    "the note was written": after(exchange, "_settled"),
+    "the note was written": after(through, "_settled"),
     "the tracking ref was moved": after(remotes, "set_ref"),
 }
 
@@ -233,20 +233,18 @@ def test_a_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> Non
 
 # -- what is remembered here is wrong --------------------------------------------------------------------------------------
 
-TRACKING = "refs/vmrag/remotes/origin/data"
-
 
 def lose_an_object(clone: Clone) -> None:
     """Of the tracked state; what is packed is unpacked for that."""
-    pack = clone.repo.top / ".git" / "objects" / "pack"
-    for each in list(pack.glob("*.pack")):
+    objects = clone.store.top / "objects"
+    for each in list((objects / "pack").glob("*.pack")):
         aside = each.rename(clone.repo.top / each.name)
         for index in (each.with_suffix(".idx"), each.with_suffix(".rev")):
             index.unlink(missing_ok=True)
         with aside.open("rb") as stream:
-            subprocess.run(["git", "unpack-objects", "-q"], cwd=clone.repo.top, stdin=stream, check=True)
-    name = clone.repo.git("rev-parse", f"{TRACKING}:000001")
-    (clone.repo.top / ".git" / "objects" / name[:2] / name[2:]).unlink()
+            subprocess.run(["git", "unpack-objects", "-q"], cwd=clone.store.top, stdin=stream, check=True)
+    name = clone.store.git("rev-parse", f"{TRACKING}:000001")
+    (objects / name[:2] / name[2:]).unlink()
 
 
 def lose_an_object_and_the_copy(clone: Clone) -> None:
@@ -263,9 +261,12 @@ WRONG = {
     "the copy is shorter": lambda clone: clone.copy.write_bytes(clone.copy.read_bytes()[:-300]),
     "the copy has rubbish in it": lambda clone: clone.copy.write_bytes(b"x" * clone.copy.stat().st_size),
     "the whole folder is missing": lambda clone: shutil.rmtree(clone.places.remotes),
-    "the tracking ref is missing": lambda clone: clone.repo.git("update-ref", "-d", TRACKING),
-    "the tracking ref is a commit of the code": lambda clone: clone.repo.git("update-ref", TRACKING, "HEAD"),
-    "the tracking ref is a blob": lambda clone: clone.repo.git("update-ref", TRACKING, f"{TRACKING}:000001"),
+    "the tracking ref is missing": lambda clone: clone.store.git("update-ref", "-d", TRACKING),
+    "the tracking ref is a commit of something else": lambda clone: clone.store.git(
+        "update-ref", TRACKING, clone.store.git("commit-tree", "-m", "x", clone.store.git("mktree"))
+    ),
+    "the tracking ref is a blob": lambda clone: clone.store.git("update-ref", TRACKING, f"{TRACKING}:000001"),
+    "the git repository of remotes is missing": lambda clone: shutil.rmtree(clone.store.top),
     "the engine knows nothing of the remote": lambda clone: clone.engine.forget_remote("origin"),
     "an object was lost": lose_an_object,
     "an object was lost, and the copy": lose_an_object_and_the_copy,
@@ -322,7 +323,7 @@ def test_a_new_knowledge_base_in_an_old_clone_is_told_that_the_remote_holds_anot
 def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:
     pair.hub.git("update-ref", "-d", DATA)
     for clone in (pair.ada, pair.bob):
-        clone.repo.git("update-ref", "-d", TRACKING)
+        clone.store.git("update-ref", "-d", TRACKING)
     pair.bob.push()
     pair.ada.push()
     pair.bob.fetch()
@@ -331,14 +332,14 @@ def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:
 
 def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.hub.git("update-ref", "-d", DATA)
-    real = exchange.Through.put_back
+    real = through.Through.put_back
 
-    def other_first(self: exchange.Through) -> bool:
+    def other_first(self: through.Through) -> bool:
         monkeypatch.undo()
         pair.ada.push()
         return real(self)
 
-    monkeypatch.setattr(exchange.Through, "put_back", other_first)
+    monkeypatch.setattr(through.Through, "put_back", other_first)
     pair.bob.push("origin", "bob")
     assert pair.ada.fetch()
     assert pair.ada.heads().keys() == {"main", "bob"}

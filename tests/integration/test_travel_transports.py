@@ -19,6 +19,7 @@ from tests.support.terminal import Project
 from tests.support.travel import (
     DATA,
     ROOT,
+    TRACKING,
     Clone,
     Pair,
     bare,
@@ -479,9 +480,8 @@ def test_clones_that_lack_a_part_of_the_code(options: tuple[str, ...], pair: Pai
     pair.ada.repo.commit("more code", file="text")
     pair.ada.repo.git("push", "-q", "origin", "main")
     fresh = travels(pair, f"file://{pair.hub.top}", clone=options)
-    name = fresh.repo.git("rev-parse", "refs/vmrag/remotes/origin/data")
     fresh.repo.git("remote", "set-url", "origin", "/nowhere")  # everything of it is here
-    assert fresh.repo.git("rev-list", "--objects", "--missing=print", name).count("?") == 0
+    assert fresh.store.git("rev-list", "--objects", "--missing=print", TRACKING).count("?") == 0
     assert (fresh.repo.run("rev-parse", "--is-shallow-repository").stdout.strip() == "true") is ("--depth=1" in options)
 
 

@@ -31,15 +31,19 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.git import plumbing
 from vmrag_link.models import Working
 from vmrag_link.paths import Places
-from vmrag_link.travel import address, exchange
+from vmrag_link.travel import address, exchange, through
 from vmrag_link.travel.address import Address
-from vmrag_link.travel.exchange import DATA
 from vmrag_link.travel.publish import Published, Wanted, publish
+from vmrag_link.travel.through import DATA
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
 LONG = random.Random(6).randbytes(300_000).hex()
 """A text that makes the file three segments long."""
+
+
+TRACKING = "refs/remotes/origin/data"
+"""In `Clone.store`: what the hub held when it was last asked."""
 
 
 class Clone:
@@ -128,7 +132,12 @@ class Clone:
     @property
     def copy(self) -> Path:
         """The file that stands for `origin`."""
-        return exchange.copy_of(self.places, "origin")
+        return through.copy_of(self.places, "origin")
+
+    @property
+    def store(self) -> Repo:
+        """The git repository through which it comes and goes; `TRACKING` is there."""
+        return Repo(self.places.remote_objects)
 
     def below(self) -> bytes:
         """Every byte that is kept for this clone."""

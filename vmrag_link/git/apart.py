@@ -1,19 +1,23 @@
-"""A repository beside ours for what strangers made: it sees our objects and our configuration, and nothing of it gets into ours."""
+"""Repositories beside ours: with our configuration, so that remotes and credentials are the same; nothing of them gets into ours."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
+from vmrag_link import locks
 from vmrag_link.git.run import demand, failure, git_in
 from vmrag_link.paths import Places
 
-_SETTINGS = "[core]\n\tbare = true\n\thooksPath = /dev/null\n[transfer]\n\tfsckObjects = true\n"
+_PATIENCE = 30.0
+_SETTINGS = "[core]\n\tbare = true\n\thooksPath = /dev/null\n[transfer]\n\tfsckObjects = true\n[gc]\n\tauto = 1000\n\tautoDetach = false\n"
 
 
 def make(places: Places, folder: Path) -> Places:
     """A bare repository in an empty directory. git runs in our work tree all the same: remotes may have paths relative to it."""
     kind = demand(places, "rev-parse", "--show-object-format").text.strip()
-    apart = Places(places.top, folder, folder)
+    apart = at(places, folder)
     arguments = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", str(folder))
     done = git_in(folder, *arguments)
     if done.returncode != 0:
@@ -21,10 +25,37 @@ def make(places: Places, folder: Path) -> Places:
     own = folder / "config.own"
     own.write_text(_SETTINGS)
     # What is set for our repository alone, credentials and proxies among it, counts here, too; what is read later counts more.
+    # Relative: a project may be moved to another place.
     for each in (places.common / "config", own):
-        demand(apart, "config", "--local", "--add", "include.path", str(each))
+        demand(apart, "config", "--local", "--add", "include.path", os.path.relpath(each, folder))
+    return apart
+
+
+def at(places: Places, folder: Path) -> Places:
+    """The repository that `make` made there."""
+    return Places(places.top, folder, folder)
+
+
+def lend(places: Places, apart: Places) -> None:
+    """Let it see our objects, so that it need not fetch them again."""
     if not (places.common / "shallow").exists():  # git takes what such a clone has for whole histories
-        alternates = folder / "objects" / "info" / "alternates"
+        alternates = apart.common / "objects" / "info" / "alternates"
         alternates.parent.mkdir(exist_ok=True)
         alternates.write_text(f"{places.common / 'objects'}\n")
-    return apart
+
+
+def lasting(places: Places, folder: Path) -> Places:
+    """The repository there, which is made if it is missing; a kill leaves none that is half made."""
+    if not _is_made(folder):
+        with locks.exclusive(places.locks / f"{folder.name}.lock", purpose=f"make {folder.name}", timeout=_PATIENCE):
+            if not _is_made(folder):
+                unfinished = folder.with_name(f"{folder.name}.unfinished")
+                shutil.rmtree(unfinished, ignore_errors=True)  # somebody was killed over it
+                unfinished.mkdir(parents=True)
+                make(places, unfinished)
+                unfinished.rename(folder)
+    return at(places, folder)
+
+
+def _is_made(folder: Path) -> bool:
+    return (folder / "config.own").exists()

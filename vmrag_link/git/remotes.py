@@ -189,6 +189,11 @@ def release(places: Places, ref: str) -> None:
             lock.unlink()
 
 
+def tidy(places: Places) -> None:
+    """Let git pack what has gathered, where nobody else ever asks it to."""
+    demand(places, "gc", "--auto", "--quiet")
+
+
 def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
     """Fetch `ref` of the other side as the local ref `into`, with all its objects; None: the other side has no such ref.
 

@@ -17,8 +17,8 @@ from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.travel import address
 from vmrag_link.travel.address import OWN, Address
-from vmrag_link.travel.exchange import DATA, TRACKING, last_seen
 from vmrag_link.travel.publish import Published, Wanted
+from vmrag_link.travel.through import DATA, last_seen
 from vmrag_link.workspace import Workspace
 
 
@@ -85,11 +85,13 @@ def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> Finding |
 
 
 def _deletions(ws: Workspace, push: Push) -> list[Finding]:
-    """`git push --mirror` from an ordinary clone takes every ref away that the clone does not have, and tells no hook of these."""
-    carried = remotes.tip(ws.places, DATA)
+    """`git push --mirror` from an ordinary clone takes every ref away that the clone does not have, and tells no hook of these.
+
+    It is known by the tracking refs that it pushes, which are nobody else's.
+    """
     lost = any(ref.name == DATA and ref.tip is None for ref in push.refs)
-    mirrored = any(ref.name.startswith(TRACKING) for ref in push.refs)
-    if not lost and (not mirrored or (carried and _within(ws, last_seen(ws.places, _own(ws, push)), carried))):
+    mirrored = any(ref.name.startswith("refs/remotes/") for ref in push.refs)
+    if not lost and (not mirrored or _carried(ws, push)):
         return []
     where = push.remote or "origin"
     return [
@@ -101,8 +103,10 @@ def _deletions(ws: Workspace, push: Push) -> list[Finding]:
     ]
 
 
-def _within(ws: Workspace, part: str | None, commit: str) -> bool:
-    return part is None or remotes.contains(ws.places, commit, part)
+def _carried(ws: Workspace, push: Push) -> bool:
+    """Whether the clone itself has all that the other side is known to hold."""
+    there, carried = last_seen(ws.places, _own(ws, push).key), remotes.tip(ws.places, DATA)
+    return there is None or (carried is not None and remotes.contains(ws.places, carried, there))
 
 
 def _wanted(ws: Workspace, push: Push) -> Iterator[tuple[str, Wanted]]:
@@ -112,7 +116,7 @@ def _wanted(ws: Workspace, push: Push) -> Iterator[tuple[str, Wanted]]:
     # What was fetched from a remote with several URLs need not be where this push goes.
     tracked = name in remotes.names(ws.places) and remotes.push_urls(ws.places, name) == [remotes.url(ws.places, name)]
     new = history.new_pins(ws.places, marks, remote=name) if tracked else history.reachable_pins(ws.places, marks)
-    if new and tracked and not last_seen(ws.places, _own(ws, push)):
+    if new and tracked and not last_seen(ws.places, _own(ws, push).key):
         # A fork has got its code with all pins, and its knowledge from nobody: who clones only the fork needs all of that.
         new |= history.reachable_pins(ws.places, remotes.tracked(ws.places, name))
     found = [pin for data in new if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)]

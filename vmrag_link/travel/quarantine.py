@@ -15,7 +15,7 @@ from vmrag_link.git import apart, remotes
 from vmrag_link.git.remotes import Peer
 from vmrag_link.paths import Places
 from vmrag_link.travel import segments
-from vmrag_link.travel.exchange import DATA
+from vmrag_link.travel.through import DATA
 
 KEY = "url-quarantine"
 """The short name under which the engine fetches what came out of here; forgotten at once."""
@@ -71,7 +71,9 @@ def opened(places: Places, *, timeout: float) -> Iterator[Quarantine]:
         try:
             folder.mkdir(parents=True, mode=0o700)
             store.mkdir()
-            yield Quarantine(apart.make(places, store), folder)
+            strange = apart.make(places, store)
+            apart.lend(places, strange)
+            yield Quarantine(strange, folder)
         finally:
             _clear(places)
 

@@ -8,8 +8,9 @@ from vmrag_link.errors import Remote, quoted
 from vmrag_link.git import remotes
 from vmrag_link.ops import destinations
 from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.travel import exchange
+from vmrag_link.travel import exchange, through
 from vmrag_link.travel.address import Address
+from vmrag_link.travel.through import DATA
 from vmrag_link.workspace import Workspace
 
 
@@ -18,7 +19,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
     if not ws.initialized:
         return
     try:
-        known = [each for each in _addresses(ws) if exchange.last_seen(ws.places, each)]
+        known = [each for each in _addresses(ws) if each.peer and through.last_seen(ws.places, each.key)]
         for each in known:
             yield from _lost(ws, each)
     except Remote as error:
@@ -32,8 +33,8 @@ def _addresses(ws: Workspace) -> list[Address]:
 
 
 def _lost(ws: Workspace, address: Address) -> Iterator[Finding]:
-    if address.peer and remotes.advertised(ws.places, address.peer, exchange.DATA) is None:
-        message = f"{address.text} does not hold the knowledge base any more: somebody deleted {exchange.DATA} there."
+    if address.peer and remotes.advertised(ws.places, address.peer, DATA) is None:
+        message = f"{address.text} does not hold the knowledge base any more: somebody deleted {DATA} there."
         yield Finding("REMOTE_LOST", "error", message, DOCTOR, address.key)
 
 
