@@ -59,6 +59,18 @@ def merge_heads(environ: Mapping[str, str] = os.environ) -> list[str]:
     return [name.removeprefix(MERGE_HEADS) for name in environ if name.startswith(MERGE_HEADS)]
 
 
+UNATTENDED = "VMRAG_UNATTENDED"
+"""Set for a process that works after the command that started it is over: a dialog would come from nowhere."""
+
+_SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
+"""git takes the first that is set of several programs to ask with, and an empty one for none."""
+
+
+def unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What keeps git and ssh from asking by a dialog, where `UNATTENDED` says so; empty elsewhere, for CI answers that way."""
+    return _SILENCED if environ.get(UNATTENDED) else {}
+
+
 CLIENT_KEYS = "DOLTLITE_CREDS_DIR"
 """The folder of this user's keys for https remotes; the engine reads it, too."""
 

@@ -9,9 +9,9 @@
     │                             CollectionMissing · DocumentMissing · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
-    ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing · RemoteUnreachable · RemoteMoved · RemoteDiverged
+    ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable · RemoteMoved · RemoteDiverged
     │                             RemoteRejected · RemoteDamaged · RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
-    │                             UpstreamMissing
+    │                             RemoteTooNew · UpstreamMissing
     ├── Files        (exit 3)     FileFailed
     ├── Demo         (exit 3)     DemoFailed
     └── Lock         (exit 3)     Busy · BranchInUse
@@ -258,9 +258,13 @@ class RemoteInvalid(Remote):
 
 
 class RemoteMissing(Remote):
-    """No such remote, or it holds no knowledge base."""
+    """No such remote, as far as can be seen: hosts also say so to those whom they do not let in."""
 
     code = "REMOTE_NOT_FOUND"
+
+
+class RemoteEmpty(RemoteMissing):
+    """There is no knowledge base to be had: no git remote at all, or it answered that it holds none."""
 
 
 class RemoteMoved(Remote):
@@ -287,6 +291,12 @@ class RemoteDamaged(Remote):
     """What the remote holds is not what was pushed there; nothing of it was taken."""
 
     code = "REMOTE_DAMAGED"
+
+
+class RemoteTooNew(Remote):
+    """A newer program wrote what the remote holds; nothing of it was taken."""
+
+    code = "SCHEMA_TOO_NEW"
 
 
 class RemoteNotTrusted(Remote):

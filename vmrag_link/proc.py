@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+_GRACE_SECONDS = 3.0
+"""How long a program that is ended may clear up."""
 
 
 class Finished(subprocess.CompletedProcess[bytes]):
@@ -30,11 +36,15 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
     show_stderr: bool = False,
+    timeout: float | None = None,
 ) -> Finished:
     """Run a program to its end with captured output; never through a shell. Raises FileNotFoundError if it is absent.
 
-    `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that is captured.
+    `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that is captured. After `timeout` seconds
+    it is ended, with all that it has started, and TimeoutError is raised; such a program must not ask anything at the terminal.
     """
+    if timeout is not None:
+        return _bounded(list(argv), cwd, env, stdin, timeout)
     done = subprocess.run(
         list(argv),
         cwd=cwd,
@@ -48,9 +58,35 @@ def run(
     return Finished(done.args, done.returncode, done.stdout, done.stderr or b"")
 
 
-def detached(argv: Sequence[str], *, cwd: Path) -> int:
+def _bounded(
+    argv: list[str], cwd: Path | None, env: Mapping[str, str] | None, stdin: bytes | None, timeout: float
+) -> Finished:
+    """What the program starts, as git does to talk to others, is in one process group with it."""
+    pipe = subprocess.PIPE
+    given = subprocess.DEVNULL if stdin is None else pipe
+    with subprocess.Popen(argv, cwd=cwd, env=env, stdin=given, stdout=pipe, stderr=pipe, process_group=0) as process:
+        try:
+            said, complained = process.communicate(stdin, timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            _end(process)
+            raise TimeoutError(timeout) from error
+        except BaseException:  # Ctrl-C reaches us alone
+            _end(process)
+            raise
+    return Finished(argv, process.returncode, said, complained)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The program and its children; asked first, so that it can clear up."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, number)
+            process.wait(_GRACE_SECONDS)
+
+
+def detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> int:
     """Start a program that outlives us and our terminal, with no stream of ours; returns its process id."""
     nothing = subprocess.DEVNULL
     return subprocess.Popen(
-        list(argv), cwd=cwd, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        list(argv), cwd=cwd, env=env, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
     ).pid

@@ -21,6 +21,7 @@ from vmrag_link.errors import (
     NotInitialized,
     PinMissing,
     PinRevisionMissing,
+    RemoteEmpty,
     RemoteNotTrusted,
     VmragError,
 )
@@ -160,18 +161,20 @@ class Workspace:
     def uninitialized(self, why: VmragError | None = None) -> NotInitialized:
         """Why nothing can be done here, with the command that helps: different for a clone than for a new repository.
 
-        `why` the knowledge base of a clone could not be fetched.
+        `why` the knowledge base of a clone could not be fetched. Only where there is none to be had, a new one is proposed.
         """
         if plumbing.pin_bytes(self.places) is None:
             return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
-        pin = self.places.pin.name
-        return NotInitialized(
-            f"This repository pins a knowledge base, but it is not on this machine ({self.places.kb} is missing)."
-            + (f" {why.message}" if why else ""),
-            hint=f"{why.hint if why else 'vmrag clone'}; or start a new one, without what was known: "
-            f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new",
-            path=str(self.places.kb),
-        )
+        said = f"This repository pins a knowledge base, but it is not on this machine ({self.places.kb} is missing)."
+        if why is None:
+            return NotInitialized(said, hint="vmrag clone", path=str(self.places.kb))
+        then, pin = "then: vmrag clone", self.places.pin.name
+        if isinstance(why, RemoteEmpty):
+            then = (
+                "or start a new one, without what was known: "
+                f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new"
+            )
+        return NotInitialized(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(self.places.kb))
 
     @cached_property
     def engine(self) -> Engine:

@@ -11,7 +11,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from vmrag_hooks.run import brought, guarded
-from vmrag_link import proc
+from vmrag_link import env, proc
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
@@ -25,7 +25,8 @@ NICENESS = 5
 def start(places: Places) -> None:
     """Have it done by a process of its own, which has none of our streams: a pipe around git would wait for it."""
     module = [sys.executable, "-P", "-E", "-m", "vmrag_hooks.background"]
-    background.ask(places, lambda: proc.detached(module, cwd=places.top))
+    environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
+    background.ask(places, lambda: proc.detached(module, cwd=places.top, env=environ))
 
 
 def main() -> None:

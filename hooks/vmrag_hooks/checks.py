@@ -32,10 +32,13 @@ def index_of(told: str = "") -> Path | None:
     return Path(told).resolve() if told else None
 
 
-def _push(lines: str, remote: str, url: str) -> Push:
-    """What git tells a pre-push hook: a line for each ref on standard input, and where they go as arguments."""
-    refs = [line.rsplit(" ", 3) for line in lines.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
-    return Push(tuple(Ref(local, _commit(tip), name, _commit(old)) for local, tip, name, old in refs), remote, url)
+def _push(lines: str, remote: str, url: str, mirror: str = "") -> Push:
+    """What git tells a pre-push hook: a line for each ref on standard input, and where they go as arguments; our shim adds whether the
+    command had `--mirror`.
+    """
+    told = [line.rsplit(" ", 3) for line in lines.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
+    refs = tuple(Ref(local, _commit(tip), name, _commit(old)) for local, tip, name, old in told)
+    return Push(refs, remote, url, mirror=bool(mirror))
 
 
 def _commit(name: str) -> str | None:

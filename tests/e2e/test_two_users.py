@@ -461,25 +461,6 @@ def test_what_pins_nothing_new_is_pushed_without_a_network_and_without_python(wo
     assert not started.exists()
 
 
-def test_a_mirror_does_not_take_the_knowledge_base_away(world):
-    ada = world.ada
-    second = world.bare("second.git")
-    ada.git("remote", "add", "second", str(second.top))
-    first = ada.write_document("mirror.md", "Mirrored.")
-    ada.git("push", "-q", "second", "main")
-    (line,) = ada.said("push", "-q", "--mirror", "second", code=1)
-    assert second.git("rev-parse", DATA)
-    advice = line.partition("(")[2].partition(" (carries")[0]
-    assert ada.run("-c", f"alias.advice=!{advice}", "advice").returncode == 0
-    assert world.holds(first, at=second)
-    again = ada.write_document("mirror.md", "Mirrored again.")
-    assert ada.said("push", "-q", "--mirror", "second") == [
-        "vmrag: pushed the knowledge that these commits pin to second"
-    ]
-    assert world.holds(again, at=second)
-    assert second.git("fsck", "--full", "--no-dangling") == ""
-
-
 def test_each_place_that_code_is_pushed_to_gets_its_knowledge(world):
     ada = world.ada
     fork, backup = world.bare("fork.git"), world.bare("backup.git")

@@ -17,7 +17,7 @@ from tests.support import cli, travel
 from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
 from tests.support.repos import Repo
 from tests.support.terminal import Project
-from tests.support.travel import Clone, Pair, git_clone
+from tests.support.travel import DATA, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import KEEP_BRANCH, USUAL_LIMITS, Limits, Write
 from vmrag_link.engines.doltlite import schema
@@ -121,7 +121,7 @@ def world(pair: Pair) -> Iterator[World]:
     eve = git_clone(pair.hub.top, pair.folder / "eve")
     eve.repo.git("remote", "add", "fork", str(fork))
     assert eve.clone_knowledge()
-    eve.engine.create_branch("main", eve.engine.remote_heads("origin")["main"])
+    eve.engine.create_branch("main", eve.engine.remote_heads(eve.at().key)["main"])
     yield World(pair, eve, Repo(fork))
     eve.close()
 
@@ -175,7 +175,9 @@ def test_nothing_else_of_the_fork_comes_along(world):
     names = [each.name for each in world.ada.engine.branches() if each.name != KEEP_BRANCH]
     assert (world.ada.repo.git("for-each-ref"), names) == before
     with Connection(world.ada.engine.folder / FILE_NAME, access="read") as connection:
-        assert [name for (name,) in connection.execute("SELECT name FROM dolt_remotes")] == ["at-origin"]
+        assert [name for (name,) in connection.execute("SELECT name FROM dolt_remotes")] == [
+            f"at-{world.ada.at('origin').key}"
+        ]
 
 
 def test_a_commit_that_is_here_needs_no_branch_of_the_fork(world):
@@ -197,15 +199,17 @@ def test_a_branch_of_the_fork_is_read_without_bringing_its_code_here(world):
     )
 
 
-def test_the_fork_is_not_even_asked_where_nothing_is_new(world):
+def test_where_nothing_is_new_a_fork_needs_no_knowledge_and_has_to_be_one_all_the_same(world):
     revision = world.eve.record("one")
     code = world.opens(revision)
     world.ada.repo.git("fetch", "-q", "../fork.git", "topic")
     world.adopts(code)
-    world.fork.top.rename(world.fork.top.with_name("gone.git"))
+    world.fork.git("update-ref", "-d", DATA)
     report = world.adopts(code)
     assert (report["pinned"], report["revisions"], report["pushed"]) == ([], 0, False)
     assert world.maintainer.vmrag("adopt", "../fork.git", code).out == f"origin has what {code[:7]} pins.\n"
+    world.fork.top.rename(world.fork.top.with_name("gone.git"))
+    assert world.refuses(code)["message"] == "There is no git repository at ../fork.git."
 
 
 @pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])
@@ -214,6 +218,14 @@ def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
     done = world.maintainer.vmrag("adopt", named.format(fork=world.fork.top), "topic", "--json")
     assert done.json["pushed"]
+
+
+@pytest.mark.parametrize("name", ["nobranch", "two words", "a:b", "a*", "refs/x..y"])
+def test_what_is_neither_a_commit_here_nor_a_branch_there_is_said_so(world, name):
+    error = world.refuses(name)
+    assert error["code"] == "GIT_COMMIT_NOT_FOUND"
+    assert repr(name) in error["message"]
+    assert error["message"].endswith("no branch of " + error["hint"].removeprefix("git ls-remote --heads ") + ".")
 
 
 def test_a_path_counts_from_where_the_command_is_started(world):
@@ -229,7 +241,7 @@ def test_without_push_it_stays_here_until_somebody_pushes(world):
     report = world.adopts("topic", "--no-push")
     assert (report["remote"], report["pushed"]) == (None, False)
     assert world.pair.tip == tip
-    known = world.ada.engine.remote_heads("origin").values()
+    known = world.ada.engine.remote_heads(world.ada.at().key).values()
     assert world.ada.engine.unreachable([revision], heads=known) == [revision]
     assert world.ada.engine.has_revision(revision)
     world.ada.engine.collect_garbage()
@@ -566,7 +578,7 @@ def test_a_revision_on_top_of_an_anchor_is_refused(world):
     world.ada.push("origin", revisions=(kept,))
     world.ada.push("origin", revisions=(more,))
     world.eve.fetch("origin")
-    anchor = world.eve.engine.remote_heads("origin")[KEEP_BRANCH]
+    anchor = world.eve.engine.remote_heads(world.eve.at().key)[KEEP_BRANCH]
     world.opens(world.evil(*schema.TABLES, META, base=anchor))
     assert world.refuses()["code"] == "KNOWLEDGE_REFUSED"
 
@@ -621,7 +633,9 @@ def test_gc_clears_what_a_kill_has_left(world):
     world.maintainer.ask("gc", "--apply")
     assert not world.ada.places.quarantine.exists()
     with Connection(world.ada.engine.folder / FILE_NAME, access="read") as connection:
-        assert [name for (name,) in connection.execute("SELECT name FROM dolt_remotes")] == ["at-origin"]
+        assert [name for (name,) in connection.execute("SELECT name FROM dolt_remotes")] == [
+            f"at-{world.ada.at('origin').key}"
+        ]
 
 
 def test_two_at_once_take_turns(world):

@@ -186,11 +186,18 @@ def test_a_push_without_a_new_pin_asks_nobody(stage, remote):
     stage.repo.commit("code", code="2")
     stage.repo.git("push", "-q", "origin", "main")
     stage.repo.git("push", "-q", "origin", "main")  # up to date: empty standard input
+    assert asked(stage) == []
+
+
+def test_of_a_new_branch_or_tag_git_does_not_say_what_the_other_side_has_of_it(stage, remote):
+    """Where its branches were when they were fetched may have been another host, or other people's commits."""
     stage.repo.git("push", "-q", "origin", "twin:new")
+    assert len(asked(stage)) == 1
     stage.repo.git("push", "-q", "origin", "--delete", "new")
+    assert asked(stage) == []
     stage.repo.git("tag", "-a", "v1", "-m", "v1")
     stage.repo.git("push", "-q", "origin", "v1")
-    assert asked(stage) == []
+    assert len(asked(stage)) == 1
 
 
 def test_a_push_of_a_new_pin_hands_on_git_s_lines(stage, remote):
@@ -225,16 +232,6 @@ def test_a_local_name_with_spaces_is_no_hash(stage, remote):
     assert len(asked(stage)) == 1
 
 
-def test_what_another_remote_has_is_new_to_this_one(stage, remote, tmp_path):
-    fork = tmp_path / "fork.git"
-    stage.repo.git("init", "-q", "--bare", str(fork))
-    stage.repo.git("remote", "add", "fork", str(fork))
-    stage.repo.git("push", "-q", "fork", "main")
-    assert asked(stage) == [f"pre-push fork {fork}"]
-    stage.repo.git("push", "-q", "fork", "main:other")
-    assert asked(stage) == []
-
-
 def test_of_a_push_to_a_url_git_knows_only_where_its_refs_are(stage, remote):
     stage.repo.git("push", "-q", str(remote), "main:refs/heads/other")
     assert asked(stage) == [f"pre-push {remote} {remote}"]
@@ -250,9 +247,15 @@ def test_a_ref_of_ours_is_nothing_that_a_push_of_code_has(stage, remote):
     assert len(asked(stage)) == 1
 
 
-def test_a_mirror_deletes_what_it_does_not_tell_and_is_known_by_its_tracking_refs(stage, remote):
-    stage.repo.git("push", "-q", "--mirror", "origin")
-    assert len(asked(stage)) == 1
+def test_a_mirror_deletes_what_it_does_not_tell_so_it_is_always_asked_about(stage, remote, tmp_path):
+    for _ in range(2):
+        stage.repo.git("push", "-q", "--mirror", "origin")
+        assert asked(stage) == [f"pre-push origin {remote} mirror"]
+    stage.repo.git("push", "-q", "origin", "main")
+    assert asked(stage) == []
+    stage.repo.git("remote", "add", "--mirror=push", "copy", str(remote))
+    stage.repo.git("push", "-q", "copy")
+    assert asked(stage) == [f"pre-push copy {remote}"]
 
 
 def test_a_refused_push_pushes_nothing(stage, remote):
@@ -268,12 +271,13 @@ def test_a_refused_push_pushes_nothing(stage, remote):
     [
         ([], False),
         (["(delete) 0 refs/heads/x {twin}"], False),
-        (["refs/heads/twin {twin} refs/heads/twin 0"], False),
+        (["refs/heads/twin {twin} refs/heads/twin {twin}"], False),
+        (["refs/heads/twin {twin} refs/heads/twin 0"], True),
         (["refs/heads/side {side} refs/heads/side 0"], True),
         (["(delete) 0 refs/heads/x {twin}", "HEAD^{{/a b c}} {side} refs/heads/side {twin}"], True),
         (["refs/heads/twin {twin} refs/heads/twin 0", "refs/heads/side {side} refs/heads/side 0"], True),
     ],
-    ids=["empty", "delete", "old", "new", "spaces", "several"],
+    ids=["empty", "delete", "old", "branch", "new", "spaces", "several"],
 )
 def test_all_shells_read_a_push_alike(stage, remote, shell, lines, asks):
     names = {"twin": stage.repo.git("rev-parse", "twin"), "side": stage.repo.git("rev-parse", "side")}

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
+from tests.support.travel import git_server
 from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.git import plumbing
+from vmrag_link.ops import buglog
+from vmrag_link.sync import background
+from vmrag_link.travel import address
 
 template, project = terminal.template, terminal.project
 
@@ -38,7 +46,7 @@ def cloned(bare: Path, name: str) -> Project:
 
 def heads(project: Project) -> dict[str, str]:
     engine = DoltliteEngine.open(project.shared / "kb")
-    found = engine.remote_heads("origin")
+    found = engine.remote_heads(address.given(plumbing.locate(project.top), "origin", branch="main")[0].key)
     engine.close()
     return found
 
@@ -78,8 +86,9 @@ def test_a_remote_written_anew_holds_the_same_heads_in_one_commit_and_less_space
 
 
 def _reachable(project: Project) -> set[str]:
+    known = heads(project).values()
     engine = DoltliteEngine.open(project.shared / "kb")
-    found = {each.revision for head in engine.remote_heads("origin").values() for each in engine.log(head)}
+    found = {each.revision for head in known for each in engine.log(head)}
     engine.close()
     return found
 
@@ -111,6 +120,62 @@ def test_a_damaged_remote_is_replaced_by_what_it_held_when_it_was_last_fetched(p
     assert set(revisions) <= _reachable(other)
 
 
+def test_what_a_newer_program_wrote_is_never_replaced(project, bare):
+    pushed(project)
+    manifest = json.loads(there(bare, "cat-file", "blob", f"{DATA}:manifest.json"))
+    blob = subprocess.run(
+        ["git", "-C", bare, "hash-object", "-w", "--stdin"],
+        input=json.dumps(manifest | {"format": 2}),
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    tree = subprocess.run(
+        ["git", "-C", bare, "mktree"],
+        input=f"100644 blob {blob}\tmanifest.json\n",
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    newer = there(bare, "-c", "user.name=x", "-c", "user.email=x", "commit-tree", tree, "-m", "x")
+    there(bare, "update-ref", DATA, newer)
+    for options in ((), ("--apply",)):
+        error = project.vmrag("gc", "--remote", *options, "--json", code=3).error
+        assert error["code"] == "SCHEMA_TOO_NEW"
+    assert there(bare, "rev-parse", DATA) == newer
+
+
+def test_a_damaged_remote_is_mended_by_a_clone_that_never_asked_it(project, bare):
+    never = project.record("never published", never="Never published.")
+    project.git("reset", "-q", "--hard", "HEAD~1")
+    project.vmrag("sync")
+    shared = project.record("shared", shared="Shared.")
+    project.git("push", "-q", "--no-verify", "origin", "main")
+    there(bare, "update-ref", DATA, "refs/heads/main")
+    assert project.ask("gc", "--remote")["damaged"]
+    done = project.vmrag("gc", "--remote", "--apply")
+    assert "runs again: vmrag push" in done.out
+    other = cloned(bare, "other")
+    other.vmrag("clone")
+    assert other.answers() == project.answers()
+    assert shared in _reachable(other)
+    assert never not in _reachable(other)
+    project.vmrag("push")
+    other.vmrag("fetch")
+    assert heads(other) == heads(project)
+
+
+def test_a_damaged_remote_is_left_alone_where_nothing_could_mend_it(project, bare):
+    project.git("push", "-q", "--no-verify", "origin", "main")
+    there(bare, "update-ref", DATA, "refs/heads/main")
+    empty = terminal.new_project(bare.parent / "empty")
+    empty.vmrag("init", "--new")
+    empty.git("remote", "add", "origin", str(bare))
+    before = there(bare, "rev-parse", DATA)
+    assert empty.vmrag("gc", "--remote", "--apply", "--json", code=3).error["code"] == "REMOTE_DAMAGED"
+    assert there(bare, "rev-parse", DATA) == before
+
+
 def test_only_what_git_carries_is_written_anew(project, bare):
     file = bare.with_name("kb.doltlite")
     project.vmrag("push", f"file://{file}")
@@ -135,6 +200,21 @@ def test_what_is_pinned_and_not_on_the_remote_is_found_until_it_is_pushed(projec
     assert project.ask("verify", "origin/main..HEAD")["findings"] == []
     project.vmrag("push")
     assert runner.ask(*arguments)["findings"] == []
+
+
+@pytest.mark.parametrize("scope", [(), ("HEAD..HEAD",), ("HEAD~1..HEAD",)], ids=["alone", "nothing new", "no new pin"])
+def test_on_the_default_branch_what_its_last_commit_pins_is_looked_up_on_the_remote(project, bare, scope):
+    project.vmrag("push")
+    project.record("more", more="More.")
+    project.commit("code alone", code="x")
+    project.git("push", "-q", "--no-verify", "origin", "main")
+    runner = cloned(bare, "runner")
+    report = runner.ask("verify", "--remote", "origin", *scope, code=1)
+    found = [(each["code"], each["commit"]) for each in report["findings"]]
+    assert found == [("NOT_ON_REMOTE", runner.git("rev-parse", "HEAD"))]
+    project.ask("verify", "--remote", "origin", *scope, code=1)
+    project.vmrag("push")
+    assert runner.ask("verify", "--remote", "origin", *scope)["findings"] == []
 
 
 # -- where a knowledge base comes from
@@ -194,3 +274,79 @@ def test_an_unrelated_knowledge_base_is_refused(project, bare):
     error = stranger.vmrag("push", "--json", code=3).error
     assert error["code"] == "REMOTE_REJECTED"
     assert "no history in common" in error["message"]
+
+
+def test_who_goes_on_with_another_knowledge_base_does_what_the_refusal_says(project, bare):
+    project.git("push", "-q", "origin", "main")
+    stranger = terminal.new_project(bare.parent / "stranger")
+    stranger.git("remote", "add", "origin", str(bare))
+    stranger.vmrag("init", "--new")
+    stranger.git("fetch", "-q", "origin")
+    stranger.git("checkout", "-q", "-B", "main", "-f", "origin/main")
+    error = stranger.vmrag("fetch", "--json", code=3).error
+    commands = error["hint"].partition("what is there: ")[2].partition(", then")[0]
+    assert stranger.status()["state"] != "in_sync"
+    move, _, clone = commands.partition(" && ")
+    assert background.ended(plumbing.locate(stranger.top), within=60)
+    subprocess.run(move, shell=True, check=True, cwd=stranger.top)
+    stranger.vmrag(*clone.split()[1:])
+    stranger.vmrag("sync")
+    assert stranger.pinned == project.pinned
+    assert stranger.answers() == project.answers()
+
+
+def test_doctor_finds_a_pin_of_another_knowledge_base(project):
+    other = terminal.new_project(project.top.parent / "other")
+    other.vmrag("init", "--new")
+    other.put("strange.md", "Strange.")
+    revision = other.ask("commit", "-m", "strange")["revision"]
+    engine = DoltliteEngine.open(project.shared / "kb")
+    engine.fetch("url-strange", f"file://{other.shared / 'kb' / 'kb.doltlite'}")
+    engine.close()
+    shutil.copy(other.top / ".dolt-version", project.top / ".dolt-version")
+    topics = project.ask("doctor", code=1)["topics"]
+    found = {each["code"]: each for topic in topics for each in topic["findings"]}
+    assert revision[:12] in found["PIN_FOREIGN"]["message"]
+    assert "&& vmrag clone" in found["PIN_FOREIGN"]["fix"]
+
+
+def test_the_log_of_a_bug_holds_no_password(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    tempfile.tempdir = None
+    url = "https://ada:s3cret-phrase@host/repo"
+    path = buglog.write(ValueError(f"cannot reach {url}"), ["push", url])
+    assert path.parent == tmp_path
+    text = path.read_text()
+    assert "s3cret" not in text
+    assert text.count("https://host/repo") == 2
+
+
+# -- nobody is asked while nobody watches
+
+
+def test_a_sync_in_the_background_asks_by_no_dialog(project, bare):
+    project.git("push", "-q", "origin", "main")
+    other = cloned(bare, "other")
+    other.vmrag("install")
+    other.vmrag("sync")
+    revision = project.record("next", next="Next.")
+    project.git("push", "-q", "origin", "main")
+    other.git("fetch", "-q")
+    dialog = bare.with_name("dialog")
+    dialog.write_text('#!/bin/sh\ntouch "$0.asked"\necho phrase\n')
+    dialog.chmod(0o755)
+    asked = bare.with_name("dialog.asked")
+    with git_server(bare.parent, user="ada", password="phrase") as server:
+        other.git("remote", "set-url", "origin", f"{server.with_user('ada')}/{bare.name}")
+        done = other.run(
+            "reset", "-q", "--hard", "origin/main", env={"GIT_ASKPASS": str(dialog), "VMRAG_HOOKS_SYNC": "background"}
+        )
+        assert done.returncode == 0
+        other.run("checkout", "-q", "-b", "x", env={"GIT_ASKPASS": str(dialog), "VMRAG_HOOKS_SYNC": "background"})
+        assert background.ended(plumbing.locate(other.top), within=60)
+        assert server.seen
+        assert not asked.exists()
+        other.start("fetch", env={"GIT_ASKPASS": str(dialog)})
+        assert asked.exists()
+    assert DoltliteEngine.open(other.shared / "kb").has_revision(revision)

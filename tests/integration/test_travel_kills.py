@@ -15,7 +15,9 @@ from tests.support.cli import VMRAG, driven, killed, lasted
 from tests.support.people import User, World
 from tests.support.terminal import Done
 from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.git import plumbing
 from vmrag_link.progress import QUIET
+from vmrag_link.travel import address
 from vmrag_link.workspace import Workspace
 
 shared, world = people.shared, people.world
@@ -176,9 +178,9 @@ def test_a_killed_pull_is_whole_after_the_next_one(world, part):
             put_right(world, bob)
             bob.git("pull", "-q", "--no-rebase", "--no-edit")
         else:
-            hit(dice, bob, known, VMRAG, "pull")
+            hit(dice, bob, known, VMRAG, "pull", "--branch", "main")
             (bob.top / ".git" / "index.lock").unlink(missing_ok=True)
-            bob.vmrag("pull")
+            bob.vmrag("pull", "--branch", "main")
             bob.git("commit", "-q", "-a", "-m", "bob")
             ada.git("commit", "-q", "-m", "ada")
             ada.git("push", "-q")
@@ -195,7 +197,9 @@ def test_a_killed_pull_is_whole_after_the_next_one(world, part):
 def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
     ada = world.ada
     revision = noted(ada, 1)
-    folder = ada.shared / "remotes.git" / "refs" / "remotes" / "origin"
+    ada.vmrag("fetch")
+    key = address.given(plumbing.locate(ada.top), "origin", branch="main")[0].key
+    folder = ada.shared / "remotes.git" / "refs" / "remotes" / key
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("data.lock", "data-fetched.lock"):
         (folder / name).touch()
@@ -208,17 +212,19 @@ def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
 PUSHING = (
     "publish._carry_out",
     "segments.store",
-    "remotes.push",
-    "remotes.set_ref",
+    "transfer.push",
+    "transfer.set_ref",
     "through._settled",
-    "remotes.tidy",
+    "transfer.tidy",
 )
-FETCHING = ("segments.restore", "through.take", "through._settled", "remotes.set_ref", "remotes.tidy")
+FETCHING = ("segments.restore", "through.take", "through._settled", "transfer.set_ref", "transfer.tidy")
 
 
 def died(user: User, step: str, *arguments: str) -> None:
     """The command, killed when it comes to that step of it."""
-    body = f"from vmrag_link.git import remotes\nfrom vmrag_link.travel import publish, segments, through\n{step} = die"
+    body = (
+        f"from vmrag_link.git import transfer\nfrom vmrag_link.travel import publish, segments, through\n{step} = die"
+    )
     assert driven(user, body, *arguments).code == KILLED, step
 
 

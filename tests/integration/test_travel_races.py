@@ -14,12 +14,12 @@ import pytest
 from tests.support import travel
 from tests.support.engines import AUTHOR, head
 from tests.support.repos import Repo
-from tests.support.travel import DATA, TRACKING, Clone, Pair, child, git_clone
+from tests.support.travel import DATA, Clone, Pair, child, git_clone
 from vmrag_link.engines.doltlite import remotes as engine_remotes
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import RemoteMoved, RemoteRejected
-from vmrag_link.git import objects, remotes
-from vmrag_link.travel import publish, segments, through
+from vmrag_link.errors import RemoteRejected
+from vmrag_link.git import objects, transfer
+from vmrag_link.travel import segments, through
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
@@ -147,20 +147,20 @@ PUSH_STEPS = {
     "all branches are in the copy": instead(segments, "store"),
     "a segment is stored": after(objects, "write_blob"),
     "all segments are stored": instead(objects, "write_commit"),
-    "the commit is made": instead(remotes, "push"),
-    "the remote has it": after(remotes, "push"),
-    "the tracking ref was moved": after(remotes, "set_ref"),
+    "the commit is made": instead(transfer, "push"),
+    "the remote has it": after(transfer, "push"),
+    "the tracking ref was moved": after(transfer, "set_ref"),
     "the note was written": after(through, "_settled"),
 }
 
 FETCH_STEPS = {
-    "before anything": instead(remotes, "fetch"),
-    "git has fetched": after(remotes, "fetch"),
+    "before anything": instead(transfer, "fetch"),
+    "git has fetched": after(transfer, "fetch"),
     "the copy is about to be restored": instead(objects, "blobs"),
     "the copy is restored": after(segments, "restore"),
     "the engine has fetched": after(engine_remotes, "fetch"),
     "the note was written": after(through, "_settled"),
-    "the tracking ref was moved": after(remotes, "set_ref"),
+    "the tracking ref was moved": after(transfer, "set_ref"),
 }
 
 CLONE_STEPS = {
@@ -243,7 +243,7 @@ def lose_an_object(clone: Clone) -> None:
             index.unlink(missing_ok=True)
         with aside.open("rb") as stream:
             subprocess.run(["git", "unpack-objects", "-q"], cwd=clone.store.top, stdin=stream, check=True)
-    name = clone.store.git("rev-parse", f"{TRACKING}:000001")
+    name = clone.store.git("rev-parse", f"{clone.tracking}:000001")
     (objects / name[:2] / name[2:]).unlink()
 
 
@@ -261,13 +261,15 @@ WRONG = {
     "the copy is shorter": lambda clone: clone.copy.write_bytes(clone.copy.read_bytes()[:-300]),
     "the copy has rubbish in it": lambda clone: clone.copy.write_bytes(b"x" * clone.copy.stat().st_size),
     "the whole folder is missing": lambda clone: shutil.rmtree(clone.places.remotes),
-    "the tracking ref is missing": lambda clone: clone.store.git("update-ref", "-d", TRACKING),
+    "the tracking ref is missing": lambda clone: clone.store.git("update-ref", "-d", clone.tracking),
     "the tracking ref is a commit of something else": lambda clone: clone.store.git(
-        "update-ref", TRACKING, clone.store.git("commit-tree", "-m", "x", clone.store.git("mktree"))
+        "update-ref", clone.tracking, clone.store.git("commit-tree", "-m", "x", clone.store.git("mktree"))
     ),
-    "the tracking ref is a blob": lambda clone: clone.store.git("update-ref", TRACKING, f"{TRACKING}:000001"),
+    "the tracking ref is a blob": lambda clone: clone.store.git(
+        "update-ref", clone.tracking, f"{clone.tracking}:000001"
+    ),
     "the git repository of remotes is missing": lambda clone: shutil.rmtree(clone.store.top),
-    "the engine knows nothing of the remote": lambda clone: clone.engine.forget_remote("origin"),
+    "the engine knows nothing of the remote": lambda clone: clone.engine.forget_remote(clone.at().key),
     "an object was lost": lose_an_object,
     "an object was lost, and the copy": lose_an_object_and_the_copy,
 }
@@ -323,7 +325,7 @@ def test_a_new_knowledge_base_in_an_old_clone_is_told_that_the_remote_holds_anot
 def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:
     pair.hub.git("update-ref", "-d", DATA)
     for clone in (pair.ada, pair.bob):
-        clone.store.git("update-ref", "-d", TRACKING)
+        clone.store.git("update-ref", "-d", clone.tracking)
     pair.bob.push()
     pair.ada.push()
     pair.bob.fetch()
@@ -345,23 +347,17 @@ def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: py
     assert pair.ada.heads().keys() == {"main", "bob"}
 
 
-def test_a_ref_that_stays_locked_ends_in_a_reason(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "ATTEMPTS", 2)
-    lock = pair.hub.top / f"{DATA}.lock"
-    lock.touch()
-    with pytest.raises(RemoteMoved, match=r"failed to update ref|cannot lock ref"):
-        pair.bob.push("origin", "bob")
-    lock.unlink()
-    pair.bob.push("origin", "bob")
-    assert pair.ada.fetch()
-
-
-def test_a_new_repository_gets_what_the_old_one_had(pair: Pair) -> None:
+def test_a_remote_that_gets_another_url_is_another_place(pair: Pair) -> None:
     """The code moves to another host, where nothing is yet."""
+    known = pair.bob.heads()
+    before = pair.bob.repo.git("remote", "get-url", "origin")
     other = travel.bare(pair.folder / "other.git")
     pair.bob.repo.git("remote", "set-url", "origin", str(other.top))
+    assert pair.bob.heads() == {}
     pair.bob.push("origin", "bob")
-    assert pair.bob.heads().keys() == {"main", "bob"}
+    assert pair.bob.heads() == {"bob": head(pair.bob.engine, "bob")}
+    pair.bob.repo.git("remote", "set-url", "origin", before)
+    assert pair.bob.heads() == known
 
 
 def test_nobody_but_git_sees_what_travels_through_it(pair: Pair) -> None:
@@ -369,5 +365,5 @@ def test_nobody_but_git_sees_what_travels_through_it(pair: Pair) -> None:
     pair.ada.push()
     fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
     assert fresh.repo.git("for-each-ref", "refs/vmrag", "--format=%(refname)") == ""
-    assert remotes.tip(fresh.places, DATA) is None
+    assert transfer.tip(fresh.places, DATA) is None
     assert DATA not in Repo(pair.folder).git("ls-remote", "--heads", "--tags", str(pair.hub.top))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.support import travel
+from tests.support.cli import VMRAG
+from tests.support.engines import document, guide, head, root, store
 from tests.support.repos import Repo
 from tests.support.travel import DATA, Pair, git_clone
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected
+from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected, RemoteTooNew
 from vmrag_link.travel import exchange, segments
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
@@ -293,7 +298,7 @@ def test_what_a_stranger_changed_is_refused_and_the_next_sound_state_is_taken(na
     TAMPERING[name](data)
     data.publish()
     for action in (pair.bob.fetch, pair.bob.push):
-        with pytest.raises((RemoteDamaged, RemoteRejected)) as caught:
+        with pytest.raises((RemoteDamaged, RemoteRejected, RemoteTooNew)) as caught:
             action()
         assert caught.value.hint
     assert pair.bob.state() == before
@@ -432,9 +437,9 @@ def test_what_replaces_a_damaged_state_is_what_was_last_fetched_and_spares_what_
         root = pair.bob.engine.branch("vmrag_root")
         assert root is not None
         pair.bob.engine.push(key, url, {"vmrag_root": root.head})
-        pair.bob.engine.push(key, url, pair.bob.engine.remote_heads("origin"))
+        pair.bob.engine.push(key, url, pair.bob.engine.remote_heads(pair.bob.at().key))
 
-    with exchange.opened(pair.bob.places, pair.bob.engine, pair.bob.at("origin"), timeout=0) as peer:
+    with exchange.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(RemoteDamaged):
             peer.fetch()
         damaged = pair.tip
@@ -449,3 +454,119 @@ def test_what_replaces_a_damaged_state_is_what_was_last_fetched_and_spares_what_
     pair.ada.push()
     assert pair.bob.fetch()
     assert pair.bob.heads() == {"main": newer}
+
+
+def in_other_fields(data: Data) -> None:
+    data.manifest = {"format": 2, "chunks": [{"offset": 0}]}
+
+
+def in_folders(data: Data) -> None:
+    data.manifest = {"format": 3}
+    data.entries["segments"] = ("040000", "tree", data.hub.git("rev-parse", f"{DATA}^{{tree}}"))
+
+
+def in_a_long_manifest(data: Data) -> None:
+    data.manifest = {"format": 2, "chunks": ["0" * 64] * 1000}
+
+
+@pytest.mark.parametrize("change", [in_other_fields, in_folders, in_a_long_manifest])
+def test_what_a_newer_program_wrote_is_no_damage(change: Callable[[Data], None], pair: Pair) -> None:
+    known, data = pair.bob.heads(), Data.of(pair.hub)
+    change(data)
+    data.publish()
+    for action in (pair.bob.fetch, pair.bob.push, git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge):
+        with pytest.raises(RemoteTooNew, match="knows 1") as caught:
+            action()
+        assert "pip install --upgrade" in caught.value.hint
+    assert pair.bob.heads() == known
+
+
+# -- another knowledge base --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def another(pair: Pair, kind: str) -> Iterator[tuple[str, str]]:
+    """Where one lies that has nothing to do with ours, and a revision of it."""
+    folder = pair.folder / "strange"
+    other = DoltliteEngine.create(folder, author="Eve <e@v.e>", date="2020-01-01T00:00:00Z")
+    other.create_branch("main", root(other))
+    other.write("main", Write(put_collections=(guide(),)), expected=root(other))
+    revision = store(other, "main", document("strange", "text"))
+    other.close()
+    file = folder / "kb.doltlite"
+    if kind == "git":
+        data = Data.of(pair.hub)
+        data.file = file.read_bytes()
+        data.publish()
+        yield "origin", revision
+    elif kind == "file":
+        yield f"file://{file}", revision
+    else:
+        served = pair.folder / "served"
+        served.mkdir(mode=0o700)
+        shutil.copy(file, served / "strange")
+        command = [*VMRAG, "serve", "served", "--port", "0", "--json"]
+        with subprocess.Popen(command, cwd=pair.folder, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout
+            try:
+                yield f"{json.loads(server.stdout.readline())['url']}/strange", revision
+            finally:
+                server.terminate()
+
+
+@pytest.mark.parametrize("kind", ["git", "file", "http"])
+def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: str, pair: Pair) -> None:
+    before, known = pair.bob.state(), pair.bob.heads()
+    with another(pair, kind) as (where, revision):
+        for action in (pair.bob.fetch, pair.bob.push):
+            with pytest.raises(RemoteRejected, match="another knowledge base") as caught:
+                action(where)
+            assert "&& vmrag clone" in caught.value.hint
+            assert not pair.bob.engine.has_revision(revision)
+    pair.bob.close()
+    assert not pair.bob.engine.has_revision(revision)
+    assert pair.bob.engine.damage() == ""
+    assert pair.bob.state() == before
+    assert pair.bob.heads() == known
+
+
+# -- whose damage it is ------------------------------------------------------------------------------------------------------
+
+
+def test_what_this_repository_has_lost_is_not_the_remotes_damage(pair: Pair) -> None:
+    name = pair.bob.store.git("rev-parse", f"{pair.bob.tracking}:000001")
+    lost(pair.bob.store, name)
+    revision = pair.ada.record("next")
+    pair.ada.push()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == {"main": revision}
+
+
+def lost(store: Repo, name: str) -> None:
+    """The object is gone, wherever it was."""
+    packs = store.top / "objects" / "pack"
+    for pack in list(packs.glob("*.pack")):
+        content = pack.read_bytes()
+        for each in packs.glob(f"{pack.stem}.*"):
+            each.unlink()
+        subprocess.run(["git", "unpack-objects", "-q"], cwd=store.top, input=content, check=True)
+    (store.top / "objects" / name[:2] / name[2:]).unlink()
+
+
+def test_what_the_host_has_lost_is_put_there_again_by_somebody_who_never_asked(pair: Pair) -> None:
+    known = pair.bob.heads() | {"bob": head(pair.bob.engine, "bob")}
+    shutil.rmtree(pair.bob.places.remotes)
+    shutil.rmtree(pair.bob.places.remote_objects)
+    lost(pair.hub, pair.hub.git("rev-parse", f"{DATA}:000001"))
+
+    def write(key: str, url: str) -> None:
+        pair.bob.engine.push(key, url, {"vmrag_root": root(pair.bob.engine)} | known)
+
+    with exchange.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+        with pytest.raises(RemoteDamaged):
+            peer.fetch()
+        peer.replace(write)
+    fresh = git_clone(pair.hub.top, pair.folder / "fresh", "--no-local")
+    assert fresh.clone_knowledge()
+    assert fresh.heads() == known
+    fresh.close()

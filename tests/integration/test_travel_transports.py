@@ -19,7 +19,6 @@ from tests.support.terminal import Project
 from tests.support.travel import (
     DATA,
     ROOT,
-    TRACKING,
     Clone,
     Pair,
     bare,
@@ -29,6 +28,7 @@ from tests.support.travel import (
     silent_server,
     ssh_server,
 )
+from vmrag_link import proc
 from vmrag_link.errors import (
     AuthenticationFailed,
     RemoteInvalid,
@@ -37,6 +37,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     VmragError,
 )
+from vmrag_link.git import remotes, transfer
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
@@ -237,12 +238,13 @@ def test_ssh_is_told_to_ask_nobody_and_to_give_up(pair: Pair, home: Path, monkey
 
 def refused(pair: Pair, url: str, error: type[VmragError]) -> None:
     """By push, fetch and clone alike; nothing has changed, and the right place works."""
-    before, known = pair.ada.state(), pair.ada.heads()
+    before, known, sound = pair.ada.state(), pair.ada.heads(), pair.ada.repo.git("remote", "get-url", "origin")
     pair.ada.repo.git("remote", "set-url", "origin", url)
     for action in (pair.ada.fetch, pair.ada.push):
         with pytest.raises(error) as caught:
             action()
         assert caught.value.hint
+    pair.ada.repo.git("remote", "set-url", "origin", sound)
     assert (pair.ada.state(), pair.ada.heads()) == (before, known)
 
 
@@ -274,6 +276,32 @@ def test_a_host_that_never_answers_is_given_up(scheme: str, pair: Pair, monkeypa
         assert time.monotonic() - since < 10
 
 
+@pytest.mark.parametrize("action", ["fetch", "push"])
+def test_a_host_that_stays_silent_in_git_s_own_protocol_is_given_up(
+    action: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_MOST_SECONDS", 1)
+    monkeypatch.setattr(transfer, "_MOST_SECONDS_OF_A_QUESTION", 1)
+    pair.ada.record("next")
+    with silent_server() as port:
+        pair.ada.repo.git("remote", "set-url", "origin", f"git://127.0.0.1:{port}/r")
+        since = time.monotonic()
+        with pytest.raises(RemoteUnreachable, match="given up"):
+            getattr(pair.ada, action)()
+        assert time.monotonic() - since < 10
+
+
+def test_a_program_that_is_given_up_ends_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proc, "_GRACE_SECONDS", 0.2)
+    command = f"trap '' TERM; (sleep 1.5; touch {tmp_path}/still-there) & wait"
+    with pytest.raises(TimeoutError):
+        proc.run(["sh", "-c", command], timeout=0.3)
+    time.sleep(1.6)
+    assert not (tmp_path / "still-there").exists()
+
+
 def test_a_transport_that_runs_a_program_is_refused(pair: Pair) -> None:
     pair.ada.repo.git("remote", "set-url", "origin", f"ext::touch {pair.folder}/ran")
     with pytest.raises(RemoteInvalid):
@@ -300,6 +328,34 @@ def test_a_host_that_refuses_the_ref_says_why(name: str, pair: Pair) -> None:
     assert caught.value.message.isprintable()
     assert pair.ada.heads() == known
     hook.unlink()
+    pair.ada.push()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == pair.ada.heads()
+
+
+def held(hub: Repo) -> Callable[[], None]:
+    lock = hub.write("refs/vmrag/data.lock", "")
+    return lock.unlink
+
+
+def in_the_way(hub: Repo) -> Callable[[], None]:
+    hub.git("update-ref", "-d", DATA)
+    hub.git("update-ref", "refs/vmrag", "refs/heads/main")
+    return lambda: hub.git("update-ref", "-d", "refs/vmrag")
+
+
+@pytest.mark.parametrize("obstacle", [held, in_the_way])
+def test_what_is_in_the_way_of_the_ref_is_told_at_once(
+    obstacle: Callable[[Repo], Callable[[], None]], pair: Pair
+) -> None:
+    pair.ada.record("next")
+    remove = obstacle(pair.hub)
+    since = time.monotonic()
+    with pytest.raises(RemoteRejected, match="cannot lock ref") as caught:
+        pair.ada.push()
+    assert time.monotonic() - since < 8
+    assert "in the way" in caught.value.hint
+    remove()
     pair.ada.push()
     assert pair.bob.fetch()
     assert pair.bob.heads() == pair.ada.heads()
@@ -480,8 +536,9 @@ def test_clones_that_lack_a_part_of_the_code(options: tuple[str, ...], pair: Pai
     pair.ada.repo.commit("more code", file="text")
     pair.ada.repo.git("push", "-q", "origin", "main")
     fresh = travels(pair, f"file://{pair.hub.top}", clone=options)
+    tracking = fresh.tracking
     fresh.repo.git("remote", "set-url", "origin", "/nowhere")  # everything of it is here
-    assert fresh.store.git("rev-list", "--objects", "--missing=print", TRACKING).count("?") == 0
+    assert fresh.store.git("rev-list", "--objects", "--missing=print", tracking).count("?") == 0
     assert (fresh.repo.run("rev-parse", "--is-shallow-repository").stdout.strip() == "true") is ("--depth=1" in options)
 
 
@@ -512,3 +569,36 @@ def test_work_trees_of_one_repository_share_what_is_fetched(make: Callable[[Pair
     if make is linked:
         assert pair.bob.heads() == tree.heads()
     tree.close()
+
+
+# -- which remote is meant ---------------------------------------------------------------------------------------------------
+
+
+def test_knowledge_is_pushed_where_code_is_pushed(tmp_path: Path, home: Path) -> None:
+    clone = Clone(tmp_path / "clone", create=True)
+    places = clone.places
+
+    def chosen(branch: str | None = "main") -> list[str]:
+        return remotes.for_writing(places, branch)
+
+    assert chosen() == []
+    clone.repo.git("remote", "add", "upstream", "/upstream")
+    assert chosen() == ["upstream"], "there is no other"
+    clone.repo.git("remote", "add", "mine", "/mine")
+    assert chosen() == []
+    clone.repo.git("remote", "add", "origin", "/origin")
+    assert chosen() == ["origin"]
+    assert remotes.nearest(places, "main") == ["upstream", "origin"]
+    configure(clone.repo, ("branch.main.remote", "upstream"))
+    assert chosen() == ["upstream", "origin"]
+    configure(clone.repo, ("remote.pushDefault", "mine"))
+    assert chosen() == ["mine", "upstream", "origin"]
+    assert chosen(None) == ["mine", "origin"]
+    configure(clone.repo, ("branch.main.pushRemote", "origin"))
+    assert chosen() == ["origin", "mine", "upstream"]
+    configure(clone.repo, ("vmrag.remote", "upstream"))
+    assert chosen() == ["upstream", "origin", "mine"]
+    configure(clone.repo, ("vmrag.remote", "nowhere"))
+    with pytest.raises(RemoteInvalid):
+        chosen()
+    clone.close()

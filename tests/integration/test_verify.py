@@ -512,6 +512,40 @@ def test_without_a_range_what_the_default_branch_of_origin_has_is_left_out(forke
     assert (forked.verified()["range"], forked.verified()["commits"]) == ("refs/remotes/origin/HEAD..HEAD", 2)
 
 
+def as_pushed(world: World) -> None:
+    """What HEAD has, origin's default branch has, too: the state of CI on that branch."""
+    world.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    world.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
+
+
+def test_on_the_default_branch_itself_its_last_commit_is_looked_at(forked):
+    forked.commit("aside", pin=pin_of(forked.on(forked.revision("old"), beside="Beside.")))
+    as_pushed(forked)
+    report = forked.verified()
+    assert (report["range"], report["commits"]) == ("HEAD^..HEAD", 1)
+    assert forked.found() == [DROPPED]
+
+
+def test_on_the_default_branch_itself_a_merge_is_looked_at_with_what_it_brought(forked):
+    checked_out(forked, "checkout", "base", "--", ".dolt-version", branch="side")
+    forked.commit("back")
+    checked_out(forked, *NO_DRIVER, "merge", "-q", "-s", "ours", "--no-edit", "side")
+    as_pushed(forked)
+    report = forked.verified()
+    assert (report["range"], report["commits"]) == ("HEAD^..HEAD", 4)
+    assert forked.found() == [BACK]
+    forked.git("reset", "-q", "--hard", "HEAD~1")
+    checked_out(forked, *NO_DRIVER, "merge", "-q", "-s", "ours", "--no-edit", "side~1")
+    as_pushed(forked)
+    assert forked.found() == [DROPPED]
+
+
+def test_a_root_is_a_last_commit_too(world):
+    world.git("switch", "-q", "--detach", world.code(b"nothing"))
+    as_pushed(world)
+    assert (world.verified()["range"], world.found()) == ("HEAD", [("error", "PIN_MALFORMED")])
+
+
 def test_ranges_are_written_as_for_git(forked):
     assert [forked.verified(each)["commits"] for each in ("base..side", "base..", "..side", "side", "base..base")] == [
         2,
@@ -549,7 +583,10 @@ def test_what_a_shallow_clone_cuts_off_is_no_finding_and_is_said(forked, tmp_pat
     forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     clone = cloned(forked, tmp_path / "clone", "--depth", "1")
     assert clone.verified("HEAD") == {"range": "HEAD", "commits": 1, "pins": 1, "findings": [], "shallow": True}
-    assert "git fetch --unshallow" in clone.vmrag("verify", "HEAD").out
+    said = clone.vmrag("verify", "HEAD").out
+    assert "git fetch --unshallow" in said
+    assert said.endswith("1 with another pin: nothing is lost in those that could be compared.\n")
+    assert clone.verified() == clone.verified("HEAD")
     clone.git("fetch", "-q", "--depth", "2")
     assert clone.verified("HEAD")["findings"] == []  # the merge base is not here: a side may not have moved
     assert clone.verified("HEAD")["shallow"]
@@ -681,6 +718,10 @@ def test_people_read_what_happened_and_what_helps(world, r):
     done = world.vmrag("verify", mending)
     assert f"Mended by {mending[:12]}." in done.out
     assert done.out.endswith("nothing is lost.\n")
+    assert (
+        world.vmrag("verify", "base..base").out
+        == "Looked at 0 commits (base..base), 0 with another pin: nothing to compare.\n"
+    )
     assert world.vmrag("verify", dropping, "-q", code=1).out == ""
 
 

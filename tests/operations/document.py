@@ -16,7 +16,7 @@ HOOKS = {
     "post-applypatch": "the same as `post-commit`, for `git am`",
     "pre-commit": "checks the pin that goes into the commit, and reminds of uncommitted documents",
     "pre-merge-commit": "checks the merged pin",
-    "pre-push": "checks the pins among the commits that the remote does not have yet; asks no network",
+    "pre-push": "checks the pins among the commits that the remote does not have yet, and pushes the knowledge that they name",
 }
 
 FOLLOWS: dict[Follows, str] = {
@@ -46,7 +46,8 @@ A hook is a shell script that compares the branch and the pin with what was appl
   (`hooks.sync`); a query meanwhile waits for it a while (`hooks.wait_s`), then answers from before, and says so. In the middle of a
   rebase, a bisect or a series of picks nothing is moved: a mark stays, and the end of it, or the next command, moves once.
 * **Before a commit or a push**, a pin that is malformed, that is not the one which answers here, whose revision is missing, or that would
-  drop what one side of a merge knows, stops git. `git commit --no-verify` and `git push --no-verify` go past it.
+  drop what one side of a merge knows, stops git; so does knowledge that cannot be pushed along ([details](travelling.md#what-a-push-does)).
+  `git commit --no-verify` and `git push --no-verify` go past it.
 * **Whatever fails in a hook**, git goes on: only these checks ever stop it.
 
 Some operations run no hook at all, whatever is installed. Nothing depends on hooks: every command that reads or writes documents compares, too,

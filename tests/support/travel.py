@@ -42,10 +42,6 @@ LONG = random.Random(6).randbytes(300_000).hex()
 """A text that makes the file three segments long."""
 
 
-TRACKING = "refs/remotes/origin/data"
-"""In `Clone.store`: what the hub held when it was last asked."""
-
-
 class Clone:
     """A git repository, and the knowledge base in it."""
 
@@ -87,8 +83,13 @@ class Clone:
 
     # -- travelling
 
-    def at(self, where: str) -> Address:
+    def at(self, where: str = "origin") -> Address:
         return address.given(self.places, where, branch="main")[0]
+
+    @property
+    def tracking(self) -> str:
+        """The ref in `store` that is at what `origin` held when it was last asked."""
+        return f"refs/remotes/{self.at().key}/data"
 
     def push(
         self, where: str = "origin", *branches: str, revisions: tuple[str, ...] = (), force: bool = False
@@ -132,11 +133,11 @@ class Clone:
     @property
     def copy(self) -> Path:
         """The file that stands for `origin`."""
-        return through.copy_of(self.places, "origin")
+        return through.copy_of(self.places, self.at().key)
 
     @property
     def store(self) -> Repo:
-        """The git repository through which it comes and goes; `TRACKING` is there."""
+        """The git repository through which it comes and goes."""
         return Repo(self.places.remote_objects)
 
     def below(self) -> bytes:

@@ -207,6 +207,13 @@ def test_a_remote_of_another_case_or_form_has_a_place_of_its_own_here():
     forms = ["file:///srv/kb", "file:///srv/KB", "file:///srv/kb/", "git+file:///srv/kb", "http://h/kb", "https://h/kb"]
     keys = [address.of_url(form).key for form in forms]
     assert len(set(keys)) == len(forms)
-    assert all(key.startswith("url-") and os.sep not in key for key in keys)
-    assert address.of_remote("origin").key == "origin"
-    assert address.of_remote("../../x").key.startswith("url-")
+    assert all(key.startswith(("url-", "git-")) and os.sep not in key for key in keys)
+
+
+def test_a_git_remote_that_gets_another_url_is_another_place(repo):
+    places = plumbing.locate(repo.top)
+    repo.git("remote", "add", "somewhere", "https://user:secret@example.org/r.git")
+    before = address.of_remote(places, "somewhere").key
+    assert before == address.of_url("git+https://example.org/r.git").key, "whoever asks, and by whatever name"
+    repo.git("remote", "set-url", "somewhere", "https://example.org/other.git")
+    assert address.of_remote(places, "somewhere").key != before

@@ -35,8 +35,10 @@ def _lines(report: operation.FetchReport) -> Iterator[str]:
             f"It does not have the pinned revision {report.revision[:7]}: ask who pinned it to push it with `vmrag push` "
             "(git log -1 -- .dolt-version shows who)."
         )
-    elif report.revision and report.updates:
-        yield "Next: vmrag sync (or vmrag pull, to take in what others wrote on this branch)"
+    elif report.arrived:
+        yield "Next: vmrag sync"
+    elif report.updates:
+        yield "What the checked-out code pins was here already; git pull brings the pins of others."
 
 
 def moves(updates: Iterable[Moved]) -> Iterator[str]:

@@ -74,6 +74,9 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
         yield f"{report.remote} holds {_megabytes(report.before.bytes)}; pushed {plural(report.before.pushes, 'time')}."
     if report.after:
         yield f"Written anew: {_megabytes(report.after.bytes)}. The host drops the rest when it collects garbage."
+        if report.damaged:
+            yield "It holds what it held when it was last fetched here, and what the code here pins."
+            yield "Whoever pushed since then runs again: vmrag push"
     else:
         yield f"Next: vmrag gc --remote {quoted(report.remote)} --apply"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from vmrag_link.cli import merge
@@ -14,13 +16,26 @@ from vmrag_link.ops import pull as operation
 
 @vmrag_command("pull")
 @click.argument("remote", required=False)
-@click.option("--branch", metavar="KB-BRANCH", help="The remote's KB branch; by default that of the checked-out code.")
+@click.option(
+    "--branch",
+    metavar="KB-BRANCH",
+    help="Merge this KB branch of the remote, also what the code reverted or never pinned.",
+)
 def command(invocation: Invocation, *, remote: str | None, branch: str | None) -> int:
-    """Fetch, and merge what others wrote on this branch into the knowledge of the checked-out code.
+    """Fetch, and merge what the upstream of the checked-out branch pins, without its code.
 
-    `git pull` brings what they pinned; this brings what their KB branch holds besides. Exit code 1 when documents are in conflict.
+    The upstream counts as `git fetch` brought it last; without one, the remote's branch of the same name does. What the code has reverted
+    stays reverted. (`git pull` brings code and knowledge at once.) Exit code 1 when documents are in conflict.
     """
     with invocation.workspace() as ws:
         report = operation.pull(ws, remote, branch=branch)
-    invocation.emit(report, [*moves(report.updates), *merge.lines(report.merge)])
+    invocation.emit(report, _lines(report))
     return FAILED_CHECK if report.merge.result == "conflict" or not report.merge.staged else 0
+
+
+def _lines(report: operation.PullReport) -> Iterator[str]:
+    yield from moves(report.updates)
+    yield from merge.lines(report.merge)
+    if report.code_behind:
+        first = "Next" if report.merge.result == "already_up_to_date" else "Then"
+        yield f"{first}: git pull ({report.merge.source} has commits that are not here)"

@@ -9,6 +9,7 @@ import click
 from vmrag_link.cli.base import Invocation, plural
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.fetch import moves
+from vmrag_link.errors import UsageInvalid
 from vmrag_link.ops import push as operation
 
 
@@ -19,20 +20,41 @@ from vmrag_link.ops import push as operation
 )
 @click.option("--all", "every", is_flag=True, help="Push all KB branches.")
 @click.option("--force", is_flag=True, help="Move branches that hold more there, too; what they held stays reachable.")
-def command(invocation: Invocation, *, remote: str | None, branches: tuple[str, ...], every: bool, force: bool) -> None:
+@click.option(
+    "--delete",
+    multiple=True,
+    metavar="KB-BRANCH",
+    help="Take this one away from the remote, and push nothing; what it holds stays reachable there.",
+)
+def command(
+    invocation: Invocation,
+    *,
+    remote: str | None,
+    branches: tuple[str, ...],
+    every: bool,
+    force: bool,
+    delete: tuple[str, ...],
+) -> None:
     """Push the knowledge that the history of HEAD pins, and HEAD's KB branch.
 
     With the hooks installed `git push` does so by itself. REMOTE: a git remote or a URL, in place of the code's own remote.
     """
+    if delete and (branches or every or force):
+        raise UsageInvalid("--delete pushes nothing.", hint="vmrag push --delete KB-BRANCH, and vmrag push on its own")
     with invocation.workspace() as ws:
-        report = operation.push(ws, remote, branches=branches, every=every, force=force)
+        report = (
+            operation.delete(ws, delete, remote)
+            if delete
+            else operation.push(ws, remote, branches=branches, every=every, force=force)
+        )
     invocation.emit(report, _lines(report))
 
 
 def _lines(report: operation.PushReport) -> Iterator[str]:
-    if report.branches or report.kept:
+    if report.branches or report.kept or report.deleted:
         yield f"To {report.remote}:"
         yield from moves(report.branches)
+        yield from (f"  (deleted)  {each}" for each in report.deleted)
         if report.kept:
             yield f"  {plural(len(report.kept), 'revision')} that no branch there reaches"
     else:

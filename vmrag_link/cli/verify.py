@@ -27,8 +27,9 @@ def command(
 ) -> int:
     """Find the code commits whose pin drops knowledge that their parents pin: merges made without the merge driver, say.
 
-    RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and origin's default branch has not.
-    What a later commit has mended is only mentioned. Exit code 1 if something is lost or wrong.
+    RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and origin's default branch has not,
+    or, where that is nothing, HEAD with what it merged. What a later commit has mended is only mentioned.
+    Exit code 1 if something is lost or wrong.
     """
     with invocation.workspace() as ws:
         if remote:
@@ -45,9 +46,17 @@ def _lines(report: VerifyReport) -> Iterator[str]:
     if report.shallow:
         yield f"{_mark('information', 'cyan')}History is cut here (a shallow clone): not every commit could be compared."
         yield f"{' ' * _WIDTH}git fetch --unshallow"
-    errors = sum(each.level == "error" for each in report.findings)
     looked = f"Looked at {plural(report.commits, 'commit')} ({report.range}), {report.pins} with another pin"
-    yield f"{looked}: {plural(errors, 'error') if errors else 'nothing is lost'}."
+    yield f"{looked}: {_verdict(report)}."
+
+
+def _verdict(report: VerifyReport) -> str:
+    errors = sum(each.level == "error" for each in report.findings)
+    if errors:
+        return plural(errors, "error")
+    if not report.commits:
+        return "nothing to compare"
+    return "nothing is lost in those that could be compared" if report.shallow else "nothing is lost"
 
 
 def _finding(finding: Finding) -> Iterator[str]:

@@ -153,6 +153,12 @@ class Engine(Protocol):
     def remote_heads(self, remote: str) -> dict[str, str]:
         """The head of each of its branches, as of the last fetch or push; empty for one that is not known."""
 
+    def peek(self, url: str) -> dict[str, str] | None:
+        """The head of each branch in the file at a `file://` URL, nothing of which is taken; None for a server, which does not say.
+
+        Raises `RemoteMissing`, `RemoteDamaged`.
+        """
+
     def fetch(self, remote: str, url: str) -> None:
         """Bring everything that the branches at a `file://` or `http://` URL reach; no branch of ours moves.
 
@@ -160,7 +166,7 @@ class Engine(Protocol):
         """
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
-        """Make revisions the heads of branches there, one after the other; what is not there is made.
+        """Make revisions the heads of branches there, one after the other; what is not there is made, and goes for an empty revision.
 
         Raises `RemoteMoved` for what is no fast-forward (with `force`: for what is not where it was when last asked), and as `fetch`.
         """

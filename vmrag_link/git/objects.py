@@ -18,7 +18,7 @@ BATCH = 64
 
 
 class Entry(NamedTuple):
-    """A file of a tree: the blob's name and its size in bytes."""
+    """A file of a tree: the blob's name and its size in bytes; -1 for what is no plain file, or is not here."""
 
     name: str
     size: int
@@ -54,7 +54,7 @@ def write_commit(
 
 
 def tree(places: Places, commit: str) -> dict[str, Entry]:
-    """The files at the top of a commit's tree by name. Raises `RemoteDamaged` for anything that is no plain file, or is missing."""
+    """What is at the top of a commit's tree by name. Raises `RemoteDamaged` for a commit that is none, or not here."""
     done = git(places, "ls-tree", "-l", "-z", "--full-tree", f"{commit}^{{commit}}")
     if done.returncode != 0:
         raise RemoteDamaged(f"git cannot read {commit[:12]}: {done.complaint}", hint="git fsck")
@@ -64,9 +64,8 @@ def tree(places: Places, commit: str) -> dict[str, Entry]:
             continue
         described, _, name = line.partition("\t")
         mode, kind, blob, size = described.split()
-        if kind != "blob" or mode not in ("100644", "100755") or not size.isdecimal():
-            raise RemoteDamaged(f"{name[:80]!r} in {commit[:12]} is no file that is here.", hint="git fsck")
-        entries[name] = Entry(blob, int(size))
+        plain = kind == "blob" and mode in ("100644", "100755") and size.isdecimal()
+        entries[name] = Entry(blob, int(size) if plain else -1)
     return entries
 
 

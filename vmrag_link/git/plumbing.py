@@ -32,6 +32,7 @@ __all__ = [
     "head",
     "identity",
     "index_locked",
+    "is_ref",
     "kb_branch_of",
     "kb_branches",
     "kb_mappings",
@@ -152,6 +153,11 @@ def resolve(places: Places, ref: str) -> str:
     if done.returncode != 0 or not _HASH.fullmatch(commit):
         raise _reference_missing(ref)
     return commit
+
+
+def is_ref(places: Places, name: str) -> bool:
+    """Whether a ref may be called so."""
+    return "\0" not in name and git(places, "check-ref-format", name).returncode == 0
 
 
 def _reference_missing(ref: str) -> GitReferenceMissing:

@@ -38,17 +38,18 @@ def git_in(
     stdin: bytes | None = None,
     index_file: Path | None = None,
     extra: Mapping[str, str] | None = None,
+    timeout: float | None = None,
 ) -> proc.Finished:
     """Run git in a directory that exists, wherever that lies; `extra` goes into its environment.
 
-    Raises `GitFailed` when there is no git.
+    Raises `GitFailed` when there is no git, and as `proc.run` after `timeout` seconds.
     """
     environ = env.without(_SCRUBBED) | dict(extra or {})
     environ["LC_ALL"] = "C"  # a few messages are told apart
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
     try:
-        return proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin)
+        return proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin, timeout=timeout)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.is_dir():
             raise GitFailed(
@@ -65,11 +66,12 @@ def git(
     stdin: bytes | None = None,
     index_file: Path | None = None,
     extra: Mapping[str, str] | None = None,
+    timeout: float | None = None,
 ) -> proc.Finished:
     """Run git on this work tree, from its top, whatever the outcome."""
     # Named outright, so that a work tree without a .git of its own (core.worktree) is found too.
     where = (f"--git-dir={places.git_dir}", f"--work-tree={places.top}")
-    return git_in(places.top, *where, *arguments, stdin=stdin, index_file=index_file, extra=extra)
+    return git_in(places.top, *where, *arguments, stdin=stdin, index_file=index_file, extra=extra, timeout=timeout)
 
 
 def demand(places: Places, *arguments: str, stdin: bytes | None = None) -> proc.Finished:

@@ -16,9 +16,9 @@ from vmrag_link.errors import (
     UsageInvalid,
     quoted,
 )
-from vmrag_link.git import history, plumbing, remotes
+from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.git.remotes import Peer
+from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations, sound
 from vmrag_link.ops.pinning import parsed
@@ -29,6 +29,7 @@ from vmrag_link.travel import address, exchange, quarantine
 from vmrag_link.travel.address import OWN, Address
 from vmrag_link.travel.publish import Wanted
 from vmrag_link.travel.quarantine import Quarantine
+from vmrag_link.travel.through import DATA
 from vmrag_link.workspace import Workspace
 
 
@@ -83,7 +84,11 @@ def adopt(
         pinned = _pinned(ws, where, found, base)
         here = engine.parents(known)
         wanted = [each for each in pinned if each not in here]
-        taken = _take(ws, room, peer, wanted, known=known, limits=limits) if wanted else _Taken((), (), 0)
+        if wanted:
+            taken = _take(ws, room, peer, wanted, known=known, limits=limits)
+        else:
+            transfer.advertised(room.places, peer, DATA)  # a source that does not exist is no source of nothing
+            taken = _Taken((), (), 0)
     if pinned[0] in taken.missing:
         raise PinRevisionMissing(
             f"Commit {found[:12]} pins revision {pinned[0][:12]}, which {remotes.shown(source)} does not have either.",
@@ -154,11 +159,16 @@ def _commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Pla
     """The commit, and the repository that has it."""
     try:
         return ws.places, plumbing.resolve(ws.places, name)
-    except GitReferenceMissing:
-        found = room.code(peer, name if name.startswith("refs/") else BRANCHES + name)
-        if found is None:
-            raise
-        return room.places, found
+    except GitReferenceMissing as missing:
+        ref = name if name.startswith("refs/") else BRANCHES + name
+        if found := room.code(peer, ref) if plumbing.is_ref(ws.places, ref) else None:
+            return room.places, found
+        source = remotes.shown(peer.where)
+        raise GitReferenceMissing(
+            f"{name[:80]!r} is no commit that is here, and no branch of {source}.",
+            hint=f"git ls-remote --heads {quoted(source)}",
+            **missing.details,
+        ) from missing
 
 
 def _pinned(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:

@@ -55,13 +55,7 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     if not ws.config.auto_fetch:
         return False
     if not ws.initialized:
-        if destinations.pinned_remote(ws) is None:
-            return False
-        try:
-            clone(ws, automatic=True)
-        except Remote as why:
-            raise ws.uninitialized(why) from why
-        return True
+        return _begun(ws, insist=insist)
     target = ws.target()
     if target.state != "missing" or target.pin is None:
         return False
@@ -73,6 +67,22 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     if ws.unreached and not isinstance(ws.unreached, Lock | RemoteNotTrusted | RemoteInvalid):  # those asked nobody
         _remember(ws, target.pin, ws.unreached)
     return ws.unreached is None
+
+
+def _begun(ws: Workspace, *, insist: bool) -> bool:
+    """A fresh clone's knowledge base. Who answers does so at once: only a silence is not waited for again and again."""
+    pin = pinning.parsed(plumbing.pin_bytes(ws.places))
+    if pin is None:
+        return False
+    if not insist and (earlier := _failed_lately(ws, pin)):
+        raise ws.uninitialized(RemoteUnreachable(earlier.message, hint=earlier.hint))
+    try:
+        clone(ws, automatic=True)
+    except Remote as why:
+        if isinstance(why, RemoteUnreachable):
+            _remember(ws, pin, why)
+        raise ws.uninitialized(why) from why
+    return True
 
 
 def require(ws: Workspace, pin: Pin, source: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from vmrag_link import __version__
 from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
+from vmrag_link.git.remotes import masked
 
 
 def write(error: BaseException, argv: Sequence[str]) -> Path:
@@ -25,8 +26,8 @@ def write(error: BaseException, argv: Sequence[str]) -> Path:
         "",
         *traceback.format_exception(error),
     ]
-    # Arguments and messages may hold bytes that are no UTF-8.
-    text = "\n".join(lines).encode(errors="backslashreplace")
+    # Arguments and messages may hold bytes that are no UTF-8, and URLs that hold a password.
+    text = masked("\n".join(lines)).encode(errors="backslashreplace")
     try:
         start = Path.cwd().joinpath(*(folder for option, folder in pairwise(argv) if option == "-C"))
         path = plumbing.locate(start).logs / name

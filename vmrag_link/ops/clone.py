@@ -7,7 +7,7 @@ import contextlib
 from vmrag_link import locks
 from vmrag_link.engines.base import RESERVED_PREFIX, Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import AlreadyInitialized, Remote
+from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations
 from vmrag_link.ops.fetch import first_with, nothing_at
@@ -51,7 +51,10 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
 
 
 def _first(ws: Workspace, addresses: list[Address]) -> Address:
-    """The first remote that has a knowledge base, which is here now."""
+    """The first remote that has a knowledge base, which is here now.
+
+    Where none has: why one of them could not say so, else what the first one said.
+    """
 
     def make(key: str, url: str) -> Engine:
         return DoltliteEngine.clone(ws.places.kb, key, url)
@@ -69,7 +72,7 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
             made.close()
             return each
         problems.append(nothing_at(each))
-    raise problems[0]
+    raise next((each for each in problems if not isinstance(each, RemoteEmpty)), problems[0])
 
 
 def _report(ws: Workspace, source: Address) -> CloneReport:

@@ -20,6 +20,15 @@ def asked(ws: Workspace, remote: str | None) -> list[Address]:
     return named(ws, pinned_remote(ws) or ws.config.remote, ask=True)
 
 
+def to_push(ws: Workspace, remote: str | None) -> list[Address]:
+    """As `asked`, for what is sent: where `git push` would go; all of them."""
+    if remote is None and (pinned_remote(ws) or ws.config.remote) == OWN:
+        found = address.to_code(ws.places, ws.trigger().branch, ask=True)
+    else:
+        found = asked(ws, remote)
+    return address.for_pushing(ws.places, found[0])
+
+
 def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
     """What a pin or the settings name. Raises `RemoteNotTrusted` before anything is contacted, and as `asked`."""
     trust.require(ws.places, remote, accepted=ws.accepted_remote)

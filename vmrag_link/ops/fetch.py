@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import Remote, RemoteMissing
+from vmrag_link.errors import Remote, RemoteEmpty
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations
 from vmrag_link.travel import exchange
@@ -16,13 +16,14 @@ from vmrag_link.workspace import Workspace
 
 class FetchReport(Record, frozen=True):
     """`remote` as people know it; `updates`: its KB branches that moved or are new; `revision`: what the checked-out code pins,
-    which is `here` now or not; None where there is no pin that can be read.
+    which is `here` now or not, and (`arrived`) was not before; None where there is no pin that can be read.
     """
 
     remote: str
     updates: tuple[Moved, ...]
     revision: str | None
     here: bool
+    arrived: bool
 
 
 def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
@@ -32,8 +33,10 @@ def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
     """
     pin = ws.target().pin
     wanted = pin.dolt_commit if pin else None
+    before = bool(wanted and ws.engine.has_revision(wanted))
     found, updates = first_with(ws, destinations.asked(ws, remote), wanted)
-    return FetchReport(found.text, updates, wanted, here=bool(wanted and ws.engine.has_revision(wanted)))
+    here = bool(wanted and ws.engine.has_revision(wanted))
+    return FetchReport(found.text, updates, wanted, here, arrived=here and not before)
 
 
 def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) -> tuple[Address, tuple[Moved, ...]]:
@@ -57,7 +60,7 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
 
 
 def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
-    """Fetch from one remote; the KB branches that moved. Raises `RemoteMissing` where it has no knowledge base."""
+    """Fetch from one remote; the KB branches that moved. Raises `RemoteEmpty` where it has no knowledge base."""
     with (
         ws.progress.task("fetching", total=1) as task,
         exchange.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
@@ -72,8 +75,8 @@ def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
 
 
-def nothing_at(address: Address) -> RemoteMissing:
-    return RemoteMissing(
+def nothing_at(address: Address) -> RemoteEmpty:
+    return RemoteEmpty(
         f"{address.text} has no knowledge base yet.",
         hint="Who has one puts it there: vmrag push",
         remote=address.text,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vmrag_link.git import history, plumbing
+from vmrag_link.git import history
 from vmrag_link.ops.pinning import parsed
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
 
 
-def of_head(places: Places) -> Iterator[tuple[Pin, list[str]]]:
-    """As `read`, of the commits that HEAD reaches."""
-    head = plumbing.head(places).commit
-    for data, commits in (history.reachable_pins(places, [head]) if head else {}).items():
+def reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
+    """As `read`, of a commit and its ancestors."""
+    for data, commits in history.reachable_pins(places, [commit]).items():
         if pin := parsed(data):
             yield pin, commits
 

@@ -9,7 +9,7 @@ from vmrag_link import config, locks
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import AlreadyInitialized, Remote
+from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
 from vmrag_link.git import merging, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops import history_pins, pinning
@@ -91,9 +91,10 @@ def _cloned(ws: Workspace) -> str:
         elsewhere = ws.uninitialized(error)
         if elsewhere.details:
             raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
+        then = "or start another one, which cannot be merged with theirs: vmrag init --new"
         raise AlreadyInitialized(
             f"Other branches of this repository pin a knowledge base, and it cannot be fetched: {error.message}",
-            hint=f"{error.hint}; or start another one, which cannot be merged with theirs: vmrag init --new",
+            hint=f"{error.hint}; {then if isinstance(error, RemoteEmpty) else 'then: vmrag init'}",
         ) from error
 
 

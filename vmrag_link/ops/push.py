@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import BranchMissing
+from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, RemoteDiverged, quoted
+from vmrag_link.git import plumbing
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations, history_pins
+from vmrag_link.ops.fetch import fetched
 from vmrag_link.ops.recover import recover
 from vmrag_link.travel import exchange
-from vmrag_link.travel.address import Address, for_pushing
+from vmrag_link.travel.address import Address
 from vmrag_link.travel.publish import Moved, Published, Wanted, publish
 from vmrag_link.workspace import Workspace
 
 
 class PushReport(Record, frozen=True):
     """`branches` that moved on the remote, of which git may know several URLs to push to; `kept`: further revisions that it holds now.
-    `uncommitted`: documents were left out.
+    `uncommitted`: documents were left out; `deleted`: branches that are gone there.
     """
 
     remote: str
     branches: tuple[Moved, ...]
     kept: tuple[str, ...]
     uncommitted: bool
+    deleted: tuple[str, ...] = ()
 
 
 def push(
@@ -31,21 +35,62 @@ def push(
 ) -> PushReport:
     """Push HEAD's KB branch (or those that are named, or every one), and all that the history of HEAD pins.
 
-    `force`: a branch of the remote that holds more is moved all the same; what it held stays reachable there. Raises `BranchMissing`,
-    `RemoteDiverged`, `RemoteRejected`, and as `ops.fetch.fetch`.
+    A branch of the remote that stands at what its code pinned once, and pins no more, is moved; with `force` also one that holds anything
+    else. What it held stays reachable there. Raises `BranchMissing`, `RemoteDiverged`, `RemoteRejected`, and as `ops.fetch.fetch`.
     """
     recover(ws)
     own = ws.kb_branch()
     heads = _heads(ws, branches, every=every)
-    wanted = Wanted(heads, _pinned(ws), force=heads if force else ())
-    places = for_pushing(ws.places, destinations.asked(ws, remote)[0])
-    done = [published(ws, each, wanted) for each in places]
+    wanted = Wanted(heads, _pinned(ws), force=heads if force else (), superseded=_superseded(ws, heads))
+    places = destinations.to_push(ws, remote)
+    try:
+        done = [published(ws, each, wanted) for each in places]
+    except RemoteDiverged as error:
+        name = f"{quoted(remote)} " if remote else ""
+        name += f"--branch {quoted(error.details['branch'])}"
+        raise RemoteDiverged(
+            error.message,
+            hint=f"To take that in: vmrag pull {name}; to leave it (it stays reachable there): vmrag push {name} --force",
+            **error.details,
+        ) from error
+    return _report(places, done, uncommitted=bool(own and own.dirty))
+
+
+def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> PushReport:
+    """Take KB branches away from the remote; what they hold stays reachable there. Ours stay.
+
+    Raises `NameInvalid`, `BranchMissing`, `RemoteRejected`, and as `ops.fetch.fetch`.
+    """
+    for name in names:
+        if name.startswith(RESERVED_PREFIX):
+            raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag push --help", branch=name)
+    places = destinations.to_push(ws, remote)
+    for each in places:
+        fetched(ws, each)
+    there = {name for each in places for name in ws.engine.remote_heads(each.key)}
+    for name in names:
+        if name not in there:
+            raise no_such_branch(" and ".join(each.text for each in places), name, there)
+    return _report(places, [published(ws, each, Wanted({}, delete=names)) for each in places], uncommitted=False)
+
+
+def no_such_branch(remote: str, name: str, there: Iterable[str]) -> BranchMissing:
+    names = ", ".join(sorted(each for each in there if not each.startswith(RESERVED_PREFIX)))
+    return BranchMissing(
+        f"{remote} has no KB branch {name!r}; it has {names or 'none at all'}.",
+        hint="vmrag push (puts HEAD's KB branch there)",
+        branch=name,
+    )
+
+
+def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted: bool) -> PushReport:
     moved = dict.fromkeys(move for each in done for move in each.branches)
     return PushReport(
         " and ".join(each.text for each in places),
         tuple(each for each in moved if not each.branch.startswith(RESERVED_PREFIX)),
         tuple(dict.fromkeys(revision for each in done for revision in each.kept)),
-        uncommitted=bool(own and own.dirty),
+        uncommitted=uncommitted,
+        deleted=tuple(dict.fromkeys(name for each in done for name in each.deleted)),
     )
 
 
@@ -74,5 +119,23 @@ def _pinned(ws: Workspace) -> list[str]:
     """What the present pin names and what the history of HEAD does, as far as it is here; newest first."""
     target = ws.target()
     present = [target.revision] if target.state == "pinned" else []
-    found = (pin.dolt_commit for pin, _ in history_pins.of_head(ws.places))
+    head = plumbing.head(ws.places).commit
+    found = _history(ws, head) if head else []
     return [each for each in dict.fromkeys([*present, *found]) if ws.engine.has_revision(each)]
+
+
+def _superseded(ws: Workspace, names: Iterable[str]) -> Mapping[str, list[str]]:
+    """All that the code branches of these KB branches ever pinned, be it here or not."""
+    codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
+    found = {}
+    for name in names:
+        try:
+            found[name] = _history(ws, plumbing.resolve(ws.places, BRANCHES + codes.get(name, "")))
+        except GitReferenceMissing:
+            continue  # no code branch writes on it
+    return found
+
+
+def _history(ws: Workspace, commit: str) -> list[str]:
+    """What a commit and its ancestors pin, newest first."""
+    return [pin.dolt_commit for pin, _ in history_pins.reached(ws.places, commit)]

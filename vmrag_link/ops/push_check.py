@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import Lock, PinMalformed, Remote, RemoteInvalid, RemoteNotTrusted, RemoteUnreachable, quoted
-from vmrag_link.git import history, plumbing, remotes
+from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.settings import config_section
 from vmrag_link.models import Record
-from vmrag_link.ops import destinations
+from vmrag_link.ops import destinations, history_pins
 from vmrag_link.ops.commit_check import Finding
 from vmrag_link.ops.pinning import parsed
 from vmrag_link.ops.push import published
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
-from vmrag_link.travel import address
+from vmrag_link.travel import address, exchange
 from vmrag_link.travel.address import OWN, Address
 from vmrag_link.travel.publish import Published, Wanted
 from vmrag_link.travel.through import DATA, last_seen
@@ -32,11 +34,15 @@ class Ref(Record, frozen=True):
 
 
 class Push(Record, frozen=True):
-    """What git tells its hook. `remote` is a name or a URL; None: nobody pushes, somebody only wants to know."""
+    """What git tells its hook. `remote` is a name or a URL; None: nobody pushes, somebody only wants to know.
+
+    `mirror`: the command line says `--mirror`, which our shim has looked up.
+    """
 
     refs: tuple[Ref, ...]
     remote: str | None = None
     url: str = ""
+    mirror: bool = False
 
 
 class PushReport(Record, frozen=True):
@@ -61,15 +67,13 @@ def check(ws: Workspace, push: Push) -> PushReport:
     if push.remote is None or any(each.blocks for each in flaws):
         return PushReport(tuple(flaws))
     sent = []
-    ends = {pin.dolt_remote for data in last if (pin := parsed(data))}
-    for where, wanted in _wanted(ws, push):
+    for where, wanted, ends in _wanted(ws, push):
         try:
-            address = _address(ws, where, push)
-            done = published(ws, address, wanted)
+            address = _own(ws, push) if where == OWN else destinations.named(ws, where, ask=True)[0]
+            if not _remembered(ws, address, wanted):
+                sent.append((address.text, published(ws, address, wanted)))
         except (Remote, Lock) as error:
-            flaws.append(_unsent(ws, error, last=where in ends))
-        else:
-            sent.append((address.text, done))
+            flaws.append(_unsent(ws, error, last=ends))
     return PushReport(tuple(flaws), tuple(sent))
 
 
@@ -85,73 +89,113 @@ def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> Finding |
 
 
 def _deletions(ws: Workspace, push: Push) -> list[Finding]:
-    """`git push --mirror` from an ordinary clone takes every ref away that the clone does not have, and tells no hook of these.
-
-    It is known by the tracking refs that it pushes, which are nobody else's.
-    """
-    lost = any(ref.name == DATA and ref.tip is None for ref in push.refs)
-    mirrored = any(ref.name.startswith("refs/remotes/") for ref in push.refs)
-    if not lost and (not mirrored or _carried(ws, push)):
+    """What takes the other side's knowledge base away, or moves it back: a mirror of a clone without it does so, and tells nobody."""
+    told = [ref for ref in push.refs if ref.name == DATA]
+    lost = any(ref.before and not _contains(ws, ref.tip, ref.before) for ref in told)
+    if not lost and (told or not _mirrors(ws, push) or not _holds(ws, push)):
         return []
-    where = push.remote or "origin"
+    where = quoted(remotes.shown(push.remote or "origin"))
+    ordinary = f"git config --unset remote.{where}.mirror; " if _told_to_mirror(ws, push) else ""
     return [
         Finding(
             "KNOWLEDGE_DELETED",
-            f"This push would take the knowledge base away from {remotes.shown(where)}: it deletes {DATA}.",
-            f"git fetch {quoted(where)} +{DATA}:{DATA} && git push --mirror {quoted(where)} (carries it along)",
+            f"This push would take knowledge away from {remotes.shown(push.remote or '')}: it deletes {DATA}, or moves it back.",
+            f"{ordinary}git push {where} --all && git push {where} --tags",
         )
     ]
 
 
-def _carried(ws: Workspace, push: Push) -> bool:
-    """Whether the clone itself has all that the other side is known to hold."""
-    there, carried = last_seen(ws.places, _own(ws, push).key), remotes.tip(ws.places, DATA)
-    return there is None or (carried is not None and remotes.contains(ws.places, carried, there))
+def _mirrors(ws: Workspace, push: Push) -> bool:
+    """Also known by the tracking refs that it pushes, which are nobody else's."""
+    return push.mirror or _told_to_mirror(ws, push) or any(ref.name.startswith("refs/remotes/") for ref in push.refs)
 
 
-def _wanted(ws: Workspace, push: Push) -> Iterator[tuple[str, Wanted]]:
-    """What has to be where, by the pins' `dolt_remote`."""
-    marks = [mark for ref in push.refs if ref.tip for mark in (ref.tip, f"^{ref.before}" if ref.before else "") if mark]
-    name = push.remote or ""
-    # What was fetched from a remote with several URLs need not be where this push goes.
-    tracked = name in remotes.names(ws.places) and remotes.push_urls(ws.places, name) == [remotes.url(ws.places, name)]
-    new = history.new_pins(ws.places, marks, remote=name) if tracked else history.reachable_pins(ws.places, marks)
-    if new and tracked and not last_seen(ws.places, _own(ws, push).key):
-        # A fork has got its code with all pins, and its knowledge from nobody: who clones only the fork needs all of that.
-        new |= history.reachable_pins(ws.places, remotes.tracked(ws.places, name))
-    found = [pin for data in new if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)]
-    tips = list(_tips(ws, push))
-    back = [
-        pin for ref, pin in tips if _is_forced(ws, ref)
-    ]  # its KB branch goes back, too, and needs nothing new for that
+def _told_to_mirror(ws: Workspace, push: Push) -> bool:
+    section = f"remote.{push.remote}"
+    return config_section(ws.places, section).get(f"{section}.mirror", "false") != "false"
+
+
+def _holds(ws: Workspace, push: Push) -> bool:
+    """Whether the other side has a knowledge base that the clone itself does not carry; one that cannot be asked cannot be pushed to."""
+    peer = _own(ws, push).peer
+    try:
+        there = transfer.advertised(ws.places, peer, DATA) if peer else None
+    except Remote:
+        return False
+    return there is not None and not _contains(ws, transfer.tip(ws.places, DATA), there)
+
+
+def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
+    return commit is not None and transfer.contains(ws.places, commit, part)
+
+
+# -- what has to be where
+
+
+def _wanted(ws: Workspace, push: Push) -> Iterator[tuple[str, Wanted, bool]]:
+    """For each `dolt_remote` of the pins: what it should reach, and whether a pushed branch ends with such a pin."""
+    ends = [(ref, pin) for ref, pin in _ends(ws, push) if ws.engine.has_revision(pin.dolt_commit)]
+    # A KB branch whose code branch goes back does so, too, and needs nothing new for that.
+    back = [pin for ref, pin in ends if _goes_back(ws, ref)]
+    found = [pin for data in _introduced(ws, push) if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)]
     for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back)):
-        branches: dict[str, str] = {}
-        forced: set[str] = set()
-        for ref, pin in tips:
-            branch = plumbing.kb_branch_of(ws.places, ref.local.removeprefix(BRANCHES))
-            if branch and pin.dolt_remote == where and ws.engine.has_revision(pin.dolt_commit):
-                branches[branch] = pin.dolt_commit
-                if _is_forced(ws, ref):
-                    forced.add(branch)
-        revisions = [pin.dolt_commit for pin in found if pin.dolt_remote == where]
-        yield where, Wanted(branches, revisions, force=frozenset(forced), lenient=True)
+        moves = [(ref, pin, name) for ref, pin in ends if pin.dolt_remote == where and (name := _kb_branch(ws, ref))]
+        wanted = Wanted(
+            {name: pin.dolt_commit for _, pin, name in moves},
+            [pin.dolt_commit for pin in found if pin.dolt_remote == where],
+            force=frozenset(name for ref, _, name in moves if _goes_back(ws, ref)),
+            superseded={name: _ever_pinned(ws, ref) for ref, _, name in moves},
+            lenient=True,
+        )
+        yield where, wanted, any(pin.dolt_remote == where for _, pin in ends)
 
 
-def _is_forced(ws: Workspace, ref: Ref) -> bool:
-    return bool(ref.tip and ref.before) and not remotes.contains(ws.places, ref.tip or "", ref.before or "")
+def _introduced(ws: Workspace, push: Push) -> Iterable[bytes]:
+    """The pins that come to the other side with this push. One that was never asked may have got its code, with all pins, from a host
+    that copied it: who clones only that needs all of them.
+    """
+    tips = [ref.tip for ref in push.refs if ref.tip]
+    known = [f"^{ref.before}" for ref in push.refs if ref.before and ref.tip]
+    new = history.reachable_pins(ws.places, [*tips, *known])
+    own = _own(ws, push)
+    if not new or own.peer is None or last_seen(ws.places, own.key):
+        return new
+    with contextlib.suppress(Remote):  # who cannot be asked cannot be pushed to: that is said then
+        return history.reachable_pins(ws.places, [*tips, *transfer.branches(ws.places, own.peer)])
+    return new
 
 
-def _tips(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
+def _remembered(ws: Workspace, address: Address, wanted: Wanted) -> bool:
+    """Whether the remote had all of it when it was last asked."""
+    heads = exchange.remembered(ws.places, ws.engine, address, timeout=ws.lock_timeout)
+    stands = all(heads.get(name) == head for name, head in wanted.branches.items())
+    return bool(heads) and stands and not ws.engine.unreachable(wanted.revisions, heads=heads.values())
+
+
+def _ever_pinned(ws: Workspace, ref: Ref) -> list[str]:
+    return [pin.dolt_commit for pin, _ in history_pins.reached(ws.places, ref.tip or "")]
+
+
+def _kb_branch(ws: Workspace, ref: Ref) -> str | None:
+    return plumbing.kb_branch_of(ws.places, ref.local.removeprefix(BRANCHES))
+
+
+def _goes_back(ws: Workspace, ref: Ref) -> bool:
+    """Whether the push takes commits away from a branch, as far as this clone can tell. Those that it has never seen it cannot: git will
+    refuse the push, unless it is forced.
+    """
+    if not ref.tip or not ref.before or not transfer.tip(ws.places, f"{ref.before}^{{commit}}"):
+        return False
+    return not transfer.contains(ws.places, ref.tip, ref.before)
+
+
+def _ends(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
     """The branches that are pushed, with the pins that they end with."""
     for ref in push.refs:
         if ref.tip and ref.local.startswith(BRANCHES) and ref.name.startswith(BRANCHES):
             pin = parsed(plumbing.blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES))
             if pin:
                 yield ref, pin
-
-
-def _address(ws: Workspace, where: str, push: Push) -> Address:
-    return _own(ws, push) if where == OWN else destinations.named(ws, where, ask=True)[0]
 
 
 def _own(ws: Workspace, push: Push) -> Address:

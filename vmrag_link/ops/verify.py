@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid, quoted
-from vmrag_link.git import history, plumbing
+from vmrag_link.git import history, plumbing, transfer
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations
@@ -54,9 +55,11 @@ def verify(
 ) -> VerifyReport:
     """Compare the pin of each commit of a range with those of its parents (`pin_rules`); only what the range brings is reported.
 
-    `revisions`: `A..B`, or a commit, which stands for its whole history; by default what HEAD has and the remote's default branch has not.
+    `revisions`: `A..B`, or a commit, which stands for its whole history; by default what HEAD has and the remote's default branch has
+    not, and where that is nothing, HEAD with what it merged.
     `pull_request`: the names of base and head instead; then the head's pin is compared with that of the base's tip, too.
-    `reachable`: says which of the revisions that the range pins the knowledge base's remote does NOT reach; without it nobody is asked.
+    `reachable`: says which of the revisions that the range pins, its last commit in any case, the knowledge base's remote does NOT reach;
+    without it nobody is asked.
     Raises `UsageInvalid`, `GitReferenceMissing`, `NotInitialized`.
     """
     engine = ws.engine
@@ -79,7 +82,7 @@ def verify(
 def verify_on(
     ws: Workspace, remote: str, revisions: str | None = None, *, pull_request: tuple[str, str] | None = None
 ) -> VerifyReport:
-    """As `verify`, after everything was fetched from a remote: what the range pins must be reachable there.
+    """As `verify`, after everything was fetched from a remote: what the range and its last commit pin must be reachable there.
 
     In a fresh clone the knowledge base comes from there, too. Raises as `ops.fetch.fetch`.
     """
@@ -124,12 +127,19 @@ def _between(ws: Workspace, left: str, right: str) -> Scope:
 
 
 def _news(ws: Workspace) -> Scope:
-    """HEAD without the remote's default branch, or where that is not known, the branch's upstream."""
+    """HEAD without the remote's default branch, or where that is not known, the branch's upstream; what is there already: HEAD alone."""
     for accepted in ("refs/remotes/origin/HEAD", "@{upstream}"):
-        try:
-            return _between(ws, accepted, "HEAD")
-        except GitReferenceMissing:
-            continue
+        with contextlib.suppress(GitReferenceMissing):
+            news = _between(ws, accepted, "HEAD")
+            there = news.without is not None and transfer.contains(ws.places, news.without, news.tip)
+            return _last(ws) if there else news
+    return Scope("HEAD", plumbing.resolve(ws.places, "HEAD"))
+
+
+def _last(ws: Workspace) -> Scope:
+    """HEAD, with what it merged if it is a merge."""
+    with contextlib.suppress(GitReferenceMissing):  # a root, or the end of a shallow clone
+        return _between(ws, "HEAD^", "HEAD")
     return Scope("HEAD", plumbing.resolve(ws.places, "HEAD"))
 
 

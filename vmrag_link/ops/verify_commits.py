@@ -203,14 +203,19 @@ class Examination:
     def unreached(
         self, changes: Sequence[Change], reachable: Callable[[Collection[str]], Collection[str]]
     ) -> list[Flaw]:
-        """The pins among these that the knowledge base's remote does not have, by the first commit with each."""
+        """The pins among these, and that of the tip, which the knowledge base's remote does not have, by the first commit with each."""
         first: dict[str, str] = {}
         for change in changes:
             revision = self._pins.revision(change.after)
             before = {self._pins.revision(entry) for entry in change.before}
             if revision and self._ancestry.has_revision(revision) and revision not in before:
                 first.setdefault(revision, change.commit)
-        return [Flaw(_not_on_remote(first[revision], revision), None) for revision in reachable(list(first))]
+        last = self._pins.ends.get(self._tip)
+        gone = [last] if last and not self._ancestry.has_revision(last) and last not in self._missing else []
+        if last and last not in self._missing:
+            first.setdefault(last, self._tip)
+        found = [*gone, *reachable([each for each in first if each not in gone])]
+        return [Flaw(_not_on_remote(first[revision], revision), None) for revision in found]
 
     def holding(self, change: Change) -> Callable[[tuple[str, ...] | None], bool]:
         """Whether a commit's pin contains what a flaw needs."""

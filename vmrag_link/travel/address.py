@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from vmrag_link.errors import RemoteInvalid, RemoteMissing
+from vmrag_link.errors import RemoteEmpty, RemoteInvalid, RemoteMissing
 from vmrag_link.git import remotes
-from vmrag_link.git.remotes import Peer
-from vmrag_link.git.settings import config_section
+from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.pin_values import remote_flaw, shown
@@ -18,7 +16,6 @@ from vmrag_link.pin_values import remote_flaw, shown
 OWN = "git:"
 """The code repository's own remote."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _NETWORK = ("https", "ssh")
 _GIT_SCHEMES = {"git+file": ("file",), "git+http": ("http", *_NETWORK), "git+https": _NETWORK, "git+ssh": _NETWORK}
 """The transports that git may use, whatever an `insteadOf` or a server's redirection says: nothing less guarded than what was named."""
@@ -27,9 +24,8 @@ _ENGINE_SCHEMES = ("file", "http", "https")
 
 
 class Address(Record, frozen=True):
-    """One remote. `key`: the short name under which engine and git remember it; `text`: for people, without credentials.
-
-    git talks to `peer`, or (None) the engine to `url`.
+    """One remote. `key`: the short name under which engine and git remember it, which is its URL's: a git remote that gets another URL is
+    another place. `text`: for people, without credentials. git talks to `peer`, or (None) the engine to `url`.
     """
 
     key: str
@@ -40,27 +36,37 @@ class Address(Record, frozen=True):
 
 def of_code(places: Places, branch: str | None, *, ask: bool = False) -> list[Address]:
     """What `git:` stands for on a code branch, the first to be asked first. Raises `RemoteMissing` where git knows no remote."""
-    there = remotes.nearest(places, branch)
-    if not there:
+    return _named(places, remotes.nearest(places, branch), ask=ask)
+
+
+def to_code(places: Places, branch: str | None, *, ask: bool = False) -> list[Address]:
+    """As `of_code`, where `git push` goes to on that branch."""
+    return _named(places, remotes.for_writing(places, branch), ask=ask)
+
+
+def _named(places: Places, found: list[str], *, ask: bool) -> list[Address]:
+    if found:
+        return [of_remote(places, name, ask=ask) for name in found]
+    if remotes.names(places):
         raise RemoteMissing(
-            "This repository has no git remote that its knowledge base could travel to.",
-            hint="git remote add origin URL (or choose one of several: git config vmrag.remote NAME)",
+            "It is not clear which of the git remotes the knowledge base travels to.",
+            hint="git config vmrag.remote NAME (or see what there is: git remote -v)",
         )
-    return [of_remote(name, ask=ask) for name in there]
+    raise RemoteEmpty(
+        "This repository has no git remote that its knowledge base could travel to.", hint="git remote add origin URL"
+    )
 
 
-def of_remote(name: str, *, ask: bool = False) -> Address:
-    """A configured git remote."""
-    return Address(_key(name), name, Peer(name, ask=ask))
+def of_remote(places: Places, name: str, *, ask: bool = False) -> Address:
+    """A configured git remote, as it is fetched from."""
+    return Address(_git_key(remotes.url(places, name)), name, Peer(name, ask=ask))
 
 
 def of_pushed(places: Places, name: str, url: str, *, ask: bool = False) -> Address:
-    """Where `git push` goes, as it tells its hook. Two URLs of one remote are two places."""
-    if name not in remotes.names(places) or remotes.url(places, name) != url:
-        return Address(_key(url, plain=False), remotes.shown(url), Peer(url, ask=ask))
-    if remotes.push_urls(places, name) != [url] or _is_mirror(places, name):
-        return Address(_key(name), name, Peer(url, ask=ask))
-    return of_remote(name, ask=ask)
+    """Where `git push` goes, as it tells its hook. Two URLs of one remote are two places; the name stands for the one that is fetched."""
+    known = name in remotes.names(places) and remotes.url(places, name) == url
+    alone = known and remotes.push_urls(places, name) == [url]
+    return Address(_git_key(url), name if known else remotes.shown(url), Peer(name if alone else url, ask=ask))
 
 
 def for_pushing(places: Places, address: Address) -> list[Address]:
@@ -71,21 +77,17 @@ def for_pushing(places: Places, address: Address) -> list[Address]:
     return [of_pushed(places, peer.where, each, ask=peer.ask) for each in remotes.push_urls(places, peer.where)]
 
 
-def _is_mirror(places: Places, name: str) -> bool:
-    """`git push NAME REF` is refused for such a remote."""
-    return config_section(places, f"remote.{name}").get(f"remote.{name}.mirror", "false") == "true"
-
-
 def of_url(text: str, *, ask: bool = False) -> Address:
     """Any other form of `remote:`. Raises `RemoteInvalid` for what is none, or needs another engine."""
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
     scheme = _scheme(text)
-    key, seen = _key(text, plain=False), remotes.shown(text)
+    seen = remotes.shown(text)
     if scheme in _GIT_SCHEMES:
-        return Address(key, seen, Peer(text.removeprefix("git+"), schemes=_GIT_SCHEMES[scheme], ask=ask))
+        url = text.removeprefix("git+")
+        return Address(_git_key(url), seen, Peer(url, schemes=_GIT_SCHEMES[scheme], ask=ask))
     if scheme in _ENGINE_SCHEMES:
-        return Address(key, seen, url=f"file://{_path(text)}" if scheme == "file" else text)
+        return Address(f"url-{_hash(text)}", seen, url=f"file://{_path(text)}" if scheme == "file" else text)
     raise RemoteInvalid(
         f"{shown(text)} needs the engine dolt; the embedded engine travels by git:, git+https|ssh|file://, file:// or http://.",
         hint='Write into .vmrag.yaml: remote: "git:"',
@@ -112,13 +114,16 @@ def given(places: Places, text: str, *, branch: str | None, ask: bool = False) -
     if text == OWN:
         return of_code(places, branch, ask=ask)
     if text in remotes.names(places):
-        return [of_remote(text, ask=ask)]
+        return [of_remote(places, text, ask=ask)]
     if "://" not in text and "/" not in text:
         raise RemoteMissing(f"There is no git remote {text[:80]!r}.", hint="git remote -v", remote=text)
     return [of_url(text, ask=ask)]
 
 
-def _key(text: str, *, plain: bool = True) -> str:
-    if plain and _PLAIN.fullmatch(text):
-        return text
-    return f"url-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"
+def _git_key(url: str) -> str:
+    """Of a git repository, by whatever name it is asked; a password that was changed makes no other place."""
+    return f"git-{_hash(remotes.shown(url))}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]

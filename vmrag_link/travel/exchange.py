@@ -29,20 +29,12 @@ class Exchange(Protocol):
     def fetch(self) -> bool:
         """Ask it, and bring what it holds. False: there is no knowledge base there (yet).
 
-        Raises `RemoteDamaged`, `RemoteRejected` for another knowledge base than ours, and why it cannot be asked; then nothing has moved.
+        Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than ours, and why it cannot be asked; then
+        nothing has moved, and nothing of it is here.
         """
 
     def put_back(self) -> bool:
         """Where there is nothing (any more): let it hold what it did when it was last asked, if that is known."""
-
-    def replace(self, write: Callable[[str, str], None]) -> None:
-        """Let it hold what `write` pushes to an empty place, under the short name and the URL that it is given, and nothing else.
-
-        Raises `RemoteMoved` where somebody pushed meanwhile, `RemoteInvalid` where git does not carry it.
-        """
-
-    def size(self) -> tuple[int, int]:
-        """Bytes of what it held when it was last asked, and how many pushes that was; raises `RemoteInvalid` as `replace`."""
 
     def current(self) -> bool:
         """Ask whether it still stands where it did when it was last asked, without bringing anything."""
@@ -56,6 +48,27 @@ def opened(places: Places, engine: Engine, address: Address, *, timeout: float) 
     """Talk to a remote; one process of this repository at a time. `timeout`: seconds to wait for another one."""
     with _alone(places, address, f"talk to {address.text}", timeout):
         yield Direct(engine, address) if address.peer is None else Through(places, engine, address.key, address.peer)
+
+
+@contextlib.contextmanager
+def carried(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Through]:
+    """As `opened`. Raises `RemoteInvalid` for what git does not carry."""
+    if address.peer is None:
+        raise RemoteInvalid(
+            f"Only a remote that git carries can be written anew; {address.text} is not.",
+            hint="vmrag remote",
+            remote=address.text,
+        )
+    with _alone(places, address, f"talk to {address.text}", timeout):
+        yield Through(places, engine, address.key, address.peer)
+
+
+def remembered(places: Places, engine: Engine, address: Address, *, timeout: float) -> dict[str, str]:
+    """The remote's branches as it stood when it was last asked; asks no network. Empty if that is not known."""
+    if address.peer is None:
+        return engine.remote_heads(address.key)
+    with opened(places, engine, address, timeout=timeout) as peer:
+        return peer.heads()
 
 
 @contextlib.contextmanager
@@ -88,19 +101,6 @@ class Direct:
 
     def put_back(self) -> bool:
         return False
-
-    def replace(self, write: Callable[[str, str], None]) -> None:  # noqa: ARG002
-        raise self._unsupported()
-
-    def size(self) -> tuple[int, int]:
-        raise self._unsupported()
-
-    def _unsupported(self) -> RemoteInvalid:
-        return RemoteInvalid(
-            f"Only a remote that git carries can be written anew; {self._url} is not.",
-            hint="vmrag remote",
-            remote=self._url,
-        )
 
     def current(self) -> bool:
         return self._asked

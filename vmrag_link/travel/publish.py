@@ -1,6 +1,6 @@
 """Let a remote hold revisions that it lacks. What it held stays reachable there, whatever moves.
 
-Its branches are moved forward, or (forced) elsewhere, after their old head was kept. What none of them then reaches goes under its own
+Its branches are moved forward, or elsewhere or away after their old head was kept. What none of them then reaches goes under its own
 `vmrag_keep`, which grows from what it was there: ours holds much that was given up here and was never meant to travel.
 """
 
@@ -11,8 +11,10 @@ import random
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+import msgspec
+
 from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine
-from vmrag_link.errors import RemoteDiverged, RemoteMoved
+from vmrag_link.errors import RemoteDiverged, RemoteMoved, quoted
 from vmrag_link.models import Record
 from vmrag_link.travel.exchange import Exchange
 
@@ -23,13 +25,17 @@ _PAUSE_SECONDS = 0.25
 class Wanted(Record, frozen=True):
     """`branches`: KB branches of the remote and where they should be; `revisions`, newest first: what it must reach in the end.
 
-    A branch that cannot be moved forward is moved all the same (those in `force`), or is no reason to fail (`lenient`), or raises.
+    `superseded`: by KB branch, the revisions that the history of its code pins: a branch that stands at one of them was left there by a
+    revert, or by an older pin that is pinned again. A branch that cannot be moved forward is moved all the same (from there, and those
+    in `force`), or is no reason to fail (`lenient`), or raises. `delete`: branches that should not be there; others go first.
     """
 
     branches: Mapping[str, str]
     revisions: Sequence[str] = ()
     force: Collection[str] = ()
     lenient: bool = False
+    superseded: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
+    delete: Collection[str] = ()
 
 
 class Moved(Record, frozen=True):
@@ -41,15 +47,16 @@ class Moved(Record, frozen=True):
 
 
 class Published(Record, frozen=True):
-    """`branches` that moved, `kept` revisions that `vmrag_keep` reaches now; `behind`: branches that stayed where they were."""
+    """`branches` that moved, `kept` revisions that `vmrag_keep` reaches now; `behind`: branches that stayed where they were; `deleted`."""
 
     branches: tuple[Moved, ...] = ()
     kept: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not self.branches and not self.kept
+        return not (self.branches or self.kept or self.deleted)
 
 
 def publish(engine: Engine, key: str, exchange: Exchange, wanted: Wanted) -> Published:
@@ -90,11 +97,12 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: Wanted) -> Published
         moves.append(Moved(ROOT_BRANCH, None, root.head))
     for name, head in wanted.branches.items():
         old = heads.get(name)
-        if old == head or (old and name not in wanted.force and engine.is_ancestor(head, old)):
+        leaves = name in wanted.force or old in wanted.superseded.get(name, ())
+        if old == head or (old and not leaves and engine.is_ancestor(head, old)):
             continue
         if old is None or engine.is_ancestor(old, head):
             moves.append(Moved(name, old, head))
-        elif name in wanted.force:
+        elif leaves:
             moves.append(Moved(name, old, head))
             displaced.append(old)
         elif wanted.lenient:
@@ -102,13 +110,16 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: Wanted) -> Published
         else:
             raise RemoteDiverged(
                 f"The remote's KB branch {name!r} holds revisions that this one does not: {old[:12]} is not in {head[:12]}.",
-                hint="vmrag pull",
+                hint=f"vmrag pull --branch {quoted(name)}",
                 branch=name,
                 remote_head=old,
             )
-    after = {**heads, **{move.branch: move.new for move in moves}}
-    kept = engine.unreachable([*wanted.revisions, *displaced], heads=after.values())
-    return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind))
+    deleted = {name: heads[name] for name in wanted.delete if name in heads}
+    after = {name: head for name, head in heads.items() if name not in deleted} | {
+        move.branch: move.new for move in moves
+    }
+    kept = engine.unreachable([*wanted.revisions, *displaced, *deleted.values()], heads=after.values())
+    return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind), tuple(deleted))
 
 
 def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
@@ -127,4 +138,4 @@ def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
         forced = {m.branch: m.new for m in plan.branches if m.old and not engine.is_ancestor(m.old, m.new)}
         forward = {m.branch: m.new for m in plan.branches if m not in first and m.branch not in forced}
         engine.push(key, url, forward)
-        engine.push(key, url, forced, force=True)
+        engine.push(key, url, forced | dict.fromkeys(plan.deleted, ""), force=True)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
-from vmrag_link.git import apart, remotes
-from vmrag_link.git.remotes import Peer
+from vmrag_link.git import apart, remotes, transfer
+from vmrag_link.git.transfer import Peer
 from vmrag_link.paths import Places
 from vmrag_link.travel import segments
 from vmrag_link.travel.through import DATA
@@ -35,13 +35,13 @@ class Quarantine(NamedTuple):
         return self.folder / "vetted.doltlite"
 
     def code(self, peer: Peer, ref: str) -> str | None:
-        """The commit that a ref is at there, with its history; None where there is no such ref. Raises as `remotes.fetch`."""
-        return remotes.fetch(self.places, peer, ref, _CODE)
+        """The commit that a ref is at there, with its history; None where there is no such ref. Raises as `transfer.fetch`."""
+        return transfer.fetch(self.places, peer, ref, _CODE)
 
     def knowledge(self, peer: Peer, *, limit: int) -> Path:
         """The file of its knowledge base. Raises as `code`, `RemoteMissing`, `RemoteDamaged`, `KnowledgeRefused` above `limit` bytes."""
         where = remotes.shown(peer.where)
-        commit = remotes.fetch(self.places, peer, DATA, DATA)
+        commit = transfer.fetch(self.places, peer, DATA, DATA)
         if commit is None:
             raise RemoteMissing(
                 f"{where} has no knowledge base.",

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from vmrag_link.errors import RemoteDamaged
+from vmrag_link.errors import RemoteDamaged, RemoteTooNew
 from vmrag_link.git import objects
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
@@ -67,7 +67,7 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
 def restore(places: Places, commit: str, file: Path, *, limit: int | None = None) -> None:
     """Make the file what the commit holds; only segments that differ are read. An interruption leaves the file in between.
 
-    Raises `RemoteDamaged` for anything but what `store` writes, and above `limit` bytes.
+    Raises `RemoteDamaged` for anything but what `store` writes, and above `limit` bytes; `RemoteTooNew`.
     """
     stored = _Stored.read(places, commit, limit=limit)
     manifest = stored.manifest
@@ -103,9 +103,11 @@ class _Stored(Record, frozen=True):
     def read(cls, places: Places, commit: str, *, limit: int | None = None) -> _Stored:
         tree = objects.tree(places, commit)
         entry = tree.pop(MANIFEST, None)
-        if entry is None or entry.size > _MOST_MANIFEST[0] + _MOST_MANIFEST[1] * len(tree):
+        if entry is None or not 0 <= entry.size <= _longest_manifest(MOST_SEGMENTS):
             raise _damaged("it has no manifest.json, or one that is too long")
         manifest = _parsed(objects.blob(places, entry.name))
+        if entry.size > _longest_manifest(len(tree)):
+            raise _damaged("its manifest is too long")
         if limit is not None and manifest.size > limit:
             raise _damaged(f"it has {manifest.size:,} bytes, and at most {limit:,} are taken")
         expected = {_name(number): _length(manifest, number) for number in range(len(manifest.sha256))}
@@ -115,20 +117,34 @@ class _Stored(Record, frozen=True):
         return cls(manifest, tuple(tree[name].name for name in expected))
 
 
+class _Format(Record, frozen=True):
+    """All that is known of a manifest of any format."""
+
+    format: int
+
+
 def _parsed(data: bytes) -> Manifest:
+    """Raises `RemoteTooNew`, whatever else a newer program's manifest says."""
     try:
+        known = msgspec.json.decode(data, type=_Format)
+        if known.format > FORMAT:
+            raise RemoteTooNew(
+                f"The remote's knowledge base has format {known.format}; this program knows {FORMAT}. Nothing of it was taken.",
+                hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+            )
         manifest = msgspec.json.decode(data, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(f"its manifest cannot be read: {error}") from error
     if manifest.format != FORMAT:
-        raise RemoteDamaged(
-            f"The remote's knowledge base has format {manifest.format}; this program knows {FORMAT}.",
-            hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
-        )
+        raise _damaged(f"there is no format {manifest.format}")
     fits = 0 < manifest.segment_size <= _MOST_SEGMENT_SIZE and manifest.size > 0
     if not fits or len(manifest.sha256) != -(-manifest.size // manifest.segment_size) <= MOST_SEGMENTS:
         raise _damaged("its manifest contradicts itself")
     return manifest
+
+
+def _longest_manifest(segments: int) -> int:
+    return _MOST_MANIFEST[0] + _MOST_MANIFEST[1] * segments
 
 
 def _length(manifest: Manifest, number: int) -> int:

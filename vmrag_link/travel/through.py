@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from vmrag_link.engines.base import ROOT_BRANCH, Engine
-from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected
-from vmrag_link.git import apart, remotes
-from vmrag_link.git.remotes import Peer
+from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected, quoted
+from vmrag_link.git import apart, transfer
+from vmrag_link.git.transfer import Peer
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.travel import segments
 
@@ -41,24 +41,34 @@ class Through:
 
     @property
     def _tip(self) -> str | None:
-        return remotes.tip(self._git, self._ref)
+        return transfer.tip(self._git, self._ref)
 
     def heads(self) -> dict[str, str]:
         self._settle()
         return self._engine.remote_heads(self._key)
 
     def fetch(self) -> bool:
-        fetched = remotes.fetch(self._git, self._peer, DATA, self._fetched)
+        fetched = self._ask()
         if fetched is None:
             return False
         if fetched != self._tip or not self._stands_at(fetched):
             self._bring(fetched)
-            remotes.set_ref(self._git, self._ref, fetched)
-            remotes.tidy(self._git)
+            transfer.set_ref(self._git, self._ref, fetched)
+            transfer.tidy(self._git)
         return True
 
+    def _ask(self) -> str | None:
+        try:
+            return transfer.fetch(self._git, self._peer, DATA, self._fetched)
+        except RemoteDamaged:
+            tip = self._tip
+            if tip is None or transfer.whole(self._git, tip):
+                raise
+        self._forget()  # the damage may be ours
+        return transfer.fetch(self._git, self._peer, DATA, self._fetched)
+
     def current(self) -> bool:
-        return remotes.advertised(self._git, self._peer, DATA) == self._tip
+        return transfer.advertised(self._git, self._peer, DATA) == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
         before = self._settle()
@@ -70,23 +80,28 @@ class Through:
         except RemoteDamaged as error:
             self._forget()
             raise RemoteMoved("A part of what the remote held is not here any more.", hint="vmrag push") from error
-        remotes.push(self._git, self._peer, commit, DATA, expected=before)
-        remotes.set_ref(self._git, self._ref, commit)
+        transfer.push(self._git, self._peer, commit, DATA, expected=before)
+        transfer.set_ref(self._git, self._ref, commit)
         self._settled(commit)
-        remotes.tidy(self._git)
+        transfer.tidy(self._git)
         return done
 
     def put_back(self) -> bool:
         tip = self._tip
         if tip is None:
             return False
-        remotes.push(self._git, self._peer, tip, DATA, expected=None)
+        transfer.push(self._git, self._peer, tip, DATA, expected=None)
         return True
 
     def replace(self, write: Callable[[str, str], None]) -> None:
-        there = remotes.tip(self._git, self._fetched)
+        """Let it hold what `write` pushes to an empty place, under the short name and the URL that it is given, and nothing else.
+
+        Raises `RemoteMoved` where it is not what was fetched, or proved damaged, a moment ago.
+        """
+        there = self._replaceable()
         self._settle()  # a fetch of what is damaged may have left the engine anywhere
         key, fresh = f"{self._key}-new", self._file.with_name("new.doltlite")
+        fresh.parent.mkdir(parents=True, exist_ok=True)  # it may never have held anything that is sound
         discard_file(fresh)
         try:
             write(key, f"file://{fresh}")
@@ -94,13 +109,28 @@ class Through:
         finally:
             self._engine.forget_remote(key)
             discard_file(fresh)
-        remotes.push(self._git, self._peer, commit, DATA, expected=there)
-        remotes.set_ref(self._git, self._ref, commit)
+        transfer.push(self._git, self._peer, commit, DATA, expected=there)
+        transfer.set_ref(self._git, self._ref, commit)
         self._settle()
 
+    def _replaceable(self) -> str | None:
+        """The commit that is there, if it was fetched, or cannot be."""
+        there, fetched = transfer.advertised(self._git, self._peer, DATA), transfer.tip(self._git, self._fetched)
+        if there == fetched:
+            return there
+        try:
+            transfer.fetch(self._git, self._peer, DATA, self._fetched)
+        except RemoteDamaged:
+            return there
+        transfer.set_ref(self._git, self._fetched, fetched)
+        raise RemoteMoved(
+            "Somebody else pushed knowledge there meanwhile; nothing was changed.", hint="vmrag gc --remote"
+        )
+
     def size(self) -> tuple[int, int]:
+        """Bytes of what it held when it was last asked, and how many pushes that was."""
         tip = self._tip
-        return (segments.size(self._git, tip), remotes.count(self._git, tip)) if tip else (0, 0)
+        return (segments.size(self._git, tip), transfer.count(self._git, tip)) if tip else (0, 0)
 
     @property
     def _url(self) -> str:
@@ -125,8 +155,8 @@ class Through:
 
         git fetches again what no ref says is here.
         """
-        remotes.set_ref(self._git, self._ref, None)
-        remotes.set_ref(self._git, self._fetched, None)
+        transfer.set_ref(self._git, self._ref, None)
+        transfer.set_ref(self._git, self._fetched, None)
         discard(self._places, self._engine, self._key)
 
     def _bring(self, commit: str) -> None:
@@ -147,28 +177,47 @@ class Through:
 
 
 def take(engine: Engine, key: str, url: str) -> None:
-    """Fetch, unless it is another knowledge base: raises `RemoteRejected`."""
+    """Fetch, unless it is another knowledge base: raises `RemoteRejected`, and nothing of that one is here."""
+    there = engine.peek(url)
+    if there is not None and not _ours(engine, there):
+        raise _another(engine)
     engine.fetch(key, url)
+    if there is None and not _ours(engine, engine.remote_heads(key)):
+        engine.forget_remote(key)
+        engine.collect_garbage()
+        raise _another(engine)
+
+
+def _ours(engine: Engine, heads: Mapping[str, str]) -> bool:
     root = engine.branch(ROOT_BRANCH)
     assert root is not None  # noqa: S101  every knowledge base has its root branch
-    if engine.remote_heads(key).get(ROOT_BRANCH) != root.head:
-        engine.forget_remote(key)
-        raise RemoteRejected(
-            "The remote holds another knowledge base, which has no history in common with this one.",
-            hint="vmrag remote (shows where that is); to start from what is there: vmrag clone, in a fresh git clone",
-        )
+    return heads.get(ROOT_BRANCH) == root.head
+
+
+def _another(engine: Engine) -> RemoteRejected:
+    return RemoteRejected(
+        "The remote holds another knowledge base, which has no history in common with this one. Nothing of it was taken.",
+        hint=f"vmrag remote (shows where that is); to go on with what is there: {start_over(engine)}",
+    )
+
+
+def start_over(engine: Engine) -> str:
+    """How somebody leaves the knowledge base that is here for the one that is pinned."""
+    kb = engine.folder
+    away = kb.with_name(f"{kb.name}-before")
+    return f"mv {quoted(kb)} {quoted(away)} && vmrag clone, then import your own documents again: vmrag import"
 
 
 def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engine]) -> Engine | None:
     """See `exchange.clone`."""
     there, ref = store(places), _tracking(key)
-    fetched = remotes.fetch(there, peer, DATA, _incoming(ref))
+    fetched = transfer.fetch(there, peer, DATA, _incoming(ref))
     if fetched is None:
         return None
     file = copy_of(places, key)
     segments.restore(there, fetched, file)
     engine = make(key, f"file://{file}")
-    remotes.set_ref(there, ref, fetched)
+    transfer.set_ref(there, ref, fetched)
     _settled(file, fetched)
     return engine
 
@@ -176,12 +225,12 @@ def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engin
 def last_seen(places: Places, key: str) -> str | None:
     """The commit that `DATA` was at when a remote was last asked; None for one that was never asked."""
     there = places.remote_objects
-    return remotes.tip(apart.at(places, there), _tracking(key)) if there.exists() else None
+    return transfer.tip(apart.at(places, there), _tracking(key)) if there.exists() else None
 
 
 def release(places: Places, key: str) -> None:
     """Remove what a git that was killed has left beside the remote's refs. The caller holds the remote's lock."""
-    remotes.release(apart.at(places, places.remote_objects), _tracking(key))
+    transfer.release(apart.at(places, places.remote_objects), _tracking(key))
 
 
 def store(places: Places) -> Places:

@@ -282,6 +282,9 @@ class DoltliteEngine:
     def remote_heads(self, remote: str) -> dict[str, str]:
         return remotes.heads(self._main, remote)
 
+    def peek(self, url: str) -> dict[str, str] | None:
+        return remotes.peek(url)
+
     def fetch(self, remote: str, url: str) -> None:
         with self.writing(f"fetch from {remote}"), self._connection(None) as connection:
             remotes.fetch(connection, remote, url)

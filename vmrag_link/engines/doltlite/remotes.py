@@ -26,6 +26,9 @@ from vmrag_link.errors import (
 _PREFIX = "at-"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _FILE = "file://"
+_DEFAULT = "main"
+"""What doltlite takes for the default branch of every remote, whatever is pushed there first."""
+
 _MOST_SAID = 200
 _ERROR, _CANTOPEN, _TOO_BIG, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 18, 19, 23
 _DAMAGED = (11, 26)
@@ -42,10 +45,8 @@ def fetch(connection: Connection, remote: str, url: str) -> None:
     """Bring everything that the branches at `url` reach."""
     _register(connection, remote, url)
     _remotely(connection, url, "SELECT dolt_fetch(?)", _name(remote))
-    there = _branches_in_file(url)
-    if (
-        there is not None and set(heads(connection, remote)) - there
-    ):  # doltlite keeps what it knew of branches that are gone
+    there = peek(url)
+    if there is not None and set(heads(connection, remote)) - set(there):  # of branches that are gone
         forget(connection, remote)
         _register(connection, remote, url)
         _remotely(connection, url, "SELECT dolt_fetch(?)", _name(remote))
@@ -79,12 +80,15 @@ def _register(connection: Connection, remote: str, url: str) -> None:
         connection.execute("SELECT dolt_remote('add', ?, ?)", (name, url))
 
 
-def _branches_in_file(url: str) -> set[str] | None:
-    """None for a server, which does not say."""
+def peek(url: str) -> dict[str, str] | None:
+    """The branches in a file with their heads; None for a server, which does not say."""
     if not url.startswith(_FILE):
         return None
-    with Connection(Path(url.removeprefix(_FILE)), access="read") as connection:
-        return {name for (name,) in connection.execute("SELECT name FROM dolt_branches")}
+    try:
+        with Connection(Path(url.removeprefix(_FILE)), access="read") as connection:
+            return dict(connection.execute("SELECT name, hash FROM dolt_branches"))
+    except EngineFailed as error:
+        raise _failure(error, url) from error
 
 
 def forget(connection: Connection, remote: str) -> None:
@@ -154,6 +158,12 @@ def _of_server(code: int, told: str, url: str, details: Mapping[str, str]) -> Vm
 
 
 def _refusal(url: str, told: str, details: Mapping[str, str]) -> RemoteRejected:
+    if "default branch" in told:
+        return RemoteRejected(
+            f"The KB branch {_DEFAULT!r} of a remote can be moved, but not deleted.",
+            hint=f"vmrag push --branch {_DEFAULT} --force",
+            **details,
+        )
     return RemoteRejected(
         f"{url} does not take that: {told}.", hint="Ask who runs it what may be pushed there.", **details
     )

@@ -1,11 +1,15 @@
-"""The remote: does it still hold what it held when it was last asked? `git push --mirror` from an ordinary clone takes it away."""
+"""The remote: does it still hold what it held when it was last asked? `git push --mirror` from an ordinary clone takes it away.
+
+And is the pin one of this knowledge base's revisions? Another one's may have come here from a remote.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.errors import Remote, quoted
-from vmrag_link.git import remotes
+from vmrag_link.git import remotes, transfer
 from vmrag_link.ops import destinations
 from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.travel import exchange, through
@@ -18,12 +22,24 @@ def check(ws: Workspace) -> Iterator[Finding]:
     """Asks those remotes that have been asked before, and are trusted."""
     if not ws.initialized:
         return
+    yield from _foreign(ws)
     try:
         known = [each for each in _addresses(ws) if each.peer and through.last_seen(ws.places, each.key)]
         for each in known:
             yield from _lost(ws, each)
     except Remote as error:
         yield Finding("REMOTE_UNREACHABLE", "note", error.message, error.hint)
+
+
+def _foreign(ws: Workspace) -> Iterator[Finding]:
+    pin, root = ws.target().pin, ws.engine.branch(ROOT_BRANCH)
+    if pin is None or root is None or not ws.engine.has_revision(pin.dolt_commit):
+        return
+    if not ws.engine.is_ancestor(root.head, pin.dolt_commit):
+        message = (
+            f"The code pins {pin.dolt_commit[:12]}, a revision of another knowledge base than the one that is here."
+        )
+        yield Finding("PIN_FOREIGN", "error", message, f"To go on with that one: {through.start_over(ws.engine)}")
 
 
 def _addresses(ws: Workspace) -> list[Address]:
@@ -33,7 +49,7 @@ def _addresses(ws: Workspace) -> list[Address]:
 
 
 def _lost(ws: Workspace, address: Address) -> Iterator[Finding]:
-    if address.peer and remotes.advertised(ws.places, address.peer, DATA) is None:
+    if address.peer and transfer.advertised(ws.places, address.peer, DATA) is None:
         message = f"{address.text} does not hold the knowledge base any more: somebody deleted {DATA} there."
         yield Finding("REMOTE_LOST", "error", message, DOCTOR, address.key)
 

@@ -1,0 +1,131 @@
+"""What is said, proposed and asked again when the knowledge that the code pins has not come, and after it has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support import people
+from tests.support.people import DATA, User, World
+
+shared, world = people.shared, people.world
+
+NOBODY = "http://127.0.0.1:9/handbook"
+ANEW = "vmrag init --new"
+
+
+def refused(user: User, *command: str) -> dict[str, Any]:
+    return user.vmrag(*command, "--json", code=2).error
+
+
+@pytest.fixture
+def bob(world: World) -> User:
+    """A clone whose remote does not answer any more."""
+    user = world.join("bob")
+    user.git("remote", "set-url", "origin", NOBODY)
+    return user
+
+
+# -- a new knowledge base is proposed only where there is none to be had
+
+
+@pytest.mark.parametrize("command", ["query certificates", "list", "sync", "init"])
+def test_a_remote_that_cannot_be_reached_is_no_reason_to_start_anew(bob, command):
+    error = refused(bob, *command.split())
+    assert "cannot be reached" in error["message"]
+    assert error["hint"] == "git ls-remote origin; then: vmrag clone"
+
+
+def test_neither_is_one_that_lets_nobody_in_or_says_that_it_is_not_there(world, bob):
+    (world.top / "ssh").write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n")
+    (world.top / "ssh").chmod(0o755)
+    bob.git("remote", "set-url", "origin", "ssh://hub/code.git")
+    assert ANEW not in refused(bob, "query", "certificates")["hint"]
+    (world.top / "ssh").write_text(
+        "#!/bin/sh\necho 'ERROR: Repository not found.' >&2\nexit 255\n"
+    )  # as GitHub says it
+    error = refused(bob, "query", "certificates")
+    assert "no git repository at" in error["message"]
+    assert ANEW not in error["hint"]
+
+
+def test_install_and_status_propose_what_helps_and_nothing_else(bob):
+    out = bob.vmrag("install").out
+    assert "cannot be reached" in out
+    assert ANEW not in out
+    assert bob.status()["hint"] == "vmrag clone"
+
+
+def test_a_remote_that_answers_that_it_has_none_is_one(world):
+    world.hub.git("update-ref", "-d", DATA)
+    bob = world.join("bob")
+    for command in ("query certificates", "init"):
+        assert refused(bob, *command.split())["hint"].endswith(f"&& {ANEW}")
+
+
+def test_as_long_as_one_of_several_remotes_has_not_answered_nobody_knows(world):
+    world.hub.git("update-ref", "-d", DATA)
+    bob = world.join("bob")
+    bob.git("remote", "add", "upstream", NOBODY)
+    assert ANEW not in refused(bob, "query", "certificates")["hint"]
+
+
+def test_not_to_know_which_of_several_remotes_is_meant_is_no_reason_either(world):
+    bob = world.join("bob")
+    bob.git("remote", "rename", "origin", "one")
+    bob.git("remote", "add", "two", NOBODY)
+    bob.git("switch", "-q", "-c", "topic", "--no-track")
+    error = refused(bob, "query", "certificates")
+    assert "git config vmrag.remote NAME" in error["hint"]
+    assert ANEW not in error["hint"]
+
+
+def test_init_beside_branches_with_pins_that_cannot_be_fetched_starts_nothing(bob):
+    bob.git("switch", "-q", "--orphan", "empty")
+    assert refused(bob, "init")["hint"] == "git ls-remote origin; then: vmrag init"
+
+
+# -- asking again
+
+
+def test_a_clone_without_a_knowledge_base_does_not_wait_for_a_silent_remote_with_every_query(world, bob):
+    refused(bob, "query", "certificates")
+    bob.git("remote", "set-url", "origin", str(world.hub.top))
+    note = bob.shared / "remotes" / "unreached.json"
+    assert "cannot be reached" in refused(bob, "query", "certificates")["message"]
+    tried = json.loads(note.read_text())
+    note.write_text(json.dumps(tried | {"at": tried["at"] - 60}))
+    assert bob.ask("query", "certificates")["kb"]["in_sync"]
+
+
+@pytest.mark.parametrize("command", ["clone", "sync", "install", "init"])
+def test_who_asks_for_it_is_not_put_off(world, bob, command):
+    refused(bob, "query", "certificates")
+    bob.git("remote", "set-url", "origin", str(world.hub.top))
+    bob.vmrag(command)
+    assert bob.ask("query", "certificates")["kb"]["in_sync"]
+
+
+# -- what fetch says next
+
+
+def test_fetch_proposes_a_sync_only_if_that_would_move_something(world):
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("install")
+    ada.write_document("ada.md", "Ada keeps bees.")
+    ada.git("push", "-q")
+    assert "git pull" in bob.vmrag("fetch").out
+    assert "vmrag sync" not in bob.vmrag("fetch").out
+    ada.write_document("late.md", "Ada forgot to push this.")
+    ada.git("push", "-q", "--no-verify")
+    bob.git("pull", "-q")
+    ada.vmrag("push")
+    report = bob.ask("fetch")
+    assert (report["here"], report["arrived"]) == (True, True)
+    ada.write_document("later.md", "This, too.")
+    ada.git("push", "-q", "--no-verify")
+    bob.git("pull", "-q")
+    ada.vmrag("push")
+    assert bob.vmrag("fetch").out.endswith("Next: vmrag sync\n")

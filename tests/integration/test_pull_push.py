@@ -1,0 +1,350 @@
+"""What `vmrag pull` takes in, what `vmrag push` moves on a remote, and what it takes away there.
+
+A KB branch on a remote is a name: several stories here are about one that somebody else has used, or that stands at what was given up.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration import test_serve
+from tests.support import people
+from tests.support.people import User, World
+
+shared, world, serve = people.shared, people.world, test_serve.serve
+
+FIRST = {"setup.md", "rest.md", "deep/tls.txt"}
+
+
+@pytest.fixture
+def ada(world: World) -> User:
+    return world.ada
+
+
+@pytest.fixture
+def bob(world: World) -> User:
+    """He has cloned and fetched all that Ada pushed."""
+    return joined(world, "bob")
+
+
+def joined(world: World, name: str) -> User:
+    user = world.join(name)
+    user.vmrag("install", "-q")
+    return user
+
+
+def documents(user: User) -> set[str]:
+    return set(user.texts())
+
+
+def revert(user: User, commit: str = "HEAD") -> None:
+    user.git("revert", "--no-edit", commit)
+
+
+def topic(user: User, name: str, document: str) -> str:
+    """A new code branch with one more document, pushed; returns the revision."""
+    user.git("switch", "-q", "-c", name)
+    revision = user.write_document(document, f"{document} of {name}")
+    user.git("push", "-q", "-u", "origin", name)
+    return revision
+
+
+# -- pull: what the upstream pins
+
+
+def test_pull_takes_in_what_the_upstream_pins_and_says_that_its_code_is_missing(ada, bob):
+    theirs = ada.write_document("new.md", "news")
+    ada.git("push", "-q")
+    bob.write_document("mine.md", "mine")
+    bob.git("fetch", "-q")
+    done = bob.vmrag("pull")
+    assert documents(bob) == {*FIRST, "new.md", "mine.md"}
+    assert done.out.splitlines()[-1] == "Then: git pull (origin/main has commits that are not here)"
+    bob.git("commit", "-q", "-m", "theirs, too")
+    assert bob.vmrag("pull").out.splitlines() == [
+        f"Nothing to merge: {bob.pinned[:7]} holds origin/main already.",
+        "Next: git pull (origin/main has commits that are not here)",
+    ]
+    bob.git("pull", "-q", "--no-rebase", "--no-edit")
+    report = bob.ask("pull")
+    assert (report["code_behind"], report["merge"]["theirs"]) == (False, theirs)
+    assert documents(bob) == {*FIRST, "new.md", "mine.md"}
+    assert bob.consistent()
+
+
+def test_pull_in_between_takes_nothing_away_from_a_git_pull_that_only_fast_forwards(ada, bob):
+    ada.write_document("new.md", "news")
+    ada.git("push", "-q")
+    bob.git("fetch", "-q")
+    bob.vmrag("pull")
+    bob.git("pull", "-q", "--ff-only")
+    assert bob.pinned == ada.pinned
+    assert bob.git("status", "--porcelain") == ""
+
+
+def test_what_was_not_fetched_by_git_is_not_taken_in(ada, bob):
+    ada.write_document("new.md", "news")
+    ada.git("push", "-q")
+    report = bob.ask("pull")
+    assert [each["branch"] for each in report["updates"]] == ["main"]  # the knowledge is here by now
+    assert report["merge"]["result"] == "already_up_to_date"
+    assert documents(bob) == FIRST
+
+
+def test_what_was_reverted_stays_reverted(ada):
+    ada.write_document("bad.md", "bad")
+    ada.git("push", "-q")
+    revert(ada)
+    ada.write_document("new.md", "news")
+    ada.git("push", "-q")
+    ada.vmrag("push")
+    assert ada.ask("pull")["merge"]["result"] == "already_up_to_date"
+    assert documents(ada) == {*FIRST, "new.md"}
+
+
+def test_a_revert_of_the_upstream_is_taken_in_though_ours_was_made_on_what_it_took_back(ada, bob):
+    ada.write_document("bad.md", "bad")
+    ada.git("push", "-q")
+    bob.git("pull", "-q")
+    bob.write_document("mine.md", "mine")
+    revert(ada)
+    ada.git("push", "-q")
+    bob.git("fetch", "-q")
+    bob.vmrag("pull")
+    assert documents(bob) == {*FIRST, "mine.md"}
+
+
+def test_a_name_that_somebody_had_used_before_brings_nothing_of_theirs(world, ada, bob):
+    topic(bob, "fix", "abandoned.md")
+    bob.git("push", "-q", "origin", "--delete", "fix")
+    topic(ada, "fix", "fixed.md")
+    ada.vmrag("push", code=1)  # `fix` there is Bob's
+    ada.vmrag("pull")
+    assert documents(ada) == {*FIRST, "fixed.md"}
+
+
+def test_of_renamed_branches_each_gets_its_own(ada, bob):
+    topic(bob, "x", "x.md")
+    bob.git("branch", "-m", "y")
+    bob.write_document("more.md", "more of y")
+    bob.git("push", "-q", "-u", "origin", "HEAD")
+    bob.git("push", "-q", "origin", "--delete", "x")
+    topic(ada, "x", "other.md")
+    ada.git("fetch", "-q")
+    ada.vmrag("pull")
+    assert documents(ada) == {*FIRST, "other.md"}
+    ada.git("switch", "-q", "y")
+    ada.vmrag("pull")
+    assert documents(ada) == {*FIRST, "x.md", "more.md"}
+
+
+def test_what_the_host_refused_reaches_nobody(world, ada, bob):
+    hook = world.hub.top / "hooks" / "update"
+    hook.write_text('#!/bin/sh\n[ "$1" != refs/heads/main ]\n')
+    hook.chmod(0o755)
+    refused = ada.write_document("refused.md", "refused")
+    assert ada.run("push", "-q").returncode != 0
+    assert world.holds(refused)
+    bob.git("fetch", "-q")
+    bob.vmrag("pull")
+    assert documents(bob) == FIRST
+
+
+def test_without_an_upstream_the_remote_s_branch_of_the_same_name_counts(ada, bob):
+    topic(ada, "fix", "fixed.md")
+    bob.git("switch", "-q", "-c", "fix")
+    bob.git("fetch", "-q")
+    bob.vmrag("pull")
+    assert documents(bob) == {*FIRST, "fixed.md"}
+
+
+def test_a_local_upstream_counts_as_for_git_pull(ada):
+    ada.git("switch", "-q", "-c", "side", "--track", "main")
+    ada.git("switch", "-q", "main")
+    ada.write_document("new.md", "news")
+    ada.git("push", "-q")
+    ada.git("switch", "-q", "side")
+    assert ada.ask("pull")["merge"]["source"] == "main"
+    assert documents(ada) == {*FIRST, "new.md"}
+
+
+def test_a_remote_that_is_named_is_asked_for_its_own_branch(world, ada, bob):
+    fork = world.bare("fork.git")
+    ada.git("remote", "add", "fork", str(fork.top))
+    ada.git("push", "-q", "fork", "main")
+    bob.git("remote", "add", "fork", str(fork.top))
+    bob.write_document("forked.md", "only there")
+    bob.git("push", "-q", "fork", "main")
+    ada.git("fetch", "-q", "fork")
+    assert ada.ask("pull")["merge"]["result"] == "already_up_to_date"
+    assert ada.ask("pull", "fork")["merge"]["source"] == "fork/main"
+    assert documents(ada) == {*FIRST, "forked.md"}
+
+
+def test_pull_without_anything_to_follow_says_what_to_do(ada):
+    ada.git("switch", "-q", "-c", "lone")
+    error = ada.vmrag("pull", "--json", code=3).error
+    assert error["code"] == "NO_UPSTREAM"
+    assert "vmrag pull --branch NAME" in error["hint"]
+    ada.git("branch", "-q", "--set-upstream-to", "origin/main")
+    ada.git("update-ref", "-d", "refs/remotes/origin/main")
+    error = ada.vmrag("pull", "--json", code=3).error
+    assert (error["code"], error["message"]) == ("NO_UPSTREAM", "origin/main is not here.")
+    ada.git("checkout", "-q", "--detach")
+    assert ada.vmrag("pull", "--json", code=3).error["code"] == "GIT_BUSY"
+
+
+# -- pull --branch: a KB branch by its name
+
+
+def test_a_kb_branch_that_is_named_is_merged_whatever_the_code_pins(ada, bob):
+    topic(bob, "draft", "draft.md")
+    ada.vmrag("pull", "--branch", "draft")
+    assert documents(ada) == {*FIRST, "draft.md"}
+
+
+@pytest.mark.parametrize("name", ["absent", "vmrag_keep", "vmrag_root"])
+def test_a_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name):
+    error = ada.vmrag("pull", "--branch", name, "--json", code=3).error
+    assert (error["code"], error["message"]) == (
+        "BRANCH_NOT_FOUND",
+        f"origin has no KB branch {name!r}; it has main.",
+    )
+
+
+# -- push: what moves there
+
+
+@pytest.mark.parametrize("by", ["git push", "vmrag push"])
+def test_after_a_revert_the_remote_s_branch_goes_on(world, ada, bob, by):
+    bad = ada.write_document("bad.md", "bad")
+    ada.git("push", "-q")
+    revert(ada)
+    good = ada.write_document("new.md", "news")
+    if by == "git push":
+        ada.git("push", "-q")
+        assert ada.ask("push")["branches"] == []
+    else:
+        ada.git("push", "-q", "--no-verify")
+        [moved] = ada.ask("push")["branches"]
+        assert (moved["branch"], moved["old"], moved["new"]) == ("main", bad, good)
+    assert bob.ask("pull", "--branch", "main")["merge"]["theirs"] == good
+    assert world.holds(bad)
+
+
+def test_an_older_pin_that_is_pinned_again_moves_the_remote_s_branch_back(world, ada):
+    first = ada.pinned
+    later = ada.write_document("new.md", "news")
+    ada.git("push", "-q")
+    revert(ada)
+    [moved] = ada.ask("push")["branches"]
+    assert (moved["old"], moved["new"]) == (later, first)
+    assert world.holds(later)
+
+
+def test_what_a_colleague_reverted_without_our_ever_having_it_is_superseded_too(ada, bob):
+    bad = ada.write_document("bad.md", "bad")
+    ada.git("push", "-q")
+    revert(ada)
+    ada.git("push", "-q", "--no-verify")
+    bob.git("pull", "-q")
+    bob.write_document("new.md", "news")
+    [moved] = bob.ask("push")["branches"]
+    assert (moved["old"], moved["new"]) == (bad, bob.pinned)
+
+
+def test_a_branch_of_which_others_hold_more_is_not_moved_back(ada, bob):
+    ada.write_document("new.md", "news")
+    ada.git("push", "-q")
+    assert bob.ask("push")["branches"] == []
+
+
+def test_a_branch_that_is_merged_into_head_is_not_moved_back_when_all_are_pushed(ada, bob):
+    topic(ada, "fix", "one.md")
+    bob.git("fetch", "-q")
+    bob.git("switch", "-q", "fix")
+    bob.write_document("two.md", "two")
+    bob.git("push", "-q")
+    ada.git("switch", "-q", "main")
+    ada.git("fetch", "-q")
+    ada.git("merge", "-q", "--no-edit", "origin/fix")
+    assert "fix" not in {each["branch"] for each in ada.ask("push", "--all")["branches"]}
+
+
+def test_who_is_refused_is_told_how_to_take_it_in_and_how_to_leave_it(world, ada, bob):
+    theirs = topic(bob, "fix", "abandoned.md")
+    bob.git("push", "-q", "origin", "--delete", "fix")
+    topic(ada, "fix", "fixed.md")
+    error = ada.vmrag("push", "--json", code=1).error
+    assert (error["code"], error["details"]["remote_head"]) == ("REMOTE_REJECTED", theirs)
+    assert error["hint"] == (
+        "To take that in: vmrag pull --branch fix; to leave it (it stays reachable there): vmrag push --branch fix --force"
+    )
+    assert "vmrag push origin --branch fix --force" in ada.vmrag("push", "origin", "--json", code=1).error["hint"]
+    ada.vmrag("push", "--branch", "fix", "--force")
+    assert world.holds(theirs)
+    assert ada.ask("push")["branches"] == []
+
+
+# -- push --delete
+
+
+def test_a_deleted_branch_is_gone_for_all_and_what_it_held_is_kept(world, ada, bob):
+    draft = topic(bob, "draft", "draft.md")
+    ada.vmrag("fetch")
+    done = bob.vmrag("push", "--delete", "draft")
+    assert done.out.splitlines() == ["To origin:", "  (deleted)  draft", "  1 revision that no branch there reaches"]
+    assert ada.vmrag("pull", "--branch", "draft", "--json", code=3).error["code"] == "BRANCH_NOT_FOUND"
+    assert world.holds(draft)
+    assert documents(bob) == {*FIRST, "draft.md"}  # ours stays
+    bob.vmrag("gc", "--apply")
+    assert documents(bob) == {*FIRST, "draft.md"}
+
+
+def test_a_name_is_free_again_once_it_is_deleted(ada, bob):
+    topic(bob, "fix", "abandoned.md")
+    bob.git("push", "-q", "origin", "--delete", "fix")
+    topic(ada, "fix", "fixed.md")
+    ada.vmrag("push", "--delete", "fix")
+    [moved] = ada.ask("push")["branches"]
+    assert (moved["branch"], moved["old"]) == ("fix", None)
+
+
+@pytest.mark.parametrize("kind", ["file", "http"])
+def test_a_branch_is_deleted_where_git_does_not_carry_it_too(world, ada, kind, serve):
+    folder = world.top / "kbs"
+    folder.mkdir()
+    url = serve(folder).url("handbook") if kind == "http" else f"file://{folder}/handbook"
+    draft = topic(ada, "draft", "draft.md")
+    ada.vmrag("push", url, "--all")
+    ada.vmrag("push", url, "--delete", "draft")
+    error = ada.vmrag("pull", url, "--branch", "draft", "--json", code=3).error
+    assert (error["code"], error["message"]) == ("BRANCH_NOT_FOUND", f"{url} has no KB branch 'draft'; it has main.")
+    [moved] = ada.ask("push", url, "--branch", "draft")["branches"]
+    assert (moved["old"], moved["new"]) == (None, draft)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("--delete", "absent"), 3, "BRANCH_NOT_FOUND"),
+        (("--delete", "vmrag_keep"), 2, "INVALID_NAME"),
+        (("--delete", "vmrag_root"), 2, "INVALID_NAME"),
+        (("--delete", "main"), 3, "REMOTE_REJECTED"),
+        (("--delete", "draft", "--force"), 2, "INVALID_PARAMETER"),
+        (("--delete", "draft", "--all"), 2, "INVALID_PARAMETER"),
+    ],
+)
+def test_what_cannot_be_deleted_is_refused_and_nothing_changes(world, ada, arguments, code, error):
+    before = world.hub.git("rev-parse", people.DATA)
+    said = ada.vmrag("push", *arguments, "--json", code=code).error
+    assert said["code"] == error
+    assert str(world.top) not in said["message"]
+    assert world.hub.git("rev-parse", people.DATA) == before
+
+
+def test_nothing_is_deleted_and_nothing_made_where_there_is_no_knowledge_base(world, ada):
+    empty = world.bare("empty.git")
+    error = ada.vmrag("push", f"git+file://{empty.top}", "--delete", "main", "--json", code=3).error
+    assert error["code"] == "REMOTE_NOT_FOUND"
+    assert empty.git("for-each-ref") == ""

@@ -1,0 +1,298 @@
+"""One ref is fetched from other repositories and pushed to them, by git itself with the user's own credentials.
+
+Nothing here asks at a terminal unless `ask` says that somebody sits there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from typing import NamedTuple
+
+from vmrag_link import env, proc
+from vmrag_link.errors import (
+    AuthenticationFailed,
+    Remote,
+    RemoteDamaged,
+    RemoteInvalid,
+    RemoteMissing,
+    RemoteMoved,
+    RemoteRejected,
+    RemoteUnreachable,
+    quoted,
+)
+from vmrag_link.git.remotes import push_urls, shown
+from vmrag_link.git.run import demand, git
+from vmrag_link.git.settings import config_section, config_values
+from vmrag_link.paths import Places
+
+_LOCK_SECONDS = 1.0
+"""How long git may hold a ref: it writes a line."""
+
+# Of the user's configuration only what says how to get there should count: who pushes one ref pushes that ref alone, unsigned,
+# and leaves housekeeping to the user's own commands.
+_OPTIONS = (
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "push.followTags=false",
+    "push.gpgSign=false",
+    "push.pushOption=",
+    "push.recurseSubmodules=no",
+    "fetch.recurseSubmodules=no",
+    "color.remote=false",
+    "color.transport=false",
+    "color.push=false",
+)
+
+_SILENT_SECONDS, _PATIENT_SECONDS = 30, 300
+"""How long a host may say nothing: while nobody watches, and while a person does, for a server may think long over a large push."""
+
+_MOST_SECONDS, _MOST_SECONDS_OF_A_QUESTION = 900, 60
+"""How long git may take at all while nobody watches: not every transport knows what silence is. A question is `ls-remote`."""
+
+_SSH_OPTIONS = f"-o ConnectTimeout={_SILENT_SECONDS} -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
+_MOST_SAID = 300
+
+_TRANSPORTS = ("ext", "fd", "file", "ftp", "ftps", "git", "http", "https", "ssh")
+"""All that git comes with."""
+
+_VERDICT = re.compile(r"^!\t[^\t]*\t(\[(?:remote )?rejected\].*)$", re.MULTILINE)
+"""What `push --porcelain` says of a ref that was not pushed."""
+
+_MOVED = re.compile(
+    r"\((?:stale info|fetch first|non-fast-forward|needs force|remote ref updated since checkout)\)"
+    r"|cannot lock ref|failed to update ref|reference already exists|incorrect old value|failed to lock"
+)
+_NOT_WRITABLE = re.compile(r"Unable to create '[^']*': (?!File exists)")
+_AUTHENTICATION = re.compile(
+    r"authentication failed|could not read (?:username|password)|permission denied|terminal prompts disabled"
+    r"|returned error: 40[13]|access denied|not authorized|host key verification failed",
+    re.IGNORECASE,
+)
+_ABSENT = re.compile(
+    r"repository .*not found|does not appear to be a git repository|returned error: 404|no such remote"
+    r"|not a git repository|invalid gitfile format|project you were looking for could not be found",
+    re.IGNORECASE,
+)
+_DAMAGED = re.compile(
+    r"repository corruption on the remote side|did not send all necessary objects|did not receive expected object"
+    r"|fsck error|unresolved deltas"
+)
+_NO_REF = "couldn't find remote ref"
+_FORBIDDEN = re.compile(
+    r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
+)
+
+
+class Peer(NamedTuple):
+    """Whom git talks to: `where` is the name of a configured remote or a URL. `schemes`: the only transports that may be used for it,
+    as far as git's own configuration allows them; None: all that it allows. `ask`: a person may be asked for a password.
+    """
+
+    where: str
+    schemes: tuple[str, ...] | None = None
+    ask: bool = False
+
+
+def tip(places: Places, ref: str) -> str | None:
+    """The object that a local ref names, which may be a stranger's: no commit, or not here."""
+    done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref)
+    return done.text.strip() or None if done.returncode == 0 else None
+
+
+def count(places: Places, commit: str) -> int:
+    """How many commits that one reaches, itself included."""
+    return int(git(places, "rev-list", "--count", "--end-of-options", commit).text or 0)
+
+
+def contains(places: Places, commit: str, part: str) -> bool:
+    """Whether a commit has another one among its ancestors; one that is not here is not known to be."""
+    return git(places, "merge-base", "--is-ancestor", "--end-of-options", part, commit).returncode == 0
+
+
+def whole(places: Places, commit: str) -> bool:
+    """Whether everything that a commit reaches is here."""
+    return git(places, "rev-list", "--objects", "--quiet", "--end-of-options", commit).returncode == 0
+
+
+def set_ref(places: Places, ref: str, commit: str | None) -> None:
+    """Move a local ref, or (None) remove it."""
+    demand(places, "update-ref", *((ref, commit) if commit else ("-d", ref)))
+
+
+def release(places: Places, ref: str) -> None:
+    """Remove what a git that was killed has left beside a ref, or the refs that begin with it, and that no git would ever remove.
+
+    The caller sees to it that nobody else moves them.
+    """
+    path = places.common / ref
+    for lock in path.parent.glob(f"{path.name}*.lock"):
+        with contextlib.suppress(FileNotFoundError):  # it belonged to somebody who is alive: git, when it packs refs
+            age = time.time() - lock.stat().st_mtime
+            time.sleep(_LOCK_SECONDS if 0 <= age < _LOCK_SECONDS else 0)
+            lock.unlink()
+
+
+def tidy(places: Places) -> None:
+    """Let git pack what has gathered, where nobody else ever asks it to."""
+    demand(places, "gc", "--auto", "--quiet")
+
+
+def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
+    """Fetch `ref` of the other side as the local ref `into`, with all its objects; None: the other side has no such ref.
+
+    Then `into` stays as it was. Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`,
+    `AuthenticationFailed`.
+    """
+    options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-prune", "--no-auto-maintenance", "--refmap="]
+    # A partial clone would otherwise leave the contents behind, and fetch them one by one when they are read.
+    options.append("--no-filter")
+    done = _asked(places, peer, "fetch", *options, "--", peer.where, f"+{ref}:{into}")
+    if done.returncode == 0:
+        return tip(places, into)
+    if _NO_REF in done.complaint:
+        return None
+    raise _failed(peer, done)
+
+
+def advertised(places: Places, peer: Peer, ref: str) -> str | None:
+    """The commit that `ref` is at on the other side, without fetching anything. Raises as `fetch`."""
+    done = _asked(places, peer, "ls-remote", "--quiet", "--", peer.where, ref)
+    if done.returncode != 0:
+        raise _failed(peer, done)
+    found = [line.split("\t") for line in done.text.splitlines()]
+    return next((commit for commit, name in found if name == ref), None)
+
+
+def branches(places: Places, peer: Peer) -> list[str]:
+    """The commits that the branches of the other side are at now, as far as they are here. Raises as `fetch`."""
+    done = _asked(places, peer, "ls-remote", "--quiet", "--heads", "--", peer.where)
+    if done.returncode != 0:
+        raise _failed(peer, done)
+    there = dict.fromkeys(line.split("\t")[0] for line in done.text.splitlines())
+    return [commit for commit in there if tip(places, f"{commit}^{{commit}}")]
+
+
+def push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None) -> None:
+    """Let `ref` of the other side be the commit, if it still is `expected` (None: not there).
+
+    Raises `RemoteMoved` where it is not, `RemoteRejected`, and as `fetch`.
+    """
+    try:
+        _push(places, peer, commit, ref, expected)
+    except RemoteMoved:
+        if advertised(places, peer, ref) != expected:
+            raise
+        time.sleep(_LOCK_SECONDS)  # somebody may hold the ref at this moment
+        try:
+            _push(places, peer, commit, ref, expected)
+        except RemoteMoved as again:
+            if advertised(places, peer, ref) != expected:
+                raise
+            raise _stuck(peer, ref, str(again.details["told"])) from again
+
+
+def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | None) -> None:
+    """As `push`; what is taken for somebody else's push may be something in the way."""
+    mirrored = f"remote.{peer.where}.mirror" in config_section(places, f"remote.{peer.where}")
+    to = (
+        push_urls(places, peer.where)[0] if mirrored else peer.where
+    )  # git refuses to push one ref to a mirror by its name
+    # The user's own pre-push hook is for code, and ours would call this again.
+    lease = f"--force-with-lease={ref}:{expected or ''}"
+    done = _asked(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
+    if done.returncode == 0:
+        return
+    verdict = _VERDICT.search(done.text)
+    if verdict is None:
+        raise _failed(peer, done)
+    where, said = shown(peer.where), shown(done.complaint)
+    if _MOVED.search(verdict[1]) and not _NOT_WRITABLE.search(said):
+        raise RemoteMoved(
+            f"Somebody else pushed knowledge to {where} meanwhile; nothing was pushed.",
+            hint="vmrag push",
+            said=shown(verdict[1]),
+            told=said,
+        )
+    told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
+    raise RemoteRejected(
+        f"{where} does not take knowledge: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
+        hint=f"Ask who runs it to allow pushes to {ref}.",
+        said=said,
+        remote=where,
+    )
+
+
+def _stuck(peer: Peer, ref: str, said: str) -> RemoteRejected:
+    where = shown(peer.where)
+    return RemoteRejected(
+        f"{where} cannot change {ref}, though nobody else does: {_essence(said)}"[:_MOST_SAID],
+        hint=f"Ask who runs it to remove what is in the way of {ref}: a lock that a killed git has left, or a ref of a part of that name.",
+        said=said,
+        remote=where,
+    )
+
+
+def _asked(places: Places, peer: Peer, *arguments: str) -> proc.Finished:
+    if peer.where.startswith("-") or "::" in peer.where.partition("://")[0]:
+        raise RemoteInvalid(f"{shown(peer.where)[:80]!r} is no remote.", hint="git remote -v")
+    patience = _PATIENT_SECONDS if peer.ask else _SILENT_SECONDS
+    options = [*_OPTIONS, "http.lowSpeedLimit=1", f"http.lowSpeedTime={patience}"]
+    if peer.schemes is not None:
+        options += [f"protocol.{each}.allow=never" for each in _TRANSPORTS if each not in peer.schemes]
+    settings = [word for option in options for word in ("-c", option)]
+    extra = env.git_options() | env.unattended() | _ssh(places, ask=peer.ask)
+    if peer.ask:
+        return git(places, *settings, *arguments, extra=extra)
+    most = _MOST_SECONDS_OF_A_QUESTION if arguments[0] == "ls-remote" else _MOST_SECONDS
+    try:
+        return git(places, *settings, *arguments, extra=extra | {"GIT_TERMINAL_PROMPT": "0"}, timeout=most)
+    except TimeoutError as error:
+        where = shown(peer.where)
+        raise RemoteUnreachable(
+            f"{where} was given up: git {arguments[0]} was not done after {most:,} s.",
+            hint=f"git ls-remote {quoted(where)}",
+            remote=where,
+        ) from error
+
+
+def _ssh(places: Places, *, ask: bool) -> dict[str, str]:
+    """Left to itself ssh waits for ever, and asks at the terminal whatever git is told. Another program in its place is left alone."""
+    configured = config_values(places, r"core\.sshcommand")
+    command = env.ssh_command() or (configured[-1] if configured else None)
+    if command is None:
+        command = "" if env.ssh_program() else "ssh"
+    if command.partition(" ")[0].rpartition("/")[2] != "ssh":
+        return {}
+    return {env.SSH_COMMAND: f"{command} {_SSH_OPTIONS}{'' if ask else ' -o BatchMode=yes'}"}
+
+
+def _failed(peer: Peer, done: proc.Finished) -> Remote:
+    said = shown(done.complaint)
+    where, details = shown(peer.where), {"said": said, "remote": shown(peer.where)}
+    if _FORBIDDEN.search(said):
+        return RemoteInvalid(
+            f"git may not use that transport for {where}: {_essence(said)}", hint="git remote -v", **details
+        )
+    if _AUTHENTICATION.search(said):
+        hint = f"See that git itself gets in: git ls-remote {quoted(where)}"
+        return AuthenticationFailed(f"{where} did not let us in: {_essence(said)}", hint=hint, **details)
+    if _ABSENT.search(said):
+        return RemoteMissing(f"There is no git repository at {where}.", hint="git remote -v", **details)
+    if _DAMAGED.search(said):
+        return RemoteDamaged(
+            f"The knowledge base at {where} is damaged: {_essence(said)}. Nothing of it was taken.",
+            hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
+            **details,
+        )
+    return RemoteUnreachable(
+        f"{where} cannot be reached: {_essence(said)}", hint=f"git ls-remote {quoted(where)}", **details
+    )
+
+
+def _essence(said: str) -> str:
+    """The line that says what is wrong."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(?:fatal|error|remote|ssh|!)", line)]
+    return (telling or lines or ["no reason was given"])[0][:_MOST_SAID]
