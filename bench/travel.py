@@ -36,9 +36,9 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
         )
         before = stage.bytes_there()
         timed = stage.measured(rounds)
-        for name in seconds:
+        for name, by_size in seconds.items():
             ours, git = timed[f"vmrag {name}"].wall, timed[f"git {name}"].wall
-            seconds[name][size] = ours
+            by_size[size] = ours
             figures.append(
                 Figure(
                     f"{name} of {CHANGED} changed of {size:,} documents: against git {name} of a text",
