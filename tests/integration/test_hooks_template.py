@@ -108,7 +108,7 @@ def test_another_tool_s_hook_is_refused_before_anything_is_written_and_can_be_ch
     subprocess.run(["sh", "-c", raised.value.hint.partition(": ")[2]], check=True)
     templates.write(folder)
     _, said = cloned(project, folder, f"--template={folder}")
-    assert said == "mine\n"
+    assert said == "mine\nvmrag: this code pins a knowledge base; to fetch it: vmrag clone\n"
 
 
 def test_a_file_in_its_place_is_an_error(tmp_path):

@@ -15,7 +15,7 @@ Follows = Literal["hook", "mark", "query", "nothing"]
 hook looked after the move; the next command notices it. `nothing`: there is nothing to follow.
 """
 
-Answers = Literal["pin", "no pin", "malformed", "not here", "no work tree"]
+Answers = Literal["pin", "no pin", "malformed", "no work tree"]
 """What `vmrag query` answers from afterwards: the pinned revision, or it says why not."""
 
 
@@ -62,10 +62,10 @@ CLONES = (
         (f"{CLONE} ../origin.git ../clone",),
         CHECKOUT,
         "query",
-        "Only a template directory gives a clone its hooks. The knowledge base does not travel: a query says where to copy it from, and "
-        "answers from the pin when it is there.",
+        "Only a template directory gives a clone its hooks. They say that the code pins knowledge; the first query fetches it, and answers "
+        "from the pin.",
         where="../clone",
-        answers="not here",
+        said="to fetch it: vmrag clone",
     ),
     Operation(
         "git clone --depth",
@@ -74,7 +74,6 @@ CLONES = (
         "query",
         "As `git clone`; no history is needed.",
         where="../clone",
-        answers="not here",
     ),
     Operation(
         "git clone --sparse",
@@ -83,7 +82,6 @@ CLONES = (
         "query",
         "As `git clone`.",
         where="../clone",
-        answers="not here",
     ),
     Operation(
         "git clone --no-checkout",
@@ -92,7 +90,6 @@ CLONES = (
         "query",
         "As `git clone`; the pin is read from the commit.",
         where="../clone",
-        answers="not here",
     ),
     Operation(
         "git clone --no-checkout, then git checkout",
@@ -101,7 +98,6 @@ CLONES = (
         "query",
         "As `git clone`.",
         where="../clone",
-        answers="not here",
     ),
     Operation(
         "git clone --bare",
@@ -116,7 +112,7 @@ CLONES = (
         "git checkout, in a shallow clone",
         (
             f"{CLONE} --no-local --depth 1 --no-single-branch ../origin.git ../clone",
-            "mkdir -p ../clone/.git/vmrag; cp -a .git/vmrag/kb ../clone/.git/vmrag",
+            "cd ../clone && vmrag clone -q",
             "git -C ../clone checkout feature",
         ),
         CHECKOUT,

@@ -152,6 +152,7 @@ def _surround(project: Project) -> None:
     origin.git("remote", "remove", "origin")
     project.git("remote", "add", "origin", "../origin.git")
     project.git("fetch", "-q", "origin")
+    project.vmrag("push", "--all")
 
     project.vmrag("init", "--template", "../template")
 
@@ -164,15 +165,8 @@ def _surround(project: Project) -> None:
     outer.git("commit", "-q", "-a", "-m", "first")
     inner.git("checkout", "-q", "main")
     outer.git("commit", "-q", "-a", "-m", "main")
-    bring_knowledge(project, inner)
     inner.vmrag("install")
     inner.vmrag("sync")
-
-
-def bring_knowledge(project: Project, clone: Project) -> None:
-    """Copy the knowledge base to another clone, as the message there says."""
-    clone.shared.mkdir(exist_ok=True)
-    subprocess.run(["cp", "-a", project.shared / "kb", clone.shared / "kb"], check=True)
 
 
 @dataclass(frozen=True)

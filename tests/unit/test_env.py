@@ -9,7 +9,11 @@ from vmrag_link import env
 from vmrag_link.settings import KEYS
 
 ROOT = Path(__file__).parents[2]
-OWN = {value for name, value in vars(env).items() if name.isupper() and name not in ("SWITCH", "SETTING_PREFIX")}
+OWN = {
+    value
+    for name, value in vars(env).items()
+    if name.isupper() and isinstance(value, str) and name not in ("SWITCH", "SETTING_PREFIX")
+}
 SETTINGS = {env.setting_variable(name) for name in KEYS}
 
 

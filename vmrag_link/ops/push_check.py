@@ -177,7 +177,9 @@ def _ever_pinned(ws: Workspace, ref: Ref) -> list[str]:
 
 
 def _kb_branch(ws: Workspace, ref: Ref) -> str | None:
-    return plumbing.kb_branch_of(ws.places, ref.local.removeprefix(BRANCHES))
+    """What is pushed may be no branch: `HEAD`, say."""
+    code = ref.local.removeprefix(BRANCHES)
+    return plumbing.kb_branch_of(ws.places, code) if code != ref.local else None
 
 
 def _goes_back(ws: Workspace, ref: Ref) -> bool:
@@ -190,9 +192,9 @@ def _goes_back(ws: Workspace, ref: Ref) -> bool:
 
 
 def _ends(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
-    """The branches that are pushed, with the pins that they end with."""
+    """The branches that are pushed to, with the pins that they end with."""
     for ref in push.refs:
-        if ref.tip and ref.local.startswith(BRANCHES) and ref.name.startswith(BRANCHES):
+        if ref.tip and ref.name.startswith(BRANCHES):
             pin = parsed(plumbing.blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES))
             if pin:
                 yield ref, pin
