@@ -274,7 +274,8 @@ def test_a_work_tree_that_is_removed_while_it_is_synced_leaves_nothing_behind(pr
         linked.git("checkout", "-q", "feature", env=ASIDE)
         pid = holder(own)
         deadline = time.monotonic() + 20
-        while json.loads((own / "sync.json").read_text())["pid"] != pid or "started" not in log(linked):
+        report = own / "sync.json"  # written by who holds the lock, a moment later
+        while not report.exists() or json.loads(report.read_text())["pid"] != pid or "started" not in log(linked):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         time.sleep(0.5)  # it waits for the lock now
