@@ -31,16 +31,7 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
         for name, figure in measured(repo, size, rounds, env).items():
             figures.append(figure)
             seconds[name][size] = figure.seconds[name]
-    if len(sizes) > 1:
-        small, large = min(sizes), max(sizes)
-        for name, by_size in seconds.items():
-            ends = {f"{size:,} documents": by_size[size] for size in (small, large)}
-            figures.append(
-                Figure(
-                    f"growth of the {name} from {small:,} to {large:,}", by_size[large] / by_size[small], GROWTH, ends
-                )
-            )
-    return figures
+    return figures + timing.growths(seconds, GROWTH)
 
 
 def measured(repo: Path, size: int, rounds: int, env: dict[str, str]) -> dict[str, Figure]:

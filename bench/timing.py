@@ -76,3 +76,15 @@ class Figure:
         if self.limit is None:
             return True
         return self.ratio >= self.limit if self.at_least else self.ratio <= self.limit
+
+
+def growths(seconds: dict[str, dict[int, float]], limit: float) -> list[Figure]:
+    """Of each thing, whose seconds are given by size, from the smallest size to the largest; nothing where there is one size only."""
+    figures = []
+    for name, by_size in seconds.items():
+        small, large = min(by_size), max(by_size)
+        if small < large:
+            ends = {f"{size:,} documents": by_size[size] for size in (small, large)}
+            title = f"growth of the {name} from {small:,} to {large:,}"
+            figures.append(Figure(title, by_size[large] / by_size[small], limit, ends))
+    return figures

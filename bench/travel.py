@@ -49,19 +49,7 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
             )
         grown = (stage.bytes_there() - before - stage.text_bytes) / stage.pushes / 1000
         figures.append(Figure(f"growth of the remote for each push, kB, {size:,} documents", grown, None, {}))
-    if len(sizes) > 1:
-        small, large = min(sizes), max(sizes)
-        for name, by_size in seconds.items():
-            ends = {f"{size:,} documents": by_size[size] for size in (small, large)}
-            figures.append(
-                Figure(
-                    f"growth of a {name} from {small:,} to {large:,} documents",
-                    by_size[large] / by_size[small],
-                    GROWTH,
-                    ends,
-                )
-            )
-    return figures
+    return figures + timing.growths(seconds, GROWTH)
 
 
 class Stage:

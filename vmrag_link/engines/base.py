@@ -38,6 +38,13 @@ ASIDE_PREFIX = "vmrag/wip/"
 """Before the name of a KB branch: its uncommitted documents, set aside in a commit because they conflict with a moved pin."""
 
 
+def root_of(engine: Engine) -> str:
+    """The revision that `vmrag_root` is at: every knowledge base has one, and two that differ in it have nothing in common."""
+    found = engine.branch(ROOT_BRANCH)
+    assert found is not None  # noqa: S101  made with the knowledge base, and no command removes it
+    return found.head
+
+
 class Write(Record, frozen=True):
     """Rows to store in one transaction. `put_*` inserts or replaces a whole row; removing a collection removes its documents."""
 

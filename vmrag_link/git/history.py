@@ -79,16 +79,13 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
         return _by_content(_introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
 
 
-def new_pins(places: Places, tips: Iterable[str], *, remote: str | None = None) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach and no branch of a remote, or of any, as those were when they were last fetched.
-
-    A tip that begins with ^ is one more commit that does not count, with all before it.
-    """
-    return _pins_of(places, tips, "--not", f"--remotes={remote}" if remote else "--remotes")
+def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
+    """As `pins`, of the commits that the tips reach and no branch of any remote, as those were when they were last fetched."""
+    return _pins_of(places, tips, "--not", "--remotes")
 
 
 def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach."""
+    """As `pins`, of the commits that the tips reach. One that begins with ^ does not count, with all before it."""
     return _pins_of(places, tips)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vmrag_link.git.run import demand, git
+from vmrag_link.git.settings import config_entries
 from vmrag_link.paths import Places
 
 _FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin")
@@ -15,18 +16,16 @@ def bring(places: Places, blobs: Iterable[str]) -> None:
 
     In other clones nothing happens. If it fails, git tries again when it needs them, and says why not.
     """
-    found = git(places, "config", "--get-regexp", "-z", r"^remote\..*\.promisor$").text.split("\0")
-    remotes = [
-        key.removeprefix("remote.").removesuffix(".promisor") for key, _, _ in (each.partition("\n") for each in found)
-    ]
+    keys = [key for key, _ in config_entries(places, r"remote\..*\.promisor")]
     asked = dict.fromkeys(blobs)
-    if not remotes[0] or not asked:
+    if not keys or not asked:
         return
+    remote = keys[0].removeprefix("remote.").removesuffix(".promisor")
     # Without `--missing=print` this would fetch them, too.
     options = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
     here = set(demand(places, "rev-list", *options, stdin=_lines(asked)).text.split())
     if missing := [each for each in asked if each not in here]:
-        git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remotes[0], stdin=_lines(missing))
+        git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remote, stdin=_lines(missing))
 
 
 def _lines(names: Iterable[str]) -> bytes:

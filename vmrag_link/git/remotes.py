@@ -73,6 +73,12 @@ def _urls(places: Places, name: str, *options: str) -> list[str]:
     return done.text.splitlines()
 
 
+def is_mirror(places: Places, name: str) -> bool:
+    """Whether `git push NAME` makes the other side's refs those of this repository, deletions included."""
+    section = f"remote.{name}"
+    return config_section(places, section).get(f"{section}.mirror", "false") != "false"
+
+
 def default_branch(places: Places, name: str) -> str | None:
     """The tracking ref of a remote's default branch, as git wrote it down when it cloned.
 

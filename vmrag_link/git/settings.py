@@ -22,12 +22,8 @@ def config_section(places: Places, prefix: str) -> dict[str, str]:
 
 def kb_mappings(places: Places) -> list[tuple[str, str]]:
     """Every (code branch, KB branch) that is written down, whether these branches exist or not."""
-    arguments = ("config", "--null", "--get-regexp", rf"^branch\..*\.{_MAPPING.lower()}$")
-    done = git(places, *arguments)
-    if done.returncode not in (0, _ABSENT):
-        raise failure(arguments, done)
-    entries = (entry.partition("\n") for entry in done.text.split("\0"))
-    return [(key.removeprefix("branch.")[: -len(f".{_MAPPING}")], kb) for key, _, kb in entries if kb]
+    found = config_entries(places, rf"branch\..*\.{_MAPPING}")
+    return [(key.removeprefix("branch.")[: -len(f".{_MAPPING}")], kb) for key, kb in found if kb]
 
 
 def kb_branches(places: Places) -> dict[str, str]:
@@ -61,12 +57,17 @@ def forget_kb_branch(places: Places, branch: str) -> None:
 
 def config_values(places: Places, key: str) -> list[str]:
     """Every value of the keys whose whole name, in lower case, this regular expression matches."""
+    return [value for _, value in config_entries(places, key)]
+
+
+def config_entries(places: Places, key: str) -> list[tuple[str, str]]:
+    """As `config_values`, with the keys as git spells them."""
     arguments = ("config", "--null", "--get-regexp", f"^{key}$".lower())
     done = git(places, *arguments)
     if done.returncode not in (0, _ABSENT):
         raise failure(arguments, done)
     entries = (entry.partition("\n") for entry in done.text.split("\0"))
-    return [value for key, _, value in entries if key]
+    return [(name, value) for name, _, value in entries if name]
 
 
 def add(places: Places, key: str, value: str) -> None:

@@ -22,9 +22,9 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git.remotes import push_urls, shown
+from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
-from vmrag_link.git.settings import config_section, config_values
+from vmrag_link.git.settings import config_values
 from vmrag_link.paths import Places
 
 _LOCK_SECONDS = 1.0
@@ -145,9 +145,16 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
     Then `into` stays as it was. Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`,
     `AuthenticationFailed`.
     """
-    options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-prune", "--no-auto-maintenance", "--refmap="]
-    # A partial clone would otherwise leave the contents behind, and fetch them one by one when they are read.
-    options.append("--no-filter")
+    # Without --no-filter a partial clone would leave the contents behind, and fetch them one by one when they are read.
+    options = (
+        "--quiet",
+        "--no-tags",
+        "--no-write-fetch-head",
+        "--no-prune",
+        "--no-auto-maintenance",
+        "--refmap=",
+        "--no-filter",
+    )
     done = _asked(places, peer, "fetch", *options, "--", peer.where, f"+{ref}:{into}")
     if done.returncode == 0:
         return tip(places, into)
@@ -158,20 +165,22 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
 
 def advertised(places: Places, peer: Peer, ref: str) -> str | None:
     """The commit that `ref` is at on the other side, without fetching anything. Raises as `fetch`."""
-    done = _asked(places, peer, "ls-remote", "--quiet", "--", peer.where, ref)
-    if done.returncode != 0:
-        raise _failed(peer, done)
-    found = [line.split("\t") for line in done.text.splitlines()]
-    return next((commit for commit, name in found if name == ref), None)
+    return _listed(places, peer, "--", peer.where, ref).get(ref)
 
 
 def branches(places: Places, peer: Peer) -> list[str]:
     """The commits that the branches of the other side are at now, as far as they are here. Raises as `fetch`."""
-    done = _asked(places, peer, "ls-remote", "--quiet", "--heads", "--", peer.where)
+    there = dict.fromkeys(_listed(places, peer, "--heads", "--", peer.where).values())
+    return [commit for commit in there if tip(places, f"{commit}^{{commit}}")]
+
+
+def _listed(places: Places, peer: Peer, *what: str) -> dict[str, str]:
+    """Commits by the refs of the other side."""
+    done = _asked(places, peer, "ls-remote", "--quiet", *what)
     if done.returncode != 0:
         raise _failed(peer, done)
-    there = dict.fromkeys(line.split("\t")[0] for line in done.text.splitlines())
-    return [commit for commit in there if tip(places, f"{commit}^{{commit}}")]
+    lines = (line.partition("\t") for line in done.text.splitlines())
+    return {name: commit for commit, _, name in lines}
 
 
 def push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None) -> None:
@@ -195,10 +204,8 @@ def push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | N
 
 def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | None) -> None:
     """As `push`; what is taken for somebody else's push may be something in the way."""
-    mirrored = f"remote.{peer.where}.mirror" in config_section(places, f"remote.{peer.where}")
-    to = (
-        push_urls(places, peer.where)[0] if mirrored else peer.where
-    )  # git refuses to push one ref to a mirror by its name
+    # git refuses to push one ref to a mirror by its name.
+    to = push_urls(places, peer.where)[0] if is_mirror(places, peer.where) else peer.where
     # The user's own pre-push hook is for code, and ours would call this again.
     lease = f"--force-with-lease={ref}:{expected or ''}"
     done = _asked(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")

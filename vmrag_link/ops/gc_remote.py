@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.base import ROOT_BRANCH, root_of
 from vmrag_link.errors import RemoteDamaged
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations, history_pins
@@ -67,11 +67,8 @@ def _pinned(ws: Workspace) -> list[str]:
 
 def _write(ws: Workspace, known: str, fresh: Address, pinned: Sequence[str]) -> None:
     """The root goes first: it becomes the default branch, which nobody can delete."""
-    root = ws.engine.branch(ROOT_BRANCH)
-    assert root is not None  # noqa: S101  every knowledge base has its root branch
     heads = {name: head for name, head in ws.engine.remote_heads(known).items() if ws.engine.has_revision(head)}
-    ws.engine.push(fresh.key, fresh.url, {ROOT_BRANCH: root.head})
-    ws.engine.push(fresh.key, fresh.url, heads)
+    ws.engine.push(fresh.key, fresh.url, {ROOT_BRANCH: root_of(ws.engine)} | heads)
     publish(ws.engine, fresh.key, Direct(ws.engine, fresh), Wanted({}, pinned))
 
 

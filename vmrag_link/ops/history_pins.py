@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from vmrag_link.git import history
 from vmrag_link.ops.pinning import parsed
@@ -12,9 +12,7 @@ from vmrag_link.pin import Pin
 
 def reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
     """As `read`, of a commit and its ancestors."""
-    for data, commits in history.reachable_pins(places, [commit]).items():
-        if pin := parsed(data):
-            yield pin, commits
+    return _readable(history.reachable_pins(places, [commit]))
 
 
 def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
@@ -22,6 +20,10 @@ def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> I
 
     What cannot be read pins nothing, and is left out.
     """
-    for data, commits in history.pins(places, reflogs=reflogs, also=also).items():
+    return _readable(history.pins(places, reflogs=reflogs, also=also))
+
+
+def _readable(found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
+    for data, commits in found.items():
         if pin := parsed(data):
             yield pin, commits

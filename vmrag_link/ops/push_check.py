@@ -9,7 +9,6 @@ from vmrag_link import pin as pins
 from vmrag_link.errors import Lock, PinMalformed, Remote, RemoteInvalid, RemoteNotTrusted, RemoteUnreachable, quoted
 from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
-from vmrag_link.git.settings import config_section
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations, history_pins
 from vmrag_link.ops.commit_check import Finding
@@ -67,9 +66,10 @@ def check(ws: Workspace, push: Push) -> PushReport:
     if push.remote is None or any(each.blocks for each in flaws):
         return PushReport(tuple(flaws))
     sent = []
-    for where, wanted, ends in _wanted(ws, push):
+    own = _own(ws, push)
+    for where, wanted, ends in _wanted(ws, push, own):
         try:
-            address = _own(ws, push) if where == OWN else destinations.named(ws, where, ask=True)[0]
+            address = own if where == OWN else destinations.named(ws, where, ask=True)[0]
             if not _remembered(ws, address, wanted):
                 sent.append((address.text, published(ws, address, wanted)))
         except (Remote, Lock) as error:
@@ -95,7 +95,8 @@ def _deletions(ws: Workspace, push: Push) -> list[Finding]:
     if not lost and (told or not _mirrors(ws, push) or not _holds(ws, push)):
         return []
     where = quoted(remotes.shown(push.remote or "origin"))
-    ordinary = f"git config --unset remote.{where}.mirror; " if _told_to_mirror(ws, push) else ""
+    told_to = remotes.is_mirror(ws.places, push.remote or "")
+    ordinary = f"git config --unset remote.{where}.mirror; " if told_to else ""
     return [
         Finding(
             "KNOWLEDGE_DELETED",
@@ -107,12 +108,8 @@ def _deletions(ws: Workspace, push: Push) -> list[Finding]:
 
 def _mirrors(ws: Workspace, push: Push) -> bool:
     """Also known by the tracking refs that it pushes, which are nobody else's."""
-    return push.mirror or _told_to_mirror(ws, push) or any(ref.name.startswith("refs/remotes/") for ref in push.refs)
-
-
-def _told_to_mirror(ws: Workspace, push: Push) -> bool:
-    section = f"remote.{push.remote}"
-    return config_section(ws.places, section).get(f"{section}.mirror", "false") != "false"
+    told_to = push.mirror or remotes.is_mirror(ws.places, push.remote or "")
+    return told_to or any(ref.name.startswith("refs/remotes/") for ref in push.refs)
 
 
 def _holds(ws: Workspace, push: Push) -> bool:
@@ -132,32 +129,33 @@ def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
 # -- what has to be where
 
 
-def _wanted(ws: Workspace, push: Push) -> Iterator[tuple[str, Wanted, bool]]:
+def _wanted(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, Wanted, bool]]:
     """For each `dolt_remote` of the pins: what it should reach, and whether a pushed branch ends with such a pin."""
     ends = [(ref, pin) for ref, pin in _ends(ws, push) if ws.engine.has_revision(pin.dolt_commit)]
     # A KB branch whose code branch goes back does so, too, and needs nothing new for that.
-    back = [pin for ref, pin in ends if _goes_back(ws, ref)]
-    found = [pin for data in _introduced(ws, push) if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)]
-    for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back)):
+    back = {ref: pin for ref, pin in ends if _goes_back(ws, ref)}
+    found = [
+        pin for data in _introduced(ws, push, own) if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)
+    ]
+    for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back.values())):
         moves = [(ref, pin, name) for ref, pin in ends if pin.dolt_remote == where and (name := _kb_branch(ws, ref))]
         wanted = Wanted(
             {name: pin.dolt_commit for _, pin, name in moves},
             [pin.dolt_commit for pin in found if pin.dolt_remote == where],
-            force=frozenset(name for ref, _, name in moves if _goes_back(ws, ref)),
+            force=frozenset(name for ref, _, name in moves if ref in back),
             superseded={name: _ever_pinned(ws, ref) for ref, _, name in moves},
             lenient=True,
         )
         yield where, wanted, any(pin.dolt_remote == where for _, pin in ends)
 
 
-def _introduced(ws: Workspace, push: Push) -> Iterable[bytes]:
+def _introduced(ws: Workspace, push: Push, own: Address) -> Iterable[bytes]:
     """The pins that come to the other side with this push. One that was never asked may have got its code, with all pins, from a host
     that copied it: who clones only that needs all of them.
     """
     tips = [ref.tip for ref in push.refs if ref.tip]
     known = [f"^{ref.before}" for ref in push.refs if ref.before and ref.tip]
     new = history.reachable_pins(ws.places, [*tips, *known])
-    own = _own(ws, push)
     if not new or own.peer is None or last_seen(ws.places, own.key):
         return new
     with contextlib.suppress(Remote):  # who cannot be asked cannot be pushed to: that is said then

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine
+from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine, root_of
 from vmrag_link.errors import RemoteDiverged, RemoteMoved, quoted
 from vmrag_link.models import Record
 from vmrag_link.travel.exchange import Exchange
@@ -92,9 +92,7 @@ def publish(engine: Engine, key: str, exchange: Exchange, wanted: Wanted) -> Pub
 def _plan(engine: Engine, heads: Mapping[str, str], wanted: Wanted) -> Published:
     moves, behind, displaced = [], [], []
     if not heads:
-        root = engine.branch(ROOT_BRANCH)
-        assert root is not None  # noqa: S101  every knowledge base has its root branch
-        moves.append(Moved(ROOT_BRANCH, None, root.head))
+        moves.append(Moved(ROOT_BRANCH, None, root_of(engine)))
     for name, head in wanted.branches.items():
         old = heads.get(name)
         leaves = name in wanted.force or old in wanted.superseded.get(name, ())

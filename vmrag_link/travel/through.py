@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from vmrag_link.engines.base import ROOT_BRANCH, Engine
+from vmrag_link.engines.base import ROOT_BRANCH, Engine, root_of
 from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected, quoted
 from vmrag_link.git import apart, transfer
 from vmrag_link.git.transfer import Peer
@@ -189,9 +189,7 @@ def take(engine: Engine, key: str, url: str) -> None:
 
 
 def _ours(engine: Engine, heads: Mapping[str, str]) -> bool:
-    root = engine.branch(ROOT_BRANCH)
-    assert root is not None  # noqa: S101  every knowledge base has its root branch
-    return heads.get(ROOT_BRANCH) == root.head
+    return heads.get(ROOT_BRANCH) == root_of(engine)
 
 
 def _another(engine: Engine) -> RemoteRejected:
