@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,11 +17,12 @@ from vmrag_link import env, settings_file
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.models import Record
 from vmrag_link.nearest import nearest
+from vmrag_link.paths import read_regular
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import KEYS, SECTIONS, Config, Key
 from vmrag_link.settings_docs import documentation, template
 
-__all__ = ["Config", "Loaded", "documentation", "load", "template"]
+__all__ = ["Config", "Loaded", "documentation", "load", "own_text", "template"]
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
@@ -60,12 +62,12 @@ def load(
     """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such file).
 
     `overrides` is the section `vmrag.` of git config. `trusted_text` gives the `.vmrag.yaml` that the maintainers have
-    accepted; it is asked only where the file holds a key that must not come from a stranger. Raises `ConfigInvalid`.
+    accepted; it is asked only where the file holds what must not come from a stranger. Raises `ConfigInvalid`.
     """
     warnings = _misspelled(overrides)
     outside = _from_git(overrides) | _from_environment(environ)
     found = _from_file(text, path_label) if text else {}
-    doubtful = {name: item for name, item in found.items() if KEYS[name].trusted_only and name not in outside}
+    doubtful = {name: item for name, item in found.items() if KEYS[name].doubtful(item.value) and name not in outside}
     if doubtful:
         trusted = _from_trusted(trusted_text(), f"the accepted {path_label}", warnings)
         for name, own in doubtful.items():
@@ -84,6 +86,18 @@ def load(
     return Loaded(config, warnings)
 
 
+def own_text(path: Path) -> bytes | None:
+    """The settings file that lies in a work tree; None if there is none. Raises `ConfigInvalid` for what is no file."""
+    try:
+        return read_regular(path, settings_file.MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigInvalid(
+            f"{path.name} cannot be read: {error.strerror}.", hint=f"See what it is: ls -ld '{path}'", file=path.name
+        ) from error
+
+
 def _built(found: Mapping[str, _Found]) -> Config:
     nested: dict[str, Any] = {}
     for name, item in found.items():
@@ -98,10 +112,9 @@ def _built(found: Mapping[str, _Found]) -> Config:
 def _from_environment(environ: Mapping[str, str]) -> dict[str, _Found]:
     found = {}
     for key in KEYS.values():
-        text = env.setting(key.name, environ)
+        text = env.setting(key.variable, environ)
         if text is not None:
-            variable = env.setting_variable(key.name)
-            place = _Place(f"environment variable {variable}", f"unset {variable}", {"variable": variable})
+            place = _Place(f"environment variable {key.variable}", f"unset {key.variable}", {"variable": key.variable})
             found[key.name] = _Found(_value(key, text, place, booleans=_GIT_BOOLEANS), place)
     return found
 

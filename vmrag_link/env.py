@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,31 @@ PREK_STAGE = "PREK_HOOK_STAGE"
 
 SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
+
+REPOSITORY = "VMRAG_REPO"
+"""The directory whose knowledge the MCP server serves."""
+
+CLIENT_PROJECT = "CLAUDE_PROJECT_DIR"
+"""Where Claude Code works, as it tells the servers that it starts."""
+
+TOKEN = "VMRAG_MCP_TOKEN"  # noqa: S105  a name
+"""What clients of the MCP server over HTTP have to say."""
+
+EXECUTABLES = "PATH"
+ENVIRONMENT = "VIRTUAL_ENV"
+"""The virtual environment that this shell has activated; other programs do not look into it."""
+
+OPENAI_KEY = "OPENAI_API_KEY"
+COHERE_KEY = "COHERE_API_KEY"
+HUGGINGFACE_KEY = "HF_TOKEN"
+"""The keys of services that compute vectors, under the names that their own clients read."""
+
+IMPORTED = "CHROMA_DATA_DIR"
+"""Where another program's Chroma store lies, whose documents a new knowledge base takes in."""
+
+
+def imported(environ: Mapping[str, str] = os.environ) -> Path | None:
+    return Path(environ[IMPORTED]) if environ.get(IMPORTED) else None
 
 
 GIT_OPTIONS = "GIT_CONFIG_PARAMETERS"
@@ -145,9 +170,35 @@ def setting_variable(key: str) -> str:
     return SETTING_PREFIX + key.replace(".", "_").upper()
 
 
-def setting(key: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The text that the environment gives for a setting; an empty variable counts as absent."""
-    return environ.get(setting_variable(key)) or None
+def setting(variable: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The text that the environment gives for the setting of this variable; an empty one counts as absent."""
+    return environ.get(variable) or None
+
+
+def repository(environ: Mapping[str, str] = os.environ) -> str | None:
+    return environ.get(REPOSITORY) or None
+
+
+def client_project(environ: Mapping[str, str] = os.environ) -> str | None:
+    return environ.get(CLIENT_PROJECT) or None
+
+
+def secret(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """What a variable holds that is no setting, and that a person has named."""
+    return environ.get(name) or None
+
+
+def lasting_path(environ: Mapping[str, str] = os.environ) -> str:
+    """Where programs are found by their name, in every shell and not only in one that has activated a virtual environment."""
+    activated = environ.get(ENVIRONMENT)
+    folders = environ.get(EXECUTABLES, "").split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if not activated or Path(activated) not in Path(folder).parents)
+
+
+def forget(names: Iterable[str], environ: MutableMapping[str, str] = os.environ) -> None:
+    """Go on as if these had not been inherited."""
+    for name in names:
+        environ.pop(name, None)
 
 
 def without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:

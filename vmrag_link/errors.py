@@ -1,12 +1,14 @@
 """The whole tree of errors that a user can meet.
 
     VmragError                    what every surface catches; anything else is a bug
-    ├── Usage        (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized · AlreadyInitialized · NameInvalid
+    ├── Usage        (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized · AlreadyInitialized · NameInvalid · MessageMissing
+    │                             JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing · TableMissing · McpExtraMissing
+    ├── Tool         (exit 2)     ToolMissing · ToolDisabled · AccessDenied
     ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
-    ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · Uncommitted · MassDeletion · MergeConflict · PinConflict
+    ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
     ├── Engine       (exit 3)     EngineFailed · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
-    │                             CollectionMissing · DocumentMissing · ContentRefused
+    │                             CollectionMissing · CollectionExists · DocumentMissing · DocumentExists · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
     ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable · RemoteMoved · RemoteDiverged
@@ -76,6 +78,71 @@ class NameInvalid(Usage):
     code = "INVALID_NAME"
 
 
+class MessageMissing(Usage):
+    """A commit without a message."""
+
+    code = "MESSAGE_REQUIRED"
+
+
+class JsonInvalid(Usage):
+    """An argument that is no JSON, or JSON of another kind."""
+
+    code = "INVALID_JSON"
+
+
+class LengthMismatch(Usage):
+    """Lists that belong together are not equally long."""
+
+    code = "LENGTH_MISMATCH"
+
+
+class NothingSelected(Usage):
+    """Neither ids nor a filter say which documents are meant, or nothing is there that could be."""
+
+    code = "NO_SELECTION"
+
+
+class ConfirmationMissing(Usage):
+    """What is asked for discards something, and nobody has confirmed that."""
+
+    code = "CONFIRMATION_REQUIRED"
+
+
+class TableMissing(Usage):
+    """A table without documents, or none at all."""
+
+    code = "TABLE_NOT_FOUND"
+
+
+class McpExtraMissing(Usage):
+    """The base install has no MCP server."""
+
+    code = "MCP_EXTRA_MISSING"
+
+
+class Tool(VmragError):
+    """An MCP tool that cannot be called here."""
+
+    code = "TOOL_NOT_FOUND"
+    exit_code = 2
+
+
+class ToolMissing(Tool):
+    """No tool has that name."""
+
+
+class ToolDisabled(Tool):
+    """The tool exists, and this server was started without it; details say how to get it."""
+
+    code = "TOOL_DISABLED"
+
+
+class AccessDenied(Tool):
+    """A read-only server is asked to write."""
+
+    code = "ACCESS_DENIED"
+
+
 class Pin(VmragError):
     code = "PIN_MALFORMED"
     exit_code = 1
@@ -114,6 +181,12 @@ class KnowledgeMoved(Drift):
 
 class NoChanges(Drift):
     code = "NO_CHANGES"
+
+
+class NothingToPush(Drift):
+    """The remote holds everything already."""
+
+    code = "NO_COMMITS_TO_PUSH"
 
 
 class Uncommitted(Drift):
@@ -198,8 +271,16 @@ class CollectionMissing(Engine):
     code = "COLLECTION_NOT_FOUND"
 
 
+class CollectionExists(Engine):
+    code = "COLLECTION_EXISTS"
+
+
 class DocumentMissing(Engine):
     code = "DOCUMENT_NOT_FOUND"
+
+
+class DocumentExists(Engine):
+    code = "DUPLICATE_ID"
 
 
 class ContentRefused(Engine):

@@ -134,6 +134,11 @@ class Places(NamedTuple):
         return self.own / "sync.log"
 
     @property
+    def index_failures(self) -> Path:
+        """Why the last sync that was asked for could not embed a collection's documents."""
+        return self.own / "index-failures.json"
+
+    @property
     def workspace_lock(self) -> Path:
         return self.own / "workspace.lock"
 

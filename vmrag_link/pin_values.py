@@ -40,12 +40,17 @@ def remote_flaw(value: str) -> str | None:
         return flaw
     if _HELPER.match(value):
         return f"names a transport helper, which would run a program: {shown(value)}"
-    if _DOLTHUB.fullmatch(value):
+    if hosted(value):
         return None
     url = _URL.fullmatch(value)
     if not url or url["scheme"] not in _OWN_SCHEMES | _CLOUD_SCHEMES:
         return f"must be {_REMOTE_FORMS}; found {shown(value)}"
     return _place_flaw(value, url["scheme"], url["user"] or "", url["host"], url["path"] or "")
+
+
+def hosted(value: str) -> bool:
+    """Whether it is `organisation/repository`, of a service that holds both."""
+    return _DOLTHUB.fullmatch(value) is not None
 
 
 def _place_flaw(value: str, scheme: str, user: str, host: str, path: str) -> str | None:

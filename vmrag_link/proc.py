@@ -13,6 +13,10 @@ _GRACE_SECONDS = 3.0
 """How long a program that is ended may clear up."""
 
 
+_bounded_now: set[subprocess.Popen[bytes]] = set()
+"""What runs with a limit now: such programs talk to others, and wait for them."""
+
+
 class Finished(subprocess.CompletedProcess[bytes]):
     """What a program left: `returncode`, `stdout` and `stderr` as bytes."""
 
@@ -65,6 +69,7 @@ def _bounded(
     pipe = subprocess.PIPE
     given = subprocess.DEVNULL if stdin is None else pipe
     with subprocess.Popen(argv, cwd=cwd, env=env, stdin=given, stdout=pipe, stderr=pipe, process_group=0) as process:
+        _bounded_now.add(process)
         try:
             said, complained = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired as error:
@@ -73,6 +78,8 @@ def _bounded(
         except BaseException:  # Ctrl-C reaches us alone
             _end(process)
             raise
+        finally:
+            _bounded_now.discard(process)
     return Finished(argv, process.returncode, said, complained)
 
 
@@ -82,6 +89,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
             process.wait(_GRACE_SECONDS)
+
+
+def abandon() -> None:
+    """Before this process leaves without waiting for its threads: what they wait for is asked to end, with all that it has started."""
+    for process in list(_bounded_now):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 def detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> int:

@@ -6,22 +6,64 @@ may set it; reading, messages, the template and docs/configuration.md follow fro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
 
+from vmrag_link import env
 from vmrag_link.models import Record
 from vmrag_link.pin_values import remote_flaw
 
 _TRUSTED = {"trusted_only": True}
+_LONGEST_PREFIX = 20
+"""Clients take names of 64 characters, and put the server's name before them."""
+
+
+def _prefix_flaw(text: str) -> str | None:
+    if len(text) <= _LONGEST_PREFIX and all(sign.isascii() and (sign.isalnum() or sign in "_-") for sign in text):
+        return None
+    return f"may have {_LONGEST_PREFIX} letters, digits, _ and - at most, because clients take no other names"
+
+
+SERVICE_MODEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.:/@+](?![./])){0,199}"
+"""What a service may call a model: part of an address, too, which it must not leave."""
+
+
+def _model_flaw(text: str) -> str | None:
+    named = re.fullmatch(SERVICE_MODEL, text)
+    return None if named else "must be the name of a model: letters and digits, with . : / @ + _ - between them"
+
+
+def _url_flaw(text: str) -> str | None:
+    """Keys are in the environment: in an address every message would show them."""
+    from urllib.parse import urlsplit  # a checkout should not wait for it
+
+    try:
+        parts = urlsplit(text)
+        plain = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+    except ValueError:
+        plain = False
+    if plain and "@" not in parts.netloc and not parts.query and not parts.fragment and " " not in text:
+        return None
+    return "must be the http:// or https:// address of a service, without a user, ? and #"
+
+
+_SERVICES = ("openai", "cohere", "huggingface", "ollama")
+_SERVICE_MODEL = _TRUSTED | {"flaw": _model_flaw}
+_SERVICE_URL = _TRUSTED | {"flaw": _url_flaw}
 
 
 class Embedding(Record, frozen=True):
     model: Annotated[
-        Literal["default", "hash", "minilm"],
-        Meta(description="The embedding model of new collections; existing collections keep theirs."),
+        Literal["default", "hash", "minilm", "openai", "cohere", "huggingface", "ollama"],
+        Meta(
+            description="The embedding model of new collections; existing collections keep theirs. The last four are services, to which "
+            "texts are sent, and which are trusted only.",
+            extra={"trusted_only": _SERVICES},
+        ),
     ] = "default"
     model_path: Annotated[
         str,
@@ -30,6 +72,33 @@ class Embedding(Record, frozen=True):
             extra=_TRUSTED,
         ),
     ] = ""
+    openai_model: Annotated[
+        str, Meta(description="The model of `openai` for new collections.", extra=_SERVICE_MODEL)
+    ] = "text-embedding-3-small"
+    openai_url: Annotated[
+        str,
+        Meta(
+            description="Where `openai` is asked: any server with the same `/embeddings` will do.", extra=_SERVICE_URL
+        ),
+    ] = "https://api.openai.com/v1"
+    cohere_model: Annotated[
+        str, Meta(description="The model of `cohere` for new collections.", extra=_SERVICE_MODEL)
+    ] = "embed-v4.0"
+    cohere_url: Annotated[str, Meta(description="Where `cohere` is asked.", extra=_SERVICE_URL)] = (
+        "https://api.cohere.com"
+    )
+    huggingface_model: Annotated[
+        str, Meta(description="The model of `huggingface` for new collections.", extra=_SERVICE_MODEL)
+    ] = "BAAI/bge-m3"
+    huggingface_url: Annotated[str, Meta(description="Where `huggingface` is asked.", extra=_SERVICE_URL)] = (
+        "https://router.huggingface.co/hf-inference"
+    )
+    ollama_model: Annotated[
+        str, Meta(description="The model of `ollama` for new collections.", extra=_SERVICE_MODEL)
+    ] = "bge-m3"
+    ollama_url: Annotated[str, Meta(description="Where `ollama` is asked.", extra=_SERVICE_URL)] = (
+        "http://localhost:11434"
+    )
     cache_mb: Annotated[
         int,
         Meta(
@@ -102,6 +171,52 @@ class Hooks(Record, frozen=True):
     quiet: Annotated[bool, Meta(description="Whether hooks say nothing when all went well.")] = False
 
 
+class Mcp(Record, frozen=True):
+    toolsets: Annotated[
+        str,
+        Meta(
+            description="The toolsets of the MCP server, separated by commas; `default` stands for the default set, `all` for every one.",
+            extra={"variable": "VMRAG_TOOLSETS"},
+        ),
+    ] = "default"
+    tools: Annotated[
+        str,
+        Meta(
+            description="Single tools that the MCP server has, too, separated by commas.",
+            extra={"variable": "VMRAG_TOOLS"},
+        ),
+    ] = ""
+    exclude_tools: Annotated[
+        str,
+        Meta(
+            description="Tools that the MCP server does not have, whatever else is said.",
+            extra={"variable": "VMRAG_EXCLUDE_TOOLS"},
+        ),
+    ] = ""
+    read_only: Annotated[
+        bool,
+        Meta(
+            description="Whether the MCP server has only tools that change nothing.",
+            extra={"variable": "VMRAG_READ_ONLY"},
+        ),
+    ] = False
+    tool_prefix: Annotated[
+        str, Meta(description="What the names of the MCP tools begin with.", extra={"flaw": _prefix_flaw})
+    ] = ""
+    require_confirm: Annotated[
+        bool,
+        Meta(description="Whether MCP tools that discard something want it confirmed.", extra=_TRUSTED),
+    ] = True
+    page_chars: Annotated[
+        int,
+        Meta(
+            ge=1000,
+            le=10_000_000,
+            description="How many characters of documents a result of an MCP tool holds at most, if it holds several.",
+        ),
+    ] = 80_000
+
+
 class Config(Record, frozen=True):
     engine: Annotated[Literal["doltlite"], Meta(description="What stores the knowledge base.")] = "doltlite"
     # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another thing.
@@ -129,21 +244,31 @@ class Config(Record, frozen=True):
     retrieval: Retrieval = Retrieval()
     index: Index = Index()
     hooks: Hooks = Hooks()
+    mcp: Mcp = Mcp()
 
 
 class Key(Record, frozen=True):
-    """One setting's declaration. `kind` is str, int or bool; `flaw` says why a text is no value, None if it is one."""
+    """One setting's declaration. `kind` is str, int or bool; `flaw` says why a text is no value, None if it is one.
+
+    `variable`: the environment variable, which has a name of its own where the annotation's `extra` gives one.
+    `trusted_only`: whether no stranger may set it; or the values that none may set it to.
+    """
 
     name: str
+    variable: str
     kind: type
     default: Any
     doc: str
     choices: tuple[str, ...] = ()
     lowest: int = 0
     highest: int = 0
-    trusted_only: bool = False
+    trusted_only: bool | tuple[str, ...] = False
     in_git: bool = True
     flaw: Callable[[str], str | None] | None = None
+
+    def doubtful(self, value: object) -> bool:
+        """Whether it must not have this value because a stranger says so."""
+        return value in self.trusted_only if isinstance(self.trusted_only, tuple) else self.trusted_only
 
     @property
     def git_name(self) -> str:
@@ -174,15 +299,17 @@ def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
             keys |= _declared(field.type, f"{field.name}.")
             continue
         base, meta = get_args(field.type)
-        keys[prefix + field.name] = Key(
-            name=prefix + field.name,
+        name = prefix + field.name
+        extra = {"variable": env.setting_variable(name)} | (meta.extra or {})
+        keys[name] = Key(
+            name=name,
             kind=str if get_origin(base) is Literal else base,
             default=field.default,
             doc=meta.description,
             choices=get_args(base),
             lowest=meta.ge or 0,
             highest=meta.le or 0,
-            **(meta.extra or {}),
+            **extra,
         )
     return keys
 

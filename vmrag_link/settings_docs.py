@@ -45,10 +45,31 @@ Environment variables and git config take git's words for booleans, too (`yes`, 
 |---|---|---|
 {names}
 
+The variables of `mcp.toolsets`, `mcp.tools`, `mcp.exclude_tools` and `mcp.read_only` are named as the options of `vmrag mcp` are;
+[mcp.md](mcp.md) has more about the server.
+
 `vmrag.remote` in git config is something else: the name of the git remote that `git:` stands for.
 
 Two more environment variables are no settings: `{switch}=0` switches the hooks off, and `{debug}=1` shows where a known
 error was raised.
+
+## Embedding services
+
+Nothing is sent anywhere unless a collection or `embedding.model` names a service. With `openai`, `cohere`, `huggingface` or `ollama` the
+texts of the collection's documents, and the queries for it, go to the address in `embedding.<service>_url`, each text once: vectors are
+kept in the cache. The key comes from the environment and is sent to that address only: `{openai}`, `{cohere}`, `{huggingface}`; Ollama has
+none, and another server than the service's own may do without.
+
+```console
+$ export {openai}=KEY
+$ git config vmrag.embedding.model openai
+$ git config vmrag.embedding.model ollama && ollama pull bge-m3
+```
+
+A collection remembers service, model and dimensions. Everybody who reads it asks for that model, whatever their settings say about new
+collections; only the addresses are everybody's own. Where the key is missing or the service does not answer, its collections are searched
+by words alone (`vmrag query --mode keyword`); a query by meaning says why it has no answer, and the first one after the service is there
+again finds everything. A request is tried three times; then nobody asks there for 30 seconds.
 
 ## What a pull request may not set
 
@@ -79,17 +100,20 @@ def template() -> str:
 def documentation() -> str:
     """docs/configuration.md."""
     rows = [
-        f"| `{key.name}` | {_values(key)} | `{key.default_text}` | {key.doc}{' **Trusted only.**' * key.trusted_only} |"
+        f"| `{key.name}` | {_values(key)} | `{key.default_text}` | {key.doc}{' **Trusted only.**' * (key.trusted_only is True)} |"
         for key in KEYS.values()
     ]
     names = [
-        f"| `{key.name}` | `{env.setting_variable(key.name)}` | {f'`{key.git_name}`' if key.in_git else 'none'} |"
+        f"| `{key.name}` | `{key.variable}` | {f'`{key.git_name}`' if key.in_git else 'none'} |"
         for key in KEYS.values()
     ]
     return _PAGE.format(
         keys="\n".join(rows),
         names="\n".join(names),
         limit=settings_file.MAX_BYTES // 1024,
+        openai=env.OPENAI_KEY,
+        cohere=env.COHERE_KEY,
+        huggingface=env.HUGGINGFACE_KEY,
         switch=env.SWITCH,
         debug=env.DEBUG,
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link import config as settings
-from vmrag_link import settings_file
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import (
@@ -30,7 +29,7 @@ from vmrag_link.index import snapshots
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.journal import Journal
 from vmrag_link.models import At, Collection, KbBranch, Record, Working
-from vmrag_link.paths import CONFIG_NAME, Places, read_regular
+from vmrag_link.paths import CONFIG_NAME, Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import apply, background
@@ -41,6 +40,8 @@ from vmrag_link.sync.resolve import Target, Trigger, read_trigger, resolve
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
+    from vmrag_link.embedding.registry import Choice
+    from vmrag_link.index.store import IndexStore
     from vmrag_link.sync.bring import Bringer
 
 # What embeds and indexes is imported where it is used: going back to a snapshot that is there takes a tenth of a second in all.
@@ -50,6 +51,24 @@ T = TypeVar("T")
 
 ATTEMPTS = 5
 """How often an index is looked for that other processes take away again."""
+
+
+class Moment(Record, frozen=True):
+    """Where a work tree stands, all of one moment: HEAD's commit, what its pin asks for, and the revision that is bound.
+
+    `branch`: the KB branch, if it stands there; `dirty`: with uncommitted documents, which belong to what is read.
+    """
+
+    git_head: str | None
+    target: Target
+    revision: str
+    branch: str | None
+    dirty: bool
+
+    @property
+    def at(self) -> At:
+        """Where documents are read."""
+        return Working(self.branch) if self.branch and self.dirty else self.revision
 
 
 class View(Record, frozen=True):
@@ -65,31 +84,48 @@ class View(Record, frozen=True):
     git_head: str | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def at(self) -> At:
+        """Where the documents are that the index holds."""
+        return Working(self.branch) if self.branch and self.dirty else self.revision
+
 
 class Workspace:
     """Open one with `Workspace.open`; its parts are opened when they are first needed. Belongs to one thread at a time."""
 
     def __init__(
-        self, places: Places, progress: Progress, *, patience: float | None = None, index_file: Path | None = None
+        self,
+        places: Places,
+        progress: Progress,
+        *,
+        patience: float | None = None,
+        index_file: Path | None = None,
+        models: dict[Choice, Model] | None = None,
     ) -> None:
         self.places = places
         self.progress = progress
         self.index_file = index_file
         self._patience = patience
-        self._models: dict[str, Model] = {}
+        self._models: dict[Choice, Model] = {} if models is None else models
         self.unreached: VmragError | None = None
         """Why what the pin names could not be fetched."""
 
     @classmethod
     def open(
-        cls, start: Path, progress: Progress, *, patience: float | None = None, index_file: Path | None = None
+        cls,
+        start: Path,
+        progress: Progress,
+        *,
+        patience: float | None = None,
+        index_file: Path | None = None,
+        models: dict[Choice, Model] | None = None,
     ) -> Workspace:
         """The work tree around a directory. `patience`: seconds to wait for locks, instead of `lock_timeout_s`.
 
         `index_file`: the index of the git commit under way, whose hook this is. git waits for us, so nobody waits for its lock.
-        Raises `GitRepositoryMissing`.
+        `models`: those that are loaded already, and will be: for who opens one workspace after the other. Raises `GitRepositoryMissing`.
         """
-        return cls(plumbing.locate(start), progress, patience=patience, index_file=index_file)
+        return cls(plumbing.locate(start), progress, patience=patience, index_file=index_file, models=models)
 
     def close(self) -> None:
         if "engine" in self.__dict__:
@@ -102,24 +138,12 @@ class Workspace:
     def settings(self) -> settings.Loaded:
         """Raises `ConfigInvalid`."""
         return settings.load(
-            self._own_settings(),
+            settings.own_text(self.places.config),
             path_label=CONFIG_NAME,
             overrides=plumbing.config_section(self.places, "vmrag"),
             environ=os.environ,
             trusted_text=self._accepted_settings,
         )
-
-    def _own_settings(self) -> bytes | None:
-        try:
-            return read_regular(self.places.config, settings_file.MAX_BYTES + 1)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConfigInvalid(
-                f"{CONFIG_NAME} cannot be read: {error.strerror}.",
-                hint=f"See what it is: ls -ld '{self.places.config}'",
-                file=CONFIG_NAME,
-            ) from error
 
     def _accepted_settings(self) -> bytes | None:
         """The settings file that the maintainers have accepted: that of the remote's default branch.
@@ -212,15 +236,21 @@ class Workspace:
         return Bringer(self.engine, cache, self.model_for, self.progress)
 
     def model_for(self, collection: Collection) -> Model:
-        return self.model(collection.embedding_function)
+        """The model that the collection was made with. Raises `UsageInvalid`, `EmbeddingMismatch`."""
+        from vmrag_link.embedding import registry
+
+        return self._loaded(registry.choose_for(collection, self.config.embedding))
 
     def model(self, name: str) -> Model:
-        if name not in self._models:
-            from vmrag_link.embedding import registry
+        """The model of that name for new collections. Raises `UsageInvalid`."""
+        from vmrag_link.embedding import registry
 
-            path = self.config.embedding.model_path
-            self._models[name] = registry.load(name, model_path=Path(path) if path else None)
-        return self._models[name]
+        return self._loaded(registry.choose(name, self.config.embedding))
+
+    def _loaded(self, choice: Choice) -> Model:
+        if choice not in self._models:
+            self._models[choice] = choice.load()
+        return self._models[choice]
 
     # -- where it stands ----------------------------------------------------------------------------------------------
 
@@ -252,9 +282,19 @@ class Workspace:
         if not rebuild and apply.settled(self.parts):
             return None
         report = apply.reconcile(self.parts, rebuild=rebuild)
+        if rebuild and report.state == "pinned":
+            self._rebuild_copy()
         for note in report.notes:
             self.progress.note(note)
         return report
+
+    def _rebuild_copy(self) -> None:
+        """The working copy, if it is what answers, from the snapshot as it is now."""
+        seen = self.moment()
+        if branch := self._apart(seen):
+            revision = seen.revision
+            copy = apply.working_copy(self.parts, branch, revision)
+            copy.replace(lambda folder: self.follow(folder, branch, revision, whole=False))
 
     def revision(self) -> str:
         """The revision that the workspace stands at. Raises why it never stood anywhere."""
@@ -301,17 +341,33 @@ class Workspace:
         HEAD, pin, KB branch and index are those of one moment: if one of them moves while it is opened, it is opened again.
         """
         for _ in range(ATTEMPTS):
-            head, target, revision = plumbing.head(self.places), self.target(), self.revision()
-            moment = (head, _moment(target), revision)
-            branch = target.kb_branch
-            attached = branch.name if branch and branch.head == revision else None
-            dirty = bool(branch and attached and branch.dirty)
-            with self._index(revision, branch.name if branch and dirty else None) as folder:
-                now = (plumbing.head(self.places), _moment(self.target()), self.revision())
-                if folder and now == moment:
-                    yield View(folder, revision, attached, dirty, head.commit, self.notes(target, revision))
+            seen = self._look()
+            revision, dirty = seen.revision, seen.dirty
+            with self._index(revision, self._apart(seen)) as folder:
+                if folder and _same(seen, self._look()):
+                    notes = self.notes(seen.target, revision)
+                    yield View(folder, revision, seen.branch, dirty, seen.git_head, notes)
                     return
         raise _restless("this work tree")
+
+    def moment(self) -> Moment:
+        """Where the work tree stands. Raises as `revision`, and `Busy` where it never stands still."""
+        for _ in range(ATTEMPTS):
+            seen = self._look()
+            if _same(seen, self._look()):
+                return seen
+        raise _restless("this work tree")
+
+    def _look(self) -> Moment:
+        head, target, revision = plumbing.head(self.places), self.target(), self.revision()
+        branch = target.kb_branch
+        attached = branch.name if branch and branch.head == revision else None
+        return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))
+
+    def _apart(self, seen: Moment) -> str | None:
+        """The KB branch whose working copy answers; None: the revision's snapshot does."""
+        branch, revision = seen.branch, seen.revision
+        return branch if branch and (seen.dirty or apply.working_copy(self.parts, branch, revision).altered) else None
 
     @contextlib.contextmanager
     def _index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
@@ -350,7 +406,7 @@ class Workspace:
                 return action(view)
         except IndexFailed as error:
             apply.throw_away(self.parts, self.target(), self.revision())
-            self.progress.note(f"{error.message} It is built again.")
+            self.progress.note(f"{error.message.rstrip('.')}. It is built again.")
         with self.view() as view:
             return action(view)
 
@@ -376,8 +432,19 @@ class Workspace:
                 apply.evict(self.parts)
         raise _restless(f"revision {revision[:7]}")
 
-    def follow(self, folder: Path, branch: str, revision: str, *, whole: bool) -> None:
-        """Let a working copy (held alone) follow the KB branch's working set; not `whole`: it is made from the snapshot first."""
+    def follow(
+        self,
+        folder: Path,
+        branch: str,
+        revision: str,
+        *,
+        whole: bool,
+        alter: Callable[[IndexStore], None] = lambda _: None,
+    ) -> None:
+        """Let a working copy (held alone) follow the KB branch's working set; not `whole`: it is made from the snapshot first.
+
+        `alter` does to it what the texts do not decide.
+        """
         from vmrag_link.index.store import IndexStore
 
         if not whole:
@@ -386,10 +453,16 @@ class Workspace:
                 snapshots.copy(source, folder)
         with IndexStore(folder, store_documents=self.shelf.store_documents) as store:
             brought = self.bringer().bring(store, Working(branch), base=revision)
+            alter(store)
             store.seal(revision=revision, settings=self.shelf.settings, added=brought.plan.add)
 
 
-def _moment(target: Target) -> tuple[object, ...]:
+def _same(one: Moment, other: Moment) -> bool:
+    """Whether nothing has moved between two looks."""
+    return (one.git_head, one.revision, _moving(one.target)) == (other.git_head, other.revision, _moving(other.target))
+
+
+def _moving(target: Target) -> tuple[object, ...]:
     """What of a target can move."""
     return target.trigger, target.state, target.kb_branch
 

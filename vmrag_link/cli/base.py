@@ -9,14 +9,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vmrag_link.cli.common import common_options
 from vmrag_link.models import Changes, json_text
 from vmrag_link.progress import QUIET, Progress
-from vmrag_link.workspace import Workspace
+
+if TYPE_CHECKING:  # the MCP server starts without it
+    from vmrag_link.workspace import Workspace
 
 NEXT_COMMIT = 'Next: vmrag commit -m "What changed in the knowledge"'
 
@@ -32,6 +34,8 @@ class Invocation:
     @contextlib.contextmanager
     def workspace(self) -> Iterator[Workspace]:
         """The work tree that the command works on. Warnings about its settings go to standard error."""
+        from vmrag_link.workspace import Workspace
+
         with self.progress() as progress:
             workspace = Workspace.open(self.directory, progress)
             try:

@@ -44,5 +44,7 @@ def _switch(invocation: Invocation, name: str) -> int:
     where = f"KB branch {report.branch}" if report.branch else "revision"
     lines = [f"{report.code_branch} is on {where} {report.pin.dolt_commit[:7]}, which is pinned.", *report.notes]
     lines.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+    if report.pending:
+        lines.append(f"warning: {report.pending}")
     invocation.emit(report, lines)
     return 0 if report.staged else FAILED_CHECK

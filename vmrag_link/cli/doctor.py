@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
-from vmrag_hooks import doctor as hooks
 
+from vmrag_hooks import doctor as hooks
 from vmrag_link.cli.base import Invocation, plural
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+
 from vmrag_hooks import installer
 from vmrag_hooks import template as templates
-
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import AlreadyInitialized, HooksRefused, IndexExtraMissing, UsageInvalid

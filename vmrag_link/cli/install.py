@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-from vmrag_hooks import installer
 
+from vmrag_hooks import installer
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import VmragError

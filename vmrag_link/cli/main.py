@@ -37,6 +37,7 @@ COMMANDS = {
     "links": "Show which revision belongs to which code commit.",
     "list": "List the documents.",
     "log": "Show the history of the knowledge base.",
+    "mcp": "Serve the knowledge to agents (MCP), or tell a client of the server.",
     "merge": "Take other knowledge into that of the checked-out code.",
     "path": "Print where things lie.",
     "pin": "Let .dolt-version name a revision.",

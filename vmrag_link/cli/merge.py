@@ -55,4 +55,6 @@ def lines(report: operation.MergeReport) -> list[str]:
         case _:
             told = [f"Merged {report.source}: {described(report.changes)}. Revision {revision} is pinned."]
             told.append('Next: git commit -m "…"' if report.staged else "Next: git add .dolt-version")
+    if report.pending:
+        told.append(f"warning: {report.pending}")
     return [*told, *report.notes]

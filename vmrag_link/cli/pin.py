@@ -22,5 +22,7 @@ def command(invocation: Invocation, *, revision: str | None) -> int:
         lines = [f'Pinned {name} in .dolt-version, which is staged. Next: git commit -m "…"']
     if not report.staged:
         lines.append("Another git command holds the index. Next: git add .dolt-version")
+    if report.pending:
+        lines.append(f"warning: {report.pending}")
     invocation.emit(report, lines)
     return 0 if report.staged else FAILED_CHECK

@@ -11,7 +11,7 @@ from vmrag_link.sync.apply import SyncReport
 
 
 @vmrag_command("sync")
-@click.option("--rebuild", is_flag=True, help="Throw the index of the pinned revision away and build it again.")
+@click.option("--rebuild", is_flag=True, help="Build the index of the pinned revision again, from nothing.")
 def command(invocation: Invocation, *, rebuild: bool) -> None:
     """Bring knowledge base and index to what .dolt-version pins."""
     with invocation.workspace() as ws:

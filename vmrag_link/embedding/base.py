@@ -18,11 +18,13 @@ Vector = bytes
 
 
 class Model(Protocol):
-    """Turns texts into vectors. Everything but `embed` works without loading weights, and without the index extra."""
+    """Turns texts into vectors. Everything but to embed works without loading weights, and without the index extra;
+    only a service is asked for the dimensions of a model that no collection was made with yet.
+    """
 
     @property
     def name(self) -> str:
-        """As the configuration names it: `default`, `hash`, `minilm`."""
+        """As the configuration names it: `default`, `openai` and the others of `registry.NAMES`."""
 
     @property
     def fingerprint(self) -> str:
@@ -34,6 +36,11 @@ class Model(Protocol):
     @property
     def deterministic(self) -> bool:
         """Whether equal texts give equal bytes on every machine."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it runs here: texts are sent nowhere."""
+        return True
 
     @property
     def window(self) -> int | None:
@@ -48,6 +55,10 @@ class Model(Protocol):
         A text in which the model finds nothing gets `featureless(dimensions)`. Raises `IndexExtraMissing`,
         `EmbeddingMismatch` (the installed weights are not those of the fingerprint), `EmbeddingFailed`.
         """
+
+    def embed_query(self, text: str) -> Vector:
+        """The vector that those of texts which answer a question are near to. Raises as `embed`."""
+        return self.embed([text])[0]
 
 
 def featureless(dimensions: int) -> Vector:

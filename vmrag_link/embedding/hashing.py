@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 
-from vmrag_link.embedding.base import Vector, featureless, require_unicode
+from vmrag_link.embedding.base import Model, Vector, featureless, require_unicode
 
 DIMENSIONS = 256
 WORD_WEIGHT = 2
@@ -17,7 +17,7 @@ NGRAM = 3
 _WORDS = re.compile(r"\w+")
 
 
-class HashModel:
+class HashModel(Model):
     """Whole numbers are summed and brought to unit length by one square root, so the bytes are the same everywhere."""
 
     name = "hash"

@@ -12,7 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vmrag_link.embedding.base import Vector, extra_missing, featureless, package_folder, require_unicode, verified_map
+from vmrag_link.embedding.base import (
+    Model,
+    Vector,
+    extra_missing,
+    featureless,
+    package_folder,
+    require_unicode,
+    verified_map,
+)
 
 WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
@@ -21,7 +29,7 @@ WINDOW_TOKENS = 254  # the model was trained on 256, of which two mark the ends
 BEGIN, END = 101, 102
 
 
-class MiniLmModel:
+class MiniLmModel(Model):
     """The mean over all token vectors. A text longer than the model's window is run in pieces; nothing is cut off.
 
     `folder` holds `model.onnx` and `tokenizer.json` (the same files: other contents raise `EmbeddingMismatch`).

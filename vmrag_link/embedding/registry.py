@@ -1,31 +1,60 @@
-"""Embedding models by the names that `.vmrag.yaml` gives them."""
+"""Embedding models by the names that settings and collections give them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from vmrag_link.embedding import services
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.embedding.minilm import MiniLmModel
+from vmrag_link.embedding.services import SERVICES, ServiceModel
 from vmrag_link.embedding.static import StaticModel
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
+from vmrag_link.models import Collection, Record
 from vmrag_link.nearest import nearest
+from vmrag_link.settings import Embedding
 
-NAMES = ("default", "hash", "minilm")
+LOCAL = ("default", "hash", "minilm")
+NAMES = (*LOCAL, *SERVICES)
+_USUAL = Embedding()
 
 
-def load(name: str, *, model_path: Path | None = None) -> Model:
-    """The model of that name; nothing heavy happens before its first `embed`. Raises `UsageInvalid` for other names.
+class Choice(Record, frozen=True):
+    """Everything that decides a model: equal choices are the same one, which is loaded once.
 
-    `model_path`: the folder of minilm's `model.onnx` and `tokenizer.json`, where they are not installed as packages.
+    `folder`: minilm's `model.onnx` and `tokenizer.json`, where they are not installed as packages. `dimensions` 0: unknown yet.
     """
-    match name:
-        case "default":
-            return StaticModel()
-        case "hash":
-            return HashModel()
-        case "minilm":
-            return MiniLmModel(model_path)
+
+    name: str
+    folder: str = ""
+    model: str = ""
+    url: str = ""
+    dimensions: int = 0
+
+    def load(self) -> Model:
+        """Nothing heavy happens, and nobody is asked, before the first `embed`; but for the dimensions of a service's new model."""
+        match self.name:
+            case "default":
+                return StaticModel()
+            case "hash":
+                return HashModel()
+            case "minilm":
+                return MiniLmModel(Path(self.folder) if self.folder else None)
+        return ServiceModel(self.name, self.model, self.url, self.dimensions)
+
+
+def load(name: str, settings: Embedding = _USUAL) -> Model:
+    """The model of that name for a new collection, if it is used for one only. Raises as `choose`."""
+    return choose(name, settings).load()
+
+
+def choose(name: str, settings: Embedding) -> Choice:
+    """The model of that name for a new collection. Raises `UsageInvalid` for other names."""
+    if name in SERVICES:
+        return Choice(name, model=getattr(settings, f"{name}_model"), url=getattr(settings, f"{name}_url"))
+    if name in LOCAL:
+        return Choice(name, folder=settings.model_path if name == "minilm" else "")
     near = nearest(name, NAMES, cutoff=0.5)
     raise UsageInvalid(
         f"There is no embedding model named {name!r}." + (f" Did you mean {near!r}?" if near else ""),
@@ -33,3 +62,19 @@ def load(name: str, *, model_path: Path | None = None) -> Model:
         name=name,
         valid=list(NAMES),
     )
+
+
+def choose_for(collection: Collection, settings: Embedding) -> Choice:
+    """The model that the collection was made with; settings say where it is, not which one. Raises as `choose`, `EmbeddingMismatch`."""
+    choice = choose(collection.embedding_function, settings)
+    if choice.name not in SERVICES:
+        return choice
+    made = services.made_with(choice.name, collection.embedding_model)
+    if made is None or made.dimensions != collection.embedding_dimensions:
+        raise EmbeddingMismatch(
+            f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model!r}, which this version does "
+            "not know.",
+            hint="pip install --upgrade 'vmrag-link[index]'",
+            collection_name=collection.name,
+        )
+    return Choice(choice.name, model=made.model, url=choice.url, dimensions=made.dimensions)

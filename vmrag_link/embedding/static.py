@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vmrag_link.embedding.base import (
+    Model,
     Vector,
     extra_missing,
     featureless,
@@ -38,7 +39,7 @@ TENSOR = "embedding.weight"
 BATCH = 256
 
 
-class StaticModel:
+class StaticModel(Model):
     """See the module; `folder` replaces the installed package's, for tests."""
 
     name = "default"

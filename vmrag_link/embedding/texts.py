@@ -10,6 +10,8 @@ from vmrag_link.models import Record
 from vmrag_link.progress import QUIET, Progress
 
 BATCH = 256
+ASKING = "asking the embedding service"
+"""What the work is called that goes over the network."""
 
 
 class Counts(Record, frozen=True):
@@ -27,7 +29,7 @@ def vectors_for(
     missing = [chunk for chunk in texts if chunk not in vectors]
     counts = Counts(embedded=len(missing), cached=len(vectors))
     if missing:
-        with progress.task("embedding", len(missing)) as task:
+        with progress.task("embedding" if model.local else ASKING, len(missing)) as task:
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
                 fresh = dict(zip(batch, model.embed([texts[chunk] for chunk in batch]), strict=True))

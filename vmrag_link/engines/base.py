@@ -90,6 +90,9 @@ class Engine(Protocol):
         Every mutating method takes it by itself; hold it around several that belong together.
         """
 
+    def stamp(self) -> object:
+        """Equal to an earlier one only if nothing was written in between, by anybody."""
+
     # -- revisions ---------------------------------------------------------------------------------------------------
 
     def has_revision(self, revision: str) -> bool:
@@ -204,10 +207,17 @@ class Engine(Protocol):
     def collections(self, at: At) -> list[Collection]:
         """Sorted by name."""
 
-    def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:
-        """A stream sorted by (collection, doc_id), as bytes compare; memory does not grow with the number of documents."""
+    def documents(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Document]:
+        """A stream sorted by (collection, doc_id), as bytes compare; memory does not grow with the number of documents.
 
-    def headers(self, at: At, *, collection: str | None = None) -> Iterator[DocumentHeader]:
+        `ids`: only those of these that are there, each looked up.
+        """
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[DocumentHeader]:
         """As `documents`, without the texts."""
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...

@@ -18,6 +18,14 @@ def names(places: Places) -> list[str]:
     return git(places, "remote").text.split()
 
 
+def called(places: Places, text: str) -> str | None:
+    """The configured remote that has this name, or this URL in the configuration."""
+    there = names(places)
+    if text in there:
+        return text
+    return next((name for name in there if text in (url(places, name), *push_urls(places, name))), None)
+
+
 def nearest(places: Places, branch: str | None) -> list[str]:
     """The remotes that `git:` stands for on a code branch when it is read, the first to be asked first.
 

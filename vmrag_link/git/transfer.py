@@ -163,9 +163,12 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
     raise _failed(peer, done)
 
 
-def advertised(places: Places, peer: Peer, ref: str) -> str | None:
-    """The commit that `ref` is at on the other side, without fetching anything. Raises as `fetch`."""
-    return _listed(places, peer, "--", peer.where, ref).get(ref)
+def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
+    """The commit that `ref` is at on the other side, without fetching anything. Raises as `fetch`.
+
+    `within`: seconds to wait for the answer, where nobody is asked for a password.
+    """
+    return _listed(places, peer, "--", peer.where, ref, within=within).get(ref)
 
 
 def branches(places: Places, peer: Peer) -> list[str]:
@@ -174,9 +177,9 @@ def branches(places: Places, peer: Peer) -> list[str]:
     return [commit for commit in there if tip(places, f"{commit}^{{commit}}")]
 
 
-def _listed(places: Places, peer: Peer, *what: str) -> dict[str, str]:
+def _listed(places: Places, peer: Peer, *what: str, within: float | None = None) -> dict[str, str]:
     """Commits by the refs of the other side."""
-    done = _asked(places, peer, "ls-remote", "--quiet", *what)
+    done = _asked(places, peer, "ls-remote", "--quiet", *what, within=within)
     if done.returncode != 0:
         raise _failed(peer, done)
     lines = (line.partition("\t") for line in done.text.splitlines())
@@ -241,7 +244,7 @@ def _stuck(peer: Peer, ref: str, said: str) -> RemoteRejected:
     )
 
 
-def _asked(places: Places, peer: Peer, *arguments: str) -> proc.Finished:
+def _asked(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:
     if peer.where.startswith("-") or "::" in peer.where.partition("://")[0]:
         raise RemoteInvalid(f"{shown(peer.where)[:80]!r} is no remote.", hint="git remote -v")
     patience = _PATIENT_SECONDS if peer.ask else _SILENT_SECONDS
@@ -252,13 +255,13 @@ def _asked(places: Places, peer: Peer, *arguments: str) -> proc.Finished:
     extra = env.git_options() | env.unattended() | _ssh(places, ask=peer.ask)
     if peer.ask:
         return git(places, *settings, *arguments, extra=extra)
-    most = _MOST_SECONDS_OF_A_QUESTION if arguments[0] == "ls-remote" else _MOST_SECONDS
+    most = within or (_MOST_SECONDS_OF_A_QUESTION if arguments[0] == "ls-remote" else _MOST_SECONDS)
     try:
         return git(places, *settings, *arguments, extra=extra | {"GIT_TERMINAL_PROMPT": "0"}, timeout=most)
     except TimeoutError as error:
         where = shown(peer.where)
         raise RemoteUnreachable(
-            f"{where} was given up: git {arguments[0]} was not done after {most:,} s.",
+            f"{where} was given up: git {arguments[0]} was not done after {most:,g} s.",
             hint=f"git ls-remote {quoted(where)}",
             remote=where,
         ) from error

@@ -11,14 +11,17 @@ import array
 import contextlib
 import gc
 import importlib.util
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 
 from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed, no_space
+from vmrag_link.models import Distance
 
 DATABASE_FILE = "chroma.sqlite3"
 TENANT = "default_tenant"
@@ -36,6 +39,8 @@ ROOM = 1 << 20
 
 MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
+NOTHING: Mapping[str, int] = MappingProxyType({})
+
 
 class Rows(msgspec.Struct, frozen=True):
     """Chunks to add: parallel lists. `vectors` are float32 little-endian bytes; `documents` None = texts are not stored."""
@@ -46,16 +51,30 @@ class Rows(msgspec.Struct, frozen=True):
     documents: list[str] | None
 
 
+class Described(msgspec.Struct, frozen=True):
+    """A collection as its store has it, whoever made it: `space` is its distance, `metadata` what its owner says of it."""
+
+    id: str
+    name: str
+    space: Distance
+    metadata: dict[str, Any]
+
+
 class ChromaStore(Protocol):
     """An embedded Chroma store, open. Collections are addressed by Chroma's own id (a UUID in text)."""
 
-    def create(self, name: str, *, space: str, metadata: Mapping[str, str]) -> str:
-        """Make an empty collection; returns its id."""
+    def create(
+        self, name: str, *, space: str, metadata: Mapping[str, MetadataValue], hnsw: Mapping[str, int] = NOTHING
+    ) -> str:
+        """Make an empty collection; returns its id. `hnsw`: by the names that Chroma's configuration has."""
 
     def drop(self, name: str) -> None: ...
 
-    def describe(self, collection_id: str, metadata: Mapping[str, str]) -> None:
+    def describe(self, collection_id: str, metadata: Mapping[str, MetadataValue]) -> None:
         """Replace the collection's own metadata."""
+
+    def hnsw(self, name: str) -> dict[str, Any]:
+        """What the collection's HNSW index was made with."""
 
     def collections(self) -> dict[str, str]:
         """Names and ids."""
@@ -75,6 +94,18 @@ class ChromaStore(Protocol):
         where_document: Mapping[str, Any] | None = None,
     ) -> list[str]:
         """The ids of the rows that exist and match, in no particular order; of any number. Raises `FilterInvalid`."""
+
+    def embeddings(self, collection_id: str, ids: Sequence[str]) -> dict[str, list[float]]:
+        """The vectors of those of these rows that exist."""
+
+    def embed(self, collection_id: str, vectors: Mapping[str, bytes]) -> None:
+        """Give rows that exist other vectors."""
+
+    def described(self) -> list[Described]:
+        """Every collection, sorted by name."""
+
+    def texts(self, collection_id: str) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+        """Id, text and metadata of every row; needs no vectors."""
 
     def close(self) -> None: ...
 
@@ -153,8 +184,11 @@ class BindingsStore:
                 allow_reset=False, sqlite_db_config=config, persist_path=str(folder), hnsw_cache_size=HNSW_CACHE
             )
 
-    def create(self, name: str, *, space: str, metadata: Mapping[str, str]) -> str:
-        settings = msgspec.json.encode({"hnsw": {"space": space}, "embedding_function": {"type": "legacy"}}).decode()
+    def create(
+        self, name: str, *, space: str, metadata: Mapping[str, MetadataValue], hnsw: Mapping[str, int] = NOTHING
+    ) -> str:
+        wanted = {"hnsw": {**hnsw, "space": space}, "embedding_function": {"type": "legacy"}}
+        settings = msgspec.json.encode(wanted).decode()
         with _translated(self._folder, f"create collection {name!r}"):
             made = self._rust.create_collection(name, settings, None, dict(metadata), False, TENANT, DATABASE)
         return str(made.id)
@@ -163,9 +197,13 @@ class BindingsStore:
         with _translated(self._folder, f"drop collection {name!r}"):
             self._rust.delete_collection(name, TENANT, DATABASE)
 
-    def describe(self, collection_id: str, metadata: Mapping[str, str]) -> None:
+    def describe(self, collection_id: str, metadata: Mapping[str, MetadataValue]) -> None:
         with _translated(self._folder, "describe a collection"):
             self._rust.update_collection(collection_id, None, dict(metadata), None)
+
+    def hnsw(self, name: str) -> dict[str, Any]:
+        with _translated(self._folder, f"look at collection {name!r}"):
+            return dict(self._rust.get_collection(name, TENANT, DATABASE).configuration["hnsw"])
 
     def collections(self) -> dict[str, str]:
         with _translated(self._folder, "list collections"):
@@ -211,6 +249,35 @@ class BindingsStore:
             found += answer.ids
         return found
 
+    def embeddings(self, collection_id: str, ids: Sequence[str]) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for part in _batches(ids):
+            with _translated(self._folder, f"read {len(part)} vectors"):
+                answer = self._rust.get(collection_id, part, None, None, 0, None, ["embeddings"], TENANT, DATABASE)
+            found |= zip(answer.ids, answer.embeddings, strict=True)
+        return found
+
+    def embed(self, collection_id: str, vectors: Mapping[str, bytes]) -> None:
+        for part in _batches([*vectors]):
+            with _translated(self._folder, f"replace {len(part)} vectors"):
+                floats = [_floats(vectors[each]) for each in part]
+                self._rust.update(collection_id, part, floats, None, None, None, TENANT, DATABASE)
+
+    def described(self) -> list[Described]:
+        with _translated(self._folder, "list collections"):
+            found = self._rust.list_collections(None, 0, TENANT, DATABASE)
+        return _described((each, each.configuration) for each in found)
+
+    def texts(self, collection_id: str) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+        for at in itertools.count(0, BATCH):
+            with _translated(self._folder, "read documents"):
+                answer = self._rust.get(
+                    collection_id, None, None, BATCH, at, None, ["documents", "metadatas"], TENANT, DATABASE
+                )
+            yield from _texts(answer.ids, answer.documents, answer.metadatas)
+            if len(answer.ids) < BATCH:
+                return
+
     def close(self) -> None:
         del self._rust
         gc.collect(0)  # the store's files are closed when the Rust object goes
@@ -227,10 +294,15 @@ class PublicStore:
                 str(folder), settings=chromadb.Settings(anonymized_telemetry=False, is_persistent=True)
             )
 
-    def create(self, name: str, *, space: str, metadata: Mapping[str, str]) -> str:
+    def create(
+        self, name: str, *, space: str, metadata: Mapping[str, MetadataValue], hnsw: Mapping[str, int] = NOTHING
+    ) -> str:
         with _translated(self._folder, f"create collection {name!r}"):
             made = self._client.create_collection(
-                name, configuration={"hnsw": {"space": space}}, metadata=dict(metadata), embedding_function=None
+                name,
+                configuration={"hnsw": {**hnsw, "space": space}},
+                metadata=dict(metadata),
+                embedding_function=None,
             )
         return str(made.id)
 
@@ -238,9 +310,13 @@ class PublicStore:
         with _translated(self._folder, f"drop collection {name!r}"):
             self._client.delete_collection(name)
 
-    def describe(self, collection_id: str, metadata: Mapping[str, str]) -> None:
+    def describe(self, collection_id: str, metadata: Mapping[str, MetadataValue]) -> None:
         with _translated(self._folder, "describe a collection"):
             self._collection(collection_id).modify(metadata=dict(metadata))
+
+    def hnsw(self, name: str) -> dict[str, Any]:
+        with _translated(self._folder, f"look at collection {name!r}"):
+            return dict(self._client.get_collection(name, embedding_function=None).configuration_json["hnsw"])
 
     def collections(self) -> dict[str, str]:
         with _translated(self._folder, "list collections"):
@@ -283,6 +359,33 @@ class PublicStore:
             found += answer["ids"]
         return found
 
+    def embeddings(self, collection_id: str, ids: Sequence[str]) -> dict[str, list[float]]:
+        collection = self._collection(collection_id)
+        found: dict[str, list[float]] = {}
+        for part in _batches(ids):
+            with _translated(self._folder, f"read {len(part)} vectors"):
+                answer = collection.get(ids=part, include=["embeddings"])
+            found |= zip(answer["ids"], answer["embeddings"].tolist(), strict=True)
+        return found
+
+    def embed(self, collection_id: str, vectors: Mapping[str, bytes]) -> None:
+        for part in _batches([*vectors]):
+            with _translated(self._folder, f"replace {len(part)} vectors"):
+                self._collection(collection_id).update(ids=part, embeddings=[_floats(vectors[each]) for each in part])
+
+    def described(self) -> list[Described]:
+        with _translated(self._folder, "list collections"):
+            return _described((each, each.configuration_json) for each in self._client.list_collections())
+
+    def texts(self, collection_id: str) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+        collection = self._collection(collection_id)
+        for at in itertools.count(0, BATCH):
+            with _translated(self._folder, "read documents"):
+                answer = collection.get(limit=BATCH, offset=at, include=["documents", "metadatas"])
+            yield from _texts(answer["ids"], answer["documents"], answer["metadatas"])
+            if len(answer["ids"]) < BATCH:
+                return
+
     def close(self) -> None:
         self._client.close()
 
@@ -291,6 +394,26 @@ class PublicStore:
             if str(each.id) == collection_id:
                 return each
         raise IndexFailed(f"The index holds no Chroma collection {collection_id}.", hint="vmrag sync --rebuild")
+
+
+def _described(found: Iterable[tuple[Any, Mapping[str, Any]]]) -> list[Described]:
+    rows = [
+        Described(
+            str(each.id),
+            str(each.name),
+            (settings.get("hnsw") or settings.get("spann") or {}).get("space", "l2"),  # its default
+            dict(each.metadata or {}),
+        )
+        for each, settings in found
+    ]
+    return sorted(rows, key=lambda each: each.name)
+
+
+def _texts(
+    ids: Sequence[str], documents: Sequence[str | None], metadatas: Sequence[Mapping[str, Any] | None]
+) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    for name, text, metadata in zip(ids, documents, metadatas, strict=True):
+        yield name, text, dict(metadata or {})
 
 
 def _import_public_client() -> Any:

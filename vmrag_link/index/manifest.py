@@ -6,7 +6,7 @@ The chunks of a document lie in consecutive slots of its collection's vector fil
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -42,9 +42,13 @@ class Held(Record, frozen=True):
 
 
 class HeldChunk(NamedTuple):
+    """`number` of the `chunks` of a document; the rest is the document's."""
+
     doc_id: str
     number: int
+    chunks: int
     title: str
+    content_hash: str
     metadata: str
 
 
@@ -89,6 +93,13 @@ class Manifest:
 
     def unset(self, key: str) -> None:
         self.connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+
+    def unembedded(self) -> dict[str, str]:
+        """Collections that have no vectors but stand-ins, and why: their service did not answer when they were indexed."""
+        return msgspec.json.decode(self.get("unembedded") or "{}", type=dict[str, str])
+
+    def note_unembedded(self, reasons: Mapping[str, str]) -> None:
+        self.set(unembedded=msgspec.json.encode(reasons).decode())
 
     # -- collections --------------------------------------------------------------------------------------------------
 
@@ -143,6 +154,15 @@ class Manifest:
         )
         return {(row[0], row[1]): int(row[2]) for row in rows}
 
+    def chunks_of(self, collection: str, doc_ids: Iterable[str]) -> dict[str, int]:
+        """Numbers of chunks of those of these documents that the index holds."""
+        rows = self.connection.execute(
+            "SELECT d.doc_id, d.chunks FROM documents d JOIN collections c ON c.id = d.collection_id "
+            "WHERE c.name = ? AND d.doc_id IN (SELECT value FROM json_each(?))",
+            (collection, msgspec.json.encode(list(doc_ids)).decode()),
+        )
+        return dict(rows.fetchall())
+
     def add_document(self, held: Held, header: DocumentHeader, slots: range) -> None:
         self.connection.execute(
             "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -196,7 +216,8 @@ class Manifest:
         """A live chunk by its row (`keywords.row_id`)."""
         slot = slot_of(row)
         found = self.connection.execute(
-            "SELECT doc_id, ? - first, title, metadata FROM documents WHERE collection_id = ? AND first <= ? "
+            "SELECT doc_id, ? - first, chunks, title, content_hash, metadata FROM documents "
+            "WHERE collection_id = ? AND first <= ? "
             "ORDER BY first DESC LIMIT 1",
             (slot, collection_of(row), slot),
         ).fetchone()

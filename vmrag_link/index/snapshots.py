@@ -113,6 +113,24 @@ class Snapshots:
                 break
         return target
 
+    def replace(self, built: Path, revision: str, *, timeout: float) -> Path:
+        """Put a sealed index in the place of what is there, once nobody reads that. Raises `Busy`; then nothing has changed."""
+        target = self.path(revision)
+        with self._trash() as trash:
+            try:
+                with locks.exclusive(_lock(target), purpose="replace a snapshot", timeout=timeout):
+                    with contextlib.suppress(FileNotFoundError):
+                        target.rename(trash)
+                    built.rename(target)
+            except Busy as error:
+                raise Busy(
+                    f"The index of {revision[:7]} cannot be replaced now: another process reads it.",
+                    hint="Run 'vmrag sync --rebuild' again when that has finished.",
+                    path=str(target),
+                    **{key: value for key, value in error.details.items() if key != "path"},
+                ) from None
+        return target
+
     # -- removing -----------------------------------------------------------------------------------------------------
 
     def discard(self, path: Path, *, unless: Callable[[], Collection[Path]] = tuple) -> bool:
@@ -121,15 +139,22 @@ class Snapshots:
             with locks.exclusive(_lock(path), purpose="remove a snapshot", timeout=0):
                 if path in unless():
                     return False
-                trash = self.root / f"{BUILDING}{os.urandom(6).hex()}"
-                with locks.exclusive(_lock(trash), purpose="remove a snapshot", timeout=0):
-                    with contextlib.suppress(FileNotFoundError):
-                        path.rename(trash)
-                    remove(trash)
-                    _lock(trash).unlink(missing_ok=True)
+                with self._trash() as trash, contextlib.suppress(FileNotFoundError):
+                    path.rename(trash)
         except Busy:
             return False
         return True
+
+    @contextlib.contextmanager
+    def _trash(self) -> Iterator[Path]:
+        """A path for what is to go. It goes with the block, or, after a kill, with the next sweep."""
+        trash = self.root / f"{BUILDING}{os.urandom(6).hex()}"
+        with locks.exclusive(_lock(trash), purpose="remove a snapshot", timeout=0):
+            try:
+                yield trash
+            finally:
+                remove(trash)
+                _lock(trash).unlink(missing_ok=True)
 
     def spare(self, *, bound: Collection[Path], keep: int) -> list[Snapshot]:
         """What `evict` would remove: all but the bound ones and the `keep` most recently used others."""

@@ -11,7 +11,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeGuard
 
 import msgspec
 
@@ -19,7 +19,7 @@ from vmrag_link.errors import IndexFailed, no_space
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, MetadataValue, Rows, open_store
 from vmrag_link.index.manifest import FILE, Held, Manifest
-from vmrag_link.models import Chunk, Collection, Document, Record, canonical_json
+from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record, canonical_json
 
 FORMAT = "1"
 """Rises with every change of what lies in an index directory or of how texts are cut."""
@@ -30,6 +30,29 @@ HNSW_WRITTEN_OUT = "index_metadata.pickle"
 RESERVED_METADATA = frozenset(
     {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}
 )
+
+
+HNSW_PREFIX = "hnsw:"
+
+
+class HnswSetting(NamedTuple):
+    """A setting of an HNSW index: its name in Chroma's configuration, what it is if nobody says, and its possible values."""
+
+    chroma: str
+    usual: int
+    low: int
+    high: int
+
+    def possible(self, value: object) -> TypeGuard[int]:
+        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
+
+
+HNSW = {
+    "hnsw:M": HnswSetting("max_neighbors", 16, 2, 512),
+    "hnsw:construction_ef": HnswSetting("ef_construction", 100, 1, 10_000),
+    "hnsw:search_ef": HnswSetting("ef_search", 100, 1, 10_000),
+}
+"""By the keys of a collection's metadata, where clients put them. The limits keep what somebody else wrote from filling the memory."""
 
 
 class ChunkedDocument(Record, frozen=True):
@@ -83,7 +106,12 @@ class IndexStore:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def create_collection(self, collection: Collection) -> None:
-        chroma_id = self.chroma.create(collection.name, space=collection.distance, metadata=_description(collection))
+        chroma_id = self.chroma.create(
+            collection.name,
+            space=collection.distance,
+            metadata=_description(collection),
+            hnsw=hnsw_settings(collection),
+        )
         with self.manifest:
             self.manifest.add_collection(collection, chroma_id)
 
@@ -134,6 +162,19 @@ class IndexStore:
         keywords.add(self._words, words)
         self.chroma.add(held.chroma_id, rows)
         return len(rows.ids)
+
+    def embed(self, collection: str, given: Mapping[str, bytes]) -> None:
+        """Give documents of one chunk other vectors than their texts have (unit length, float32): those of one machine.
+
+        So the index is no base for others from now on (`has_given_vectors`).
+        """
+        held = self._held(collection)
+        slots = self.manifest.slots_of([(collection, doc_id) for doc_id in given])
+        rows = {slots[collection, doc_id].start: vectors.quantise(vector) for doc_id, vector in given.items()}
+        vectors.replace(self.folder, held.id, rows)
+        self.chroma.embed(held.chroma_id, {chunk_id(doc_id, 0): vector for doc_id, vector in given.items()})
+        with self.manifest:
+            self.manifest.set(given_vectors="true")
 
     def _held(self, name: str) -> Held:
         return self.manifest.collections()[name]
@@ -248,6 +289,66 @@ def chunk_counts(folder: Path) -> dict[tuple[str, str], int]:
         raise unusable(folder, str(error)) from error
 
 
+class Contents(NamedTuple):
+    """What an index holds: collections by name; documents, and their numbers of chunks, by (collection, doc_id).
+
+    `unembedded`: as `Manifest.unembedded`.
+    """
+
+    collections: dict[str, Held]
+    headers: dict[tuple[str, str], DocumentHeader]
+    chunks: dict[tuple[str, str], int]
+    unembedded: dict[str, str]
+
+
+def contents(folder: Path) -> Contents:
+    """Raises `IndexFailed` for a damaged manifest."""
+    try:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            return Contents(manifest.collections(), manifest.headers(), manifest.chunk_counts(), manifest.unembedded())
+    except sqlite3.Error as error:
+        raise unusable(folder, str(error)) from error
+
+
+def held_collections(folder: Path) -> dict[str, Held]:
+    """The collections that the index holds, by name. Raises `IndexFailed` for a damaged manifest."""
+    try:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            return manifest.collections()
+    except sqlite3.Error as error:
+        raise unusable(folder, str(error)) from error
+
+
+def hnsw_of(folder: Path, name: str) -> dict[str, int]:
+    """What Chroma's HNSW index of a collection was made with, by the keys of metadata. Raises `IndexFailed`."""
+    with contextlib.closing(open_store(folder / "chroma")) as store:
+        found = store.hnsw(name)
+    return {key: int(found[each.chroma]) for key, each in HNSW.items()}
+
+
+def has_given_vectors(folder: Path) -> bool:
+    """Whether an index, if it is there, holds vectors that nobody can make again from its texts."""
+    if not folder.is_dir():
+        return False
+    try:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            return manifest.get("given_vectors") is not None
+    except sqlite3.Error:
+        return False  # damaged: it will be made again, from texts
+
+
+def chunks_held(folder: Path, documents: Iterable[tuple[str, str]]) -> int:
+    """How many chunks the index holds of these documents together. Raises `IndexFailed` for a damaged manifest."""
+    asked: dict[str, list[str]] = {}
+    for collection, doc_id in documents:
+        asked.setdefault(collection, []).append(doc_id)
+    try:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            return sum(sum(manifest.chunks_of(name, ids).values()) for name, ids in asked.items())
+    except sqlite3.Error as error:
+        raise unusable(folder, str(error)) from error
+
+
 def indexes_equally(one: Collection, other: Collection) -> bool:
     """Whether the same documents give the same index under both definitions."""
 
@@ -259,7 +360,12 @@ def indexes_equally(one: Collection, other: Collection) -> bool:
 
 
 def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, MetadataValue]:
-    """What Chroma holds of a chunk besides text and vector. No branch, commit or time: equal contents give equal indexes.
+    """What Chroma holds of a chunk besides text and vector. No branch, commit or time: equal contents give equal indexes."""
+    return document_metadata(document.header) | place(document.header, chunk.number, total)
+
+
+def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:
+    """What filters see of a document, the same for each of its chunks.
 
     None and keys that Chroma keeps to itself are left out; answers take a document's metadata from the manifest.
     """
@@ -267,10 +373,17 @@ def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, M
     kept = {key: _chroma_value(value) for key, value in given.items() if value is not None and _chroma_key(key)}
     if document.title:
         kept.setdefault("title", document.title)
-    return kept | {
+    return kept | _origin(document)
+
+
+def place(document: DocumentHeader, number: int, total: int) -> dict[str, MetadataValue]:
+    """Which chunk it is of which document, under names that are the index's own (`RESERVED_METADATA`)."""
+    return _origin(document) | {"chunk_index": number, "total_chunks": total}
+
+
+def _origin(document: DocumentHeader) -> dict[str, MetadataValue]:
+    return {
         "source_id": document.doc_id,
-        "chunk_index": chunk.number,
-        "total_chunks": total,
         "content_hash": document.content_hash,
         "source_table": "documents",
         "collection": document.collection,
@@ -308,9 +421,24 @@ def _rows(held: Held, slots: range) -> range:
     return range(keywords.row_id(held.id, slots.start), keywords.row_id(held.id, slots.stop))
 
 
-def _description(collection: Collection) -> dict[str, str]:
+def hnsw_settings(collection: Collection) -> dict[str, int]:
+    """What its metadata asks of Chroma's HNSW index, by Chroma's names; what is no possible value is left to Chroma.
+
+    Only outside clients search there: our own answers are exact.
+    """
+    given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
+    found = ((each, given.get(key)) for key, each in HNSW.items())
+    return {each.chroma: value for each, value in found if each.possible(value)}
+
+
+def _description(collection: Collection) -> dict[str, MetadataValue]:
     """The Chroma collection's own metadata, for outside clients."""
-    return {"embedding_function": collection.embedding_function, "embedding_model": collection.embedding_model}
+    given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
+    kept = {key: value for key, value in given.items() if _scalar(value) and _chroma_key(key)}
+    return {key: value for key, value in kept.items() if not key.startswith(HNSW_PREFIX)} | {
+        "embedding_function": collection.embedding_function,
+        "embedding_model": collection.embedding_model,
+    }
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -7,6 +7,7 @@ so their sum is the same in any order, in float32 and in integers. Written witho
 from __future__ import annotations
 
 import array
+from collections.abc import Mapping
 from pathlib import Path
 
 SCALE = 127 * 2.5
@@ -31,6 +32,14 @@ def size(folder: Path, collection_id: int) -> int:
     """Bytes of a collection's vectors; 0 where none were written."""
     path = folder / file_name(collection_id)
     return path.stat().st_size if path.exists() else 0
+
+
+def replace(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
+    """Write rows by slot, in the place of those that are there."""
+    with (folder / file_name(collection_id)).open("r+b") as out:
+        for slot, row in rows.items():
+            out.seek(slot * len(row))
+            out.write(row)
 
 
 def append(folder: Path, collection_id: int, rows: list[bytes], *, slots: int, dimensions: int) -> None:

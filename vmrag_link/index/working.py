@@ -1,6 +1,6 @@
 """The working copy: the index of a KB branch's uncommitted documents.
 
-    <git common dir>/vmrag/working/<key>/      + <key>.lock and, while somebody writes, <key>.writing beside it
+    <git common dir>/vmrag/working/<key>/      + <key>.lock; <key>.writing while somebody writes, <key>.behind until it has followed
 
 It is keyed by (KB branch, base revision, settings), and shared like the uncommitted documents themselves: their code branch may be
 checked out in one work tree today and in another one tomorrow. A writer holds the lock alone from before the documents are stored until the
@@ -17,7 +17,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.errors import Busy
 from vmrag_link.index.snapshots import remove
-from vmrag_link.index.store import problem_of
+from vmrag_link.index.store import has_given_vectors, problem_of
 
 
 class WorkingCopy:
@@ -39,8 +39,23 @@ class WorkingCopy:
     def _mark(self) -> Path:
         return self.path.with_name(self.path.name + ".writing")
 
+    @property
+    def _behind(self) -> Path:
+        return self.path.with_name(self.path.name + ".behind")
+
     def problem(self) -> str:
         """Why the copy must not be read; empty when it may. Tells for as long as the lock is held."""
+        if self._behind.exists():
+            return "documents were stored that it does not hold yet"
+        return self.damage()
+
+    @property
+    def altered(self) -> bool:
+        """Whether it holds more than texts decide: it is read although nothing may be uncommitted, and becomes no snapshot."""
+        return has_given_vectors(self.path)
+
+    def damage(self) -> str:
+        """Why it cannot be gone on from."""
         if self._mark.exists():
             return "its writer was interrupted"
         return problem_of(self.path, revision=self.base, settings=self.settings)
@@ -58,11 +73,39 @@ class WorkingCopy:
         The mark goes away only when the block ends without an error.
         """
         with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
-            usable = not self.problem()
+            usable = not self.damage()
             if not usable:
                 self.drop()
             self._mark.touch()
             yield usable
+            self._behind.unlink(missing_ok=True)
+            self._mark.unlink()
+
+    @contextlib.contextmanager
+    def deferring(self) -> Iterator[None]:
+        """Hold the copy alone while documents are stored that it will follow only when it is read next."""
+        with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
+            if self.path.is_dir():
+                self._behind.touch()
+            yield
+
+    def replace(self, make: Callable[[Path], None]) -> None:
+        """Put what `make` makes at a path in the place of the copy, which stays as it is when that fails."""
+        beside = self.path.with_name(f"{self.path.name}.new")
+        lock = beside.with_name(f"{beside.name}.lock")
+        purpose = "build uncommitted documents again"
+        with locks.exclusive(self._lock, purpose=purpose, timeout=self._timeout):
+            with locks.exclusive(lock, purpose=purpose, timeout=self._timeout):
+                remove(beside)
+                try:
+                    make(beside)
+                    self._mark.touch()
+                    self.drop()
+                    beside.rename(self.path)
+                finally:
+                    remove(beside)
+                    lock.unlink(missing_ok=True)
+            self._behind.unlink(missing_ok=True)
             self._mark.unlink()
 
     def drop(self) -> None:
@@ -81,4 +124,5 @@ def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
         if path not in keep:
             with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
                 remove(path)
-                path.with_name(path.name + ".writing").unlink(missing_ok=True)
+                for mark in (".writing", ".behind"):
+                    path.with_name(path.name + mark).unlink(missing_ok=True)

@@ -6,10 +6,13 @@ knowledge base, that `vmrag merge` has joined revisions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
-from vmrag_link.errors import EngineFailed, PinMissing
-from vmrag_link.git import merging
+from vmrag_link.engines.base import root_of
+from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing
+from vmrag_link.git import merging, plumbing, remotes
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging.revisions import virtual_base
 from vmrag_link.ops import arrival
 from vmrag_link.workspace import Workspace
@@ -48,3 +51,31 @@ def pinned(ws: Workspace, commit: str) -> str | None:
         return arrival.pinned_at(ws, commit)
     except PinMissing:
         return None
+
+
+def branch_base(ws: Workspace) -> tuple[str, str]:
+    """The revision that the checked-out branch started from, and the commit or branch of git that says so.
+
+    That is what the merge base with the main branch pins: the remote's, if there is one, else `main` or `master`. On the main branch
+    itself, or where nobody knows it, it is the commit before; and the beginning of the knowledge base where that pins nothing.
+    """
+    head = plumbing.head(ws.places)
+    for ref in _main_branches(ws, head.branch) if head.commit else ():
+        commits = merging.merge_bases(ws.places, [head.commit or "", ref])  # none for a branch that does not exist
+        if commits and commits[0] != head.commit and (revision := pinned(ws, commits[0])):
+            return revision, ref.removeprefix("refs/remotes/").removeprefix(BRANCHES)
+    try:
+        before = plumbing.resolve(ws.places, "HEAD~1")
+    except GitReferenceMissing:
+        return root_of(ws.engine), "the beginning"
+    return pinned(ws, before) or root_of(ws.engine), "the commit before"
+
+
+def _main_branches(ws: Workspace, current: str | None) -> Iterator[str]:
+    """Full names of refs."""
+    for remote in remotes.nearest(ws.places, current):
+        if found := remotes.default_branch(ws.places, remote):
+            yield found
+    for name in ("main", "master"):
+        if name != current:
+            yield BRANCHES + name

@@ -7,6 +7,7 @@ import re
 
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Engine
+from vmrag_link.errors import BranchExists, BranchInUse, NameInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.sync.resolve import Target
@@ -61,6 +62,35 @@ def prepare(ws: Workspace, target: Target) -> str:
         name = free_name(ws.engine, code, taken)
         plumbing.set_kb_branch(ws.places, code, name)
         return name
+
+
+def require_new(ws: Workspace, name: str) -> None:
+    """That a KB branch may be made under this name. Raises `NameInvalid`, `BranchExists`, and `BranchInUse` for one that is kept for a
+    code branch which has not written yet.
+    """
+    reserved = name.lower().startswith(RESERVED_PREFIX)
+    if reserved or _LIKE_A_HASH.fullmatch(name) or not ws.engine.legal_branch_name(name):
+        why = (
+            f"names that begin with {RESERVED_PREFIX} are reserved"
+            if reserved
+            else "it would be taken for something else"
+        )
+        raise NameInvalid(
+            f"A KB branch cannot be called {name[:80]!r}: {why}.", hint="Choose another name.", branch=name
+        )
+    for each in ws.engine.branches():
+        if each.name.lower() == name.lower():
+            raise BranchExists(
+                f"The knowledge base has a branch {each.name!r} already.", hint="vmrag branch", branch=each.name
+            )
+    for code, kb in plumbing.kb_branches(ws.places).items():
+        if kb.lower() == name.lower() and code != ws.trigger().branch:
+            raise BranchInUse(
+                f"The name {kb!r} is kept for the code branch {code!r}.",
+                hint="Choose another name.",
+                branch=kb,
+                holder=code,
+            )
 
 
 def free_name(engine: Engine, code: str, taken: set[str]) -> str:

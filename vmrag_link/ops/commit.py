@@ -20,12 +20,14 @@ from vmrag_link.errors import (
     Index,
     KnowledgeMoved,
     Lock,
+    MessageMissing,
     NoChanges,
     RevisionUnpinned,
     UsageInvalid,
     quoted,
 )
 from vmrag_link.git import plumbing
+from vmrag_link.index.manifest import Manifest
 from vmrag_link.journal import CommitEntry
 from vmrag_link.merging.revisions import Signature
 from vmrag_link.models import Changes, Record, Working
@@ -33,9 +35,12 @@ from vmrag_link.ops import merge, merge_state, pinning, writing
 from vmrag_link.ops.pinning import PinBlock, PinReport
 from vmrag_link.sync import apply
 from vmrag_link.sync.resolve import Target
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import View, Workspace
 
-AUTHOR = re.compile(r"[^<>\s]([^<>\0-\x1f]*[^<>\s])? <[^<>\s]+>")
+_WORDS = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
+AUTHOR = re.compile(rf"{_WORDS} <[^<>\s]+>")
+ADDRESS = re.compile(r"[^<>\s@]+@[^<>\s@]+")
+NAME = re.compile(_WORDS)
 
 
 class CommitReport(Record, frozen=True):
@@ -53,34 +58,54 @@ class CommitReport(Record, frozen=True):
     pending: str = ""
 
 
-def commit(ws: Workspace, message: str, *, author: str | None = None) -> CommitReport:
-    """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `writing.writable`.
+def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bool = True) -> CommitReport:
+    """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `signed` and `writing.writable`.
 
-    An open merge is closed, with the message. Raises `MergeConflict` while something of it is not decided.
-    `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes it.
+    Not `follow`: an index that lies behind already is left to the next command. An open merge is closed, with the message. Raises `MergeConflict` while something
+    of it is not decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes it.
     """
     if not message.strip():
-        raise UsageInvalid("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
+        raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.writable(ws)
-    author = _checked(author) if author is not None else plumbing.identity(ws.places)
+    who = signed(ws, author)
     merge_open = merge_state.opened(ws)
     if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
-        return _merged(ws, target, message, author)
+        return _merged(ws, target, message, who)
     if target.kb_branch is None or not target.kb_branch.dirty:
         elsewhere = apply.dirty_elsewhere(ws.engine, target)
         there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
         raise NoChanges(
             f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
         )
+    copy = apply.working_copy(ws.parts, target.kb_branch.name, target.revision)
+    left = not follow and bool(copy.problem())
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger:
             raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
-        report = _committed(ws, target, message, author)
+        report = _committed(ws, target, message, who)
+    if left:
+        return msgspec.structs.replace(report, pending="The index follows with the next call.")
     try:
         ws.reconcile()
     except (Index, Embedding, Files, GitBusy, Lock) as error:
         return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
     return report
+
+
+def chunks(ws: Workspace, report: CommitReport) -> int:
+    """How many chunks the index has of the documents that a commit added or modified; none while it does not follow."""
+    if report.pending:
+        return 0
+    changed: dict[str, list[str]] = {}
+    for each in ws.engine.diff(report.parent, report.revision).documents:
+        if each.after:
+            changed.setdefault(each.key[0], []).append(each.key[1])
+
+    def counted(view: View) -> int:
+        with Manifest(view.folder, frozen=True) as manifest:
+            return sum(sum(manifest.chunks_of(name, ids).values()) for name, ids in changed.items())
+
+    return ws.read(counted)
 
 
 def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
@@ -90,17 +115,29 @@ def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitR
         merge.proceed(ws)  # its result was to be looked at: that is over now
     report = merge.proceed(ws, Signature(message, author, _now()))
     name = target.kb_branch.name if target.kb_branch else ""
-    return CommitReport(report.revision or "", state.ours, name, report.changes, report.pin, report.staged)
+    return CommitReport(
+        report.revision or "", state.ours, name, report.changes, report.pin, report.staged, report.pending
+    )
 
 
 def _now() -> str:
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _checked(author: str) -> str:
-    if not AUTHOR.fullmatch(author):
-        raise UsageInvalid(f"{author!r} is not an author.", hint="--author 'Name <email>'", author=author)
-    return author
+def signed(ws: Workspace, author: str | None) -> str:
+    """`Name <email>`: given so, or made of an address or a name alone; None means git's. Raises `UsageInvalid`, `GitFailed`."""
+    if author is None:
+        return plumbing.identity(ws.places)
+    whole = author.strip()
+    if ADDRESS.fullmatch(whole):
+        whole = f"{whole.partition('@')[0]} <{whole}>"
+    elif NAME.fullmatch(whole):
+        whole = f"{whole} <{plumbing.identity(ws.places).rpartition('<')[2]}"
+    if not AUTHOR.fullmatch(whole):
+        raise UsageInvalid(
+            f"{author!r} is not an author.", hint="--author 'Name <email>'", author=author, parameter="author"
+        )
+    return whole
 
 
 def _committed(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import Remote, RemoteEmpty
+from vmrag_link.errors import BranchMissing, Remote, RemoteEmpty
 from vmrag_link.models import Record
-from vmrag_link.ops import destinations
+from vmrag_link.ops import destinations, distance
 from vmrag_link.travel import exchange
 from vmrag_link.travel.address import Address
 from vmrag_link.travel.publish import Moved
@@ -26,6 +26,28 @@ class FetchReport(Record, frozen=True):
     arrived: bool
 
 
+class BranchFetched(Record, frozen=True):
+    """A KB branch of the remote that moved; `old` None: it is new there. `commits` came with it that were not here."""
+
+    name: str
+    old: str | None
+    new: str
+    commits: int
+
+
+class BranchesFetched(Record, frozen=True):
+    """`branches` that moved, `commits` that came with all of them. `branch`: HEAD's KB branch, and how it stands to the remote's of that
+    name, or, as long as there is none, how the pinned revision stands to the one that the pin names.
+    """
+
+    remote: str
+    branches: tuple[BranchFetched, ...]
+    commits: int
+    branch: str | None
+    ahead: int
+    behind: int
+
+
 def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
     """Fetch from the remote that is named, or where the pin and the settings say.
 
@@ -37,6 +59,33 @@ def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
     found, updates = first_with(ws, destinations.asked(ws, remote), wanted)
     here = bool(wanted and ws.engine.has_revision(wanted))
     return FetchReport(found.text, updates, wanted, here, arrived=here and not before)
+
+
+def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> BranchesFetched:
+    """As `fetch`, counted in commits; of one `branch` or all. Raises `BranchMissing` for one that the remote lacks."""
+    target, addresses = ws.target(), destinations.asked(ws, remote)
+    known = [each.head for each in ws.engine.branches()]
+    for each in addresses:
+        known += ws.engine.remote_heads(each.key).values()
+    source, moved = first_with(ws, addresses, target.pin.dolt_commit if target.pin else None)
+    there = ws.engine.remote_heads(source.key)
+    if branch is not None:
+        if branch not in there or branch.startswith(RESERVED_PREFIX):
+            raise no_such_branch(source.text, branch, there)
+        moved = tuple(each for each in moved if each.branch == branch)
+    counted = tuple(
+        BranchFetched(each.branch, each.old, each.new, distance.beyond(ws.engine, [each.new], known)) for each in moved
+    )
+    commits = distance.beyond(ws.engine, [each.new for each in moved], known)
+    own = target.kb_branch
+    name = own.name if own else target.pin.dolt_branch if target.pin else ""
+    here = own.head if own else target.pin.dolt_commit if target.pin else ""
+    ahead, behind = (0, 0)
+    if ws.engine.has_revision(here):
+        theirs = there.get(name)
+        ahead = distance.beyond(ws.engine, [here], [theirs] if theirs else list(there.values()))
+        behind = distance.beyond(ws.engine, [theirs], [here]) if theirs else 0
+    return BranchesFetched(source.text, counted, commits, own.name if own else None, ahead, behind)
 
 
 def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) -> tuple[Address, tuple[Moved, ...]]:
@@ -65,7 +114,8 @@ def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
         ws.progress.task("fetching", total=1) as task,
         exchange.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
-        before = peer.heads()
+        # Who talks to a server by itself learns what it has by fetching.
+        before = peer.heads() if address.peer else ws.engine.remote_heads(address.key)
         if not peer.fetch():
             raise nothing_at(address)
         task.advance(1)
@@ -73,6 +123,15 @@ def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
     changed = {name: head for name, head in after.items() if before.get(name) != head}
     shown = sorted(name for name in changed if not name.startswith(RESERVED_PREFIX))
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
+
+
+def no_such_branch(remote: str, name: str, there: Iterable[str]) -> BranchMissing:
+    names = ", ".join(sorted(each for each in there if not each.startswith(RESERVED_PREFIX)))
+    return BranchMissing(
+        f"{remote} has no KB branch {name!r}; it has {names or 'none at all'}.",
+        hint="vmrag push (puts HEAD's KB branch there)",
+        branch=name,
+    )
 
 
 def nothing_at(address: Address) -> RemoteEmpty:

@@ -7,18 +7,34 @@ from pathlib import Path
 
 from vmrag_link import config, locks
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.base import Write, root_of
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
 from vmrag_link.git import merging, plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops import history_pins, pinning
+from vmrag_link.ops import branches, history_pins, pinning, settings_edit
 from vmrag_link.ops.clone import clone
 from vmrag_link.ops.pinning import PinBlock
+from vmrag_link.ops.switch import require_free
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Workspace
 
 ATTRIBUTES = ".gitattributes"
+
+
+class Start(Record, frozen=True):
+    """How a knowledge base begins, or goes on, on HEAD's code branch.
+
+    `branch`: its KB branch (None: called as the code branch), made at `revision` (empty: the beginning); `detached`: none, the revision
+    is pinned by its hash. `rows` become the first commit there. `remote` is written into the settings.
+    """
+
+    branch: str | None = None
+    revision: str = ""
+    detached: bool = False
+    rows: Write | None = None
+    message: str = ""
+    remote: str = ""
 
 
 class InitReport(Record, frozen=True):
@@ -38,28 +54,37 @@ class InitReport(Record, frozen=True):
     staged: bool
 
 
-def init(ws: Workspace, *, new: bool = False) -> InitReport:
+def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> InitReport:
     """Run again after a kill, it goes on where it was.
 
     Where git's history pins a knowledge base, that is fetched: another one would have nothing in common with it, and could never be
-    pushed there. `new` starts one all the same, unless the checked-out code itself pins the old one. Raises `AlreadyInitialized` where
-    it cannot be fetched.
+    pushed there. `new` starts one all the same, unless the checked-out code itself pins the old one. `start`: how; it counts for nothing
+    where one is fetched. Raises `AlreadyInitialized` where it cannot be fetched.
     """
     pinned = plumbing.pin_bytes(ws.places)
     ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
     cloned = None
     if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
         cloned = _cloned(ws)
+    return begin(ws, start if cloned is None else None, cloned=cloned)
+
+
+def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> InitReport:
+    """Everything that a knowledge base needs in this work tree, as far as it is not there: see `init`. Raises as `branches.require_new`."""
+    pinned = plumbing.pin_bytes(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         started = pinned is None or not ws.initialized
         if not ws.initialized:
             now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             DoltliteEngine.create(ws.places.kb, author=plumbing.identity(ws.places), date=now).close()
+        if start:
+            _branch(ws, start)
         unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]
-        if pinned is None:
-            _write(ws)
+        remote = start.remote if start else ""
+        if pinned is None or start:
+            _write(ws, start or Start())
         # Settings that somebody wrote are theirs to stage.
-        ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each))]
+        ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each, remote))]
         staged = all(plumbing.stage(ws.places, each) for each in ours)
         attributes = ws.places.top / ATTRIBUTES
         before = attributes.read_bytes() if attributes.exists() else b""
@@ -98,14 +123,46 @@ def _cloned(ws: Workspace) -> str:
         ) from error
 
 
-def _write(ws: Workspace) -> None:
+def _branch(ws: Workspace, start: Start) -> None:
+    """Make HEAD's KB branch, or let it have none. One that is there was made before a kill, and stays."""
+    code = ws.trigger().branch or ""
+    if start.detached:
+        plumbing.forget_kb_branch(ws.places, code)
+        return
+    if start.branch is None:
+        name = branches.prepare(ws, ws.target())
+    else:
+        name = start.branch
+        if ws.engine.branch(name) is None:
+            branches.require_new(ws, name)
+        require_free(ws, name, code)
+    root = start.revision or root_of(ws.engine)
+    if ws.engine.branch(name) is None:
+        ws.engine.create_branch(name, root)
+    branch = ws.engine.branch(name)
+    if start.rows is not None and branch and branch.head == root:
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ws.engine.write(name, start.rows, expected=root)
+        who = plumbing.identity(ws.places)
+        ws.engine.commit(name, message=start.message, author=who, date=now, expected=root)
+    plumbing.set_kb_branch(ws.places, code, name)
+
+
+def _write(ws: Workspace, start: Start) -> None:
     """The settings file, if there is none, and last of all the pin."""
-    if not ws.places.config.exists():
-        write_atomically(ws.places.config, config.template().encode())
+    before = config.own_text(ws.places.config)
+    settings = _settings(start.remote, before)
+    if settings != before:
+        write_atomically(ws.places.config, settings)
+        ws.__dict__.pop("settings", None)  # they were read before
     own = ws.kb_branch()
-    head = own or ws.engine.branch(ROOT_BRANCH)
-    assert head is not None  # noqa: S101  every knowledge base has its root branch
-    pinning.write_pin(ws, head.head, own.name if own else ws.trigger().branch or "main")
+    revision = start.revision if start.detached else own.head if own else root_of(ws.engine)
+    pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main")
+
+
+def _settings(remote: str, before: bytes | None = None) -> bytes:
+    text = config.template().encode() if before is None else before
+    return settings_edit.with_value(text, "remote", remote) if remote else text
 
 
 def _attribute(ws: Workspace, path: Path, before: bytes) -> bool:
@@ -120,5 +177,5 @@ def _in_index(ws: Workspace, path: Path) -> bool:
     return plumbing.blob(ws.places, f":{path.name}") is not None
 
 
-def _is_template(path: Path) -> bool:
-    return path.read_bytes() == config.template().encode()
+def _is_template(path: Path, remote: str) -> bool:
+    return path.read_bytes() in (_settings(""), _settings(remote))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link import pin as pins
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing, repository
 from vmrag_link.models import Link, Record, Working
 from vmrag_link.ops import pinning, recover
@@ -102,6 +102,13 @@ def _inside(places: Places, link_file: str) -> Path:
             hint=f"--link-file {PIN_NAME}",
             parameter="link_file",
             value=link_file,
+        )
+    standing = next(each for each in path.parents if each.exists())
+    if not standing.is_dir():
+        raise FileFailed(
+            f"{standing} is a file; the link file cannot be below it.",
+            hint=f"--link-file {PIN_NAME}",
+            path=str(standing),
         )
     return path
 

@@ -10,10 +10,11 @@ from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Write
 from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging import replay
+from vmrag_link.merging.conflicts import Choice, Decisions
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import At, Changes, Record, Working
+from vmrag_link.models import At, Changes, KbBranch, Record, Working
 from vmrag_link.ops import history, merge_state, recover, writing
 from vmrag_link.ops.bases import base_of, pinned
 from vmrag_link.ops.merge_state import MergeState
@@ -30,6 +31,7 @@ class MergeReport(Record, frozen=True):
     """`revision` is what is pinned now; None while there is a conflict. `changes` are counted against `ours`.
 
     `uncommitted`: the result is in the working set. `conflicts` are those about which nobody has decided, as `vmrag resolve` names them.
+    `pending`: why the index did not follow; the next command catches up.
     """
 
     result: Result
@@ -43,6 +45,7 @@ class MergeReport(Record, frozen=True):
     pin: PinBlock | None = None
     staged: bool = True
     notes: tuple[str, ...] = ()
+    pending: str = ""
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
@@ -51,17 +54,38 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and `writing.writable`.
     """
     target = mergeable(ws)
-    if source.startswith(ASIDE_PREFIX) and (aside := ws.engine.branch(source)):
-        base = ws.engine.info(aside.head).parents[0]
-        state = MergeState(
-            "aside", source, base, target.revision, aside.head, target.trigger.symbolic or "", commit=False
-        )
-        return _proceed(ws, target, state)
-    if source.startswith(RESERVED_PREFIX) and ws.engine.branch(source):
-        raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
+    if aside := aside_branch(ws, source):
+        return merge_aside(ws, target, aside)
     theirs = history.revision(ws, source)
-    base = base_of(ws, target.revision, theirs, _commits(ws, source, theirs))
+    base = base_of(ws, target.revision, theirs, commits(ws, source, theirs))
     return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
+
+
+def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
+    """The branch of that name, if it holds documents that were set aside. Raises `NameInvalid` for another reserved one."""
+    found = ws.engine.branch(source) if source.startswith(RESERVED_PREFIX) else None
+    if found and not source.startswith(ASIDE_PREFIX):
+        raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
+    return found
+
+
+def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: Decisions | None = None) -> MergeReport:
+    """Bring documents back that were set aside, uncommitted, and drop their branch."""
+    base, symbolic = aside_base(ws, aside), target.trigger.symbolic or ""
+    decided = _kept(decisions)
+    state = MergeState(
+        "aside", aside.name, base, target.revision, aside.head, symbolic, commit=False, decisions=decided
+    )
+    return _proceed(ws, target, state)
+
+
+def aside_base(ws: Workspace, aside: KbBranch) -> str:
+    """The revision that the documents were uncommitted on."""
+    return ws.engine.info(aside.head).parents[0]
+
+
+def _kept(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
+    return {name: dict(choices) for name, choices in (decisions or {}).items()}
 
 
 def mergeable(ws: Workspace) -> Target:
@@ -71,8 +95,8 @@ def mergeable(ws: Workspace) -> Target:
     return target
 
 
-def _commits(ws: Workspace, source: str, theirs: str) -> tuple[str, str] | None:
-    """HEAD and the code commit that the source names, if it is one that pins theirs."""
+def commits(ws: Workspace, source: str, theirs: str) -> tuple[str, str] | None:
+    """For `base_of`: HEAD and the code commit that the source names, if it is one that pins theirs."""
     head = plumbing.head(ws.places).commit
     if head is None or ws.engine.has_revision(source):
         return None
@@ -84,20 +108,29 @@ def _commits(ws: Workspace, source: str, theirs: str) -> tuple[str, str] | None:
 
 
 def merge_revision(
-    ws: Workspace, target: Target, source: str, *, base: str, theirs: str, commit: bool = True
+    ws: Workspace,
+    target: Target,
+    source: str,
+    *,
+    base: str,
+    theirs: str,
+    commit: bool = True,
+    decisions: Decisions | None = None,
+    signature: Signature | None = None,
 ) -> MergeReport:
-    """Merge a revision, with a base of the caller's choice. Raises `Uncommitted`."""
+    """Merge a revision, with a base of the caller's choice, and `decisions` about what is in conflict. Raises `Uncommitted`."""
     if target.kb_branch and target.kb_branch.dirty:
         raise Uncommitted("There are uncommitted documents; a merge would mix them in.", hint="vmrag commit")
     ours = target.revision
-    state = MergeState("merge", source, base, ours, theirs, target.trigger.symbolic or "", commit=commit)
+    symbolic = target.trigger.symbolic or ""
+    state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_kept(decisions))
     if theirs in (base, ours):
         # Staged, in case that a kill kept a merge before this one from it.
         staged = plumbing.stage(ws.places, ws.places.pin) if ws.places.pin.exists() else True
         return msgspec.structs.replace(_report(state, "already_up_to_date", ours), staged=staged)
     if ours == base and commit:
         return _landed(ws, target, state, theirs)
-    return _proceed(ws, target, state)
+    return _proceed(ws, target, state, signature)
 
 
 def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
@@ -216,8 +249,8 @@ def _written(ws: Workspace, state: MergeState) -> MergeReport:
     changes = (
         ws.engine.count_changes(state.ours, Working(branch.name)) if branch and branch.head == state.ours else Changes()
     )
-    notes = (landed.pending,) if landed and landed.pending else ()
-    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, notes=notes)
+    pending = landed.pending if landed else ""
+    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=pending)
 
 
 def _landed(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
@@ -228,6 +261,7 @@ def _landed(ws: Workspace, target: Target, state: MergeState, revision: str) -> 
         changes=ws.engine.count_changes(state.ours, revision),
         pin=pinned.pin,
         staged=pinned.staged,
+        pending=pinned.pending,
     )
 
 

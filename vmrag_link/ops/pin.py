@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
+import msgspec
+
 from vmrag_link import locks
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import BranchMissing, GitBusy, KnowledgeMoved, MergeConflict
+from vmrag_link.errors import BranchMissing, Embedding, Files, GitBusy, Index, KnowledgeMoved, Lock, MergeConflict
 from vmrag_link.git import merging, plumbing
 from vmrag_link.ops import pinning, recover
 from vmrag_link.ops.pinning import PinReport
@@ -39,8 +41,11 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
             )
         refuse_if_in_conflict(ws.places)
         report = pinning.write_pin(ws, revision, branch.name if branch else _present_name(ws))
-    with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
-        ws.reconcile()
+    try:
+        with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
+            ws.reconcile()
+    except (Index, Embedding, Files, Lock) as error:
+        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
     return report
 
 

@@ -21,11 +21,15 @@ class PinBlock(Record, frozen=True):
 
 
 class PinReport(Record, frozen=True):
-    """`staged` False: another git command held the index; `git add .dolt-version` does it."""
+    """`staged` False: another git command held the index; `git add .dolt-version` does it.
+
+    `pending`: why the index did not follow; the pin is written, and the next command catches up.
+    """
 
     pin: PinBlock
     changed: bool
     staged: bool
+    pending: str = ""
 
 
 def write_pin(ws: Workspace, revision: str, kb_branch: str) -> PinReport:

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import GitBusy, GitReferenceMissing, UpstreamMissing, quoted
+from vmrag_link.errors import BranchMissing, GitBusy, GitReferenceMissing, MergeConflict, UpstreamMissing, quoted
 from vmrag_link.git import plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops import arrival, destinations, merge
+from vmrag_link.ops import arrival, conflict_rows, destinations, distance, merge, uncommitted
 from vmrag_link.ops.bases import base_of
-from vmrag_link.ops.fetch import first_with
+from vmrag_link.ops.fetch import first_with, no_such_branch
 from vmrag_link.ops.merge import MergeReport
-from vmrag_link.ops.push import no_such_branch
+from vmrag_link.ops.uncommitted import Cleared, Handling
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.travel.address import Address
@@ -44,6 +44,17 @@ class _Upstream(NamedTuple):
     pin: Pin
 
 
+class _Found(NamedTuple):
+    """What is there to be merged: a revision, its `name` for people, and, where git's history counts, HEAD's and its code commit."""
+
+    source: Address
+    updates: tuple[Moved, ...]
+    name: str
+    theirs: str
+    commits: tuple[str, str] | None = None
+    code_behind: bool = False
+
+
 def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> PullReport:
     """Merge what the upstream of HEAD's code branch pins, or the remote's KB branch that is named; the result is pinned.
 
@@ -52,33 +63,102 @@ def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None)
     `ops.fetch.fetch` and `ops.merge.merge`.
     """
     addresses = destinations.asked(ws, remote)
-    return _of_upstream(ws, addresses, remote) if branch is None else _of_kb_branch(ws, addresses, branch)
+    return _merged(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))
 
 
-def _of_upstream(ws: Workspace, addresses: list[Address], remote: str | None) -> PullReport:
+class Pulled(Record, frozen=True):
+    """`commits` that were merged; `cleared`: what became of the documents that were not committed.
+
+    `more`: a KB branch of the remote, called as HEAD's, that holds what the upstream does not pin; None if there is none.
+    """
+
+    cleared: Cleared
+    report: PullReport
+    commits: int
+    more: str | None
+
+
+def pull_and_clear(
+    ws: Workspace, remote: str | None = None, *, branch: str | None = None, how: Handling, message: str
+) -> Pulled:
+    """As `pull`, whatever is uncommitted; a code branch without an upstream takes the remote's KB branch that is called as its own.
+
+    Raises `MergeConflict` for a merge that is open now, and as `pull` and `uncommitted.cleared`.
+    """
+    merge.mergeable(ws)
+    addresses = destinations.asked(ws, remote)
+    if branch is not None:
+        found = _kb_branch_at(ws, addresses, branch)
+    else:
+        try:
+            found = _upstream_at(ws, addresses, remote)
+        except UpstreamMissing as missing:
+            found = _namesake_at(ws, addresses, missing)
+    with uncommitted.cleared(ws, how, message=message) as cleared:
+        report = _merged(ws, found)
+        if report.merge.result == "conflict":
+            raise _conflict(ws, report.merge)
+    merged = report.merge
+    commits = distance.beyond(ws.engine, [merged.theirs], [merged.ours])
+    return Pulled(cleared, report, commits, _more(ws, found, merged) if branch is None else None)
+
+
+def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
+    opened = conflict_rows.open_merge(ws)
+    listed = conflict_rows.as_json(opened.conflicts if opened else ())
+    return MergeConflict(
+        f"{report.source} conflicts with what is here; the merge is open: {len(report.conflicts)} in conflict.",
+        hint="vmrag resolve",
+        conflicts=listed,
+    )
+
+
+def _merged(ws: Workspace, found: _Found) -> PullReport:
+    target = merge.mergeable(ws)
+    base = base_of(ws, target.revision, found.theirs, found.commits)
+    report = merge.merge_revision(ws, target, found.name, base=base, theirs=found.theirs)
+    return PullReport(found.source.text, found.updates, report, code_behind=found.code_behind)
+
+
+def _upstream_at(ws: Workspace, addresses: list[Address], remote: str | None) -> _Found:
     upstream = _upstream(ws, remote)
     source, updates = first_with(ws, addresses, upstream.pin.dolt_commit)
-    target = merge.mergeable(ws)
     theirs = arrival.require(ws, upstream.pin, upstream.name)
     head = plumbing.head(ws.places).commit
-    base = base_of(ws, target.revision, theirs, (head, upstream.commit) if head else None)
-    report = merge.merge_revision(ws, target, upstream.name, base=base, theirs=theirs)
+    commits = (head, upstream.commit) if head else None
     behind = head is None or not transfer.contains(ws.places, head, upstream.commit)
-    return PullReport(source.text, updates, report, code_behind=behind)
+    return _Found(source, updates, upstream.name, theirs, commits, code_behind=behind)
 
 
-def _of_kb_branch(ws: Workspace, addresses: list[Address], name: str) -> PullReport:
+def _kb_branch_at(ws: Workspace, addresses: list[Address], name: str) -> _Found:
     pin = ws.target().pin
     source, updates = first_with(ws, addresses, pin.dolt_commit if pin else None)
-    target = merge.mergeable(ws)
     there = ws.engine.remote_heads(source.key)
     if name not in there or name.startswith(RESERVED_PREFIX):
         raise no_such_branch(source.text, name, there)
-    theirs = there[name]
-    report = merge.merge_revision(
-        ws, target, f"{source.text}/{name}", base=base_of(ws, target.revision, theirs), theirs=theirs
-    )
-    return PullReport(source.text, updates, report)
+    return _Found(source, updates, f"{source.text}/{name}", there[name])
+
+
+def _namesake_at(ws: Workspace, addresses: list[Address], missing: UpstreamMissing) -> _Found:
+    name = _own_name(ws)
+    if name is None:
+        raise missing
+    try:
+        return _kb_branch_at(ws, addresses, name)
+    except BranchMissing as error:
+        raise UpstreamMissing(f"{missing.message} {error.message}", hint=missing.hint, **missing.details) from error
+
+
+def _own_name(ws: Workspace) -> str | None:
+    own = ws.kb_branch()
+    return own.name if own else ws.trigger().branch
+
+
+def _more(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
+    name = _own_name(ws)
+    head = ws.engine.remote_heads(found.source.key).get(name) if name else None
+    here = merged.revision or merged.ours
+    return name if head and not ws.engine.is_ancestor(head, here) else None
 
 
 def _upstream(ws: Workspace, remote: str | None) -> _Upstream:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, RemoteDiverged, quoted
-from vmrag_link.git import plumbing
+from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
+from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops import destinations, history_pins
-from vmrag_link.ops.fetch import fetched
+from vmrag_link.ops import destinations, distance, history_pins
+from vmrag_link.ops.fetch import fetched, no_such_branch
 from vmrag_link.ops.recover import recover
 from vmrag_link.travel import exchange
 from vmrag_link.travel.address import Address
@@ -56,6 +56,66 @@ def push(
     return _report(places, done, uncommitted=bool(own and own.dirty))
 
 
+class BranchPushed(Record, frozen=True):
+    """`commits` that the remote did not have; `old` and `head`: where its `branch` was and is, None where it had none.
+
+    `url` without credentials: where `git push` goes, or the remote itself.
+    """
+
+    remote: str
+    url: str
+    branch: str
+    commits: int
+    old: str | None
+    head: str
+    uncommitted: bool
+
+
+def push_branch(
+    ws: Workspace, remote: str | None = None, *, branch: str | None = None, force: bool = False
+) -> BranchPushed:
+    """As `push`, of one KB branch, counted in commits; by default HEAD's.
+
+    Raises `NothingToPush` where the remote had everything, and why there is nothing that HEAD could mean.
+    """
+    recover(ws)
+    own, target = ws.kb_branch(), ws.target()
+    if branch is None and own is None and target.state != "pinned":
+        raise ws.unusable(target)
+    place = destinations.to_push(ws, remote)[0]
+    before = ws.engine.remote_heads(place.key)
+    report = push(ws, remote, branches=[branch] if branch else (), force=force)
+    name = branch or (own.name if own else target.pin.dolt_branch if target.pin else "")
+    if not report.branches and not report.kept:
+        raise NothingToPush(
+            f"{report.remote} has everything that {name!r} holds already.", hint="vmrag commit", branch=name
+        )
+    moved = {each.branch: each for each in report.branches}
+    sent = [*(each.new for each in moved.values()), *report.kept]
+    after = ws.engine.remote_heads(place.key)
+    if not before:  # it was never asked
+        before = {each: head for each, head in after.items() if each not in moved}
+    known = [*before.values(), *(each.old for each in moved.values() if each.old)]
+    there = after.get(name)
+    return BranchPushed(
+        report.remote,
+        _url(ws, place),
+        name,
+        distance.beyond(ws.engine, sent, known),
+        moved[name].old if name in moved else there,
+        there or sent[0],
+        report.uncommitted,
+    )
+
+
+def _url(ws: Workspace, place: Address) -> str:
+    where = place.peer.where if place.peer else place.url
+    names = remotes.names(ws.places)
+    if where in names:
+        return remotes.shown(remotes.push_urls(ws.places, where)[0])
+    return remotes.shown(where) if place.text in names else place.text
+
+
 def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> PushReport:
     """Take KB branches away from the remote; what they hold stays reachable there. Ours stay.
 
@@ -72,15 +132,6 @@ def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> Pu
         if name not in there:
             raise no_such_branch(" and ".join(each.text for each in places), name, there)
     return _report(places, [published(ws, each, Wanted({}, delete=names)) for each in places], uncommitted=False)
-
-
-def no_such_branch(remote: str, name: str, there: Iterable[str]) -> BranchMissing:
-    names = ", ".join(sorted(each for each in there if not each.startswith(RESERVED_PREFIX)))
-    return BranchMissing(
-        f"{remote} has no KB branch {name!r}; it has {names or 'none at all'}.",
-        hint="vmrag push (puts HEAD's KB branch there)",
-        branch=name,
-    )
 
 
 def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted: bool) -> PushReport:

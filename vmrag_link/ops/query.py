@@ -1,25 +1,22 @@
-"""`vmrag query`: answer from the knowledge of the code that is checked out, or of another git ref."""
+"""Answers by meaning and by words, from the knowledge of the code that is checked out or of another git ref."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
 from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
-from vmrag_link.models import Record
+from vmrag_link.index.store import chunk_id
+from vmrag_link.models import Collection, Record
 from vmrag_link.ops import arrival
 from vmrag_link.ops.recover import reconciled_for_reading
-from vmrag_link.retrieval.search import Hit, Query, Searcher
+from vmrag_link.ops.standing import KbBlock, Standing, viewed
+from vmrag_link.retrieval.search import Hit, Mode, Near, Query, Searcher
 from vmrag_link.workspace import View, Workspace
-
-
-class KbBlock(Record, frozen=True):
-    """Where an answer comes from. `commit` is the revision that the index stood at; `in_sync` False: not the pinned one."""
-
-    worktree: str
-    git_head: str | None
-    branch: str | None
-    commit: str
-    dirty: bool
-    in_sync: bool
 
 
 class QueryReport(Record, frozen=True):
@@ -28,6 +25,15 @@ class QueryReport(Record, frozen=True):
     results: list[Hit]
     kb: KbBlock
     notes: tuple[str, ...] = ()
+
+
+class SimilarReport(Record, frozen=True):
+    """`matches` by query text; `embeddings` by the names of their chunks (`index.store.chunk_id`), if they were asked for."""
+
+    collection: Collection
+    matches: list[list[Near]]
+    embeddings: Mapping[str, list[float]]
+    standing: Standing
 
 
 def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport:
@@ -55,10 +61,36 @@ def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
 
 
 def _answer(ws: Workspace, asked: Query, view: View) -> QueryReport:
-    searcher = Searcher(view.folder, ws.model_for)
-    try:
-        results = searcher.search(asked)
-    finally:
-        searcher.close()
-    block = KbBlock(str(ws.places.top), view.git_head, view.branch, view.revision, view.dirty, in_sync=not view.notes)
-    return QueryReport(results, block, view.notes)
+    with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+        return QueryReport(searcher.search(asked), viewed(ws, view).kb, view.notes)
+
+
+def similar(
+    ws: Workspace,
+    name: str,
+    texts: Sequence[str],
+    *,
+    k: int,
+    where: Mapping[str, Any] | None = None,
+    where_document: Mapping[str, Any] | None = None,
+    embeddings: bool = False,
+) -> SimilarReport:
+    """The chunks of one collection nearest to each text, all from one moment. Raises as `collections.find` and `Searcher.search`."""
+
+    def answer(view: View) -> SimilarReport:
+        with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+            collection = searcher.collection(name) or _meant(ws, view, name)
+            asked = Query("", (collection.name,), k, Mode.VECTOR, where, where_document)
+            matches = [searcher.nearest(msgspec.structs.replace(asked, text=text)) for text in texts]
+            names = {chunk_id(each.hit.doc_id, each.hit.chunk): None for found in matches for each in found}
+            stored = searcher.embeddings(collection.name, [*names]) if embeddings else {}
+            return SimilarReport(collection, matches, stored, viewed(ws, view))
+
+    reconciled_for_reading(ws)
+    return ws.read(answer)
+
+
+def _meant(ws: Workspace, view: View, name: str) -> Collection:
+    from vmrag_link.ops import collections  # with all that changes them, which `vmrag query` starts without
+
+    return collections.find(ws, view.at, name)

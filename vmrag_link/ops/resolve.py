@@ -55,7 +55,7 @@ class ResolveReport(Record, frozen=True):
 
 def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
     """The open merge and what is left to decide. Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict."""
-    _prepare(ws)
+    prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.required(ws)
         merged = merge_state.merged(ws, state)
@@ -80,7 +80,7 @@ def resolve(
     What was decided before can be decided again. Raises `DocumentMissing` for what is not in conflict, `UsageInvalid` for a choice that
     does not fit, `MergeConflict` when no merge is open, `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
     """
-    _prepare(ws)
+    prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.required(ws)
         merged = merge_state.merged(ws, state)
@@ -98,7 +98,7 @@ def resolve(
     return report
 
 
-def _prepare(ws: Workspace) -> None:
+def prepare(ws: Workspace) -> None:
     """Have both sides here: the merge driver may have had no network."""
     recover.recover(ws)
     if sides := merging.stages(ws.places):

@@ -6,10 +6,11 @@ from typing import Any
 
 from vmrag_link.documents.chunking import require_possible
 from vmrag_link.embedding import registry
-from vmrag_link.errors import ContentRefused, NameInvalid, UsageInvalid
+from vmrag_link.errors import ContentRefused, EmbeddingMismatch, NameInvalid, UsageInvalid
 from vmrag_link.index.store import RESERVED_METADATA
 from vmrag_link.models import Collection, Document, canonical_json, content_hash, json_from_user
 from vmrag_link.ops import names
+from vmrag_link.settings import Embedding
 
 
 def check(row: Collection | Document) -> None:
@@ -17,7 +18,7 @@ def check(row: Collection | Document) -> None:
     what = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {row.collection}/{row.doc_id}"
     try:
         _collection(row) if isinstance(row, Collection) else _document(row)
-    except (NameInvalid, UsageInvalid, ValueError) as error:
+    except (EmbeddingMismatch, NameInvalid, UsageInvalid, ValueError) as error:
         raise ContentRefused(f"{what}: {error}") from error
 
 
@@ -26,6 +27,7 @@ def _collection(row: Collection) -> None:
     _object(row.metadata)
     if row.embedding_function not in registry.NAMES:
         raise ValueError(f"nobody here knows the embedding model {row.embedding_function!r}")
+    registry.choose_for(row, Embedding())
     require_possible(row.chunking)
 
 

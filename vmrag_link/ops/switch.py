@@ -16,13 +16,17 @@ from vmrag_link.workspace import Workspace
 
 
 class SwitchReport(Record, frozen=True):
-    """`branch` is None when a revision is read by its hash: the first document that is stored makes a KB branch then."""
+    """`branch` is None when a revision is read by its hash: the first document that is stored makes a KB branch then.
+
+    `pending`: why the index did not follow; the next command catches up.
+    """
 
     code_branch: str
     branch: str | None
     pin: PinBlock
     staged: bool
     notes: tuple[str, ...]
+    pending: str = ""
 
 
 def switch(ws: Workspace, name: str) -> SwitchReport:
@@ -46,7 +50,7 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     before = ws.kb_branch()
     with locks.exclusive(ws.places.locks / "mapping.lock", purpose="switch a KB branch", timeout=ws.lock_timeout):
         if branch:
-            _require_free(ws, branch.name, code)
+            require_free(ws, branch.name, code)
             plumbing.set_kb_branch(ws.places, code, branch.name)
         else:
             plumbing.forget_kb_branch(ws.places, code)
@@ -55,11 +59,14 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     if before and before.dirty and not (branch and branch.name == before.name):
         back = f"vmrag branch --switch {quoted(before.name)}"
         stay = (f"uncommitted documents stay on {before.name!r}; they are there again after: {back}",)
-    return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, stay)
+    return SwitchReport(code, branch.name if branch else None, pinned.pin, pinned.staged, stay, pinned.pending)
 
 
-def _require_free(ws: Workspace, kb_branch: str, code: str) -> None:
-    """Nobody else writes there; the entry of a code branch that is gone (`git update-ref -d` leaves it) goes."""
+def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
+    """Nobody else writes there; the entry of a code branch that is gone (`git update-ref -d` leaves it) goes.
+
+    Raises `BranchInUse`, and `NameInvalid` for a branch that holds no documents to write on.
+    """
     if kb_branch.startswith(RESERVED_PREFIX):
         helps = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
         raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import Embedding, Files, GitBusy, Index, KnowledgeMoved, MergeConflict, Uncommitted
 from vmrag_link.git import merging, plumbing
+from vmrag_link.index.store import IndexStore, chunks_held
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops import branches
 from vmrag_link.ops.recover import reconciled
@@ -17,24 +19,25 @@ from vmrag_link.workspace import Workspace
 
 ATTEMPTS = 3
 
+Plan = Callable[[At], Write | None]
+"""What to store, made from the documents at a place; None for nothing. May be asked more than once."""
+
 
 class Landed(Record, frozen=True):
-    """Where a write landed. `pending`: why the index did not follow; the rows are stored, and the next command catches up."""
+    """Where a write landed. `pending`: why the index did not follow; the rows are stored, and the next command catches up.
+
+    `chunks`: how many the index holds of the documents that were put.
+    """
 
     branch: str
     revision: str
     pending: str = ""
+    chunks: int = 0
 
 
 def writable(ws: Workspace) -> Target:
     """What a write would go to, after the workspace was brought to its pin. Raises why nothing may be written here."""
-    refuse_if_busy(ws)
-    reconciled(ws)
-    # Before anything is planned: who does not hold the lease must not look at the other one's uncommitted documents.
-    lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
-    target = ws.target()
-    if target.state != "pinned":
-        raise ws.unusable(target)
+    target = movable(ws)
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":
@@ -42,8 +45,31 @@ def writable(ws: Workspace) -> Target:
     return target
 
 
+def movable(ws: Workspace) -> Target:
+    """As `writable`, for what decides where the KB branch stands: it need not stand at the pin."""
+    refuse_if_busy(ws)
+    reconciled(ws)
+    # Before anything is planned: who does not hold the lease must not look at the other one's uncommitted documents.
+    lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
+    target = ws.target()
+    if target.state != "pinned":
+        raise ws.unusable(target)
+    return target
+
+
 def refuse_if_busy(ws: Workspace) -> None:
     """Nothing is written where git would lose sight of it. Raises `GitBusy`, `MergeConflict` with the command that helps."""
+    refuse_in_between(ws)
+    apply.wait_for_git(ws.parts)
+    if merging.stages(ws.places):
+        raise MergeConflict(
+            "The pin is in conflict; what would be written now would take one side.",
+            hint="vmrag resolve",
+        )
+
+
+def refuse_in_between(ws: Workspace) -> None:
+    """As `refuse_if_busy`, where there need not be a knowledge base. Raises `GitBusy`."""
     what = plumbing.busy(ws.places)
     if what:
         raise GitBusy(
@@ -57,22 +83,25 @@ def refuse_if_busy(ws: Workspace) -> None:
             hint="git switch -c NAME",
             operation="detached",
         )
-    apply.wait_for_git(ws.parts)
-    if merging.stages(ws.places):
-        raise MergeConflict(
-            "The pin is in conflict; what would be written now would take one side.",
-            hint="vmrag resolve",
-        )
 
 
-def write(ws: Workspace, plan: Callable[[At], Write | None], purpose: str) -> Landed | None:
+def write(
+    ws: Workspace,
+    plan: Plan,
+    purpose: str,
+    *,
+    follow: bool = True,
+    alter: Callable[[IndexStore], None] = lambda _: None,
+) -> Landed | None:
     """Store what `plan` makes of the documents at a place; durable on return. None when it makes nothing of them.
 
-    `plan` is asked again when HEAD or the pin move before its rows are stored: they land where they were planned for, or
-    nowhere. Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
+    `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they land where they were planned for, and
+    on what they were made from, or nowhere. Without `follow` the index is left to whoever needs it next; `alter` does to it what no rows
+    decide. Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
     """
     for _ in range(ATTEMPTS):
         target = writable(ws)
+        stamp = ws.engine.stamp()
         rows = plan(Working(target.kb_branch.name) if target.kb_branch else target.revision)
         if rows is None:
             return None
@@ -81,24 +110,53 @@ def write(ws: Workspace, plan: Callable[[At], Write | None], purpose: str) -> La
             if ws.trigger() != target.trigger:
                 continue  # a checkout in another terminal: plan for where it went, or be refused there
             lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
-            return _stored(ws, rows, name, target.revision)
+            planned = _Planned(plan, rows, stamp, name, target.revision)
+            return _stored(ws, planned, purpose, alter) if follow else _deferred(ws, planned, purpose)
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
 
 
-def _stored(ws: Workspace, rows: Write, branch: str, revision: str) -> Landed:
-    if ws.engine.branch(branch) is None:
-        ws.engine.create_branch(branch, revision)
+class _Planned(NamedTuple):
+    """Rows for a branch at a revision; `stamp`: the knowledge base's from before they were planned."""
+
+    plan: Plan
+    rows: Write
+    stamp: object
+    branch: str
+    revision: str
+
+    def store(self, ws: Workspace, purpose: str) -> Write:
+        """Returns what was stored."""
+        with ws.engine.writing(purpose):
+            there, rows = ws.engine.branch(self.branch), self.rows
+            if ws.engine.stamp() != self.stamp:  # somebody has written meanwhile, and nobody will now
+                rows = self.plan(Working(self.branch) if there else self.revision) or Write()
+            if there is None:
+                ws.engine.create_branch(self.branch, self.revision)
+            ws.engine.write(self.branch, rows, expected=self.revision)
+        return rows
+
+
+def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[IndexStore], None]) -> Landed:
+    branch, revision = planned.branch, planned.revision
     copy = apply.working_copy(ws.parts, branch, revision)
     stored = False
     try:
         with copy.writing() as whole:
-            ws.engine.write(branch, rows, expected=revision)
+            rows = planned.store(ws, purpose)
             stored = True
-            ws.follow(copy.path, branch, revision, whole=whole)
+            ws.follow(copy.path, branch, revision, whole=whole, alter=alter)
+            chunks = chunks_held(copy.path, (each.key for each in rows.put_documents))
     except (Index, Embedding, Files) as error:
         if not stored:
             raise
         return Landed(
             branch, revision, f"The documents are stored, but the index could not follow yet: {error.message}"
         )
-    return Landed(branch, revision)
+    return Landed(branch, revision, chunks=chunks)
+
+
+def _deferred(ws: Workspace, planned: _Planned, purpose: str) -> Landed:
+    with apply.working_copy(ws.parts, planned.branch, planned.revision).deferring():
+        planned.store(ws, purpose)
+    pending = "The documents are stored, and the index follows when it is needed next."
+    return Landed(planned.branch, planned.revision, pending)

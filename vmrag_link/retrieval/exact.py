@@ -65,6 +65,13 @@ class ExactVectors:
             # A product a row, not one of matrix and vector: BLAS's own threads wait for each other, 50 ms on a busy machine.
             np.vecdot(block[: len(rows)], vector, out=scores[at : at + BLOCK])
 
+    def cosines(self, query: bytes, slots: list[int]) -> list[float]:
+        """Of some slots' vectors and the query: scores without what rounding and clipping did to lengths. The same on any CPU."""
+        vector, rows = np.frombuffer(query, dtype=np.int8).astype(np.float64), self._rows[slots].astype(np.float64)
+        lengths = np.sqrt(np.vecdot(rows, rows) * np.vecdot(vector, vector))
+        found: list[float] = (np.vecdot(rows, vector) / lengths).tolist()
+        return found
+
     def best(self, query: bytes, depth: int, *, among: list[int] | None = None) -> list[tuple[int, int]]:
         """(slot, score) of the best `depth` slots and of all that tie with the last, unordered; only slots `among` these if given."""
         scores = self.scores(query)

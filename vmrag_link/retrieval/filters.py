@@ -1,4 +1,4 @@
-"""Filters over metadata and texts, as people write them, turned into what Chroma accepts.
+"""Filters over metadata and texts, as people write them: turned into what Chroma accepts, or applied to whole documents.
 
 Several keys in one object are joined with `$and`, a one-element `$and` or `$or` is unwrapped, a bare value means `$eq`:
 Chroma 1.5 refuses the first two forms.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vmrag_link.errors import FilterInvalid
+from vmrag_link.errors import FilterInvalid, IndexExtraMissing
 from vmrag_link.models import json_from_user
 
 ORDERINGS = frozenset({"$gt", "$gte", "$lt", "$lte"})
@@ -20,6 +21,8 @@ TEXT_MATCHES = frozenset({"$contains", "$not_contains", "$regex", "$not_regex"})
 JUNCTIONS = frozenset({"$and", "$or"})
 DEEPEST = 50
 Leaf = Callable[[str, Any], dict[str, Any]]
+Matches = Callable[[Mapping[str, Any]], bool]
+TextMatches = Callable[[str], bool]
 EXAMPLE = 'for example \'{"status": "open"}\' or \'{"$and": [{"year": {"$gte": 2024}}, {"team": "core"}]}\''
 
 
@@ -42,6 +45,95 @@ def where(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def where_document(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """A filter over the text of chunks as Chroma takes it; None for none."""
     return _normal(given, _text_match) if given else None
+
+
+def matching(given: Mapping[str, Any] | None) -> Matches | None:
+    """Whether a filter lets a document pass that has this metadata, as Chroma would decide of its only chunk; None: it lets all pass.
+
+    Unlike Chroma, which cuts the fraction off before it compares a number with whole ones.
+    """
+    normal = where(given)
+    return None if normal is None else _decision(normal, _holds)
+
+
+def matching_text(given: Mapping[str, Any] | None) -> TextMatches | None:
+    """Whether a filter lets a whole text pass; None: it lets all pass."""
+    normal = where_document(given)
+    return None if normal is None else _decision(normal, _reads)
+
+
+def _decision(normal: Mapping[str, Any], leaf: Callable[[str, Any], Callable[[Any], bool]]) -> Callable[[Any], bool]:
+    [(key, value)] = normal.items()
+    if key not in JUNCTIONS:
+        return leaf(key, value)
+    parts, together = [_decision(each, leaf) for each in value], all if key == "$and" else any
+    return lambda asked: together(part(asked) for part in parts)
+
+
+def _holds(key: str, condition: Mapping[str, Any]) -> Matches:
+    """One comparison. A key that is not there is unequal to everything, and neither less nor more than anything."""
+    [(name, operand)] = condition.items()
+    negated = _NEGATIONS.get(name)
+    compare = _COMPARISONS[negated or name]
+
+    def holds(metadata: Mapping[str, Any]) -> bool:
+        value = metadata.get(key)
+        return (value is not None and compare(value, operand)) is not (negated is not None)
+
+    return holds
+
+
+def _reads(name: str, operand: str) -> TextMatches:
+    negated = _NEGATIONS.get(name)
+    found: TextMatches = _regex(operand) if (negated or name) == "$regex" else lambda text: operand in text
+    return lambda text: found(text) is not (negated is not None)
+
+
+def _regex(pattern: str) -> TextMatches:
+    """By the engine that Chroma uses, too: the same syntax, and no pattern takes more than linear time."""
+    try:
+        from pydantic_core import SchemaError, SchemaValidator
+    except ImportError as error:  # comes with chromadb and mcp
+        raise IndexExtraMissing(
+            "Filters by regular expressions need pydantic, which the base installation leaves out.",
+            hint="pip install 'vmrag-link[index]'",
+        ) from error
+    try:
+        return SchemaValidator({"type": "str", "pattern": pattern, "regex_engine": "rust-regex"}).isinstance_python
+    except SchemaError as error:
+        reason = str(error).rpartition("error: ")[2]
+        raise FilterInvalid(
+            f"The filter holds no regular expression: {pattern!r} ({reason}).",
+            hint="Its syntax is that of docs.rs/regex: no look-around, no backreferences.",
+        ) from None
+
+
+def _equal(value: Any, operand: Any) -> bool:
+    """Numbers equal numbers; otherwise kinds differ: true is not 1."""
+    alike = type(value) is type(operand) or (_number(value) and _number(operand))
+    return bool(alike and value == operand)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda value, operand: _number(value) and compare(value, operand)
+
+
+_NEGATIONS = {"$ne": "$eq", "$nin": "$in", "$not_contains": "$contains", "$not_regex": "$regex"}
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": _equal,
+    "$in": lambda value, operand: any(_equal(value, each) for each in operand),
+    "$contains": lambda value, operand: (
+        isinstance(value, list) and any(type(each) is type(operand) and each == operand for each in value)
+    ),
+    "$gt": _ordered(operator.gt),
+    "$gte": _ordered(operator.ge),
+    "$lt": _ordered(operator.lt),
+    "$lte": _ordered(operator.le),
+}
 
 
 def _normal(given: Any, leaf: Leaf, depth: int = 0) -> dict[str, Any]:

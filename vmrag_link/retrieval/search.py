@@ -6,7 +6,7 @@ import contextlib
 import enum
 import heapq
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import EmbeddingMismatch, FilterInvalid, UsageInvalid
+from vmrag_link.errors import EmbeddingMismatch, FilterInvalid, IndexFailed, UsageInvalid
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import ChromaStore, open_store
 from vmrag_link.index.manifest import Held, Manifest
-from vmrag_link.index.store import unusable
-from vmrag_link.models import Collection, Record
+from vmrag_link.index.store import place, unusable
+from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
 from vmrag_link.nearest import no_collection
 from vmrag_link.retrieval import filters, fusion
 
@@ -38,6 +38,9 @@ class Mode(enum.StrEnum):
 DEPTH = 100
 """How many chunks of each ranking take part in the fusion."""
 
+DIGITS = 6
+"""Of scores by vectors."""
+
 UNIT = vectors.SCALE**2
 """The score of two equal unit vectors, before rounding."""
 
@@ -54,7 +57,7 @@ class Query(Record, frozen=True):
 
 
 class Hit(Record, frozen=True):
-    """One chunk of an answer; `rank` counts from 1.
+    """One chunk of an answer; `rank` counts from 1. `content_hash` is that of its document, which has `chunks` of them.
 
     `score` is about the cosine for `vector`, BM25 for `keyword`, the sum of reciprocal ranks for `hybrid`; higher is better.
     """
@@ -63,9 +66,24 @@ class Hit(Record, frozen=True):
     collection: str
     doc_id: str
     chunk: int
+    chunks: int
     score: float
     text: str
+    content_hash: str
     metadata: dict[str, Any]
+
+    @property
+    def placed_metadata(self) -> dict[str, Any]:
+        """With which chunk it is of which document, as the index has it."""
+        document = DocumentHeader(self.collection, self.doc_id, "", self.content_hash, "")
+        return self.metadata | place(document, self.chunk, self.chunks)
+
+
+class Near(Record, frozen=True):
+    """A hit, and the cosine of its vector and the query's."""
+
+    hit: Hit
+    cosine: float
 
 
 class _Candidate(NamedTuple):
@@ -96,12 +114,15 @@ class Searcher:
                 self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, frozen=True)))
                 self._words = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
                 self._held = self._manifest.collections()
+                self._unembedded = self._manifest.unembedded()
             except sqlite3.Error as error:
                 raise unusable(folder, str(error)) from error
             self._opened = opened.pop_all()
         self._names = {held.id: name for name, held in self._held.items()}
         self._vectors: dict[int, ExactVectors] = {}
         self._first_slots: dict[int, dict[str, int]] = {}
+        self._passing: dict[str, dict[int, list[int]]] = {}
+        self._query: tuple[str, dict[str, bytes]] = ("", {})
 
     def close(self) -> None:
         self._vectors.clear()
@@ -114,12 +135,51 @@ class Searcher:
         except sqlite3.Error as error:  # of the right size, but damaged
             raise unusable(self._folder, str(error)) from error
 
+    def nearest(self, query: Query) -> list[Near]:
+        """As `search` by vectors of one collection, ranked again by cosines, which the scores are nearly. Raises the same."""
+        hits = self.search(msgspec.structs.replace(query, mode=Mode.VECTOR))
+        if not hits:
+            return []
+        [held] = self._asked(query)
+        places = self._manifest.slots_of({(hit.collection, hit.doc_id): None for hit in hits})
+        slots = [places[hit.collection, hit.doc_id][hit.chunk] for hit in hits]
+        cosines = self._exact(held).cosines(self._embedded(held, query.text), slots)
+        near = [Near(hit, round(cosine, DIGITS)) for hit, cosine in zip(hits, cosines, strict=True)]
+        near.sort(key=lambda each: (-each.cosine, each.hit.doc_id, each.hit.chunk))
+        return [
+            Near(msgspec.structs.replace(each.hit, rank=rank), each.cosine) for rank, each in enumerate(near, start=1)
+        ]
+
+    def collection(self, name: str) -> Collection | None:
+        """As the index was made for it."""
+        held = self._held.get(name)
+        return held.collection if held else None
+
+    def chunks_of(self, collection: str, doc_ids: Sequence[str]) -> dict[str, int]:
+        """Numbers of chunks of those of these documents that the index holds. Raises `IndexFailed`."""
+        try:
+            return self._manifest.chunks_of(collection, doc_ids)
+        except sqlite3.Error as error:
+            raise unusable(self._folder, str(error)) from error
+
+    def embeddings(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, list[float]]:
+        """The stored vectors of these chunks (`index.store.chunk_id`), of those that are there.
+
+        Raises `IndexFailed`, and why its collection has none but stand-ins.
+        """
+        if not chunk_ids:
+            return {}
+        held = self._held[collection]
+        if collection in self._unembedded:
+            self._require_vectors(held, self._model(held))
+        return self._chroma.embeddings(held.chroma_id, chunk_ids)
+
     def _search(self, query: Query) -> list[Hit]:
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
         among = self._filtered(query)
         if query.mode == Mode.VECTOR:
-            return self._answer(self._by_vector(query, query.k, among), digits=6, unit=UNIT)
+            return self._answer(self._by_vector(query, query.k, among), digits=DIGITS, unit=UNIT)
         if query.mode == Mode.KEYWORD:
             return self._answer(self._by_keyword(query, query.k, among), digits=keywords.DIGITS)
         depth = max(DEPTH, query.k)
@@ -129,14 +189,10 @@ class Searcher:
     # -- rankings -----------------------------------------------------------------------------------------------------
 
     def _by_vector(self, query: Query, depth: int, among: dict[int, list[int]] | None) -> list[_Candidate]:
-        embedded: dict[str, bytes] = {}
         found: Scored = []
         for held in self._asked(query):
-            model = self._model(held)
-            if model.fingerprint not in embedded:
-                embedded[model.fingerprint] = vectors.quantise(model.embed([query.text])[0])
             slots = None if among is None else among[held.id]
-            best = self._exact(held).best(embedded[model.fingerprint], depth, among=slots)
+            best = self._exact(held).best(self._embedded(held, query.text), depth, among=slots)
             found += [(keywords.row_id(held.id, slot), score) for slot, score in best]
         return self._ordered(found, depth)
 
@@ -183,6 +239,27 @@ class Searcher:
             )
         return model
 
+    def _require_vectors(self, held: Held, model: Model) -> None:
+        """Raises why there are none still; `IndexFailed` where there can be by now: an index that is built again has them."""
+        name = held.collection.name
+        if name in self._unembedded:
+            model.embed([name])
+            raise IndexFailed(
+                f"The documents of collection {name!r} could not be embedded when the index was made.",
+                hint="vmrag sync --rebuild",
+                collection_name=name,
+            )
+
+    def _embedded(self, held: Held, text: str) -> bytes:
+        model = self._model(held)
+        self._require_vectors(held, model)
+        if self._query[0] != text:
+            self._query = (text, {})
+        known = self._query[1]
+        if model.fingerprint not in known:
+            known[model.fingerprint] = vectors.quantise(model.embed_query(text))
+        return known[model.fingerprint]
+
     def _exact(self, held: Held) -> ExactVectors:
         if held.id not in self._vectors:
             from vmrag_link.retrieval.exact import ExactVectors  # numpy: 0.1 s that keyword queries do not need
@@ -205,10 +282,13 @@ class Searcher:
                 "Filters on the text of chunks need the texts in Chroma, and this index was made without them.",
                 hint="Set index.store_documents to true in .vmrag.yaml, then: vmrag sync",
             )
-        return {
-            held.id: self._slots(held, self._chroma.ids(held.chroma_id, where=where, where_document=where_document))
-            for held in self._asked(query)
-        }
+        asked = canonical_json((query.collections, where, where_document))
+        if asked not in self._passing:
+            self._passing[asked] = {
+                held.id: self._slots(held, self._chroma.ids(held.chroma_id, where=where, where_document=where_document))
+                for held in self._asked(query)
+            }
+        return self._passing[asked]
 
     @cached_property
     def _chroma(self) -> ChromaStore:
@@ -231,7 +311,19 @@ class Searcher:
             if chunk.title:
                 metadata.setdefault("title", chunk.title)
             score = round(-each.negative / unit, digits)
-            hits.append(Hit(rank, each.collection, each.doc_id, each.number, score, texts[each.row], metadata))
+            hits.append(
+                Hit(
+                    rank=rank,
+                    collection=each.collection,
+                    doc_id=each.doc_id,
+                    chunk=each.number,
+                    chunks=chunk.chunks,
+                    score=score,
+                    text=texts[each.row],
+                    content_hash=chunk.content_hash,
+                    metadata=metadata,
+                )
+            )
         return hits
 
 

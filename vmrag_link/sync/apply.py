@@ -76,7 +76,7 @@ def settled(parts: Parts) -> bool:
 
 
 def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
-    """Bring KB branch, index and binding to the pin. `rebuild` throws the revision's snapshot away first."""
+    """Bring KB branch, index and binding to the pin. `rebuild`: with a snapshot that is built anew, even if there is one."""
     started = time.perf_counter()
     for _ in range(ATTEMPTS):
         wait_for_git(parts)
@@ -84,10 +84,10 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
         target = resolve(parts.places, parts.engine, trigger)
         if target.state != "pinned":
             return _unapplied(parts, target)
-        if rebuild:
-            throw_away(parts, target, target.revision)
         bound = bindings.read(parts.places)
-        built = provide(parts, target.revision, bases=[] if rebuild else bases(parts, target))
+        built = (
+            _rebuilt(parts, target.revision) if rebuild else provide(parts, target.revision, bases=bases(parts, target))
+        )
         rebuild = False
         changes = _changes(parts.engine, bound, target, built)
         if target.kb_branch and target.trigger.symbolic:
@@ -123,6 +123,13 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
 def provide(parts: Parts, revision: str, *, bases: Iterable[Base]) -> Built:
     """A usable snapshot of the revision, made from the nearest base where there is none."""
     return snapshot(revision, engine=parts.engine, shelf=parts.shelf, bases=bases, bringer=parts.bringer)
+
+
+def _rebuilt(parts: Parts, revision: str) -> Built:
+    """A snapshot that owes nothing to any other. The one in whose place it comes answers until it is complete. Raises `Busy`."""
+    return snapshot(
+        revision, engine=parts.engine, shelf=parts.shelf, bases=[], bringer=parts.bringer, instead=parts.lock_timeout
+    )
 
 
 def throw_away(parts: Parts, target: Target, revision: str) -> None:
@@ -191,16 +198,17 @@ def _committed_working_copy(parts: Parts, target: Target) -> Base | None:
         return None
     for parent in parts.engine.info(target.revision).parents[:1]:
         copy = working_copy(parts, target.kb_branch.name, parent)
-        if copy.path.is_dir() and not copy.problem():
+        if copy.path.is_dir() and not copy.problem() and not copy.altered:
             return Base(copy.path, parent, copy.reading)
     return None
 
 
 def living_copies(parts: Parts) -> Iterator[Path]:
-    """The working copies that some code branch's uncommitted documents need."""
+    """The working copies that some code branch's uncommitted documents need, and those with vectors of their own."""
     for branch in parts.engine.branches():
-        if branch.dirty:
-            yield working_copy(parts, branch.name, branch.head).path
+        copy = working_copy(parts, branch.name, branch.head)
+        if branch.dirty or copy.altered:
+            yield copy.path
 
 
 def working_copy(parts: Parts, kb_branch: str, base: str) -> WorkingCopy:

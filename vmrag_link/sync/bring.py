@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 
+import msgspec
+
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.embedding.base import Model, Vector
+from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import EmbeddingMismatch
+from vmrag_link.errors import Embedding, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import ChunkedDocument, IndexStore, unusable
-from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, content_hash
+from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, Working, content_hash
 from vmrag_link.progress import Progress, Task
 from vmrag_link.sync import plan as planning
 from vmrag_link.sync.counts import ChunkCounts
@@ -44,6 +47,7 @@ class Bringer:
     def bring(self, store: IndexStore, at: At, *, base: str | None) -> Brought:
         """`base`: the revision that the index stands at apart from its touched documents; None compares all rows.
 
+        What a service does not embed now is indexed by its words alone, and tried again when a revision is indexed (not with every write).
         The index is left unsealed. Raises `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ
         afterwards) and what engine, model and Chroma raise.
         """
@@ -64,11 +68,23 @@ class Bringer:
             raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")
         return Brought(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
 
+    def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
+        """Have the vectors of documents that are about to be stored: what cannot be embedded shows before that.
+
+        Raises `EmbeddingMismatch`, and what the model raises.
+        """
+        model = checked(self._model_for(collection), collection)
+        for batch in _batches(documents, within_window(collection.chunking, model)):
+            self._embedded(model, batch)
+
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def _plan(self, manifest: Manifest, at: At, base: str | None) -> tuple[Plan, dict[Key, Document]]:
         """The plan, and those of its documents whose text came with the diff."""
         held = {name: each.collection for name, each in manifest.collections().items()}
+        for name in manifest.unembedded():
+            if name in held and not isinstance(at, Working):
+                held[name] = msgspec.structs.replace(held[name], embedding_model="")
         wanted = {each.name: each for each in self._engine.collections(at)}
         if base is None:
             target = {each.key: each for each in self._engine.headers(at)}
@@ -102,18 +118,40 @@ class Bringer:
 
     def _add(self, store: IndexStore, at: At, plan: Plan, documents: dict[Key, Document], task: Task) -> ChunkCounts:
         collections = {name: held.collection for name, held in store.manifest.collections().items()}
+        anew = {each.name for each in plan.create}
+        lacking = {name: why for name, why in store.manifest.unembedded().items() if name in collections.keys() - anew}
         total = ChunkCounts()
         for name, ids in _by_collection(plan.add):
-            model = self._checked_model(collections[name])
-            chunking = _within_window(collections[name].chunking, model)
+            with _named(name):
+                model = checked(self._model_for(collections[name]), collections[name])
+            chunking = within_window(collections[name].chunking, model)
             for batch in _batches(self._read(at, name, ids, documents), chunking):
-                ready, counts = self._embedded(model, batch)
+                with _named(name):
+                    ready, counts = self._ready(model, name, batch, lacking)
                 added = store.add(name, ready)
                 total = ChunkCounts(
                     total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
                 )
                 task.advance(len(batch))
+        with store.manifest:
+            store.manifest.note_unembedded(lacking)
         return total
+
+    def _ready(
+        self, model: Model, name: str, batch: list[tuple[Document, list[Chunk]]], lacking: dict[str, str]
+    ) -> tuple[list[ChunkedDocument], Counts]:
+        """The batch with its vectors; with stand-ins once its collection is one of those `lacking` them."""
+        if name not in lacking:
+            try:
+                return self._embedded(model, batch)
+            except Embedding as error:
+                if model.local:
+                    raise
+                lacking[name] = error.message
+                self._progress.note(f"{error.message} Until it does its work, {name!r} is searched by words alone.")
+        vector = featureless(model.dimensions)
+        ready = [ChunkedDocument(document, tuple(cut), (vector,) * len(cut)) for document, cut in batch]
+        return ready, Counts(embedded=0, cached=0)
 
     def _read(self, at: At, name: str, ids: list[str], documents: dict[Key, Document]) -> Iterator[Document]:
         unread = [doc_id for doc_id in ids if (name, doc_id) not in documents]
@@ -124,17 +162,6 @@ class Bringer:
         else:
             found = (self._engine.document(at, name, doc_id) for doc_id in unread)
             yield from (each for each in found if each)
-
-    def _checked_model(self, collection: Collection) -> Model:
-        model = self._model_for(collection)
-        if model.fingerprint != collection.embedding_model:
-            raise EmbeddingMismatch(
-                f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
-                f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
-                hint="pip install --upgrade 'vmrag-link[index]'",
-                collection_name=collection.name,
-            )
-        return model
 
     def _embedded(
         self, model: Model, batch: list[tuple[Document, list[Chunk]]]
@@ -154,7 +181,29 @@ class Bringer:
         return ready, counts
 
 
-def _within_window(chunking: Chunking, model: Model) -> Chunking:
+@contextlib.contextmanager
+def _named(collection: str) -> Iterator[None]:
+    """An error of a model says whose documents could not be embedded."""
+    try:
+        yield
+    except (Embedding, IndexExtraMissing, UsageInvalid) as error:
+        error.details.setdefault("collection_name", collection)
+        raise
+
+
+def checked(model: Model, collection: Collection) -> Model:
+    """The model, if it is the one that the collection was made with. Raises `EmbeddingMismatch`."""
+    if model.fingerprint != collection.embedding_model:
+        raise EmbeddingMismatch(
+            f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
+            f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
+            hint="pip install --upgrade 'vmrag-link[index]'",
+            collection_name=collection.name,
+        )
+    return model
+
+
+def within_window(chunking: Chunking, model: Model) -> Chunking:
     """Chunks no longer than what the model takes in at once."""
     if model.window is None or chunking.size <= model.window:
         return chunking

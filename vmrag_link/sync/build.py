@@ -68,11 +68,16 @@ def snapshot(
     shelf: Snapshots,
     bases: Iterable[Base],
     bringer: Callable[[], Bringer],
+    instead: float | None = None,
 ) -> Built:
-    """A usable snapshot of the revision. `bringer` is called only if something has to be indexed."""
+    """A usable snapshot of the revision. `bringer` is called only if something has to be indexed.
+
+    `instead`: one is built in any case and put in the place of what is there, which goes on answering until then; so many seconds
+    are waited for who reads it. Raises `Busy` when they pass.
+    """
     watch = Stopwatch()
     path = shelf.path(revision)
-    if not shelf.problem(revision):
+    if instead is None and not shelf.problem(revision):
         shelf.touch(path)
         return Built(path, "reused", Changes(), ChunkCounts(), watch.seconds())
     with shelf.building() as folder:
@@ -86,7 +91,7 @@ def snapshot(
             base = None
             brought = _brought(folder, revision, base, shelf, bringer())
         watch.lap("apply")
-        path = shelf.publish(folder, revision)
+        path = shelf.publish(folder, revision) if instead is None else shelf.replace(folder, revision, timeout=instead)
         watch.lap("publish")
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 

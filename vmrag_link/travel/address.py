@@ -110,11 +110,11 @@ def _path(text: str) -> str:
 
 
 def given(places: Places, text: str, *, branch: str | None, ask: bool = False) -> list[Address]:
-    """What a person names on the command line: a git remote, `git:`, a URL. Raises `RemoteMissing`, `RemoteInvalid`."""
+    """What a person names on the command line: a git remote (name or URL), a URL, `git:`. Raises `RemoteMissing`, `RemoteInvalid`."""
     if text == OWN:
         return of_code(places, branch, ask=ask)
-    if text in remotes.names(places):
-        return [of_remote(places, text, ask=ask)]
+    if name := remotes.called(places, text):
+        return [of_remote(places, name, ask=ask)]
     if "://" not in text and "/" not in text:
         raise RemoteMissing(f"There is no git remote {text[:80]!r}.", hint="git remote -v", remote=text)
     return [of_url(text, ask=ask)]

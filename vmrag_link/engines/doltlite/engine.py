@@ -162,6 +162,10 @@ class DoltliteEngine:
             finally:
                 self._lock_depth -= 1
 
+    def stamp(self) -> object:
+        found = (self._folder / FILE_NAME).stat()  # which grows with everything that is written
+        return (found.st_ino, found.st_size, found.st_mtime_ns)
+
     # -- revisions
 
     def has_revision(self, revision: str) -> bool:
@@ -318,15 +322,19 @@ class DoltliteEngine:
         with self._reading(at) as connection:
             return list(reading.collections(connection)) if schema.version(connection) else []
 
-    def documents(self, at: At, *, collection: str | None = None) -> Iterator[Document]:
+    def documents(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Document]:
         with self._reading(at) as connection:
             if schema.version(connection):
-                yield from reading.documents(connection, collection)
+                yield from reading.documents(connection, collection, ids)
 
-    def headers(self, at: At, *, collection: str | None = None) -> Iterator[DocumentHeader]:
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[DocumentHeader]:
         with self._reading(at) as connection:
             if schema.version(connection):
-                yield from reading.headers(connection, collection)
+                yield from reading.headers(connection, collection, ids)
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
         with self._reading(at) as connection:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from vmrag_link.engines.doltlite import schema
@@ -30,12 +31,16 @@ def collections(connection: Connection) -> Iterator[Collection]:
     return map(schema.collection, rows)
 
 
-def documents(connection: Connection, collection: str | None) -> Iterator[Document]:
-    return map(schema.document, _document_rows(connection, schema.DOCUMENT_COLUMNS, collection))
+def documents(
+    connection: Connection, collection: str | None, ids: Iterable[str] | None = None
+) -> Iterator[Document]:
+    return map(schema.document, _document_rows(connection, schema.DOCUMENT_COLUMNS, collection, ids))
 
 
-def headers(connection: Connection, collection: str | None) -> Iterator[DocumentHeader]:
-    return map(schema.header, _document_rows(connection, schema.HEADER_COLUMNS, collection))
+def headers(
+    connection: Connection, collection: str | None, ids: Iterable[str] | None = None
+) -> Iterator[DocumentHeader]:
+    return map(schema.header, _document_rows(connection, schema.HEADER_COLUMNS, collection, ids))
 
 
 def document(connection: Connection, collection: str, doc_id: str) -> Document | None:
@@ -54,11 +59,18 @@ def count(connection: Connection, collection: str | None) -> int:
     return int(rows[0][0])
 
 
-def _document_rows(connection: Connection, columns: Sequence[str], collection: str | None) -> Iterator[tuple[Any, ...]]:
+def _document_rows(
+    connection: Connection, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
+) -> Iterator[tuple[Any, ...]]:
     # In the order of the primary key, so that nothing is sorted: memory stays constant.
-    where, args = ("", ()) if collection is None else ("WHERE collection_name = ?", (collection,))
+    asked: dict[str, str] = {}
+    if collection is not None:
+        asked["collection_name = ?"] = collection
+    if ids is not None:
+        asked["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
+    where = f"WHERE {' AND '.join(asked)}" if asked else ""
     sql = f"SELECT {', '.join(columns)} FROM documents {where} ORDER BY collection_name, doc_id"  # noqa: S608  our own names
-    return connection.stream(sql, args)
+    return connection.stream(sql, tuple(asked.values()))
 
 
 # -- differences

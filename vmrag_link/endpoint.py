@@ -1,0 +1,143 @@
+"""Services that answer JSON over HTTP: three attempts with growing pauses; after that nobody asks there for a while.
+
+That an address does not answer holds for the whole process: a thousand texts do not wait for it a thousand times.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import email.utils
+import functools
+import math
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+if TYPE_CHECKING:
+    import httpx  # a tenth of a second, for those who ask somebody
+
+ATTEMPTS = 3
+PAUSES = (0.5, 2.0)
+"""Seconds between the attempts, unless the service says otherwise."""
+
+LONGEST_PAUSE = 15.0
+"""Seconds that a service may tell us to wait (`Retry-After`); one that wants more is not asked a second time."""
+
+OPEN_SECONDS = 30.0
+"""For how long nobody asks an address that has not answered."""
+
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 60.0
+LONGEST_SENTENCE = 300
+TOO_MANY, SERVER_ERRORS = 429, 500
+REFUSALS = (401, 403)
+
+_open_until: dict[str, float] = {}
+
+
+class NoAnswer(Exception):
+    """Why there is no answer, as the end of a sentence that begins with the service. `status`: HTTP's, if it did say something.
+
+    What a service says to a key that it refuses is never part of it, because it quotes the key.
+    """
+
+    def __init__(self, reason: str, *, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.status = status
+
+
+class _Again(Exception):
+    """An attempt that failed, and the next one may not; not before `wait` seconds."""
+
+    def __init__(self, reason: str, *, status: int | None = None, wait: float = 0.0) -> None:
+        super().__init__(reason)
+        self.reason, self.status, self.wait = reason, status, wait
+
+
+def ask(url: str, body: object, *, key: str | None = None) -> bytes:
+    """What is answered to a POST of `body` as JSON. Raises `NoAnswer`, and `ModuleNotFoundError` without httpx."""
+    pause = _open_until.get(url, 0.0) - time.monotonic()
+    if pause > 0:
+        raise NoAnswer(f"did not answer a moment ago, and is asked again in {math.ceil(pause)} s")
+    content = msgspec.json.encode(body)
+    for attempt in range(ATTEMPTS):
+        try:
+            return _attempt(url, content, key)
+        except _Again as failed:
+            if attempt == len(PAUSES) or failed.wait > LONGEST_PAUSE:
+                _open_until[url] = time.monotonic() + OPEN_SECONDS
+                raise NoAnswer(failed.reason, status=failed.status) from failed
+            time.sleep(max(failed.wait, PAUSES[attempt]))
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _attempt(url: str, content: bytes, key: str | None) -> bytes:
+    import httpx
+
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+    try:
+        answer = _client(direct=_is_here(url)).post(url, content=content, headers=headers, timeout=timeout)
+    except httpx.TimeoutException as error:
+        raise _Again("did not answer in time") from error
+    except httpx.RequestError as error:
+        raise _Again(f"cannot be reached ({str(error) or type(error).__name__})") from error
+    if answer.status_code == TOO_MANY or answer.status_code >= SERVER_ERRORS:
+        raise _Again(_failure(answer, key), status=answer.status_code, wait=_wanted(answer.headers.get("Retry-After")))
+    if not answer.is_success:
+        raise NoAnswer(_failure(answer, key), status=answer.status_code)
+    return answer.content
+
+
+@functools.cache
+def _client(*, direct: bool) -> httpx.Client:
+    """One for the process: connections stay open from request to request. `direct`: past any proxy of the environment."""
+    import httpx
+
+    try:
+        return httpx.Client(trust_env=not direct)
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        raise NoAnswer(f"cannot be asked through the proxy that the environment names ({error})") from error
+
+
+def _is_here(url: str) -> bool:
+    """Whether a URL names this machine, to which no proxy leads."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _wanted(retry_after: str | None) -> float:
+    """Seconds of the header `Retry-After`, which holds a number or a date; 0 for what is neither."""
+    if retry_after is None:
+        return 0.0
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
+    try:
+        until = email.utils.parsedate_to_datetime(retry_after)
+    except ValueError:
+        return 0.0
+    aware = until if until.tzinfo else until.replace(tzinfo=dt.UTC)
+    return max(0.0, (aware - dt.datetime.now(dt.UTC)).total_seconds())
+
+
+def _failure(answer: httpx.Response, key: str | None) -> str:
+    said = "" if answer.status_code in REFUSALS else _sentence(answer.content, key)
+    return f"answered {answer.status_code} {answer.reason_phrase}".rstrip() + (f": {said}" if said else "")
+
+
+def _sentence(content: bytes, key: str | None) -> str:
+    """What a service says about an error, wherever in its JSON it does; empty if nowhere."""
+    try:
+        found = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return ""
+    for name in ("error", "message", "detail"):
+        if isinstance(found, dict) and name in found:
+            found = found[name]
+    if not isinstance(found, str):
+        return ""
+    hidden = found.replace(key, "…") if key else found
+    return "".join(sign if sign.isprintable() else " " for sign in hidden)[:LONGEST_SENTENCE]

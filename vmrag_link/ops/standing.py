@@ -1,0 +1,44 @@
+"""Where an answer comes from: what every report says that reads documents."""
+
+from __future__ import annotations
+
+from vmrag_link.models import At, Record
+from vmrag_link.workspace import View, Workspace
+
+
+class KbBlock(Record, frozen=True):
+    """`commit` is the revision that was read, with the uncommitted documents if `dirty`; `in_sync` False: not the pinned one."""
+
+    worktree: str
+    git_head: str | None
+    branch: str | None
+    commit: str
+    dirty: bool
+    in_sync: bool
+
+
+class Standing(Record, frozen=True):
+    """`at` is the place to read documents from, `revision` the one that it is or has uncommitted documents on; `notes` say why the answer
+    is not from the pinned revision, if so.
+    """
+
+    at: At
+    revision: str
+    kb: KbBlock
+    notes: tuple[str, ...]
+
+
+def standing(ws: Workspace) -> Standing:
+    """Where the workspace stands now; nothing is brought anywhere. Raises as `Workspace.moment`."""
+    seen = ws.moment()
+    if not ws.engine.has_revision(seen.revision):
+        raise ws.unusable(seen.target)
+    notes = ws.notes(seen.target, seen.revision)
+    block = KbBlock(str(ws.places.top), seen.git_head, seen.branch, seen.revision, seen.dirty, in_sync=not notes)
+    return Standing(seen.at, seen.revision, block, notes)
+
+
+def viewed(ws: Workspace, view: View) -> Standing:
+    """Where an index that is held open answers from."""
+    block = KbBlock(str(ws.places.top), view.git_head, view.branch, view.revision, view.dirty, in_sync=not view.notes)
+    return Standing(view.at, view.revision, block, view.notes)
