@@ -1,0 +1,308 @@
+"""What a client sends as a tool's arguments: declared by annotations, shown as JSON Schema, and made into what the handler takes.
+
+A parameter is a keyword of the handler, annotated `Annotated[type, Given(...)]`. Clients were written against several servers, so
+more is taken than the schema says: JSON as text, numbers and booleans as text, one string for a list of them, aliases.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from vmrag_link.errors import JsonInvalid, UsageInvalid
+from vmrag_link.models import Record, json_from_user
+from vmrag_link.nearest import nearest
+
+Warn = Callable[[str, str], None]
+"""Takes the code and the sentence of a warning."""
+
+_LARGEST = 2**63
+
+
+class Given(Record, frozen=True):
+    """What an annotation says of a parameter beside its type.
+
+    `low` and `high` bound a number; what is above `high` is refused, or, `clamped`, brought down to it. `least`: how many elements a
+    list has at least. `wire`: its name where Python has another use for it. `spelled` maps what is taken, too, to the value that it
+    means. `blank`: an empty text is not refused here, because the operation has a better word for it; `full`: of a list no element is.
+    """
+
+    about: str = ""
+    low: int | None = None
+    high: int | None = None
+    clamped: bool = False
+    least: int = 0
+    wire: str = ""
+    aliases: tuple[str, ...] = ()
+    spelled: Mapping[str, str] = {}
+    blank: bool = False
+    full: bool = False
+
+
+class Parameter(Record, frozen=True):
+    """A parameter of a tool. `kind` is what JSON calls its type; `items` the kind of a list's elements, which may be null if `holes`.
+
+    `choices` are the values of a text, or of each text in a list.
+    """
+
+    keyword: str
+    kind: Literal["string", "integer", "boolean", "object", "array"]
+    items: Literal["", "string", "object", "array"]
+    holes: bool
+    choices: tuple[str, ...]
+    required: bool
+    default: Any
+    given: Given
+
+    @property
+    def name(self) -> str:
+        return self.given.wire or self.keyword
+
+    # -- for clients ----------------------------------------------------------------------------------------------------
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema, as short as it can be: clients pay for it with every conversation."""
+        shape: dict[str, Any] = self._list_schema() if self.kind == "array" else {"type": self.kind}
+        if self.kind in ("object", "array"):
+            shape = {"anyOf": [shape, {"type": "string"}]}
+        if self.choices and self.kind == "string":
+            shape["enum"] = list(self.choices)
+        if self.given.low is not None:
+            shape["minimum"] = self.given.low
+        if self.given.high is not None:
+            shape["maximum"] = self.given.high
+        if not self.required and self.default not in (None, ""):
+            shape["default"] = self.default
+        if self.given.about:
+            shape["description"] = self.given.about
+        return shape
+
+    def _list_schema(self) -> dict[str, Any]:
+        element: dict[str, Any] = {"type": self.items}
+        if self.items == "array":
+            element["items"] = {"type": "number"}
+        if self.choices:
+            element["enum"] = list(self.choices)
+        element = {"anyOf": [element, {"type": "null"}]} if self.holes else element
+        shape: dict[str, Any] = {"type": "array", "items": element}
+        return shape | ({"minItems": self.given.least} if self.given.least else {})
+
+    # -- from clients ---------------------------------------------------------------------------------------------------
+
+    def taken(self, value: Any, warn: Warn) -> Any:
+        """The value for the handler. Raises `UsageInvalid`, `JsonInvalid`."""
+        match self.kind:
+            case "string":
+                return self._text(value)
+            case "integer":
+                return self._number(value, warn)
+            case "boolean":
+                return self._truth(value)
+            case "object":
+                found = self._json(value) if isinstance(value, str) else value
+                if not isinstance(found, dict):
+                    raise self._refusal(value, "an object", json=value)
+                return found
+            case "array":
+                return self._list(value)
+
+    def _text(self, value: Any) -> str:
+        return self._spelled(value, self.name)
+
+    def _spelled(self, value: Any, where: str) -> str:
+        """A text, or one of a list."""
+        if not isinstance(value, str):
+            raise self._refusal(value, "a text", where=where)
+        text: str = self.given.spelled.get(value, value)
+        if self.choices and text not in self.choices and text not in self.given.spelled.values():
+            raise self._refusal(value, f"one of {', '.join(self.choices)}", where=where)
+        if not text.isascii():
+            self._whole(text)
+        return text
+
+    def _number(self, value: Any, warn: Warn) -> int:
+        number = _integer(value)
+        if number is None:
+            raise self._refusal(value, "a whole number")
+        low, high = self.given.low, self.given.high
+        if high is not None and number > high and self.given.clamped:
+            warn("IGNORED_SETTING", f"{self.name} is at most {high}; {number} was taken as that.")
+            return high
+        if (low is not None and number < low) or (high is not None and number > high) or abs(number) >= _LARGEST:
+            bounds = f"at least {low}" if high is None else f"from {low} to {high}"
+            raise UsageInvalid(
+                f"{self.name} is {bounds}, not {number}.",
+                parameter=self.name,
+                value=number if abs(number) < _LARGEST else str(number),
+                minimum=low,
+                maximum=high,
+            )
+        return number
+
+    def _truth(self, value: Any) -> bool:
+        known = {"true": True, "false": False}
+        if isinstance(value, str) and value.strip().lower() in known:
+            return known[value.strip().lower()]
+        if not isinstance(value, bool):
+            raise self._refusal(value, "true or false")
+        return value
+
+    def _list(self, value: Any) -> list[Any]:
+        found = value
+        if isinstance(value, str):
+            found = self._listed(value) if self.items == "string" else self._json(value)
+        if not isinstance(found, list):
+            raise self._refusal(value, "a list", json=value)
+        found = [each if each is None and self.holes else self._element(each, at) for at, each in enumerate(found)]
+        if len(found) < self.given.least:
+            raise UsageInvalid(
+                f"{self.name} needs at least {self.given.least} element.", parameter=self.name, value=found
+            )
+        return found
+
+    def _listed(self, text: str) -> Any:
+        """A text where texts are wanted is one of them, unless it is a JSON list."""
+        try:
+            found = json_from_user(text)
+        except ValueError:
+            return [text]
+        return found if isinstance(found, list) else [text]
+
+    def _element(self, each: Any, at: int) -> Any:
+        where = f"{self.name}[{at}]"
+        if self.items == "string":
+            if each == "" and self.given.full:
+                raise self._refusal(each, "a text that is not empty", where=where)
+            return self._spelled(each, where)
+        if self.items == "object" and not isinstance(each, dict):
+            raise self._refusal(each, "an object", where=where)
+        if self.items == "array" and not (isinstance(each, list) and all(map(_is_number, each))):
+            raise self._refusal(each, "a list of numbers", where=where)
+        return each
+
+    def _json(self, text: str) -> Any:
+        try:
+            return json_from_user(text)
+        except ValueError as error:
+            raise JsonInvalid(f"{self.name} {error}.", parameter=self.name) from None
+
+    def _whole(self, text: str) -> None:
+        """Half of a surrogate pair is no character, and nothing stores it."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageInvalid(
+                f"{self.name} holds half of a surrogate pair, which is no character.", parameter=self.name
+            ) from None
+
+    def _refusal(self, value: Any, expected: str, *, where: str = "", json: Any = None) -> UsageInvalid | JsonInvalid:
+        """`json`: what was given, where that may be JSON text of another kind."""
+        shown = value if isinstance(value, int | float) or value is None else _shown(value)
+        kind = JsonInvalid if isinstance(json, str) else UsageInvalid
+        return kind(f"{where or self.name} must be {expected}, not {_shown(value)}.", parameter=self.name, value=shown)
+
+
+@cache
+def parameters(handler: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The parameters that a handler declares: its keywords."""
+    hints = get_type_hints(handler, include_extras=True)
+    return tuple(
+        _declared(hints[each.name], each)
+        for each in inspect.signature(handler).parameters.values()
+        if each.kind is inspect.Parameter.KEYWORD_ONLY
+    )
+
+
+def _declared(hint: Any, found: inspect.Parameter) -> Parameter:
+    bare, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    given = next((each for each in marks if isinstance(each, Given)), Given())
+    base = _without_none(bare)
+    items, holes, choices = "", False, ()
+    if get_origin(base) is list:
+        element = get_args(base)[0]
+        holes = type(None) in get_args(element)
+        element = _without_none(element)
+        choices = get_args(element) if get_origin(element) is Literal else ()
+        items = "string" if choices else _KINDS[_plain(element)]
+    elif get_origin(base) is Literal:
+        choices = get_args(base)
+    required = found.default is found.empty
+    default = None if required else found.default
+    if isinstance(default, tuple):
+        default = list(default)  # as JSON has it
+    return Parameter(
+        found.name,
+        "string" if get_origin(base) is Literal else _KINDS[_plain(base)],  # type: ignore[arg-type]
+        items,  # type: ignore[arg-type]
+        holes,
+        choices,
+        required,
+        default,
+        given,
+    )
+
+
+_KINDS = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "array"}
+
+
+def _plain(hint: Any) -> Any:
+    return get_origin(hint) or hint
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        return next(each for each in get_args(hint) if each is not type(None))
+    return hint
+
+
+def accepted(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
+    """The handler's keywords. Raises `UsageInvalid` for what is unknown, missing or no value, `JsonInvalid`."""
+    by_name = {each.name: each for each in declared}
+    aliases = {alias: each.name for each in declared for alias in each.given.aliases}
+    unknown = sorted(name for name in arguments if name not in by_name and name not in aliases)
+    if unknown:
+        near = nearest(unknown[0], by_name)
+        raise UsageInvalid(
+            f"There is no parameter {unknown[0]!r}." + (f" Is it {near!r}?" if near else ""),
+            unknown=unknown,
+            allowed=sorted(by_name),
+        )
+    sent = {aliases.get(name, name): value for name, value in arguments.items() if name in aliases}
+    sent |= {name: value for name, value in arguments.items() if name in by_name}
+    taken = {}
+    for each in declared:
+        value = sent.get(each.name)
+        absent = value is None or (value == "" and not (each.required and each.given.blank))
+        if not absent:
+            taken[each.keyword] = each.taken(value, warn)
+        elif each.required:
+            why = "is missing" if value is None else "is empty"
+            raise UsageInvalid(f"The parameter {each.name!r} {why}.", parameter=each.name)
+        else:
+            taken[each.keyword] = each.default
+    return taken
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            return int(value.strip()) if len(value) < 30 else None  # noqa: PLR2004  no number that anything here counts
+        except ValueError:
+            return None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004

@@ -1,0 +1,122 @@
+"""Who wants to hear that the knowledge has moved, and noticing it: a checkout in another terminal tells nobody.
+
+Both eras of the protocol have their way to ask; what either asked for is looked after here. Notifications are hints, which many clients
+drop: every answer says by itself where it comes from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ResourceUpdated
+from mcp.shared.exceptions import MCPError
+
+from vmrag_link.errors import VmragError
+from vmrag_link.git import plumbing
+from vmrag_link.paths import Places
+
+POLL_SECONDS = 1.0
+
+Tell = Callable[[str], Awaitable[None]]
+"""Sends the notification that the resource of this URI has changed."""
+
+_LIST = ""
+"""Stands for the list of all resources."""
+
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
+"""What telling a client raises that has left."""
+
+
+class Changes:
+    """The subscriptions of all clients of a server on one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.bus = Bus()
+        self._told: dict[tuple[int, str], Tell] = {}
+
+    def follow(self, directory: Path) -> None:
+        self._directory = directory
+
+    def subscribe(self, client: int, uri: str, tell: Tell) -> None:
+        """`client` tells connections apart, for `unsubscribe`."""
+        self._told[client, uri] = tell
+
+    def unsubscribe(self, client: int, uri: str) -> None:
+        self._told.pop((client, uri), None)
+
+    async def watch(self) -> None:
+        """Look once a second whether something has moved, for as long as anybody wants to hear it."""
+        seen: tuple[Any, ...] | None = None
+        while True:
+            await anyio.sleep(POLL_SECONDS)
+            if not self._told and not self.bus.listened:
+                seen = None
+                continue
+            looks = await anyio.to_thread.run_sync(self._looks)
+            if seen is not None and looks != seen:
+                await self._announce()
+            seen = looks
+
+    async def _announce(self) -> None:
+        for key, tell in list(self._told.items()):
+            try:
+                await tell(key[1])
+            except _GONE:
+                self._told.pop(key, None)
+        await self.bus.announce()
+
+    def _looks(self) -> tuple[Any, ...]:
+        """What changes with every checkout, pin and write: names, sizes and times of a few files."""
+        try:
+            places = plumbing.locate(self._directory)
+        except VmragError:
+            return ()
+        return tuple(_look(path) for path in _files(places))
+
+
+class Bus(InMemorySubscriptionBus):
+    """Knows to which resources somebody listens now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listening: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def listening(self, uris: Sequence[str]) -> Iterator[None]:
+        """For as long as a client listens to these, and to the list of all."""
+        names = [_LIST, *uris]
+        self._listening.update(names)
+        try:
+            yield
+        finally:
+            self._listening.subtract(names)
+            self._listening = +self._listening
+
+    @property
+    def listened(self) -> bool:
+        return bool(self._listening)
+
+    async def announce(self) -> None:
+        await self.publish(ResourcesListChanged())
+        for uri in sorted(self._listening.keys() - {_LIST}):
+            await self.publish(ResourceUpdated(uri=uri))
+
+
+def _files(places: Places) -> list[Path]:
+    kb = sorted(places.kb.glob("*"))
+    return [places.git_dir / "HEAD", places.git_dir / "logs" / "HEAD", places.pin, places.workspace, *kb]
+
+
+def _look(path: Path) -> tuple[Any, ...]:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return (str(path), None)
+    return (str(path), found.st_ino, found.st_size, found.st_mtime_ns)

@@ -1,0 +1,230 @@
+"""Telling MCP clients of this server: the project configuration of those that we know, and its text for all others.
+
+These files belong to the project and are committed. So the server is named in a way that holds on other computers, where there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vmrag_link import env
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_link.paths import Places, read_regular, write_atomically
+from vmrag_mcp.options import Flags
+
+SERVER = "vmrag"
+SCRIPT = "vmrag-mcp"
+MODULE = ("-m", "vmrag_link.cli.mcp")
+"""What `python` is told where there is no script."""
+
+_LARGEST = 1024 * 1024
+
+
+class Client(Record, frozen=True):
+    """`section` of the project's `file` holds the servers; `here` is what the client writes for the project's folder.
+
+    `told`: the server is told where that is, because the client starts it anywhere and does not say.
+    """
+
+    file: str
+    section: str
+    here: str
+    told: bool
+
+
+CLIENTS = {
+    "claude-code": Client(".mcp.json", "mcpServers", "${CLAUDE_PROJECT_DIR:-.}", told=False),
+    "cursor": Client(".cursor/mcp.json", "mcpServers", "${workspaceFolder}", told=True),
+    "vscode": Client(".vscode/mcp.json", "servers", "${workspaceFolder}", told=True),
+}
+
+
+class InstallReport(Record, frozen=True):
+    """`changed`: the file was written. `portable`: what it names exists on other computers, too. `kept`: a server of that name is there
+    that is not ours.
+    """
+
+    client: str
+    file: str
+    changed: bool
+    portable: bool
+    kept: bool
+    server: dict[str, Any]
+
+
+class Printed(Record, frozen=True):
+    """What belongs into a client's configuration, as a value and as its JSON text."""
+
+    configuration: dict[str, Any]
+    text: str
+
+
+class _Command(NamedTuple):
+    program: str
+    arguments: tuple[str, ...] = ()
+    portable: bool = True
+
+
+def printed(directory: Path, name: str | None, flags: Flags) -> Printed:
+    """For a client that we know, or for any other one on this computer. Raises `GitRepositoryMissing`."""
+    places = plumbing.locate(directory)
+    if name is None:
+        command = _absolute()
+        told = ("--repo", str(places.top))
+        section, server = "mcpServers", _server(command, (*told, *_options(flags)))
+    else:
+        client = CLIENTS[name]
+        section, server = client.section, _wanted(client, places, flags)[0]
+    configuration = {section: {SERVER: server}}
+    return Printed(configuration, _text(configuration, "  "))
+
+
+def install(directory: Path, name: str, flags: Flags) -> InstallReport:
+    """Write the project's file for a client, and keep all else that is in it. Without flags, a server's own options stay, too.
+
+    Raises `GitRepositoryMissing`, and `UsageInvalid` for a file that cannot be changed without losing something.
+    """
+    client, places = CLIENTS[name], plumbing.locate(directory)
+    wanted, command = _wanted(client, places, flags)
+    path = places.top / client.file
+    before = _read(path, client, wanted)
+    found = {} if before is None else _parsed(before, client, wanted)
+    servers = found.get(client.section, {})
+    there = servers.get(SERVER) if isinstance(servers, dict) else None
+    if not isinstance(servers, dict) or not isinstance(there, dict | None):
+        raise _unsafe(client, wanted, "it is not built as that client's file is")
+    kept = there is not None and not _ours(there)
+    server = there if kept else _merged(there, wanted, command, flags)
+    changed = server != there
+    if changed:
+        found[client.section] = {**servers, SERVER: server}
+        _write(path, _text(found, _indent(before)), before)
+    return InstallReport(name, client.file, changed, kept or command.portable, kept, server or {})
+
+
+# -- the server as a client starts it
+
+
+def _wanted(client: Client, places: Places, flags: Flags) -> tuple[dict[str, Any], _Command]:
+    command = _command(client, places)
+    told = ("--repo", client.here) if client.told else ()
+    return _server(command, (*told, *_options(flags))), command
+
+
+def _server(command: _Command, options: tuple[str, ...]) -> dict[str, Any]:
+    return {"type": "stdio", "command": command.program, "args": [*command.arguments, *options]}
+
+
+def _options(flags: Flags) -> tuple[str, ...]:
+    named = {"--toolsets": flags.toolsets, "--tools": flags.tools, "--exclude-tools": flags.exclude_tools}
+    given = [part for name, value in named.items() if value is not None for part in (name, value)]
+    return (*given, *(["--read-only"] if flags.read_only else []))
+
+
+def _command(client: Client, places: Places) -> _Command:
+    """The script by its name, if every shell finds this one; else by its place in the project; else on this computer."""
+    found = shutil.which(SCRIPT, path=env.lasting_path())
+    own = _absolute()
+    program = Path(own.program)
+    if found and os.path.realpath(found) == os.path.realpath(program):
+        return _Command(SCRIPT)
+    top = places.top
+    if program.is_relative_to(top):
+        return _Command(f"{client.here}/{program.relative_to(top).as_posix()}", own.arguments)
+    return own
+
+
+def _absolute() -> _Command:
+    for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+        if (folder / SCRIPT).is_file():
+            return _Command(str(folder / SCRIPT), portable=False)
+    return _Command(sys.executable, MODULE, portable=False)
+
+
+def _ours(server: dict[str, Any]) -> bool:
+    command, arguments = server.get("command"), server.get("args", [])
+    if not isinstance(command, str) or not isinstance(arguments, list):
+        return False
+    return Path(command).name == SCRIPT or tuple(arguments[: len(MODULE)]) == MODULE
+
+
+def _merged(there: dict[str, Any] | None, wanted: dict[str, Any], command: _Command, flags: Flags) -> dict[str, Any]:
+    if there is None:
+        return wanted
+    arguments = wanted["args"]
+    if flags == Flags() and "args" in there:
+        before = there["args"]
+        own = before[len(MODULE) :] if tuple(before[: len(MODULE)]) == MODULE else before
+        arguments = [*command.arguments, *own]
+    return {**there, "command": command.program, "args": arguments}
+
+
+# -- the file
+
+
+def _read(path: Path, client: Client, wanted: dict[str, Any]) -> bytes | None:
+    """Links lead out of the project, where a stranger's repository may want us to write."""
+    if path.parent.is_symlink():
+        raise _unsafe(client, wanted, f"{path.parent.name} is a link")
+    try:
+        return read_regular(path, _LARGEST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unsafe(client, wanted, f"{error.strerror}") from error
+
+
+def _parsed(content: bytes, client: Client, wanted: dict[str, Any]) -> dict[str, Any]:
+    """JSON without comments, which some clients allow: they would be lost."""
+    if not content.strip():
+        return {}
+    try:
+        found = json.loads(content.decode(), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise _unsafe(client, wanted, f"it is not plain JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise _unsafe(client, wanted, "it is not built as that client's file is")
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return found
+
+
+def _unsafe(client: Client, wanted: dict[str, Any], why: str) -> UsageInvalid:
+    text = json.dumps({client.section: {SERVER: wanted}}, ensure_ascii=False)
+    return UsageInvalid(
+        f"{client.file} is left as it is: {why}.", hint=f"Write this into it: {text}", file=client.file, wanted=wanted
+    )
+
+
+def _indent(before: bytes | None) -> str:
+    found = re.search(rb'\n([ \t]+)"', before or b"")
+    return found[1].decode() if found else "  "
+
+
+def _text(value: dict[str, Any], indent: str) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False)
+
+
+def _write(path: Path, text: str, before: bytes | None) -> None:
+    lines = text + "\n" * (before is None or before.endswith(b"\n"))
+    if before and b"\r\n" in before:
+        lines = lines.replace("\n", "\r\n")
+    mode = stat.S_IMODE(path.stat().st_mode) if before is not None else None
+    write_atomically(path, lines.encode())
+    if mode is not None:
+        path.chmod(mode)

@@ -1,0 +1,37 @@
+"""What a client proposes while a person types the argument of a prompt or the variable of a resource's address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_mcp.prompts import PROMPTS
+from vmrag_mcp.resources import TEMPLATES
+from vmrag_mcp.session import Call
+
+MOST = 100
+"""The protocol's own limit of an answer."""
+
+
+def complete(call: Call, reference: str, argument: str, typed: str, known: Mapping[str, str]) -> tuple[list[str], bool]:
+    """Values that begin with what is typed, and whether there are more. `reference`: a prompt's name or a template's address.
+
+    `known` are the arguments that have their value already. What nobody knows proposes nothing.
+    """
+    fitting = (each for each in _values(call, reference, argument, known) if each.lower().startswith(typed.lower()))
+    found = list(islice(fitting, MOST + 1))
+    return found[:MOST], len(found) > MOST
+
+
+def _values(call: Call, reference: str, argument: str, known: Mapping[str, str]) -> Iterable[str]:
+    engine, at = call.ws.engine, call.standing().at
+    if reference in {each.uri for each in TEMPLATES}:
+        match argument:
+            case "collection":
+                return (each.name for each in engine.collections(at))
+            case "doc_id" if "collection" in known:
+                return (each.doc_id for each in engine.headers(at, collection=known["collection"]))
+    if reference in PROMPTS and argument == "since":
+        return (each.name for each in engine.branches() if not each.name.startswith(RESERVED_PREFIX))
+    return ()

@@ -1,0 +1,90 @@
+"""What a client gets for a failed call: one shape, from which programs written against several servers can read.
+
+No exception's text and no stack trace is part of it, but for the errors of `vmrag_link.errors`, which are written for people.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vmrag_link.errors import VmragError
+
+SUGGESTIONS = {
+    "NOT_INITIALIZED": ("dolt_init starts a knowledge base", "dolt_clone fetches one"),
+    "ALREADY_INITIALIZED": ("dolt_fetch and dolt_pull bring what is new", "dolt_reset goes back to a commit"),
+    "COLLECTION_NOT_FOUND": ("chroma_list_collections shows what exists", "chroma_create_collection creates one"),
+    "COLLECTION_EXISTS": ("chroma_get_collection_info shows it", "get_or_create=true takes the one that exists"),
+    "DOCUMENT_NOT_FOUND": ("chroma_get_documents lists the documents of a collection",),
+    "DUPLICATE_ID": ("chroma_update_documents changes documents that exist",),
+    "NO_SELECTION": ("Name ids, or give a filter that is not empty.",),
+    "UNCOMMITTED_CHANGES": ("dolt_commit keeps them", "if_uncommitted says what becomes of them"),
+    "NO_CHANGES": ("dolt_status shows what would be committed",),
+    "NO_COMMITS_TO_PUSH": ("dolt_commit makes a commit", "dolt_status shows how far ahead the branch is"),
+    "CONFIRMATION_REQUIRED": ("Ask the user, then call again with the confirmation.",),
+    "BRANCH_NOT_FOUND": ("dolt_branches lists the branches",),
+    "BRANCH_EXISTS": ("dolt_checkout goes to a branch that exists",),
+    "COMMIT_NOT_FOUND": ("dolt_commits and dolt_find list commits", "dolt_fetch brings a remote's"),
+    "PIN_MISSING_REVISION": ("dolt_fetch brings a remote's commits",),
+    "MERGE_CONFLICT": ("resolve_conflicts decides", "dolt_reset with confirm_discard=true gives the merge up"),
+    "NO_UPSTREAM": ("dolt_push puts the branch on the remote", "branch names the one to pull"),
+    "REMOTE_REJECTED": ("dolt_pull takes in what the remote has",),
+    "INDEX_PENDING": ("sync_all brings the index up to date",),
+    "CHROMADB_ERROR": ("force_full_resync builds the index again",),
+    "EMBEDDING_MISMATCH": ("get_sync_status shows each collection's model",),
+    "BUSY": ("Call again in a moment.",),
+    "KB_MOVED": ("Call again: nothing was written.",),
+}
+"""By code: what an agent can do with the tools that it has. The error's own hint, a command, follows."""
+
+ERROR_TYPES = {
+    "INVALID_PARAMETER": "ValidationError",
+    "INVALID_JSON": "ValidationError",
+    "INVALID_METADATA": "ValidationError",
+    "INVALID_NAME": "ValidationError",
+    "COLLECTION_NOT_FOUND": "CollectionNotFoundError",
+    "DOCUMENT_NOT_FOUND": "DocumentNotFoundError",
+    "CHROMADB_ERROR": "ChromaDBError",
+    "INTERNAL_ERROR": "McpError",
+}
+"""The class names that some clients look for in `details.error_type`."""
+
+
+def failure(error: VmragError) -> dict[str, Any]:
+    """The envelope of a known error."""
+    details = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
+    if error.code in ERROR_TYPES:
+        details["error_type"] = ERROR_TYPES[error.code]
+    if error.code == "DATABASE_ERROR":
+        details.setdefault("backend", "dolt")
+    envelope = {
+        "success": False,
+        "error": error.code,
+        "message": error.message,
+        "details": details,
+        "suggestions": [*SUGGESTIONS.get(error.code, ()), *([error.hint] if error.hint else [])],
+        "code": error.code,
+        "status": "error",
+    }
+    if error.code == "UNCOMMITTED_CHANGES":  # where some clients look for it
+        envelope["local_changes"] = details.setdefault("local_changes", {})
+    return envelope
+
+
+def success(fields: dict[str, Any], kb: dict[str, Any] | None, warnings: list[dict[str, str]]) -> dict[str, Any]:
+    """What a tool returned, and what every result says: where it comes from, and what was worth a warning."""
+    result = {"success": True, **fields}
+    if kb is not None:
+        result["kb"] = kb
+    if warnings:
+        result["warnings"] = warnings
+    return result
+
+
+def internal(incident: str, log: str) -> VmragError:
+    """A bug; what happened is in the log."""
+    return VmragError(
+        "Something happened that nobody foresaw; nothing that was stored is lost.",
+        hint=f"Please report it with this file: {log}",
+        incident=incident,
+        log=log,
+    )

@@ -1,0 +1,144 @@
+"""Which tools a server has: toolsets, single tools, exclusions, read-only; flag before environment before settings before default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid
+from vmrag_link.models import Record
+from vmrag_link.nearest import nearest
+from vmrag_link.settings import Mcp
+from vmrag_mcp.registry import DEFAULT, TOOLSETS, Listed, catalogue
+
+KEYWORDS = ("default", "all")
+
+_ABOUT = (
+    "Knowledge base of this git repository: documents, decisions, notes and issue logs, versioned together with the code. "
+    "Search it by meaning (chroma_query_documents) before you answer questions about the project, and write down what should be known "
+    "later (chroma_add_documents, then dolt_commit)."
+)
+_TRUTH = (
+    "Every answer comes from the knowledge that the checked-out code commit pins; the block 'kb' says which revision that was, and in_sync "
+    "whether it is the pinned one. dolt_commit stages the pin .dolt-version: commit it with git."
+)
+
+
+class Chosen(Record, frozen=True):
+    """What somebody asked for; names in lists are separated by commas."""
+
+    toolsets: str = "default"
+    tools: str = ""
+    exclude_tools: str = ""
+    read_only: bool = False
+    prefix: str = ""
+
+
+class Flags(Record, frozen=True):
+    """What the command line says; None: nothing."""
+
+    toolsets: str | None = None
+    tools: str | None = None
+    exclude_tools: str | None = None
+    read_only: bool = False
+
+
+def chosen(flags: Flags, settings: Mcp) -> Chosen:
+    """A flag before the settings, which know of the environment."""
+    return Chosen(
+        toolsets=settings.toolsets if flags.toolsets is None else flags.toolsets,
+        tools=settings.tools if flags.tools is None else flags.tools,
+        exclude_tools=settings.exclude_tools if flags.exclude_tools is None else flags.exclude_tools,
+        read_only=flags.read_only or settings.read_only,
+        prefix=settings.tool_prefix,
+    )
+
+
+class Selection(Record, frozen=True):
+    """The tools of a server by the name that clients call, and the choice that they come from."""
+
+    tools: Mapping[str, Listed]
+    toolsets: tuple[str, ...]
+    chosen: Chosen
+
+    def tool(self, name: str) -> Listed:
+        """Raises `ToolDisabled`, `AccessDenied` for one that this server does not have, `ToolMissing`."""
+        if name in self.tools:
+            return self.tools[name]
+        known = catalogue().get(name.removeprefix(self.chosen.prefix))
+        if known is None:
+            near = nearest(name, [*self.tools, *catalogue()])
+            raise ToolMissing(f"There is no tool {name!r}.", hint=near or "tools/list shows what there is", tool=name)
+        if self.chosen.read_only and not known.reads:
+            raise AccessDenied(
+                f"{known.name} changes something, and this server is read-only.",
+                hint="Start the server without --read-only.",
+                tool=known.name,
+            )
+        excluded = known.name in _names(self.chosen.exclude_tools)
+        flag = (
+            f"--exclude-tools without {known.name}"
+            if excluded
+            else f"--toolsets={','.join((*self.toolsets, known.toolset))}"
+        )
+        raise ToolDisabled(
+            f"{known.name} is switched off: it is {'excluded' if excluded else f'part of the toolset {known.toolset!r}'}.",
+            hint=f"Start the server with {flag}",
+            tool=known.name,
+            toolset=known.toolset,
+            enable_with=flag,
+        )
+
+    def instructions(self) -> str:
+        """What a client tells its model about this server; the words that people use for what it does are in it."""
+        off = [f"{name} ({each.about})" for name, each in TOOLSETS.items() if name not in self.toolsets]
+        lines = [_ABOUT, _TRUTH]
+        if self.chosen.read_only:
+            lines.append("This server is read-only.")
+        if off:
+            lines.append(
+                f"Switched off: {'; '.join(off)}. They come with --toolsets=all or --toolsets=default,NAME at the start."
+            )
+        return " ".join(lines)
+
+
+def selection(chosen: Chosen) -> Selection:
+    """Raises `UsageInvalid` for a name that is none, with all that are."""
+    toolsets = _toolsets(_names(chosen.toolsets))
+    single, excluded = _tools(_names(chosen.tools), "--tools"), _tools(_names(chosen.exclude_tools), "--exclude-tools")
+    tools = {
+        f"{chosen.prefix}{name}": each
+        for name, each in catalogue().items()
+        if (each.toolset in toolsets or name in single)
+        and name not in excluded
+        and (each.reads or not chosen.read_only)
+    }
+    return Selection(tools, toolsets, chosen)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _toolsets(names: Sequence[str]) -> tuple[str, ...]:
+    known = (*TOOLSETS, *KEYWORDS)
+    for name in names:
+        if name not in known:
+            raise UsageInvalid(
+                f"There is no toolset {name!r}.", hint=f"--toolsets takes: {', '.join(known)}", toolsets=list(known)
+            )
+    wanted = {*names}
+    if "default" in wanted:
+        wanted |= {*DEFAULT}
+    return tuple(name for name in TOOLSETS if "all" in wanted or name in wanted)
+
+
+def _tools(names: Sequence[str], flag: str) -> list[str]:
+    for name in names:
+        if name not in catalogue():
+            near = nearest(name, catalogue())
+            raise UsageInvalid(
+                f"There is no tool {name!r}." + (f" Is it {near!r}?" if near else ""),
+                hint=f"{flag} takes: {', '.join(catalogue())}",
+                tools=list(catalogue()),
+            )
+    return list(names)

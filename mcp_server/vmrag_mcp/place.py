@@ -1,0 +1,112 @@
+"""For which repository a server is, and what its settings say; known at the start, or when the first call has shown more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmrag_link import config, env
+from vmrag_link.errors import ConfigInvalid, GitRepositoryMissing, VmragError
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_link.paths import CONFIG_NAME
+from vmrag_link.settings import Config
+from vmrag_mcp.session import Behaviour, CallProgress, Session
+
+if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
+    from vmrag_link.workspace import Workspace
+
+
+class Place(Record, frozen=True):
+    """A directory. `named`: the client or a person has said that it is this one; `outright`: a person, for this server."""
+
+    directory: Path
+    named: bool = True
+    outright: bool = False
+
+
+def find(repository: Path | None) -> Place:
+    """`repository` is that of the command line; paths are relative to the current directory, where nothing else is known."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        here = Path("/")
+    if given := repository or env.repository():
+        return Place(here / Path(given).expanduser(), outright=True)
+    if project := env.client_project():
+        return Place(here / project)
+    return Place(here, named=False)
+
+
+def refused(directory: Path) -> bool:
+    """Whether that is where clients start servers that belong nowhere: nobody keeps a project's knowledge there."""
+    return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111
+
+
+def refusal(directory: Path) -> GitRepositoryMissing:
+    return GitRepositoryMissing(
+        f"{directory} is no project, and nothing says which one is meant.",
+        hint="Start the server in a repository, or with --repo DIR (or VMRAG_REPO=DIR)",
+        path=str(directory),
+    )
+
+
+class Known(Record, frozen=True):
+    """The settings of a place; with a `problem`, what is known without its files. Every call will meet the same problem."""
+
+    config: Config
+    problem: VmragError | None = None
+
+
+def known(place: Place) -> Known:
+    """Settings that only trusted places may give are those of the environment and of git: calls read the others."""
+    try:
+        places = plumbing.locate(place.directory) if place.outright or not refused(place.directory) else None
+        if places is None or (not place.outright and refused(places.top)):
+            raise refusal(place.directory)
+        loaded = config.load(
+            config.own_text(places.config),
+            path_label=CONFIG_NAME,
+            overrides=plumbing.config_section(places, "vmrag"),
+            environ=os.environ,
+            trusted_text=lambda: None,
+        )
+    except VmragError as problem:
+        return Known(_outside(), problem)
+    return Known(loaded.config)
+
+
+def _outside() -> Config:
+    with contextlib.suppress(ConfigInvalid):
+        return config.load(
+            None, path_label=CONFIG_NAME, overrides={}, environ=os.environ, trusted_text=lambda: None
+        ).config
+    return Config()
+
+
+class PlacedSession(Session):
+    """Calls for a place, which behave as its settings say. `problem` is why none can be made at all."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place.directory, Behaviour())
+        self.place = place
+        self.problem: VmragError | None = None
+
+    def move(self, place: Place) -> None:
+        self.place, self.directory = place, place.directory
+
+    @contextlib.contextmanager
+    def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:
+        if self.problem:
+            raise self.problem
+        if not self.place.outright and refused(self.directory):
+            raise refusal(self.directory)
+        with super()._workspace(progress, reads=reads) as ws:
+            if not self.place.outright and refused(ws.places.top):
+                raise refusal(self.directory)
+            settings = ws.config.mcp
+            self.behaviour = Behaviour(settings.require_confirm, settings.page_chars)
+            yield ws

@@ -1,0 +1,117 @@
+"""Prompts: what a person can ask the agent to do about the knowledge, with what it needs to know for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Record
+from vmrag_mcp.session import Call
+
+if TYPE_CHECKING:
+    from vmrag_link.ops.history import DiffReport
+
+LONGEST = 20_000
+"""Characters of changes that a prompt quotes; for more it names the tool."""
+
+
+_TELL = (
+    "Tell it to a person in a few sentences: what is known now that was not, what was corrected, what was dropped. Name the documents. "
+    "Say so if something contradicts itself or the code."
+)
+_PREPARE = (
+    "Prepare a commit of the knowledge: these documents are uncommitted. Read the changes; point out mistakes, duplicates of documents "
+    "that exist (chroma_query_documents finds them) and what is missing. Propose a commit message of one line that says what is known "
+    "now. When the person agrees, call dolt_commit with it; that stages the pin .dolt-version, which then has to be committed with git, "
+    "together with the code that it belongs to."
+)
+
+
+class Argument(Record, frozen=True):
+    name: str
+    about: str
+
+
+class Prompt(Record, frozen=True):
+    """As clients list it; `text` makes the message for the agent."""
+
+    name: str
+    title: str
+    about: str
+    arguments: tuple[Argument, ...]
+    text: Callable[[Call, Mapping[str, str]], str]
+
+
+def get(name: str) -> Prompt:
+    """Raises `UsageInvalid`."""
+    if name not in PROMPTS:
+        raise UsageInvalid(f"There is no prompt {name!r}.", hint=f"There are: {', '.join(PROMPTS)}.", prompt=name)
+    return PROMPTS[name]
+
+
+def _changes(call: Call, arguments: Mapping[str, str]) -> str:
+    from vmrag_link.ops.bases import branch_base
+    from vmrag_link.ops.history import diff
+
+    call.standing()
+    asked = arguments.get("since")
+    since, why = (asked, "as asked") if asked else branch_base(call.ws)
+    report = diff(call.ws, since, None)
+    shown = _shown(report, f"get_diff(from_ref={since!r}, include_content=true)")
+    question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({why})?"
+    return "\n".join([question, _TELL, "", *shown])
+
+
+def _commit(call: Call, _: Mapping[str, str]) -> str:
+    from vmrag_link.ops.history import diff
+
+    call.standing()
+    report = diff(call.ws, None, None)
+    return "\n".join([_PREPARE, "", *_shown(report, "get_diff(include_content=true)")])
+
+
+def _shown(report: DiffReport, more: str) -> Iterable[str]:
+    """The changes as people read them, cut where they get long."""
+    if not report.documents and not report.collections:
+        yield "No document differs."
+        return
+    for each in report.collections:
+        yield f"collection {each.kind}: {each.name}"
+    length = 0
+    for number, document in enumerate(report.documents):
+        lines = [f"{document.kind}: {document.collection}/{document.doc_id}  {document.title}"]
+        lines += [f"  {field.name}: {field.before!r} -> {field.after!r}" for field in document.fields]
+        lines += [f"  {_SIGNS[piece.op]}{piece.text}" for piece in document.text if piece.op in _SIGNS]
+        length += sum(map(len, lines))
+        if length > LONGEST:
+            yield f"… and {len(report.documents) - number} more: {more}"
+            return
+        yield from lines
+
+
+_SIGNS = {"insert": "+ ", "delete": "- "}
+
+PROMPTS = {
+    each.name: each
+    for each in (
+        Prompt(
+            "knowledge_changes",
+            "What changed in the knowledge on this branch",
+            "The documents that were added, changed or removed on the checked-out branch.",
+            (
+                Argument(
+                    "since", "A git ref or revision to compare with; by default where the branch left the main branch."
+                ),
+            ),
+            _changes,
+        ),
+        Prompt(
+            "prepare_knowledge_commit",
+            "Prepare a knowledge commit",
+            "Look through the uncommitted documents, and commit them with a message.",
+            (),
+            _commit,
+        ),
+    )
+}

@@ -1,0 +1,41 @@
+"""What is generated from the tools' declarations: `python -m vmrag_mcp.reference` writes `tools.json`, which the server reads."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from vmrag_mcp.arguments import parameters
+from vmrag_mcp.registry import CATALOGUE, TOOLSETS, Declared, Listed, module
+
+
+def declared_in(toolset: str, name: str) -> Iterator[Listed]:
+    """The tools of a module as it declares them now."""
+    found_in = module(name)
+    for function in vars(found_in).values():
+        declared = getattr(function, "declared", None)
+        if not isinstance(declared, Declared) or function.__module__ != found_in.__name__:
+            continue  # what a module takes from another one is the other one's tool
+        found = parameters(function)
+        schema: dict[str, Any] = {"type": "object", "properties": {each.name: each.schema() for each in found}}
+        if required := [each.name for each in found if each.required]:
+            schema["required"] = required
+        about = " ".join((inspect.getdoc(function) or "").split())
+        yield Listed(function.__name__, toolset, name, declared.effect, about, schema, declared.idempotent)
+
+
+def generated() -> bytes:
+    """What `tools.json` has to hold."""
+    rows = [tool for toolset, each in TOOLSETS.items() for name in each.modules for tool in declared_in(toolset, name)]
+    return msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n"
+
+
+def main() -> None:
+    CATALOGUE.write_bytes(generated())
+
+
+if __name__ == "__main__":
+    main()

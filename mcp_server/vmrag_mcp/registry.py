@@ -1,0 +1,106 @@
+"""The table of all tools: name, toolset, effect, parameters, handler. The functions of the modules of `tools` are the tools.
+
+`tools.json` is the same table for clients. It is generated (`python -m vmrag_mcp.reference`) and read
+at the start, so that listing the tools imports none of what they do.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+
+from vmrag_link.models import Record
+
+
+class Toolset(Record, frozen=True):
+    """`about`: what it is for; `modules` of `tools` hold its tools."""
+
+    about: str
+    modules: tuple[str, ...]
+
+
+TOOLSETS = {
+    "chroma": Toolset("collections and documents", ("collections", "documents")),
+    "dolt": Toolset("status, history, branches, commit, fetch, pull, push", ("history", "working", "remotes")),
+    "link": Toolset("which revision of the knowledge belongs to a code commit", ("link",)),
+    "merge": Toolset("merge branches, compare, resolve conflicts", ("merging", "diff")),
+    "sync": Toolset("upkeep of the vector index", ("sync",)),
+    "chroma_variants": Toolset("one-document and one-filter variants of the chroma tools", ("chroma_variants",)),
+    "vcs_aliases": Toolset("commit, create_branch, switch_branch, get_branch_status, get_log", ("vcs_aliases",)),
+}
+
+DEFAULT = ("chroma", "dolt", "link", "merge", "sync")
+"""The toolsets of a server that was told nothing else."""
+
+CATALOGUE = Path(__file__).with_name("tools.json")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Listed(Record, frozen=True):
+    """A tool as clients see it. `effect`: letters out of R reads, W changes the working set or the index, V changes history, branches
+    or refs, N may use the network, F writes files outside the knowledge base, D discards something.
+    """
+
+    name: str
+    toolset: str
+    module: str
+    effect: str
+    description: str
+    schema: dict[str, Any]
+    idempotent: bool = False
+
+    @property
+    def reads(self) -> bool:
+        return set(self.effect) <= {"R", "N"}
+
+    @property
+    def annotations(self) -> dict[str, bool]:
+        hints = {"read_only_hint": self.reads, "open_world_hint": "N" in self.effect}
+        if not self.reads:  # the others mean nothing for a tool that only reads
+            hints |= {"destructive_hint": "D" in self.effect, "idempotent_hint": self.idempotent}
+        return hints
+
+
+class Declared(Record, frozen=True):
+    """What `tool` says of a handler. `founds`: it works where there is no knowledge base yet."""
+
+    effect: str
+    idempotent: bool
+    founds: bool
+
+
+def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a tool of the toolset to which its module belongs; its docstring is what clients read.
+
+    It takes the `Call`, and its parameters as keywords (`arguments`), and returns the fields of its result.
+    """
+
+    def mark(handler: Callable[P, R]) -> Callable[P, R]:
+        handler.__dict__["declared"] = Declared(effect, idempotent, founds)
+        return handler
+
+    return mark
+
+
+@cache
+def catalogue() -> Mapping[str, Listed]:
+    """Every tool by its name, in the order in which clients see them."""
+    return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[Listed])}
+
+
+def handler(listed: Listed) -> Callable[..., dict[str, Any]]:
+    """Imports what the tool needs, which takes a moment the first time."""
+    found: Callable[..., dict[str, Any]] = getattr(module(listed.module), listed.name)
+    return found
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__package__}.tools.{name}")

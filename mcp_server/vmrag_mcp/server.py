@@ -1,0 +1,260 @@
+"""The server on the SDK's low-level `Server`, for both eras of the protocol; where calls leave the event loop for threads."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import mcp_types as types
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import ListenHandler
+from mcp.shared.exceptions import MCPError
+
+from vmrag_link import __version__
+from vmrag_link.errors import VmragError
+from vmrag_mcp import envelope, prompts, resources
+from vmrag_mcp.changes import Changes
+from vmrag_mcp.completion import complete
+from vmrag_mcp.confirmation import asked, confirmed
+from vmrag_mcp.options import Selection
+from vmrag_mcp.registry import Listed
+from vmrag_mcp.session import Call, CallProgress, Report, Session
+
+NAME = "vmrag"
+READERS = 4
+"""Calls that read at the same time; those that write do it one after the other."""
+
+PROGRESS_SECONDS = 0.25
+
+Context = ServerRequestContext[Any, Any]
+Called = types.CallToolResult | types.InputRequiredResult
+
+T = TypeVar("T")
+
+
+class KnowledgeServer:
+    """One repository's knowledge, for any number of clients."""
+
+    def __init__(self, session: Session, selection: Selection) -> None:
+        self._session = session
+        self._selection = selection
+        self._tools = [_shown(name, each) for name, each in selection.tools.items()]
+        self._reading = anyio.CapacityLimiter(READERS)
+        self._writing = anyio.CapacityLimiter(1)
+        self._changes = Changes(session.directory)
+        self._listen_handler = ListenHandler(self._changes.bus)
+        self.sdk: Server[Any] = Server(
+            NAME,
+            version=__version__,
+            title="Knowledge of this repository",
+            instructions=selection.instructions(),
+            lifespan=self._lifespan,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._unsubscribe,
+            on_subscriptions_listen=self._listen,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
+        )
+
+    def initialization(self) -> InitializationOptions:
+        return self.sdk.create_initialization_options(NotificationOptions(resources_changed=True))
+
+    def follow(self, selection: Selection) -> None:
+        """Which repository it is for, or what its settings say, was found out after the start."""
+        self._selection = selection
+        self._tools = [_shown(name, each) for name, each in selection.tools.items()]
+        self._changes.follow(self._session.directory)
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Server[Any]) -> AsyncIterator[dict[str, Any]]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._changes.watch)
+            yield {}
+            group.cancel_scope.cancel()
+
+    # -- tools ----------------------------------------------------------------------------------------------------------
+
+    async def _list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=self._tools)
+
+    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> Called:
+        try:
+            tool = self._selection.tool(params.name)
+        except VmragError as error:
+            return _result(envelope.failure(error), failed=True)
+        arguments = params.arguments or {}
+        fields, failed = await self._run(context, tool, arguments)
+        answer = await asked(context, params, fields) if failed else False
+        if isinstance(answer, types.InputRequiredResult):
+            return answer
+        if answer:
+            fields, failed = await self._run(context, tool, confirmed(tool, arguments))
+        return _result(fields, failed=failed)
+
+    async def _run(self, context: Context, tool: Listed, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        progress = CallProgress(_reporter(context))
+        work = functools.partial(self._session.run, tool, arguments, progress)
+        return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
+
+    async def _in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:
+        """Work apart from the event loop. When the client gives it up, its thread stops where nothing is lost."""
+        try:
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+        finally:
+            progress.cancelled.set()
+
+    # -- resources and prompts ------------------------------------------------------------------------------------------
+
+    async def _list_resources(
+        self, context: Context, _: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        try:
+            found = await self._read(context, lambda call: list(resources.listed(call)))
+        except MCPError:  # where there is no knowledge base, its status is still something to read about
+            found = list(resources.FIXED)
+        rows = [
+            types.Resource(uri=each.uri, name=each.name, description=each.about, mime_type=each.mime) for each in found
+        ]
+        return types.ListResourcesResult(resources=rows)
+
+    async def _list_templates(
+        self, _: Context, __: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        rows = [
+            types.ResourceTemplate(uri_template=each.uri, name=each.name, description=each.about, mime_type=each.mime)
+            for each in resources.TEMPLATES
+        ]
+        return types.ListResourceTemplatesResult(resource_templates=rows)
+
+    async def _read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        found = await self._read(context, lambda call: resources.read(call, uri))
+        content = types.TextResourceContents(
+            uri=uri, mime_type=found.mime, text=found.text, _meta={"vmrag/kb": found.kb}
+        )
+        return types.ReadResourceResult(contents=[content])
+
+    async def _list_prompts(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        rows = [
+            types.Prompt(
+                name=each.name,
+                title=each.title,
+                description=each.about,
+                arguments=[types.PromptArgument(name=one.name, description=one.about) for one in each.arguments],
+            )
+            for each in prompts.PROMPTS.values()
+        ]
+        return types.ListPromptsResult(prompts=rows)
+
+    async def _get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        def made(call: Call) -> tuple[str, str]:
+            prompt = prompts.get(params.name)
+            return prompt.about, prompt.text(call, params.arguments or {})
+
+        about, text = await self._read(context, made)
+        message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+        return types.GetPromptResult(description=about, messages=[message])
+
+    async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        reference = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
+        known = (params.context and params.context.arguments) or {}
+        asked, typed = params.argument.name, params.argument.value
+        values, more = await self._read(context, lambda call: complete(call, reference, asked, typed, known))
+        return types.CompleteResult(completion=types.Completion(values=values, has_more=more))
+
+    async def _read(self, context: Context, reader: Callable[[Call], T]) -> T:
+        """What `reader` makes of the knowledge. A known error is one of the protocol's, with the envelope as its data."""
+        progress = CallProgress(_reporter(context))
+
+        def work() -> T:
+            with self._session.call(progress) as call:
+                return reader(call)
+
+        try:
+            return await self._in_thread(work, progress, self._reading)
+        except VmragError as error:
+            raise MCPError(types.INVALID_PARAMS, error.message, envelope.failure(error)) from error
+
+    # -- notifications --------------------------------------------------------------------------------------------------
+
+    async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        self._changes.subscribe(_client(context), str(params.uri), context.session.send_resource_updated)
+        return types.EmptyResult()
+
+    async def _unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self._changes.unsubscribe(_client(context), str(params.uri))
+        return types.EmptyResult()
+
+    async def _listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        with self._changes.bus.listening(params.notifications.resource_subscriptions or ()):
+            return await self._listen_handler(context, params)
+
+
+def _client(context: Context) -> int:
+    """Tells the connections of the handshake's era apart: each has answered `initialize` with parameters of its own."""
+    return id(context.session.client_params)
+
+
+def _shown(name: str, listed: Listed) -> types.Tool:
+    return types.Tool(
+        name=name,
+        description=listed.description,
+        input_schema=listed.schema,
+        annotations=types.ToolAnnotations.model_validate(listed.annotations),
+    )
+
+
+def _result(fields: dict[str, Any], *, failed: bool) -> types.CallToolResult:
+    """The same twice: structured for programs, and as text for clients that know no other."""
+    try:
+        text = msgspec.json.encode(fields).decode()
+    except UnicodeEncodeError:  # a path or a branch that is not UTF-8
+        fields = _speakable(fields)
+        text = msgspec.json.encode(fields).decode()
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], structured_content=fields, is_error=failed
+    )
+
+
+def _speakable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_speakable(key): _speakable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_speakable(each) for each in value]
+    return value
+
+
+def _reporter(context: Context) -> Report:
+    """Tells the client how far a call is, if it asked for that; from the call's thread, and not more often than anybody reads."""
+    last = time.monotonic()
+
+    def report(done: int, total: int, description: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PROGRESS_SECONDS:
+            last = now
+            anyio.from_thread.run(context.session.report_progress, done, total, description)
+
+    return report

@@ -1,0 +1,221 @@
+"""Calls of tools in threads: each has a workspace to itself, which is kept for the next call while nothing under it has moved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from vmrag_link.errors import VmragError, system_failure
+from vmrag_link.models import Record
+from vmrag_link.progress import Task
+from vmrag_mcp import arguments as given
+from vmrag_mcp import envelope
+from vmrag_mcp.registry import Declared, Listed, handler
+
+if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
+    from vmrag_link.embedding.base import Model
+    from vmrag_link.embedding.registry import Choice
+    from vmrag_link.ops.standing import Standing
+    from vmrag_link.workspace import Workspace
+
+
+class Behaviour(Record, frozen=True):
+    """Settings that tools look at. `page_chars`: how much text of documents a result holds at most, if it holds several."""
+
+    require_confirm: bool = True
+    page_chars: int = 80_000
+
+
+class Cancelled(BaseException):
+    """The client gave the call up. No error: nothing that catches errors may take it for one."""
+
+
+Report = Callable[[int, int, str], None]
+"""Takes the steps of a call that are done, how many there are as far as is known, and what is being done; in the call's thread."""
+
+
+class CallProgress:
+    """What a call under way reports. Raises `Cancelled` from where the work can be stopped."""
+
+    def __init__(self, report: Report | None = None) -> None:
+        self.cancelled = threading.Event()
+        self.notes: list[str] = []
+        self._report = report
+        self._before = 0
+
+    @contextlib.contextmanager
+    def task(self, description: str, total: int) -> Iterator[Task]:
+        task = _CallTask(self, description, total)
+        task.advance(0)
+        yield task
+        self._before += total  # of a call's steps, of which each piece of work is some: clients want to see them grow
+
+    def note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def said(self, done: int, total: int, description: str) -> None:
+        if self.cancelled.is_set():
+            raise Cancelled
+        if self._report:
+            self._report(self._before + done, self._before + total, description)
+
+
+class _CallTask:
+    def __init__(self, progress: CallProgress, description: str, total: int) -> None:
+        self._progress, self._description, self._total, self._done = progress, description, total, 0
+
+    def advance(self, steps: int = 1) -> None:
+        self._done += steps
+        self._progress.said(self._done, self._total, self._description)
+
+
+class Call:
+    """One call of a tool: what its handler gets."""
+
+    def __init__(self, ws: Workspace, behaviour: Behaviour, progress: CallProgress) -> None:
+        self.ws = ws
+        self.behaviour = behaviour
+        self.warnings: list[dict[str, str]] = []
+        self._progress = progress
+        self._standing: Standing | None = None
+
+    def warn(self, code: str, message: str) -> None:
+        warning = {"code": code, "message": message}
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def standing(self) -> Standing:
+        """Where documents are read in this call: the pin has been followed first, and the answer's `kb` will say this place."""
+        from vmrag_link.ops.recover import reconciled_for_reading
+        from vmrag_link.ops.standing import standing
+
+        if self._standing is None:
+            reconciled_for_reading(self.ws)
+            self._standing = standing(self.ws)
+        return self._standing
+
+    def stands(self, at: Standing) -> None:
+        """The handler has found out by itself where its answer comes from."""
+        self._standing = at
+
+    def kb(self) -> dict[str, Any]:
+        """The block `kb`; without a place that was read from, where the workspace stands now."""
+        from vmrag_link.ops.standing import standing
+
+        at = self._standing or standing(self.ws)
+        for note in at.notes:
+            self.warn("NOT_IN_SYNC", note)
+        block: dict[str, Any] = msgspec.to_builtins(at.kb)
+        return block
+
+    def said(self) -> list[dict[str, str]]:
+        """All warnings; what the operations had to tell a person is among them."""
+        for note in self._progress.notes:
+            if all(note != each["message"] for each in self.warnings):
+                self.warn("NOTE", note)
+        return self.warnings
+
+
+class _Kept(NamedTuple):
+    """A workspace that nobody uses, and what the files under it looked like."""
+
+    workspace: Workspace
+    looks: tuple[object, ...]
+
+
+class Session:
+    """Runs calls for one repository. `run` may be called from several threads at once; writers wait for each other."""
+
+    def __init__(self, directory: Path, behaviour: Behaviour) -> None:
+        self.directory = directory
+        self.behaviour = behaviour
+        self._idle: queue.LifoQueue[_Kept] = queue.LifoQueue()
+        self._models: dict[Choice, Model] = {}
+        self._writing = threading.Lock()
+
+    def run(self, tool: Listed, arguments: Mapping[str, Any], progress: CallProgress) -> tuple[dict[str, Any], bool]:
+        """The result of a call, and whether it failed. Raises `Cancelled` only."""
+        try:
+            with contextlib.nullcontext() if tool.reads else self._writing:
+                return self._called(tool, arguments, progress), False
+        except VmragError as error:
+            return envelope.failure(error), True
+        except Exception as error:  # noqa: BLE001  the outermost boundary
+            return envelope.failure(system_failure(error) or self._bug(error, tool.name)), True
+
+    def _called(self, tool: Listed, arguments: Mapping[str, Any], progress: CallProgress) -> dict[str, Any]:
+        function = handler(tool)
+        warned: list[tuple[str, str]] = []
+        keywords = given.accepted(given.parameters(function), arguments, lambda *warning: warned.append(warning))
+        declared: Declared = function.__dict__["declared"]
+        with self.call(progress, reads=tool.reads, founds=declared.founds) as call:
+            for warning in warned:
+                call.warn(*warning)
+            fields = function(call, **keywords)
+            return envelope.success(fields, call.kb(), call.said())
+
+    @contextlib.contextmanager
+    def call(self, progress: CallProgress, *, reads: bool = True, founds: bool = False) -> Iterator[Call]:
+        """What a tool, a resource or a prompt gets. Raises `NotInitialized`, unless it `founds` a knowledge base, before anything else."""
+        with self._workspace(progress, reads=reads) as ws:
+            if not founds:
+                from vmrag_link.ops import arrival
+
+                arrival.bring(ws)
+                ws.engine  # noqa: B018
+            yield Call(ws, self.behaviour, progress)
+
+    @contextlib.contextmanager
+    def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:
+        """A workspace that nobody else uses meanwhile. Raises `GitRepositoryMissing`."""
+        from vmrag_link.workspace import Workspace
+
+        try:
+            ws, looks = self._idle.get_nowait()
+            if _looks(ws) != looks:
+                ws.close()
+                ws = Workspace.open(self.directory, progress, models=self._models)
+        except queue.Empty:
+            ws = Workspace.open(self.directory, progress, models=self._models)
+        ws.progress = progress
+        whole = False
+        try:
+            yield ws
+            whole = True
+        finally:
+            # What failed may have left the engine's connection in the middle of something; and doltlite pushes nothing that was
+            # committed after a connection was opened.
+            if not (whole and reads):
+                ws.close()
+            if whole:
+                self._idle.put(_Kept(ws, _looks(ws)))
+
+    def _bug(self, error: Exception, tool: str) -> VmragError:
+        from vmrag_link.ops import buglog
+
+        path = buglog.write(error, ["-C", str(self.directory), "mcp", tool])
+        return envelope.internal(path.stem, str(path))
+
+
+def _looks(ws: Workspace) -> tuple[object, ...]:
+    """What a kept workspace has read already: its settings, and the knowledge base's file."""
+    files = (ws.places.config, ws.places.common / "config", ws.places.git_dir, *sorted(ws.places.kb.glob("*")))
+    return tuple(_look(path) for path in files)
+
+
+def _look(path: Path) -> tuple[object, ...]:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return (path, None)
+    if path.is_dir():
+        return (path, found.st_ino)
+    return (path, found.st_ino, found.st_size, found.st_mtime_ns)

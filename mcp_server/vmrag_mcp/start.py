@@ -1,0 +1,126 @@
+"""From a command line to a running server. What a client waits for at the start is imported here, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmrag_link import env
+from vmrag_link.errors import McpExtraMissing, UsageInvalid
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_mcp import options
+from vmrag_mcp.options import Flags
+from vmrag_mcp.place import PlacedSession, find, known
+from vmrag_mcp.transport.address import Address, address, checked
+from vmrag_mcp.transport.leaving import leave, leave_when_told, leave_with_parent
+from vmrag_mcp.transport.wire import Wire
+
+if TYPE_CHECKING:
+    from vmrag_mcp.server import KnowledgeServer
+
+_FAILED = 3
+_LAST_SECONDS = 1.0
+"""Threads that still wait for something keep a process that has failed no longer."""
+
+
+class Asked(Record, frozen=True):
+    """What the command line says. `http`: where to listen instead of the standard streams."""
+
+    repository: Path | None = None
+    flags: Flags = Flags()
+    http: str | None = None
+    allow_remote: bool = False
+    token_env: str | None = None
+
+
+def serve(asked: Asked) -> None:
+    """Serve until the client is gone or a signal comes; then this process ends. Raises `UsageInvalid`, `McpExtraMissing`, `Busy`."""
+    demand_extra()
+    _forget_git()
+    place = find(asked.repository)
+    found = known(place)
+    selection = options.selection(options.chosen(asked.flags, found.config.mcp))
+    listening, token = _listening(asked)
+    leave_when_told()
+    gc.disable()  # nothing of what is imported is garbage
+    run = _over_http(listening, token) if listening else _over_standard_streams()
+    from vmrag_mcp.first_call import FirstCall
+    from vmrag_mcp.server import KnowledgeServer
+
+    gc.freeze()
+    gc.enable()
+    if found.problem:
+        _say(f"{found.problem.message} Hint: {found.problem.hint}")
+    session = PlacedSession(place)
+    server = KnowledgeServer(session, selection)
+    roots = listening is None and not place.named
+    settled = found.problem is None and not roots
+    server.sdk.middleware.append(FirstCall(server, session, asked.flags, settled=settled, roots=roots))
+    try:
+        run(server)
+    except Exception:
+        bug = threading.Timer(_LAST_SECONDS, leave, (_FAILED,))  # a thread may read from a client that does not know
+        bug.daemon = True
+        bug.start()
+        raise
+    leave()
+
+
+def _over_standard_streams() -> Callable[[KnowledgeServer], None]:
+    leave_with_parent()
+    wire = Wire()
+    if wire.typed:
+        _say("A program talks to this server, over standard input: see `vmrag mcp install`. Ctrl-C ends it.")
+    from vmrag_mcp.transport import stdio
+
+    return functools.partial(stdio.serve, wire=wire)
+
+
+def _over_http(listening: Address, token: str | None) -> Callable[[KnowledgeServer], None]:
+    from vmrag_mcp.transport import http
+
+    return functools.partial(http.serve, asked=listening, token=token)
+
+
+def demand_extra() -> None:
+    """Raises `McpExtraMissing`."""
+    for package in ("mcp", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise McpExtraMissing(
+                f"The MCP server needs the package {package}, which is not installed.",
+                hint="pip install 'vmrag-link[mcp]'",
+                package=package,
+                extra="mcp",
+            )
+
+
+def _listening(asked: Asked) -> tuple[Address | None, str | None]:
+    """Where to listen, if not to standard input, and the token that clients have to know, if any."""
+    if asked.http is None:
+        if asked.allow_remote or asked.token_env:
+            raise UsageInvalid("Only over HTTP does anybody reach this server.", hint="--http [HOST:]PORT")
+        return None, None
+    token = env.secret(asked.token_env or env.TOKEN)
+    if asked.token_env and not token:
+        raise UsageInvalid(f"The environment variable {asked.token_env} is empty.", hint=f"export {asked.token_env}=…")
+    found = address(asked.http)
+    checked(found, allow_remote=asked.allow_remote, token=token)
+    return found, token
+
+
+def _forget_git() -> None:
+    """A client that was started from a hook has what git told the hook: it would lead to another repository, or another index."""
+    env.forget(name for name in plumbing.LOCAL_VARIABLES if name != env.GIT_OPTIONS)
+    env.forget([env.HOOK, *(f"{env.MERGE_HEADS}{head}" for head in env.merge_heads())])
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"vmrag-mcp: {sentence}\n")
+    sys.stderr.flush()

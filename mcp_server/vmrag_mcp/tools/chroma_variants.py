@@ -1,0 +1,289 @@
+"""Collections and documents in the shapes of clients that name a tool for each case: one document, one filter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from vmrag_link.ops import document_writes
+from vmrag_link.ops.collections import modify
+from vmrag_link.ops.document_pages import Page, Wanted
+from vmrag_link.ops.document_selection import Selection
+from vmrag_link.ops.document_writes import Change, New
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import collections, documents
+from vmrag_mcp.tools.documents import Parts, Texts, paged
+
+SAMPLE = 5
+"""Documents that stand for their collection."""
+
+ALL_DOCUMENTS = 5_000
+ALL_CHARACTERS = 2_000_000
+"""Where getting all documents stops, unless a limit is given."""
+
+SUCCESS = "success"
+
+Id = Annotated[str, Given("of a document or chunk", wire="id")]
+OwnId = Annotated[str, Given(wire="id")]
+Filter = Annotated[dict[str, Any], Given("on metadata")]
+TextFilter = Annotated[dict[str, Any], Given("on texts")]
+Matches = Annotated[int, Given(low=1, high=100, clamped=True)]
+Limit = Annotated[int, Given("0: all", low=0)]
+Offset = Annotated[int, Given(low=0)]
+Follow = Annotated[bool, Given("false: the index follows when it is needed next")]
+Deprecated = Annotated[Parts, Given("deprecated")]
+
+
+# -- collections --------------------------------------------------------------------------------------------------------
+
+
+@tool("R")
+def chroma_get_collection(call: Call, *, collection_name: str) -> dict[str, Any]:
+    """Show a collection with its first documents."""
+    info = collections.chroma_get_collection_info(call, collection_name=collection_name)
+    found = documents.chroma_peek_collection(call, collection_name=info["name"], limit=SAMPLE)
+    hnsw = {key: value for key, value in info["metadata"].items() if key.startswith("hnsw:")}
+    own = {key: value for key, value in info["metadata"].items() if key not in hnsw}
+    return {
+        "name": info["name"],
+        "id": info["id"],
+        "metadata": own | {"settings": hnsw},
+        "count": found["total_in_collection"],
+        "sample_entries": found["peek_result"],
+        "message": info["message"],
+    }
+
+
+@tool("W")
+def chroma_rename_collection(
+    call: Call, *, collection_name: str, new_name: Annotated[str, Given(blank=True)]
+) -> dict[str, Any]:
+    """Rename a collection; documents and vectors stay."""
+    renamed = modify(call.ws, collection_name, new_name=new_name)
+    documents.warn_if_pending(call, renamed.pending)
+    return chroma_get_collection(call, collection_name=renamed.collection.name)
+
+
+# -- adding -------------------------------------------------------------------------------------------------------------
+
+
+@tool("W")
+def chroma_add_document(
+    call: Call, *, collection_name: str, document: str, increment_index: Follow = True
+) -> dict[str, Any]:
+    """Add one document under a new id."""
+    return _added(call, collection_name, New(document), follow=increment_index)
+
+
+@tool("W")
+def chroma_add_document_with_id(
+    call: Call, *, collection_name: str, document: str, doc_id: OwnId, increment_index: Follow = True
+) -> dict[str, Any]:
+    """Add one document under an id of its own."""
+    return _added(call, collection_name, New(document, doc_id), follow=increment_index)
+
+
+@tool("W")
+def chroma_add_document_with_metadata(
+    call: Call, *, collection_name: str, document: str, metadata: dict[str, Any], increment_index: Follow = True
+) -> dict[str, Any]:
+    """Add one document with metadata under a new id."""
+    return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
+
+
+@tool("W")
+def chroma_add_document_with_id_and_metadata(
+    call: Call,
+    *,
+    collection_name: str,
+    document: str,
+    doc_id: OwnId,
+    metadata: dict[str, Any],
+    increment_index: Follow = True,
+) -> dict[str, Any]:
+    """Add one document with metadata under an id of its own."""
+    return _added(call, collection_name, New(document, doc_id, metadata), follow=increment_index)
+
+
+def _added(call: Call, name: str, new: New, *, follow: bool) -> dict[str, Any]:
+    report = documents.added(call, name, [new], follow=follow)
+    return {
+        "status": SUCCESS,
+        "documents_added": 1,
+        "ids": report.ids,
+        "added_id": report.ids[0],
+        "message": f"Document {report.ids[0]!r} added to {report.collection!r}; dolt_commit keeps it.",
+    }
+
+
+# -- asking and getting -------------------------------------------------------------------------------------------------
+
+
+@tool("R")
+def chroma_query_documents_with_where_filter(
+    call: Call, *, collection_name: str, query_texts: Texts, where: Filter, n_results: Matches = 10
+) -> dict[str, Any]:
+    """Search the chunks of a collection whose metadata fits."""
+    found = documents.chroma_query_documents(
+        call, collection_name=collection_name, query_texts=query_texts, n_results=n_results, where=where
+    )
+    return _without_collection(found)
+
+
+@tool("R")
+def chroma_query_documents_with_document_filter(
+    call: Call, *, collection_name: str, query_texts: Texts, where_document: TextFilter, n_results: Matches = 10
+) -> dict[str, Any]:
+    """Search the chunks of a collection whose text fits."""
+    found = documents.chroma_query_documents(
+        call,
+        collection_name=collection_name,
+        query_texts=query_texts,
+        n_results=n_results,
+        where_document=where_document,
+    )
+    return _without_collection(found)
+
+
+def _without_collection(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != "collection_name"}
+
+
+@tool("R")
+def chroma_get_documents_by_ids(
+    call: Call, *, collection_name: str, ids: Annotated[list[str], Given("of documents or chunks", least=1)]
+) -> dict[str, Any]:
+    """Get whole documents, or chunks, by their ids."""
+    page = paged(call, collection_name, Selection(ids), Wanted())
+    return _parallel(page, ("documents", "metadatas")) | {"missing_ids": page.missing}
+
+
+@tool("R")
+def chroma_get_documents_with_where_filter(
+    call: Call,
+    *,
+    collection_name: str,
+    where: Filter,
+    limit: Limit = 0,
+    offset: Offset = 0,
+    include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
+) -> dict[str, Any]:
+    """Get the whole documents whose metadata fits."""
+    page = paged(call, collection_name, Selection(where=where), _wanted(limit, offset, include))
+    return _parallel(page, include)
+
+
+@tool("R")
+def chroma_get_documents_with_document_filter(
+    call: Call,
+    *,
+    collection_name: str,
+    where_document: TextFilter,
+    limit: Limit = 0,
+    offset: Offset = 0,
+    include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
+) -> dict[str, Any]:
+    """Get the whole documents whose text fits."""
+    page = paged(call, collection_name, Selection(where_document=where_document), _wanted(limit, offset, include))
+    return _parallel(page, include)
+
+
+@tool("R")
+def chroma_get_all_documents(
+    call: Call,
+    *,
+    collection_name: str,
+    limit: Annotated[int, Given("0: as many as fit", low=0)] = 0,
+    offset: Offset = 0,
+    include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
+) -> dict[str, Any]:
+    """Get the whole documents of a collection, page by page."""
+    wanted = _wanted(limit, offset, include)
+    if not limit:
+        wanted = Wanted(ALL_DOCUMENTS, offset, ALL_CHARACTERS, wanted.texts, wanted.embeddings)
+    page = paged(call, collection_name, Selection(), wanted)
+    return _parallel(page, include) | {"has_more": page.more(offset), "message": documents.told(page, offset)}
+
+
+def _wanted(limit: int, offset: int, include: list[Any]) -> Wanted:
+    return Wanted(limit or None, offset, None, "documents" in include, "embeddings" in include)
+
+
+def _parallel(page: Page, include: Any) -> dict[str, Any]:
+    """The documents as lists that belong together."""
+    fields: dict[str, Any] = {"ids": [each.name for each in page.items], "total_matching": page.total}
+    if "documents" in include:
+        fields["documents"] = [each.text for each in page.items]
+    if "metadatas" in include:
+        fields["metadatas"] = [each.metadata for each in page.items]
+    if "embeddings" in include:
+        fields["embeddings"] = [each.embeddings for each in page.items]
+    return fields | {"message": f"{len(page.items)} of {page.total} documents."}
+
+
+# -- changing and deleting ----------------------------------------------------------------------------------------------
+
+
+@tool("W")
+def chroma_update_document_content(call: Call, *, collection_name: str, doc_id: Id, document: str) -> dict[str, Any]:
+    """Change a document's text; its metadata stays."""
+    return _updated(call, collection_name, Change(doc_id, text=document))
+
+
+@tool("W")
+def chroma_update_document_metadata(
+    call: Call, *, collection_name: str, doc_id: Id, metadata: dict[str, Any]
+) -> dict[str, Any]:
+    """Replace a document's metadata; its text stays."""
+    return _updated(call, collection_name, Change(doc_id, metadata=metadata))
+
+
+def _updated(call: Call, name: str, change: Change) -> dict[str, Any]:
+    report = document_writes.update(call.ws, name, [change])
+    documents.warn_if_pending(call, report.pending)
+    [doc_id] = [*report.ids, *report.unchanged]
+    what = "is changed; dolt_commit keeps it" if report.ids else "was like that already"
+    return {
+        "status": SUCCESS,
+        "documents_updated_request": 1,
+        "updated_id": doc_id,
+        "message": f"Document {doc_id!r} {what}.",
+    }
+
+
+@tool("WD")
+def chroma_delete_document_by_id(call: Call, *, collection_name: str, doc_id: Id) -> dict[str, Any]:
+    """Delete one document."""
+    done = documents.chroma_delete_documents(call, collection_name=collection_name, ids=[doc_id])
+    return {
+        "status": SUCCESS,
+        "documents_deleted_request": 1,
+        "documents_deleted": done["documents_deleted"],
+        "message": done["message"],
+    }
+
+
+@tool("WD")
+def chroma_delete_documents_by_where_filter(call: Call, *, collection_name: str, where: Filter) -> dict[str, Any]:
+    """Delete the documents whose metadata fits."""
+    done = documents.chroma_delete_documents(call, collection_name=collection_name, where=where)
+    return _deleted(done, where)
+
+
+@tool("WD")
+def chroma_delete_documents_by_document_filter(
+    call: Call, *, collection_name: str, where_document: TextFilter
+) -> dict[str, Any]:
+    """Delete the documents whose text fits."""
+    done = documents.chroma_delete_documents(call, collection_name=collection_name, where_document=where_document)
+    return _deleted(done, where_document)
+
+
+def _deleted(done: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "status": SUCCESS,
+        "filter_used": asked,
+        "documents_deleted": done["documents_deleted"],
+        "message": done["message"],
+    }

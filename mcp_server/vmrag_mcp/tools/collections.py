@@ -1,0 +1,173 @@
+"""Collections: what there is, and making, changing and removing them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from vmrag_link.index.chroma import DATABASE, TENANT
+from vmrag_link.ops import collections as operations
+from vmrag_link.ops.collections import shown_metadata
+from vmrag_link.ops.index_status import Indexed, indexed
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.session import Call
+
+
+@tool("R")
+def chroma_list_collections(
+    call: Call,
+    *,
+    limit: Annotated[int, Given("0: all", low=0)] = 100,
+    offset: Annotated[int, Given(low=0)] = 0,
+    name_contains: str = "",
+) -> dict[str, Any]:
+    """List the collections of the checked-out branch, with their numbers of documents."""
+    engine, at = call.ws.engine, call.standing().at
+    found = [each for each in engine.collections(at) if name_contains.lower() in each.name.lower()]
+    page = found[offset:][: limit or None]
+    rows = [
+        {
+            "name": each.name,
+            "metadata": shown_metadata(each),
+            "tenant": TENANT,
+            "database": DATABASE,
+            "document_count": engine.count(at, collection=each.name),
+            "kind": each.kind,
+        }
+        for each in page
+    ]
+    return {
+        "collections": rows,
+        "total_count": len(found),
+        "has_more": offset + len(page) < len(found),
+        "limit": limit,
+        "offset": offset,
+        "message": f"{len(rows)} of {len(found)} collections.",
+    }
+
+
+Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "ollama", "sentence_transformer", "hash"]
+
+
+@tool("R")
+def chroma_get_collection_info(call: Call, *, collection_name: str) -> dict[str, Any]:
+    """Show a collection: metadata, HNSW settings, numbers of documents and chunks, embedding function, chunking."""
+    found = _indexed(call, collection_name, hnsw=True)
+    each = found.collection
+    effective = {"embedding_model": each.embedding_model, **found.hnsw}
+    return {
+        "name": each.name,
+        "id": found.id,
+        "metadata": shown_metadata(each) | effective,
+        "tenant": TENANT,
+        "database": DATABASE,
+        "document_count": found.documents,
+        "chunk_count": found.chunks,
+        "snapshot": found.snapshot,
+        "embedding_function": each.embedding_function,
+        "embedding_dimensions": each.embedding_dimensions,
+        "chunking": msgspec.to_builtins(each.chunking),
+        "index_status": found.status,
+        "message": f"Collection {each.name!r} has {found.documents} documents.",
+    }
+
+
+@tool("R")
+def chroma_get_collection_count(call: Call, *, collection_name: str) -> dict[str, Any]:
+    """Count the documents of a collection."""
+    found = _indexed(call, collection_name)
+    return {
+        "collection_name": found.collection.name,
+        "count": found.documents,
+        "chunk_count": found.chunks,
+        "message": f"Collection {found.collection.name!r} has {found.documents} documents.",
+    }
+
+
+@tool("W")
+def chroma_create_collection(
+    call: Call,
+    *,
+    collection_name: Annotated[str, Given(blank=True)],
+    metadata: Annotated[
+        dict[str, Any] | None, Given("description, hnsw:space (l2, ip, cosine), hnsw:M …, own keys")
+    ] = None,
+    embedding_function: Annotated[Function | None, Given("Left out: the project's")] = None,
+    get_or_create: bool = False,
+    chunking: Annotated[dict[str, Any] | None, Given("size, overlap in characters")] = None,
+) -> dict[str, Any]:
+    """Create a collection."""
+    made = operations.create(
+        call.ws,
+        collection_name,
+        metadata=metadata or {},
+        embedding_function=embedding_function or "",
+        chunking=chunking,
+        get_or_create=get_or_create,
+    )
+    _warn_if_pending(call, made.pending)
+    each = made.collection
+    if not made.created and metadata:
+        call.warn("IGNORED_SETTING", f"Collection {each.name!r} exists; the metadata given was not taken over.")
+    if made.created and made.ignored:
+        call.warn("IGNORED_SETTING", f"Recorded, but of no effect: {', '.join(made.ignored)}.")
+    chroma_id = "" if made.pending else _indexed(call, each.name).id
+    return {
+        "collection": {"name": each.name, "id": chroma_id, "created": made.created},
+        "name": each.name,
+        "id": chroma_id,
+        "metadata": shown_metadata(each),
+        "message": f"Collection {each.name!r} is created; dolt_commit keeps it."
+        if made.created
+        else f"Collection {each.name!r} exists.",
+    }
+
+
+@tool("W")
+def chroma_modify_collection(
+    call: Call,
+    *,
+    collection_name: str,
+    new_name: str = "",
+    new_metadata: Annotated[dict[str, Any] | None, Given("replaces the metadata")] = None,
+) -> dict[str, Any]:
+    """Rename a collection, or replace its metadata."""
+    done = operations.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
+    _warn_if_pending(call, done.pending)
+    if done.unapplied:
+        call.warn(
+            "IGNORED_SETTING", f"The index that is there keeps what it was made with: {', '.join(done.unapplied)}."
+        )
+    changed = [what for what, so in (("name", done.renamed), ("metadata", done.described)) if so]
+    return {
+        "collection": {"name": done.collection.name, "metadata": shown_metadata(done.collection)},
+        "changes": {"name_changed": done.renamed, "metadata_changed": done.described},
+        "message": f"Collection {done.collection.name!r}: changed {' and '.join(changed) or 'nothing'}.",
+    }
+
+
+@tool("WD")
+def chroma_delete_collection(call: Call, *, collection_name: str, confirm: bool = False) -> dict[str, Any]:
+    """Delete a collection with all its documents. Other branches keep theirs."""
+    done = operations.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
+    _warn_if_pending(call, done.pending)
+    kept = f" What was never committed of it is kept in revision {done.kept}." if done.kept else ""
+    return {
+        "deleted_collection": done.name,
+        "documents_deleted": done.documents,
+        "status": "success",
+        "message": f"Collection {done.name!r} is deleted with {done.documents} documents; dolt_reset brings back what was committed.{kept}",
+    }
+
+
+def _indexed(call: Call, name: str, *, hnsw: bool = False) -> Indexed:
+    at, found = indexed(call.ws, call.standing(), name, hnsw=hnsw)
+    call.stands(at)
+    return found
+
+
+def _warn_if_pending(call: Call, pending: str) -> None:
+    if pending:
+        call.warn("INDEX_PENDING", pending)

@@ -1,0 +1,285 @@
+"""Documents: looking at them, asking for what is near, adding, changing and deleting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from vmrag_link.errors import LengthMismatch, UsageInvalid
+from vmrag_link.index.store import chunk_id
+from vmrag_link.models import Distance
+from vmrag_link.ops import document_pages, document_writes, query
+from vmrag_link.ops.document_pages import Page, Wanted
+from vmrag_link.ops.document_selection import Selection
+from vmrag_link.ops.document_writes import AddReport, Change, New
+from vmrag_link.ops.query import SimilarReport
+from vmrag_link.retrieval.search import Hit, Near
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.session import Call
+
+PEEKED = 500
+"""Characters of a text in a glance at a collection."""
+
+LISTED = 2000
+"""Characters of a text in an answer that lists several."""
+
+Texts = Annotated[list[str], Given(least=1, full=True)]
+Ids = Annotated[list[str] | None, Given("of documents or chunks")]
+Filter = Annotated[dict[str, Any] | None, Given('on metadata, e.g. {"team": "core", "year": {"$gte": 2024}}')]
+TextFilter = Annotated[dict[str, Any] | None, Given('on texts, e.g. {"$contains": "TLS"}')]
+Parts = list[Literal["documents", "metadatas", "embeddings", "ids"]]
+
+
+@tool("R")
+def chroma_peek_collection(
+    call: Call, *, collection_name: str, limit: Annotated[int, Given(low=1, high=20, clamped=True)] = 5
+) -> dict[str, Any]:
+    """Look at the first documents of a collection, their texts cut to 500 characters."""
+    page = paged(call, collection_name, Selection(), Wanted(limit=limit))
+    cut = [(each.text or "")[:PEEKED] for each in page.items]
+    return {
+        "collection_name": page.collection.name,
+        "documents": [
+            {
+                "id": each.name,
+                "document": text,
+                "metadata": each.metadata,
+                "truncated": len(each.text or "") > PEEKED,
+            }
+            for each, text in zip(page.items, cut, strict=True)
+        ],
+        "total_in_collection": page.total,
+        "limit": limit,
+        "peek_result": {
+            "ids": [each.name for each in page.items],
+            "documents": cut,
+            "metadatas": [each.metadata for each in page.items],
+        },
+        "message": f"{len(page.items)} of {page.total} documents in {page.collection.name!r}.",
+    }
+
+
+@tool("R")
+def chroma_query_documents(
+    call: Call,
+    *,
+    collection_name: str,
+    query_texts: Texts,
+    n_results: Annotated[int, Given(low=1, high=100, clamped=True)] = 5,
+    where: Filter = None,
+    where_document: TextFilter = None,
+    include: list[Literal["documents", "metadatas", "distances", "embeddings"]] = (  # type: ignore[assignment]
+        "documents",
+        "metadatas",
+        "distances",
+    ),
+) -> dict[str, Any]:
+    """Search a collection by meaning: the nearest chunks of documents to each text, best first. Uncommitted documents are found, too."""
+    report = query.similar(
+        call.ws,
+        collection_name,
+        query_texts,
+        k=n_results,
+        where=where,
+        where_document=where_document,
+        embeddings="embeddings" in include,
+    )
+    call.stands(report.standing)
+    space = report.collection.distance
+    results = [
+        {"query": text, "matches": [_match(each, space, report, include) for each in found]}
+        for text, found in zip(query_texts, report.matches, strict=True)
+    ]
+    fields: dict[str, Any] = {
+        "collection_name": report.collection.name,
+        "results": results,
+        "ids": [[shown(each.hit) for each in found] for found in report.matches],
+        "message": f"{sum(map(len, report.matches))} matches in {report.collection.name!r}.",
+    }
+    if "distances" in include:
+        fields["distances"] = [[distance(space, each.cosine) for each in found] for found in report.matches]
+    return fields
+
+
+def _match(near: Near, space: Distance, report: SimilarReport, include: Sequence[str]) -> dict[str, Any]:
+    hit = near.hit
+    match: dict[str, Any] = {"id": shown(hit), "source_id": hit.doc_id}
+    if "documents" in include:
+        match["document"] = hit.text[:LISTED]
+        if len(hit.text) > LISTED:
+            match["truncated"] = True
+    if "metadatas" in include:
+        match["metadata"] = hit.placed_metadata
+    if "distances" in include:
+        match["distance"] = distance(space, near.cosine)
+        match["similarity"] = similarity(near.cosine)
+    if "embeddings" in include:
+        match["embedding"] = report.embeddings[chunk_id(hit.doc_id, hit.chunk)]
+    return match
+
+
+def shown(hit: Hit) -> str:
+    """A chunk's id as clients see it: its document's, where that has no other."""
+    return hit.doc_id if hit.chunks == 1 else chunk_id(hit.doc_id, hit.chunk)
+
+
+def distance(space: Distance, cosine: float) -> float:
+    """As Chroma has it between unit vectors: l2 is squared. Never below zero, where rounding might take it."""
+    return max(0.0, round((2 if space == "l2" else 1) * (1 - cosine), 6))
+
+
+def similarity(cosine: float) -> float:
+    """0 to 1; `1 - distance`, in l2 `1 - distance / 2`."""
+    return round(min(1.0, max(0.0, cosine)), 4)
+
+
+@tool("R")
+def chroma_get_documents(
+    call: Call,
+    *,
+    collection_name: str,
+    ids: Ids = None,
+    where: Filter = None,
+    where_document: TextFilter = None,
+    include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
+    limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
+    offset: Annotated[int, Given(low=0)] = 0,
+) -> dict[str, Any]:
+    """Get whole documents by ids or filters, or page through a collection."""
+    wanted = Wanted(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
+    page = paged(call, collection_name, Selection(ids, where, where_document), wanted)
+    rows = []
+    for each in page.items:
+        row: dict[str, Any] = {"id": each.name}
+        if "documents" in include:
+            row["document"] = each.text
+        if "metadatas" in include:
+            row["metadata"] = each.metadata
+        if "embeddings" in include:
+            row["embedding"] = each.embeddings
+        rows.append(row)
+    return {
+        "collection_name": page.collection.name,
+        "documents": rows,
+        "total_matching": page.total,
+        "has_more": page.more(offset),
+        "missing_ids": page.missing,
+        "message": told(page, offset),
+    }
+
+
+def paged(call: Call, name: str, selection: Selection, wanted: Wanted) -> Page:
+    """For all tools that get documents."""
+    page = document_pages.get(call.ws, name, selection, wanted)
+    call.stands(page.standing)
+    return page
+
+
+def told(page: Page, offset: int) -> str:
+    """What a page says of itself."""
+    count = f"{len(page.items)} of {page.total} documents"
+    if not page.more(offset):
+        return f"{count}."
+    why = "; the texts of more would not fit into one answer" if page.cut else ""
+    return f"{count}{why}; more with offset={offset + len(page.items)}."
+
+
+@tool("W")
+def chroma_add_documents(
+    call: Call,
+    *,
+    collection_name: str,
+    documents: Texts,
+    ids: list[str] | None = None,
+    metadatas: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Add documents to a collection, all or none; queries find them at once. Keep them with dolt_commit."""
+    _same_length(documents=documents, ids=ids, metadatas=metadatas)
+    new = [
+        New(text, ids[number] if ids else None, metadatas[number] if metadatas else {})
+        for number, text in enumerate(documents)
+    ]
+    report = added(call, collection_name, new)
+    return {
+        "collection_name": report.collection,
+        "documents_added": len(report.ids),
+        "ids": report.ids,
+        "chunks_created": report.chunks,
+        "message": f"{len(report.ids)} documents added to {report.collection!r}; dolt_commit keeps them.",
+    }
+
+
+def added(call: Call, name: str, new: Sequence[New], *, follow: bool = True) -> AddReport:
+    """For all tools that add."""
+    report = document_writes.add(call.ws, name, new, follow=follow)
+    warn_if_pending(call, report.pending)
+    return report
+
+
+@tool("W")
+def chroma_update_documents(
+    call: Call,
+    *,
+    collection_name: str,
+    ids: Annotated[list[str], Given(least=1)],
+    documents: Annotated[list[str | None] | None, Given("new texts; null leaves one as it is")] = None,
+    metadatas: Annotated[list[dict[str, Any] | None] | None, Given("each replaces the old one")] = None,
+    embeddings: list[list[float] | None] | None = None,
+) -> dict[str, Any]:
+    """Change texts, metadata or both of documents, all or none."""
+    if documents is None and metadatas is None and embeddings is None:
+        raise UsageInvalid(
+            "Nothing says what is to change.",
+            hint="Give documents, metadatas or embeddings.",
+            parameter="documents",
+        )
+    _same_length(ids=ids, documents=documents, metadatas=metadatas, embeddings=embeddings)
+    nothing = [None] * len(ids)
+    changes = [
+        Change(name, text, metadata, embedding)
+        for name, text, metadata, embedding in zip(
+            ids, documents or nothing, metadatas or nothing, embeddings or nothing, strict=True
+        )
+    ]
+    report = document_writes.update(call.ws, collection_name, changes)
+    if any(embeddings or ()):
+        call.warn("CUSTOM_EMBEDDING", "The embeddings are this machine's; building the index again replaces them.")
+    warn_if_pending(call, report.pending)
+    return {
+        "collection_name": report.collection,
+        "documents_updated": len(report.ids),
+        "ids": report.ids,
+        "unchanged_ids": report.unchanged,
+        "message": f"{len(report.ids)} documents changed in {report.collection!r}"
+        + (f", {len(report.unchanged)} were like that already." if report.unchanged else "."),
+    }
+
+
+@tool("WD")
+def chroma_delete_documents(
+    call: Call, *, collection_name: str, ids: Ids = None, where: Filter = None, where_document: TextFilter = None
+) -> dict[str, Any]:
+    """Delete documents by ids or filters; what is given must all hold."""
+    report = document_writes.delete(call.ws, collection_name, Selection(ids, where, where_document))
+    warn_if_pending(call, report.pending)
+    missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""
+    return {
+        "collection_name": report.collection,
+        "documents_deleted": len(report.ids),
+        "ids_deleted": report.ids,
+        "missing_ids": report.missing,
+        "message": f"{len(report.ids)} documents deleted from {report.collection!r}{missing}.",
+    }
+
+
+def warn_if_pending(call: Call, pending: str) -> None:
+    if pending:
+        call.warn("INDEX_PENDING", pending)
+
+
+def _same_length(**lists: Sequence[Any] | None) -> None:
+    lengths = {name: len(each) for name, each in lists.items() if each is not None}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name} has {count}" for name, count in lengths.items())
+        raise LengthMismatch(f"The lists must be equally long: {said}.", lengths=lengths)

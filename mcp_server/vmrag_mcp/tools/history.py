@@ -1,0 +1,203 @@
+"""What the knowledge base was, and where it stands: status, branches, commits."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.ops import branch_list, changed, conflict_rows, references, revisions, situation
+from vmrag_link.ops.situation import Situation
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import diff
+
+LISTED = 1000
+"""Documents of one commit that are named."""
+
+
+@tool("RN")
+def dolt_status(
+    call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
+) -> dict[str, Any]:
+    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and the pin .dolt-version compare."""
+    found = situation.situation(call.ws, call.standing())
+    connected = None
+    if found.remote:
+        asked = situation.reached(call.ws, found.remote)
+        connected = asked.connected
+        if asked.problem:
+            call.warn("REMOTE_UNREACHABLE", asked.problem)
+    return status_fields(call, found, connected=connected, verbose=verbose)
+
+
+def status_fields(call: Call, found: Situation, *, connected: bool | None, verbose: bool = False) -> dict[str, Any]:
+    """The result for a situation. `connected`: whether the remote answers, None where it was not asked."""
+    for note in found.notes:
+        call.warn("NOTE", note)
+    local: dict[str, Any] = {
+        "has_changes": found.local_changes.has_changes,
+        "summary": msgspec.to_builtins(found.local_changes.summary),
+    }
+    if verbose:
+        local["documents"] = [each.doc_id for each in found.local_changes.documents]
+        local["changes"] = msgspec.to_builtins(list(found.local_changes.documents))
+    apart, remote = found.apart, found.remote
+    return {
+        "branch": found.branch,
+        "commit": found.commit,
+        "remote": {"name": remote.name, "url": remote.url, "connected": connected} if remote else None,
+        "local_changes": local,
+        "sync_state": {
+            "ahead": apart.ahead,
+            "behind": apart.behind,
+            "diverged": apart.ahead > 0 and apart.behind > 0,
+        },
+        "merge_in_progress": found.merge_in_progress,
+        "conflicts": conflict_rows.as_json(found.conflicts),
+        "index": msgspec.to_builtins(found.index),
+        "link": msgspec.to_builtins(found.link),
+        "message": _told(found),
+    }
+
+
+def _told(found: Situation) -> str:
+    where = f"On {found.branch!r}" if found.branch else "On no branch"
+    total, apart = found.local_changes.summary.total, found.apart
+    parts = [f"{where} at {found.commit[:7]}", f"{total} uncommitted document{'s' * (total != 1)}"]
+    if found.local_changes.has_changes and not total:
+        parts.append("a collection is changed")
+    if apart.ahead or apart.behind:
+        parts.append(f"{apart.ahead} ahead of and {apart.behind} behind the remote")
+    if found.merge_in_progress:
+        parts.append(f"a merge is open with {len(found.conflicts)} conflicts")
+    return f"{', '.join(parts)}."
+
+
+@tool("RN")
+def dolt_branches(
+    call: Call,
+    *,
+    include_local: Annotated[bool, Given("false: only those that the remote has")] = True,
+    filter: Annotated[str, Given("glob, such as feature/*")] = "",  # noqa: A002  the clients' name
+) -> dict[str, Any]:
+    """List the branches of the knowledge base, here and on the remote."""
+    found = branch_list.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
+    if found.doubt:
+        call.warn("STALE_REFS", f"The remote's branches are as of the last dolt_fetch: {found.doubt}")
+    rows = []
+    for each in found.branches:
+        row = {
+            "name": each.name,
+            "is_current": each.current,
+            "is_local": each.local,
+            "is_remote": each.remote,
+            "latest_commit": {
+                "hash": each.head.hash,
+                "short_hash": each.head.short_hash,
+                "message": each.head.message,
+                "timestamp": each.head.timestamp,
+            },
+        }
+        rows.append(row | (msgspec.to_builtins(each.apart) if each.apart else {}))
+    total = len(rows)
+    return {
+        "current_branch": found.current,
+        "branches": rows,
+        "total_count": total,
+        "message": f"{total} branch{'es' * (total != 1)}.",
+    }
+
+
+@tool("R")
+def dolt_commits(
+    call: Call,
+    *,
+    branch: Annotated[str, Given("or any reference; default: the current branch")] = "",
+    limit: Annotated[int, Given(low=1, high=100)] = 20,
+    offset: Annotated[int, Given(low=0)] = 0,
+    since: Annotated[str, Given("ISO 8601")] = "",
+    until: Annotated[str, Given("ISO 8601; a day counts to its end")] = "",
+) -> dict[str, Any]:
+    """List the commits of a branch, newest first, with numbers of documents that each changed."""
+    here, ws = call.standing(), call.ws
+    between = _moment("since", since), _moment("until", until, end=True)
+    start = references.branch_revision(ws, branch, here) if branch else here.revision
+    page = revisions.page(ws.engine, start, limit=limit, offset=offset, since=between[0], until=between[1])
+    name = branch or here.kb.branch
+    return {
+        "branch": name,
+        "commits": msgspec.to_builtins(page.commits),
+        "total_commits": page.total,
+        "has_more": offset + len(page.commits) < page.total,
+        "message": f"{len(page.commits)} of {page.total} commits{f' of {name}' if name else ''}.",
+    }
+
+
+def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
+    try:
+        return revisions.moment(text, end=end) if text else None
+    except ValueError:
+        raise UsageInvalid(
+            f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
+            parameter=parameter,
+            value=text,
+        ) from None
+
+
+@tool("R")
+def dolt_show(
+    call: Call,
+    *,
+    commit: Annotated[str, Given("hash or its first characters, HEAD, HEAD~1, branch, tag")],
+    include_diff: bool = False,
+    diff_limit: Annotated[int, Given("documents with texts", low=1, high=100, clamped=True)] = 10,
+) -> dict[str, Any]:
+    """Show one commit: what it changed, optionally with the texts, and which branches hold it."""
+    here, ws = call.standing(), call.ws
+    shown = revisions.described(ws.engine, references.revision(ws, commit, here))
+    found = changed.changed(ws.engine, shown.parent_hash, shown.hash)
+    total = len(found.documents)
+    if total > LISTED:
+        between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={LISTED}"
+        call.warn("NOTE", f"{total - LISTED} more documents were changed; get_diff lists them: {between}.")
+    rows = changed.shown(ws.engine, found, found.documents[:LISTED], texts=diff_limit if include_diff else 0)
+    changes: dict[str, Any] = {
+        "summary": msgspec.to_builtins(found.summary),
+        "documents": msgspec.to_builtins(rows),
+        **({"diff_truncated": total > diff_limit} if include_diff else {}),
+        **diff.collections(found),
+    }
+    return {
+        "commit": msgspec.to_builtins(shown),
+        "changes": changes,
+        "branches": revisions.holding(ws.engine, shown.hash, branch_list.named_heads(ws, here)),
+        "message": f"{shown.short_hash} {shown.message.partition(chr(10))[0]!r} changed {total} document{'s' * (total != 1)}.",
+    }
+
+
+@tool("R")
+def dolt_find(
+    call: Call,
+    *,
+    query: Annotated[str, Given("the beginning of a hash, or a part of a message")],
+    search_type: Literal["all", "hash", "message"] = "all",
+    branch: Annotated[str, Given("default: all branches")] = "",
+    limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 10,
+) -> dict[str, Any]:
+    """Find commits of the knowledge base by hash or message."""
+    here, ws = call.standing(), call.ws
+    heads = {**branch_list.named_heads(ws, here), "HEAD": here.revision}
+    if branch:
+        heads = {branch: references.branch_revision(ws, branch, here)}
+    found = revisions.find(ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,))
+    total = len(found)
+    return {
+        "query": query,
+        "results": msgspec.to_builtins(found[:limit]),
+        "total_found": total,
+        "message": f"{total} commit{'s' * (total != 1)} found.",
+    }

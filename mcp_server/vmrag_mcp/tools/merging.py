@@ -1,0 +1,95 @@
+"""Merge branches, and decide about what is in conflict."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from vmrag_link.ops import conflict_rows
+from vmrag_link.ops import merge_branches as merging
+from vmrag_link.ops import settle as settling
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
+
+_TYPES = {"uncommitted": "merge"}
+
+
+@tool("WV")
+def merge_branch(
+    call: Call,
+    *,
+    source: Annotated[str, Given(aliases=("source_branch",))],
+    target: Annotated[str | None, Given("default: the current branch", aliases=("target_branch",))] = None,
+    message: str | None = None,
+    on_conflict: Annotated[
+        Literal["keep", "abort", "ours", "theirs"],
+        Given("keep leaves the merge open; abort changes nothing; ours and theirs take a side"),
+    ] = "keep",
+    if_uncommitted: Literal["abort", "commit_first", "reset_first"] = "abort",
+) -> dict[str, Any]:
+    """Merge a branch of the knowledge base into another. Conflicts wait for resolve_conflicts."""
+    done = merging.merge_branch(
+        call.ws, source, target=target, message=message, on_conflict=on_conflict, how=if_uncommitted
+    )
+    report = done.merge
+    outcome.warn(call, pending=report.pending, staged=report.staged)
+    for note in report.notes:
+        call.warn("NOTE", note)
+    return {
+        "source": source,
+        "target": done.target,
+        "merge_type": _TYPES.get(report.result, report.result),
+        "commits_merged": done.commits,
+        "from_commit": report.ours,
+        "to_commit": report.revision or report.ours,
+        "conflicts": outcome.conflicts(conflict_rows.rows(call.ws, done.decided)),
+        "sync_summary": outcome.sync_summary(report.changes),
+        "message": _merged(done, source),
+    }
+
+
+def _merged(done: merging.BranchMerge, source: str) -> str:
+    match done.merge.result:
+        case "already_up_to_date":
+            return f"{done.target!r} holds {source!r} already."
+        case "uncommitted":
+            return f"{done.merge.changes.total} documents of {source!r} are back, uncommitted."
+    revision = (done.merge.revision or "")[:7]
+    return f"Merged {source!r} into {done.target!r}: {done.merge.changes.total} documents changed; {revision} is pinned there."
+
+
+@tool("W")
+def resolve_conflicts(
+    call: Call,
+    *,
+    table: Annotated[str, Given("documents, a collection, or all")],
+    strategy: Annotated[Literal["ours", "theirs"], Given(spelled={"--ours": "ours", "--theirs": "theirs"})],
+    doc_ids: Annotated[list[str] | None, Given("only these")] = None,
+    commit: Annotated[bool, Given("close the merge if nothing is left")] = False,
+    message: str = "Resolved merge conflicts",
+) -> dict[str, Any]:
+    """Decide about conflicts; ours is the branch merged into. To mend one by hand: update the document, then ours for it."""
+    report = settling.settle(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
+    outcome.warn(call, pending=report.pending, staged=report.staged)
+    return {
+        "table": table,
+        "strategy": strategy,
+        "resolved": report.decided,
+        "remaining": len(report.left),
+        "conflicts": outcome.conflicts(report.left),
+        "commit": outcome.commit(call, report.revision) if report.revision else None,
+        "message": _settled(report),
+    }
+
+
+def _settled(report: settling.SettleReport) -> str:
+    if report.left:
+        return f"Decided about {report.decided}; {len(report.left)} are still in conflict."
+    if report.next:
+        return f"Nothing is in conflict any more, and the pin is staged. Next: {report.next}"
+    if report.kind == "aside":
+        return "Nothing is in conflict any more; the documents are back, uncommitted."
+    if report.revision:
+        return f"Nothing is in conflict any more; the merge is closed as {report.revision[:7]}."
+    return "Nothing is in conflict any more. Next: dolt_commit, which closes the merge."

@@ -1,0 +1,49 @@
+"""What the results of tools that commit or move a branch say alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from vmrag_link.models import Changes
+from vmrag_link.ops import conflict_rows, revisions
+from vmrag_link.ops.conflict_rows import OpenConflict
+from vmrag_mcp.session import Call
+
+
+def summary(changes: Changes) -> dict[str, int]:
+    """Numbers of documents that differ."""
+    return {
+        "added": changes.added,
+        "modified": changes.modified,
+        "deleted": changes.removed,
+        "total": changes.total,
+    }
+
+
+def sync_summary(changes: Changes) -> dict[str, int]:
+    """Numbers of documents that queries find differently now."""
+    return {
+        "documents_added": changes.added,
+        "documents_modified": changes.modified,
+        "documents_deleted": changes.removed,
+        "total_changes": changes.total,
+    }
+
+
+def commit(call: Call, revision: str) -> dict[str, Any]:
+    made: dict[str, Any] = msgspec.to_builtins(revisions.described(call.ws.engine, revision))
+    return made
+
+
+def conflicts(found: tuple[OpenConflict, ...] | list[OpenConflict]) -> list[dict[str, Any]]:
+    return conflict_rows.as_json(found)
+
+
+def warn(call: Call, *, pending: str, staged: bool) -> None:
+    """What of the whole is left to do: the index did not follow; another git command held git's index."""
+    if pending:
+        call.warn("INDEX_PENDING", pending)
+    if not staged:
+        call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")

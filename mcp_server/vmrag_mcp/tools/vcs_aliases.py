@@ -1,0 +1,76 @@
+"""Shorter names for tools of `dolt`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from vmrag_link.ops import checkout as checking_out
+from vmrag_link.ops import commit as committing
+from vmrag_link.ops import revisions, situation
+from vmrag_mcp.arguments import Given
+from vmrag_mcp.registry import tool
+from vmrag_mcp.session import Call
+from vmrag_mcp.tools import history, outcome, working
+from vmrag_mcp.tools.working import Carrying, Message
+
+
+@tool("V")
+def commit(
+    call: Call,
+    *,
+    message: Message,
+    sync: Annotated[bool, Given("bring the index up to date")] = True,
+) -> dict[str, Any]:
+    """Commit all uncommitted documents, as dolt_commit does."""
+    report = committing.commit(call.ws, message, follow=sync)
+    chunks = committing.chunks(call.ws, report)
+    numbers = outcome.summary(report.changes)
+    return {
+        **working.committed(call, report),
+        "sync": {name: numbers[name] for name in ("added", "modified", "deleted")} | {"chunks": chunks},
+    }
+
+
+@tool("V")
+def create_branch(
+    call: Call,
+    *,
+    name: str,
+    from_: Annotated[str, Given("where it starts", wire="from")] = "HEAD",
+) -> dict[str, Any]:
+    """Make a branch of the knowledge base, and stay on the current one."""
+    revision = checking_out.create_branch(call.ws, name, from_)
+    return {"branch": name, "commit": revision, "message": f"Made the branch {name!r} at {revision[:7]}."}
+
+
+@tool("WV")
+def switch_branch(
+    call: Call,
+    *,
+    branch: Annotated[str, Given(aliases=("name",))],
+    create: bool = False,
+    if_uncommitted: Carrying = "abort",
+) -> dict[str, Any]:
+    """Go to another branch of the knowledge base, as dolt_checkout does."""
+    return working.dolt_checkout(call, target=branch, create_branch=create, if_uncommitted=if_uncommitted)
+
+
+@tool("R")
+def get_branch_status(call: Call) -> dict[str, Any]:
+    """Show where the knowledge base stands, as dolt_status does, and its branches; contacts nobody."""
+    here = call.standing()
+    found = situation.situation(call.ws, here)
+    connected = situation.known(call.ws, found.remote) if found.remote else None
+    rows = [
+        {"name": each.name, "is_current": each.name == found.branch, "short_hash": each.head[: revisions.SHORT]}
+        for each in call.ws.engine.branches()
+        if revisions.shown(each.name)
+    ]
+    return {**history.status_fields(call, found, connected=connected), "branches": rows}
+
+
+@tool("R")
+def get_log(call: Call, *, limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 20) -> dict[str, Any]:
+    """List the commits of the current branch, newest first, as dolt_commits does."""
+    found = history.dolt_commits(call, limit=limit)
+    return {name: found[name] for name in ("commits", "message")}

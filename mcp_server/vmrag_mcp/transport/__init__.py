@@ -1,0 +1,1 @@
+"""How clients reach the server: over its standard streams, or over HTTP."""

@@ -1,0 +1,61 @@
+"""Where to listen, and whether that is safe: known before anything is imported that could listen."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Record
+
+
+class Address(Record, frozen=True):
+    """Where to listen; `port` 0 takes a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def bracketed(self) -> str:
+        """As it stands in a URL."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def anywhere(self) -> bool:
+        """All addresses of this computer: under which name it is addressed cannot be known."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+
+def address(text: str) -> Address:
+    """`PORT`, `HOST:PORT` or `[IPV6]:PORT`. Raises `UsageInvalid`."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    bare = ":" in host and not text.startswith("[")
+    if bare or not (port.isascii() and port.isdecimal() and int(port) <= 65535):  # noqa: PLR2004  the last port
+        raise UsageInvalid(f"{text!r} is no address to listen on.", hint="--http 8765, or --http 127.0.0.1:8765")
+    return Address(host or "127.0.0.1", int(port))
+
+
+def checked(asked: Address, *, allow_remote: bool, token: str | None) -> None:
+    """Raises `UsageInvalid` where others could reach the knowledge without anything having been said about it."""
+    if asked.loopback:
+        return
+    if not allow_remote:
+        raise UsageInvalid(
+            f"Other computers could reach {asked.host}.",
+            hint=f"--http {asked.port} listens on this computer only; --allow-remote means it, and takes a token",
+        )
+    if not token:
+        raise UsageInvalid(
+            "What other computers can reach takes a token.",
+            hint="export VMRAG_MCP_TOKEN=$(openssl rand -hex 32), or name the variable that holds one: --token-env NAME",
+        )

@@ -1,0 +1,46 @@
+"""How the server ends: at once, whatever its threads are doing. Operations can be killed anywhere, so nothing that was stored is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from typing import NoReturn
+
+from vmrag_link import proc
+
+OK, INTERRUPTED = 0, 130
+_WATCH_SECONDS = 0.5
+
+
+def leave(code: int = OK) -> NoReturn:
+    """Threads are not waited for; programs that they wait for end, too."""
+    proc.abandon()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(
+            OSError, ValueError, RuntimeError
+        ):  # RuntimeError: a signal came while it was written to
+            stream.flush()
+    os._exit(code)
+
+
+def leave_when_told() -> None:
+    """SIGTERM and a terminal that is closed end the server as its client does, Ctrl-C as it ends every command."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: leave())
+    signal.signal(signal.SIGINT, lambda *_: leave(INTERRUPTED))
+
+
+def leave_with_parent() -> None:
+    """A client that was killed may have left the pipe to others, who keep it open: then no end of input comes."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        leave()
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -1,0 +1,65 @@
+"""A line of the protocol and the message that it stands for. What is no message gets the error that JSON-RPC has for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import mcp_types as types
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+Message = types.JSONRPCRequest | types.JSONRPCNotification | types.JSONRPCResponse | types.JSONRPCError
+
+
+class Refused(ValueError):
+    """What came is no message; `answer` says so to the client."""
+
+    def __init__(self, code: int, why: str, about: types.RequestId | None = None) -> None:
+        super().__init__(why)
+        self.answer = types.JSONRPCError(jsonrpc="2.0", id=about, error=types.ErrorData(code=code, message=why))
+
+
+def parsed(line: bytes) -> Message:
+    """Raises `Refused`. Half of a surrogate pair in an argument is the tool's to refuse: it is JSON."""
+    try:
+        found = json.loads(line.decode(), parse_constant=_no_number)
+    except UnicodeDecodeError:
+        raise Refused(types.PARSE_ERROR, "Parse error: this is not UTF-8.") from None
+    except RecursionError:
+        raise Refused(types.PARSE_ERROR, "Parse error: this is nested too deeply.") from None
+    except ValueError as error:
+        raise Refused(types.PARSE_ERROR, f"Parse error: {error}.") from None
+    if not isinstance(found, dict):
+        what = "Batches are not part of this protocol" if isinstance(found, list) else "A message is a JSON object"
+        raise Refused(types.INVALID_REQUEST, f"Invalid request: {what}.")
+    about = _id(found)
+    try:
+        message: Message = types.jsonrpc_message_adapter.validate_python(found, by_name=False)
+    except (ValidationError, RecursionError):
+        raise Refused(types.INVALID_REQUEST, "Invalid request: this is no JSON-RPC 2.0 message.", about) from None
+    if isinstance(message, types.JSONRPCNotification) and "id" in found:
+        raise Refused(types.INVALID_REQUEST, "Invalid request: an id is a text or a whole number.")
+    return message
+
+
+def encoded(message: Message) -> bytes:
+    """One line, with its end."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except (
+        PydanticSerializationError
+    ):  # half of a surrogate pair that the client sent comes back as the escape that it was
+        return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode() + b"\n"
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _id(found: dict[str, Any]) -> types.RequestId | None:
+    """The id to answer to. One of a broken answer is ours: the client may have given the same to something that it waits for."""
+    about = found.get("id")
+    if "method" not in found and ("result" in found or "error" in found):
+        return None
+    return about if isinstance(about, str | int) and not isinstance(about, bool) else None
