@@ -7,11 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from vmrag_hooks import driver_command
-
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
+from vmrag_hooks import driver_command
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from vmrag_hooks import installer, shims
 
 from tests.support import terminal
 from tests.support.repos import make_repo
 from tests.support.terminal import Done, Project
+from vmrag_hooks import installer, shims
 from vmrag_link.git import plumbing
 
 ROOT = Path(__file__).parents[2]

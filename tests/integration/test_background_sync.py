@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from vmrag_hooks import run
 
 from tests.support import terminal
 from tests.support.terminal import Project
+from vmrag_hooks import run
 from vmrag_link import locks
 from vmrag_link.git import plumbing
 from vmrag_link.sync import background

@@ -80,6 +80,29 @@ def test_more_rows_than_one_call_takes_come_back_whole(store):
     assert sorted(store.ids(guide)) == sorted(names[-2:])
 
 
+def test_vectors_are_read_by_the_names_of_their_rows(store):
+    guide = made(store)
+    store.add(guide, rows(["a", "b", "c"]))
+    found = store.embeddings(guide, ["c", "a", "nobody"])
+    assert {name: struct.pack("<4f", *numbers) for name, numbers in found.items()} == {"a": vector(0), "c": vector(2)}
+    assert all(type(number) is float for numbers in found.values() for number in numbers)
+    assert store.embeddings(guide, []) == {}
+    names = [f"document {number}" for number in range(chroma.BATCH + 2)]
+    store.add(guide, rows(names, texts=False))
+    assert len(store.embeddings(guide, names)) == len(names)
+
+
+def test_a_row_gets_another_vector_and_keeps_the_rest(store):
+    guide = made(store)
+    store.add(guide, rows(["a", "b"], state="open"))
+    store.embed(guide, {"a": vector(5)})
+    store.embed(guide, {})
+    found = store.embeddings(guide, ["a", "b"])
+    assert {name: struct.pack("<4f", *numbers) for name, numbers in found.items()} == {"a": vector(5), "b": vector(1)}
+    assert store.ids(guide, among=["a"], where={"state": "open"}, where_document={"$contains": "of a"}) == ["a"]
+    assert store.count(guide) == 2
+
+
 def test_filters_on_metadata_and_text(store):
     guide = made(store)
     store.add(guide, rows(["a", "b"], state="open"))
@@ -118,6 +141,13 @@ def test_collections_are_listed_described_and_dropped(store):
     assert store.collections() == {"two-collection": two}
     again = made(store, "one-collection")
     assert (again != one, store.count(again)) == (True, 0)
+
+
+def test_a_collection_says_what_its_hnsw_index_was_made_with_and_keeps_it_when_it_is_described_anew(store):
+    one = store.create("one-collection", space="ip", metadata={"a": "b"}, hnsw={"max_neighbors": 32})
+    store.describe(one, {"number": 1, "half": 0.5, "yes": True})
+    expected = {"space": "ip", "max_neighbors": 32, "ef_construction": 100, "ef_search": 100}
+    assert expected.items() <= store.hnsw("one-collection").items()
 
 
 def test_more_collections_than_a_page_holds_are_all_listed(store):

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from vmrag_hooks import doctor as hooks_doctor
-from vmrag_hooks import shims
 
 from tests.support import terminal
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
 from tests.support.terminal import Project, new_project
+from vmrag_hooks import doctor as hooks_doctor
+from vmrag_hooks import shims
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.git import plumbing
 from vmrag_link.ops import doctor as operation

@@ -168,6 +168,28 @@ def test_removing_documents_removes_exactly_them(engine: Engine) -> None:
     assert [d.doc_id for d in engine.documents(Working("main"))] == ["b"]
 
 
+@pytest.mark.parametrize("odd", ["'", '"', "\\", "🙂", "é", "x y", "["])
+def test_documents_are_looked_up_by_their_ids(engine: Engine, odd: str) -> None:
+    revision = store(engine, "main", document("a"), document("b", "text of b"), document(f"c{odd}"))
+    ids = [f"c{odd}", "absent", "b", "b"]
+    assert [each.doc_id for each in engine.headers(revision, collection="guide", ids=ids)] == ["b", f"c{odd}"]
+    assert [each.content for each in engine.documents(revision, ids={"b"})] == ["text of b"]
+    assert list(engine.documents(revision, collection="guide", ids=[])) == []
+    assert list(engine.headers(revision, collection="elsewhere", ids=["b"])) == []
+
+
+def test_the_stamp_tells_whether_anything_was_written(engines: Engines, engine: Engine) -> None:
+    revision = store(engine, "main", document("a"))
+    before = engine.stamp()
+    other = engines.open(engine.folder)
+    assert list(other.documents(revision))
+    assert list(engine.headers(Working("main")))
+    assert engine.stamp() == other.stamp() == before
+    put(other, "main", document("a", "another text"))
+    assert engine.stamp() != before
+    other.close()
+
+
 def test_a_write_that_fails_half_way_leaves_nothing(engine: Engine) -> None:
     store(engine, "main", document("a"))
 

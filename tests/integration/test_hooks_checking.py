@@ -3,11 +3,11 @@
 import shutil
 
 import pytest
-from vmrag_hooks import shims
 
 from tests.support import hooks
 from tests.support.hooks import SHELLS
 from tests.support.repos import Repo, make_repo
+from vmrag_hooks import shims
 
 stage = hooks.stage
 REFUSED = f"#!/bin/sh\nexit {shims.REFUSES}\n"

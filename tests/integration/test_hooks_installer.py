@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from vmrag_hooks import driver_command, installer, scope, shims
 
 from tests.support import hooks as support
 from tests.support.hooks import foreign, tree
 from tests.support.repos import Repo, make_repo
 from tests.support.terminal import Project, new_project
+from vmrag_hooks import driver_command, installer, scope, shims
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops import buglog

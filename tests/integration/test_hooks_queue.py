@@ -3,11 +3,11 @@
 import subprocess
 
 import pytest
-from vmrag_hooks import installer
 
 from tests.support import hooks
 from tests.support.hooks import SHELLS
 from tests.support.repos import Repo, make_repo
+from vmrag_hooks import installer
 from vmrag_link.git import plumbing
 
 stage = hooks.stage

@@ -6,11 +6,11 @@ import stat
 import subprocess
 
 import pytest
-from vmrag_hooks import installer, shims
 
 from tests.support import hooks
 from tests.support.hooks import SHELLS
 from tests.support.repos import Repo, make_repo
+from vmrag_hooks import installer, shims
 from vmrag_link.git import plumbing
 
 stage = hooks.stage

@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from vmrag_hooks import driver_command, shims
-from vmrag_hooks import template as templates
 
 from tests.support import terminal
 from tests.support.hooks import tree
 from tests.support.terminal import Project
+from vmrag_hooks import driver_command, shims
+from vmrag_hooks import template as templates
 from vmrag_link.errors import FileFailed, HooksRefused
 
 project = terminal.project

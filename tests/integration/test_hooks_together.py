@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from vmrag_hooks import installer, shims
 
 from tests.support import hooks as support
 from tests.support.hooks import foreign, tree
 from tests.support.terminal import Project
+from vmrag_hooks import installer, shims
 from vmrag_link.git import plumbing
 
 log = support.log

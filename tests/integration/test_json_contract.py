@@ -406,7 +406,7 @@ ERRORS = {
     "an unknown document": (["show", "handbook/setup"], 3, "DOCUMENT_NOT_FOUND"),
     "a name that is no document": (["show", "handbook"], 2, "INVALID_PARAMETER"),
     "nothing to commit": (["commit", "-m", "m"], 1, "NO_CHANGES"),
-    "an empty message": (["commit", "-m", " "], 2, "INVALID_PARAMETER"),
+    "an empty message": (["commit", "-m", " "], 2, "MESSAGE_REQUIRED"),
     "an unknown revision": (["pin", "0" * 40], 3, "BRANCH_NOT_FOUND"),
     "a folder that is not there": (["import", "nowhere", "--collection", "handbook"], 2, "INVALID_PARAMETER"),
     "a name that no collection may have": (["import", "docs", "--collection", "a"], 2, "INVALID_NAME"),

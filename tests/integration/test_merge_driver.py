@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from vmrag_hooks import driver_command
 
 from tests.support.cli import start
 from tests.support.knowledge import doc
 from tests.support.repos import isolate, make_repo
 from tests.support.terminal import Project, new_project
+from vmrag_hooks import driver_command
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write
 from vmrag_link.models import RevisionInfo

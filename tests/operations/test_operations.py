@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from vmrag_hooks import shims
 
 from tests.operations import document, world
 from tests.operations.table import OPERATIONS, Follows, Operation
 from tests.operations.world import CONTENTS, DRAFTS, WITHOUT_HOOKS, Copy, Stand, World
 from tests.support.compare import assert_whole
 from tests.support.repos import isolate
+from vmrag_hooks import shims
 
 ROOT = Path(__file__).parents[2]
 REASONS = {"no pin": "This code commit pins no knowledge", "malformed": "The pin cannot be read"}

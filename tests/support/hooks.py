@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from vmrag_hooks import installer
 
 from tests.support.repos import Repo, isolate, make_repo
+from vmrag_hooks import installer
 from vmrag_link.git import plumbing
 from vmrag_link.git.applied import encode_applied
 

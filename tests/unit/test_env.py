@@ -14,7 +14,7 @@ OWN = {
     for name, value in vars(env).items()
     if name.isupper() and isinstance(value, str) and name not in ("SWITCH", "SETTING_PREFIX")
 }
-SETTINGS = {env.setting_variable(name) for name in KEYS}
+SETTINGS = {key.variable for key in KEYS.values()}
 
 
 def sources() -> list[Path]:
@@ -45,7 +45,7 @@ def test_a_settings_variable_follows_from_its_name():
     ("environ", "text"), [({}, None), ({"VMRAG_INDEX_KEEP": ""}, None), ({"VMRAG_INDEX_KEEP": "8"}, "8")]
 )
 def test_an_empty_variable_counts_as_absent(environ, text):
-    assert env.setting("index.keep", environ) == text
+    assert env.setting(KEYS["index.keep"].variable, environ) == text
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.errors import FilterInvalid
+from vmrag_link.index.chroma import Rows, open_store
 from vmrag_link.retrieval import filters
 
 
@@ -107,3 +110,98 @@ def test_anything_gives_a_filter_or_a_refusal(value):
         assert len(normal) == 1
         assert filters.where(normal) == normal
         json.dumps(normal, allow_nan=False)
+
+
+# -- applied to whole documents -----------------------------------------------------------------------------------------
+
+HELD: list[dict[str, Any]] = [
+    {"n": 1, "s": "1"},
+    {"n": 1.0, "s": "a"},
+    {"n": -3, "s": "Ä", "flag": True},
+    {"n": 2.5, "flag": False},
+    {"n": True, "s": "a%b"},
+    {"n": "1", "tags": ["a", "b"]},
+    {"s": "", "tags": ["1"]},
+    {"n": 0, "numbers": [1, 2]},
+    {"n": 2**40, "numbers": [1.0, 2.5]},
+    {"flag": True, "flags": [True, False]},
+]
+TEXTS = ["Alpha Rivers", "alpha rivers", "50% off_sale", "a%b a_b", "ÄPFEL äpfel", "line\nbreak", "日本語", "", "\\", "é"]
+
+VALUES = st.sampled_from([1, 1.0, 0, -3, 2, 2**40, True, False, "1", "a", "b", "", "Ä", "a%b"])
+NUMBERS = st.sampled_from([1, 1.0, 0, -3, 2, 3.0, 2**40])
+KEYS = st.sampled_from(["n", "s", "flag", "tags", "numbers", "flags", "absent"])
+LISTS = st.sampled_from([[1], [1, 2], [1.0], ["1", "a"], ["b"], [True], [True, False]])
+CONDITIONS = st.one_of(
+    st.tuples(st.sampled_from(["$eq", "$ne", "$contains", "$not_contains"]), VALUES.filter(lambda value: value != "")),
+    st.tuples(st.sampled_from(["$eq", "$ne"]), VALUES),
+    st.tuples(st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), NUMBERS),
+    st.tuples(st.sampled_from(["$in", "$nin"]), LISTS),
+)
+COMPARED = st.builds(lambda key, pair: {key: {pair[0]: pair[1]}}, KEYS, CONDITIONS)
+PIECES = st.sampled_from(["alpha", "Alpha", "a", "%", "_", "a_b", "0%", "äpfel", "ÄPFEL", "\n", "日本", "\\", "é", " "])
+PATTERNS = st.sampled_from(
+    ["alpha", "(?i)ALPHA", "^a", "s$", r"\d+", "[[:alpha:]]+", r"\p{L}", "^line$", "(?m)^line$", "a.b", r"\bb", "x*", r"\z"]
+)
+READ = st.one_of(
+    st.builds(lambda name, piece: {name: piece}, st.sampled_from(["$contains", "$not_contains"]), PIECES),
+    st.builds(lambda name, pattern: {name: pattern}, st.sampled_from(["$regex", "$not_regex"]), PATTERNS),
+)
+
+
+def nested(leaves):
+    return st.recursive(
+        leaves,
+        lambda inner: st.builds(
+            lambda name, parts: {name: parts}, st.sampled_from(["$and", "$or"]), st.lists(inner, min_size=1, max_size=3)
+        ),
+        max_leaves=5,
+    )
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory):
+    """Chroma with the rows that the tests apply filters to."""
+    store = open_store(tmp_path_factory.mktemp("chroma"))
+    made = store.create("guide", space="cosine", metadata={"embedding_model": "m"})
+    vectors = [struct.pack("<2f", 1.0, number) for number in range(len(HELD))]
+    store.add(made, Rows([str(number) for number in range(len(HELD))], vectors, [*HELD], TEXTS))
+    yield lambda **asked: {int(each) for each in store.ids(made, **asked)}
+    store.close()
+
+
+@given(nested(COMPARED))
+def test_a_document_passes_where_chroma_lets_its_only_chunk_pass(held, asked):
+    matches = filters.matching(asked)
+    assert {number for number, each in enumerate(HELD) if matches(each)} == held(where=filters.where(asked))
+
+
+@given(nested(READ))
+def test_a_text_passes_where_chroma_lets_it_pass(held, asked):
+    matches = filters.matching_text(asked)
+    assert {number for number, each in enumerate(TEXTS) if matches(each)} == held(
+        where_document=filters.where_document(asked)
+    )
+
+
+@pytest.mark.parametrize("pattern", ["(", r"(a)\1", "a(?=l)", r"\Z", "a{2,1}"])
+def test_what_is_no_regular_expression_for_chroma_is_none_here(held, pattern):
+    with pytest.raises(FilterInvalid):
+        held(where_document={"$regex": pattern})
+    with pytest.raises(FilterInvalid, match="regular expression"):
+        filters.matching_text({"$regex": pattern})
+
+
+def test_no_regular_expression_takes_long():
+    assert not filters.matching_text({"$regex": "^(a+)+$"})("a" * 100_000 + "b")
+
+
+def test_fractions_are_compared_with_whole_numbers_as_numbers():
+    whole = [{"n": number} for number in (1, 2, 3)]
+    assert [each["n"] for each in whole if filters.matching({"n": {"$gte": 1.5}})(each)] == [2, 3]
+    assert [each["n"] for each in whole if filters.matching({"n": {"$lt": 2.5}})(each)] == [1, 2]
+    assert [each["n"] for each in whole if filters.matching({"n": 1.5})(each)] == []
+
+
+def test_without_a_filter_everything_passes():
+    assert filters.matching(None) is filters.matching({}) is filters.matching_text({}) is None

@@ -1,0 +1,237 @@
+"""The MCP server over stdio, as a client has it: its start, a query, the first query, the size of its schemas; beside chroma-mcp.
+
+`python -m bench.mcp library REPO`, `modules REPO` and `imports NAMES` are the processes that it is compared with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench import knowledge
+from bench.timing import Figure, Run, in_turn
+
+OURS = [sys.executable, "-m", "vmrag_link.cli.main", "mcp"]
+BARE = [sys.executable, "-m", "bench.bare_server"]
+DOCUMENTS = {"collection_name": "documents"}
+QUERY = "word12 word99 word4000 word7"
+CALLS = 40
+SIZE, SIDE_BY_SIDE = 10_000, 1_000
+SCHEMA_BYTES = 32_000
+
+
+class Server:
+    """A server process, spoken to in bare lines: no client library is part of what is measured."""
+
+    def __init__(self, argv: list[str], cwd: Path, env: dict[str, str]) -> None:
+        self.started = time.perf_counter()
+        self._process = subprocess.Popen(
+            argv, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self._id = 0
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        self._id += 1
+        self._send(id=self._id, method=method, params=params)
+        while True:
+            line = self._process.stdout.readline()
+            if not line:
+                raise SystemExit(f"{self._process.args} ended")
+            answer = json.loads(line)
+            if answer.get("id") == self._id:
+                if "error" in answer:
+                    raise SystemExit(f"{method}: {answer['error']}")
+                return answer["result"]
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        result = self.ask("tools/call", name=tool, arguments=arguments)
+        if result.get("isError"):
+            raise SystemExit(f"{tool}: {result['content']}")
+        return result
+
+    def greet(self) -> None:
+        client = {"name": "bench", "version": "1"}
+        self.ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+        self._send(method="notifications/initialized", params={})
+
+    def _send(self, **message: Any) -> None:
+        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def serving(argv: list[str], cwd: Path, env: dict[str, str]) -> Iterator[Server]:
+    server = Server(argv, cwd, env)
+    try:
+        server.greet()
+        yield server
+    finally:
+        server.close()
+
+
+def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
+    repo = knowledge.make(folder, SIZE, env)
+    knowledge.git(repo, "-c", "core.hooksPath=/dev/null", "switch", "-q", "main", env=env)
+    subprocess.run([*knowledge.VMRAG, "sync", "-q"], cwd=repo, env=env, check=True)
+    root = {**env, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return [
+        _start(repo, rounds, root),
+        _schemas(repo, root),
+        _query(repo, root),
+        _first_query(repo, rounds, root),
+        *_side_by_side(folder, rounds, root),
+    ]
+
+
+def _answered(argv: list[str], cwd: Path, env: dict[str, str]) -> Run:
+    """From the start of the process to its answer to `tools/list`."""
+    with serving(argv, cwd, env) as server:
+        server.ask("tools/list")
+        return Run(time.perf_counter() - server.started, 0, 0)
+
+
+def _start(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
+    things = {"ours": lambda: _answered(OURS, repo, env), "bare": lambda: _answered(BARE, repo, env)}
+    samples = in_turn(things, 2 * rounds)
+    seconds = {name: sample.wall for name, sample in samples.items()}
+    return Figure("MCP: start to tools/list, against the bare SDK", seconds["ours"] / seconds["bare"], 1.1, seconds)
+
+
+def _schemas(repo: Path, env: dict[str, str]) -> Figure:
+    with serving(OURS, repo, env) as server:
+        size = len(json.dumps(server.ask("tools/list")["tools"], separators=(",", ":"), ensure_ascii=False).encode())
+    return Figure(
+        f"MCP: schemas of the default set, of {SCHEMA_BYTES:,} bytes", size / SCHEMA_BYTES, 1, {"bytes": size}
+    )
+
+
+def _query(repo: Path, env: dict[str, str]) -> Figure:
+    argv = [sys.executable, "-m", "bench.mcp", "library", str(repo)]
+    library = json.loads(subprocess.run(argv, env=env, check=True, capture_output=True).stdout)
+    asked = DOCUMENTS | {"query_texts": [QUERY]}
+    with serving(OURS, repo, env) as server:
+        server.call("chroma_query_documents", **asked)
+        query = _median(lambda: server.call("chroma_query_documents", **asked))
+        ping = _median(lambda: server.ask("ping"))
+    seconds = {"stdio": query, "library": library, "ping": ping}
+    return Figure("MCP: query over stdio, against the library + ping", query / (library + ping), 1.2, seconds)
+
+
+def _first_query(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
+    """The first query of a server, against importing what it needs in a process that has imported what the server has."""
+
+    def python(*arguments: str) -> str:
+        argv = [sys.executable, "-m", "bench.mcp", *arguments]
+        return subprocess.run(argv, env=env, check=True, capture_output=True, text=True).stdout
+
+    names = python("modules", str(repo)).strip()
+
+    def first() -> Run:
+        with serving(OURS, repo, env) as server:
+            server.ask("tools/list")
+            since = time.perf_counter()
+            server.call("chroma_query_documents", **DOCUMENTS, query_texts=[QUERY])
+            return Run(time.perf_counter() - since, 0, 0)
+
+    samples = in_turn({"first query": first, "imports": lambda: Run(float(python("imports", names)), 0, 0)}, rounds)
+    seconds = {name: sample.wall for name, sample in samples.items()}
+    ratio = seconds["first query"] / seconds["imports"]
+    return Figure(f"MCP: first query at {SIZE:,} documents, against its imports", ratio, 2, seconds)
+
+
+def _side_by_side(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
+    """`chroma-mcp` from PyPI in an environment of its own, on the index that we made."""
+    repo = knowledge.make(folder, SIDE_BY_SIDE, env)
+    program = folder / "chroma-mcp" / "bin" / "chroma-mcp"
+    if not program.exists():
+        subprocess.run([sys.executable, "-m", "venv", folder / "chroma-mcp"], check=True)
+        subprocess.run([program.with_name("pip"), "install", "-q", "chroma-mcp"], check=True, env=env)
+    said = subprocess.run(
+        [*knowledge.VMRAG, "path", "--json"], cwd=repo, env=env, check=True, capture_output=True
+    ).stdout
+    theirs = [str(program), "--client-type", "persistent", "--data-dir", json.loads(said)["chroma"]]
+    servers = {"ours": OURS, "chroma-mcp": theirs}
+    measured: dict[str, dict[str, float]] = {"start": {}, "get 10 documents": {}, "count": {}}
+    starts = in_turn({name: (lambda argv=argv: _answered(argv, repo, env)) for name, argv in servers.items()}, rounds)
+    for name, argv in servers.items():
+        measured["start"][name] = starts[name].wall
+        with serving(argv, repo, env) as server:
+            measured["get 10 documents"][name] = _median(
+                lambda: server.call("chroma_get_documents", **DOCUMENTS, limit=10)
+            )
+            measured["count"][name] = _median(lambda: server.call("chroma_get_collection_count", **DOCUMENTS))
+    return [
+        Figure(
+            f"MCP beside chroma-mcp, {what}, {SIDE_BY_SIDE:,} documents", each["ours"] / each["chroma-mcp"], None, each
+        )
+        for what, each in measured.items()
+    ]
+
+
+def _median(action: Any) -> float:
+    seconds = []
+    for _ in range(CALLS):
+        since = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - since)
+    return statistics.median(seconds)
+
+
+def library(repo: Path) -> float:
+    """The same query inside a process that keeps its workspace."""
+    from vmrag_link.ops.query import query
+    from vmrag_link.progress import QUIET
+    from vmrag_link.retrieval.search import Mode, Query
+    from vmrag_link.workspace import Workspace
+
+    ws = Workspace.open(repo, QUIET)
+    asked = Query(QUERY, collections=("documents",), k=5, mode=Mode.VECTOR)
+    query(ws, asked)
+    return _median(lambda: query(ws, asked))
+
+
+def modules(repo: Path) -> str:
+    """What the first query of a server imports."""
+    from vmrag_mcp.options import Chosen, selection
+    from vmrag_mcp.session import Behaviour, CallProgress, Session
+
+    session, chosen = Session(repo, Behaviour()), selection(Chosen())
+    before = set(sys.modules)
+    asked = DOCUMENTS | {"query_texts": [QUERY]}
+    result, failed = session.run(chosen.tool("chroma_query_documents"), asked, CallProgress())
+    if failed:
+        raise SystemExit(str(result))
+    return ",".join(name for name in sys.modules if name not in before and "cython" not in name)
+
+
+def imports(names: str) -> float:
+    import vmrag_mcp.server  # noqa: F401
+
+    since = time.perf_counter()
+    for name in names.split(","):
+        with contextlib.suppress(ImportError):  # a name that a compiled module gave itself
+            importlib.import_module(name)
+    return time.perf_counter() - since
+
+
+if __name__ == "__main__":
+    what, argument = sys.argv[1:]
+    print(
+        {
+            "library": lambda: library(Path(argument)),
+            "modules": lambda: modules(Path(argument)),
+            "imports": lambda: imports(argument),
+        }[what]()
+    )

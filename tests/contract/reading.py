@@ -1,0 +1,168 @@
+"""The contract of all tools, read from the files beside this one (`_common.yaml` says how), and what a result breaks of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+FOLDER = Path(__file__).parent
+
+
+def _read(name: str) -> Any:
+    return yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+
+
+COMMON: dict[str, Any] = _read("_common")
+
+TOOLS: dict[str, dict[str, Any]] = {each["name"]: each for toolset in COMMON["toolsets"] for each in _read(toolset)}
+"""Every tool by its name."""
+
+CODES = {*COMMON["error_codes"], *COMMON["own_error_codes"]}
+WARNINGS = {*COMMON["warning_codes"], *COMMON["own_warning_codes"]}
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """One call and what comes of it: `code` of the error, or "" for success."""
+
+    tool: str
+    given: str
+    call: dict[str, Any]
+    code: str = ""
+    details: tuple[str, ...] = ()
+
+
+def examples(tool: str) -> list[Expected]:
+    """The calls that succeed."""
+    return [Expected(tool, each.get("given", "notes"), each["call"]) for each in TOOLS[tool]["examples"]]
+
+
+def refusals(tool: str) -> list[Expected]:
+    """The calls that fail with a code of the tool's own, or of one of its groups. Those that take more than a call are not among them."""
+    contract = TOOLS[tool]
+    found = list(_failing(tool, contract["errors"], None))
+    usual = contract.get("usual", examples(tool)[0].call)
+    for group in contract["common_errors"]:
+        found += _failing(tool, COMMON["error_groups"][group], usual)
+    return found
+
+
+def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any] | None) -> Iterator[Expected]:
+    for code, each in errors.items():
+        call = each.get("call", usual)
+        if {"cannot", "provoke"} & each.keys() or (usual is not None and "given" not in each):
+            continue
+        given = each.get("given", "notes")
+        for state in given if isinstance(given, list) else [given]:
+            yield Expected(tool, state, call, code, tuple(each.get("details", ())))
+
+
+# -- results ------------------------------------------------------------------------------------------------------------
+
+
+def broken(tool: str, result: dict[str, Any]) -> list[str]:
+    """What is wrong with the result of a call that succeeded: keys that lack or are too many, other types and values."""
+    contract = TOOLS[tool]
+    keys = {**COMMON["success"], **contract["result"]}
+    found = list(_broken(result, _tree(keys), ""))
+    if ("kb" in result) != contract["kb"]:
+        found.append("kb")
+    legal = {*contract["warnings"], *COMMON["own_warning_codes"]}
+    found += [f"warning {each['code']}" for each in result.get("warnings", ()) if each["code"] not in legal]
+    return found
+
+
+def broken_failure(envelope: dict[str, Any], expected: Expected) -> list[str]:
+    """What is wrong with the envelope of a call that failed."""
+    found = list(_broken(envelope, _tree(COMMON["failure"]), ""))
+    found += [f"details.{key} is missing" for key in expected.details if key not in envelope["details"]]
+    if envelope["error"] != expected.code or envelope["code"] != expected.code:
+        found.append(f"{envelope['error']}: {envelope['message']}")
+    if envelope["error"] not in CODES:
+        found.append(f"{envelope['error']} is no code")
+    uncommitted = expected.code == "UNCOMMITTED_CHANGES"
+    if uncommitted != ("local_changes" in envelope) or (uncommitted and "local_changes" not in envelope["details"]):
+        found.append("local_changes")
+    if re.search(r"Traceback|File \"", envelope["message"]):
+        found.append("the message shows a stack trace")
+    return found
+
+
+class _Node(msgspec.Struct):
+    """A key of a result: what the contract says of it, and the keys below it."""
+
+    says: dict[str, Any]
+    below: dict[str, _Node]
+
+
+def _tree(keys: dict[str, Any]) -> _Node:
+    """`a[].b` and `a.b` both stand below `a`."""
+    root = _Node({"type": "object"}, {})
+    for path, says in keys.items():
+        node = root
+        *above, last = path.replace("[]", "").split(".")
+        for each in above:
+            node = node.below[each]
+        node.below[last] = _Node(says if isinstance(says, dict) else {"type": says}, {})
+    return root
+
+
+def _broken(value: Any, node: _Node, where: str) -> Iterator[str]:
+    kind = node.says["type"]
+    if not fits(kind, value):
+        yield f"{where or 'it'} is no {kind}: {value!r:.100}"
+        return
+    if "values" in node.says and value not in node.says["values"]:
+        yield f"{where} is {value!r}, not one of {node.says['values']}"
+    if "equals" in node.says and value != node.says["equals"]:
+        yield f"{where} is {value!r}, not {node.says['equals']!r}"
+    if isinstance(value, list):
+        for at, each in enumerate(value):
+            if node.below and isinstance(each, dict):
+                yield from _object(each, node, f"{where}[{at}]")
+    elif isinstance(value, dict) and node.below:
+        yield from _object(value, node, where)
+
+
+def _object(value: dict[str, Any], node: _Node, where: str) -> Iterator[str]:
+    for key, below in node.below.items():
+        name = f"{where}.{key}" if where else key
+        if key in value:
+            yield from _broken(value[key], below, name)
+        elif "when" not in below.says:
+            yield f"{name} is missing"
+    free = node.says.get("open")
+    for key in value if not free else ():
+        if key not in node.below:
+            yield f"{where}.{key} is too much" if where else f"{key} is too much"
+
+
+_PLAIN = {"string": str, "boolean": bool, "object": dict, "null": type(None)}
+
+
+@cache
+def _choices(kind: str) -> tuple[str, ...]:
+    return tuple(kind.split("|"))
+
+
+def fits(kind: str, value: Any) -> bool:
+    """Whether a JSON value is of a type of the contract. In `array of A|B` each element is one of them."""
+    if kind.startswith("array of "):
+        return isinstance(value, list) and all(fits(kind.removeprefix("array of "), each) for each in value)
+    return any(_is(each, value) for each in _choices(kind))
+
+
+def _is(kind: str, value: Any) -> bool:
+    match kind:
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "vector":
+            return isinstance(value, list) and all(_is("number", each) for each in value)
+    return isinstance(value, _PLAIN[kind])

@@ -1,0 +1,137 @@
+"""An agent's calls over stdio, while somebody switches branches, commits, merges and rebases in the same repository."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+from tests.support import terminal
+from tests.support.terminal import Project
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+
+template, project = terminal.template, terminal.project
+
+SERVER = (sys.executable, "-P", "-m", "vmrag_link.cli.main", "mcp")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`before` and `after` are HEAD's commit, the pinned revision and how often HEAD has moved, around the call."""
+
+    before: tuple[str, str, int]
+    after: tuple[str, str, int]
+    kb: dict[str, Any]
+    texts: dict[str, str]
+    warned: bool
+
+
+def moment(project: Project) -> tuple[str, str, int]:
+    moves = (project.top / ".git" / "logs" / "HEAD").stat().st_size
+    try:
+        pinned = project.pinned
+    except FileNotFoundError:  # git removes a file before it writes the other one
+        pinned = ""
+    return project.git("rev-parse", "HEAD"), pinned, moves
+
+
+def busy_person(project: Project) -> None:
+    """What a person types in another terminal. Ends on `main`."""
+    git = project.git
+    for round_ in range(3):
+        git("switch", "-q", "feature")
+        project.record(f"feature {round_}", **{f"feature{round_}": f"written on feature in round {round_}"})
+        git("switch", "-q", "main")
+        project.record(f"main {round_}", **{f"main{round_}": f"written on main in round {round_}"})
+        git("switch", "-qc", f"topic{round_}", "HEAD~1")
+        project.record(f"topic {round_}", **{f"topic{round_}": f"written on a topic in round {round_}"})
+        git("rebase", "-q", "main")
+        git("switch", "-q", "main")
+        git("merge", "-q", "--no-edit", f"topic{round_}")
+        git("merge", "-q", "--no-edit", "feature")
+        git("checkout", "-q", "--detach", "first")
+        git("switch", "-q", "main")
+        git("reset", "-q", "--hard", "HEAD~1")
+        git("reset", "-q", "--hard", "ORIG_HEAD")
+
+
+async def asked(client: Client, project: Project) -> Answer:
+    before = await anyio.to_thread.run_sync(moment, project)
+    result = await client.call_tool("chroma_get_documents", {"collection_name": "handbook", "limit": 1000})
+    after = await anyio.to_thread.run_sync(moment, project)
+    assert not result.is_error, result
+    found = result.structured_content
+    texts = {each["id"]: each["document"] for each in found["documents"]}
+    assert found["total_matching"] == len(texts)
+    return Answer(
+        before, after, found["kb"], texts, any(each["code"] == "NOT_IN_SYNC" for each in found.get("warnings", ()))
+    )
+
+
+async def searched(client: Client) -> dict[str, Any]:
+    query = {"collection_name": "handbook", "query_texts": ["written on feature"], "n_results": 50}
+    result = await client.call_tool("chroma_query_documents", query)
+    assert not result.is_error, result
+    return result.structured_content
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+def test_every_answer_is_right_for_the_branch_at_that_moment(project: Project, era: str):
+    answers: list[Answer] = []
+    searches: list[dict[str, Any]] = []
+
+    async def person(done: anyio.Event) -> None:
+        await anyio.to_thread.run_sync(busy_person, project)
+        done.set()
+
+    async def agent() -> None:
+        server = StdioServerParameters(command=SERVER[0], args=list(SERVER[1:]), cwd=project.top, env=dict(os.environ))
+        async with Client(server, mode=era) as client, anyio.create_task_group() as group:
+            done = anyio.Event()
+            group.start_soon(person, done)
+            while not done.is_set():
+                answers.append(await asked(client, project))
+                searches.append(await searched(client))
+            answers.append(await asked(client, project))
+
+    anyio.run(agent)
+    check(project, answers, searches)
+
+
+def check(project: Project, answers: list[Answer], searches: list[dict[str, Any]]) -> None:
+    engine = DoltliteEngine.open(project.shared / "kb")
+    known: dict[str, dict[str, str]] = {}
+
+    def documents(revision: str) -> dict[str, str]:
+        if revision not in known:
+            known[revision] = {each.doc_id: each.content for each in engine.documents(revision, collection="handbook")}
+        return known[revision]
+
+    for each in answers:
+        there = documents(each.kb["commit"])
+        if each.kb["dirty"]:
+            assert there.items() <= each.texts.items()  # a document that is written and not committed yet
+        else:
+            assert each.texts == there
+        assert each.kb["in_sync"] != each.warned
+        # Nobody moved anything meanwhile, and git or another command was not in the middle of something, which the answer says.
+        if each.before == each.after and each.kb["in_sync"] and not each.kb["dirty"]:
+            assert (each.kb["git_head"], each.kb["commit"]) == each.before[:2], each
+    for found in searches:
+        there = documents(found["kb"]["commit"])
+        for match in found["results"][0]["matches"]:
+            assert found["kb"]["dirty"] or match["document"] in there[match["source_id"]]
+    quiet = [each for each in answers if each.before == each.after and each.kb["in_sync"]]
+    assert len(quiet) >= len(answers) / 4
+    assert len({each.kb["commit"] for each in answers}) >= 5
+    last = answers[-1]
+    assert last.kb["in_sync"]
+    assert "written on feature in round 2" in last.texts.values()
+    engine.close()

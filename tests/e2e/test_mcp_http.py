@@ -1,0 +1,282 @@
+"""`vmrag-mcp --http`: who may talk to it, in both eras, and how it stops."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.support import terminal
+from tests.support.mcp_process import HANDSHAKE, PATIENCE, finished, served
+
+template, project = terminal.template, terminal.project
+
+LIST = "chroma_list_collections"
+TOKEN = {"SECRET_OF_OURS": "correct horse"}
+
+
+class Reached:
+    """A server over HTTP: requests as any program makes them."""
+
+    def __init__(self, process, url: str) -> None:
+        self.process, self.url = process, url
+        self.host, self.port, self.path = urlsplit(url).hostname, urlsplit(url).port, urlsplit(url).path
+
+    def post(self, body: bytes | dict, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        return self.request("POST", body if isinstance(body, bytes) else json.dumps(body).encode(), **headers)
+
+    def request(self, method: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
+        given = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        with contextlib.closing(connection):
+            connection.request(
+                method, self.path, body, given | {name.replace("_", "-"): value for name, value in headers.items()}
+            )
+            answer = connection.getresponse()
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+
+
+@contextlib.contextmanager
+def reached(project, *arguments, at="0", env=None):
+    with served(project.top, "--http", at, *arguments, env=env, begun=False) as process:
+        until = time.monotonic() + PATIENCE
+        while not (found := re.search(r"http://\S+/mcp", process.said)) and time.monotonic() < until:
+            assert process.popen.poll() is None, process.said
+            time.sleep(0.02)
+        yield Reached(process, found[0])
+
+
+@pytest.fixture(scope="module")
+def running(template, tmp_path_factory):
+    """One server for the tests that do not change it."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("http")
+        with reached(terminal.copied(template, folder, patch)) as server:
+            yield server
+
+
+def talk(url, work, mode="auto", **headers):
+    async def run():
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE, follow_redirects=True) as http_client,
+            Client(streamable_http_client(url, http_client=http_client), mode=mode) as client,
+        ):
+            return await work(client)
+
+    return anyio.run(run)
+
+
+async def collections(client):
+    names = {each.name for each in (await client.list_tools()).tools}
+    return names, (await client.call_tool(LIST, {})).structured_content
+
+
+# -- clients
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_the_official_client_lists_and_calls_tools_in_both_eras(running, mode):
+    names, result = talk(running.url, collections, mode)
+    assert LIST in names
+    assert [each["name"] for each in result["collections"]] == ["handbook"]
+
+
+def test_several_clients_of_both_eras_call_at_the_same_time(running):
+    async def many(client):
+        found = []
+
+        async def one():
+            found.append((await client.call_tool(LIST, {})).structured_content["total_count"])
+
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(one)
+        return found
+
+    with ThreadPoolExecutor() as pool:
+        modes = ["legacy", "auto"]
+        assert list(pool.map(lambda mode: talk(running.url, many, mode), modes)) == [[1] * 8] * 2
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_a_message_of_five_megabytes_comes_in(running, mode):
+    async def long(client):
+        return (await client.call_tool(LIST, {"name_contains": "x" * 5_000_000})).structured_content
+
+    assert talk(running.url, long, mode)["total_count"] == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"jsonrpc":"2.0","id":1}',
+        b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+        b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+        b'{"jsonrpc":"2.0","id":1,"method":"nothing"}',
+        b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_message_is_refused_and_the_server_goes_on(running, body):
+    for headers in ({}, {"MCP_Protocol_Version": "2026-07-28"}, {"MCP_Protocol_Version": "x"}):
+        status, _, _ = running.post(body, **headers)
+        assert 400 <= status < 500
+    assert talk(running.url, collections)[1]["total_count"] == 1
+    assert "Traceback" not in running.process.said
+
+
+def test_what_is_no_address_of_it_is_not_found_and_too_much_is_refused(running):
+    running.path, path = "/", running.path
+    try:
+        assert running.post(HELLO)[0] == 404
+    finally:
+        running.path = path
+    assert running.request("PUT", b"{}")[0] == 405
+    assert running.post(b"{}", Content_Length=str(10**9))[0] == 413
+
+
+# -- who may
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:{port}"}, 200),
+        ({"Host": "localhost"}, 200),
+        ({"Host": "[::1]:{port}"}, 200),
+        ({"Host": "evil.example:{port}"}, 421),
+        ({"Host": "localhost.evil.example"}, 421),
+        ({"Host": ""}, 421),
+        ({"Origin": "http://localhost:6274"}, 200),
+        ({"Origin": "http://127.0.0.1"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "http://localhost.evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_pages_of_other_origins_and_names_that_were_rebound_do_not_reach_it(running, headers, status, era):
+    given = {name: value.format(port=running.port) for name, value in headers.items()}
+    if era == "modern":
+        given["MCP_Protocol_Version"] = "2026-07-28"
+        assert running.post(DISCOVER, MCP_Method="server/discover", **given)[0] == status
+    else:
+        assert running.post(HELLO, **given)[0] == status
+
+
+DISCOVER = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "server/discover",
+    "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(template, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("guarded")
+        project = terminal.copied(template, folder, patch)
+        with reached(project, "--token-env", "SECRET_OF_OURS", env=TOKEN) as server:
+            yield server
+
+
+@pytest.mark.parametrize(
+    "said", [None, "", "Bearer", "Bearer ", "Bearer correct", "Bearer correct horse!", "Basic correct horse", "ünïcode"]
+)
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+def test_who_does_not_say_the_token_gets_nothing(guarded, said, method):
+    headers = {} if said is None else {"Authorization": said.encode().decode("latin-1")}
+    status, found, body = guarded.request(method, json.dumps(HELLO).encode(), **headers)
+    assert (status, found["www-authenticate"][:6]) == (401, "Bearer")
+    assert b"vmrag" not in body
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_who_says_the_token_gets_everything(guarded, mode):
+    assert talk(guarded.url, collections, mode, Authorization="bearer correct horse")[1]["total_count"] == 1
+
+
+def test_the_token_does_not_replace_the_check_of_the_origin(guarded):
+    assert guarded.post(HELLO, Authorization="Bearer correct horse", Origin="https://evil.example")[0] == 403
+
+
+def test_the_variable_of_the_token_needs_no_option(project):
+    with reached(project, env={"VMRAG_MCP_TOKEN": "abc"}) as server:
+        assert server.post(HELLO)[0] == 401
+        assert server.post(HELLO, Authorization="Bearer abc")[0] == 200
+        assert "abc" not in server.process.said
+
+
+def test_on_all_addresses_it_is_reached_under_any_name_by_who_says_the_token(project):
+    with reached(project, "--allow-remote", at="0.0.0.0:0", env={"VMRAG_MCP_TOKEN": "abc"}) as server:
+        assert server.post(HELLO, Host="kb.example")[0] == 401
+        assert server.post(HELLO, Host="kb.example", Authorization="Bearer abc")[0] == 200
+
+
+# -- starting and stopping
+
+
+def test_a_port_in_use_ends_the_start_with_a_hint(project):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = finished(project.top, "--http", str(taken.getsockname()[1]), "--json")
+    assert done.returncode == 3
+    error = json.loads(done.stderr[done.stderr.index(b"{") :])["error"]
+    assert (error["code"], "--http 0" in error["hint"]) == ("BUSY", True)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signals_stop_it_although_a_client_listens(project, number, code):
+    with reached(project) as server, socket.create_connection((server.host, server.port)) as idle:
+        _, headers, _ = server.post(HELLO)
+        idle.sendall(
+            f"GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+            f"Mcp-Session-Id: {headers['mcp-session-id']}\r\n\r\n".encode()
+        )
+        assert idle.recv(12) == b"HTTP/1.1 200"
+        server.process.popen.send_signal(number)
+        assert server.process.gone(within=3) == code
+
+
+def test_it_does_not_end_with_its_standard_input(project):
+    with reached(project) as server:
+        server.process.popen.stdin.close()
+        time.sleep(0.3)
+        assert server.post(HELLO)[0] == 200
+
+
+def test_in_the_home_directory_it_starts_and_says_why_not(tmp_path, project):
+    with reached(project, env={"CLAUDE_PROJECT_DIR": "/"}) as server:
+        assert talk(server.url, collections)[1]["error"] == "GIT_REPO_NOT_FOUND"

@@ -1,0 +1,337 @@
+"""`vmrag-mcp` over its standard streams, as clients start it: what it says there, and when it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+from tests.support import terminal
+from tests.support.mcp_process import PROGRAM, finished, served
+from tests.support.repos import isolate
+
+template, project = terminal.template, terminal.project
+
+LIST = "chroma_list_collections"
+
+
+@pytest.fixture
+def silent():
+    """The port of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.fixture
+def waiting(project, silent):
+    """A fresh clone whose knowledge lies with that server: every call waits for it."""
+    project.git("remote", "add", "origin", f"http://127.0.0.1:{silent}/kb.git")
+    shutil.rmtree(project.shared)
+    return project
+
+
+def fetches() -> set[int]:
+    """The processes of git that talk to a server on this computer."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes()
+            if b"remote-http" in words and b"http://127.0.0.1:" in words:
+                found.add(int(folder.name))
+    return found
+
+
+def patient(condition, seconds: float = 10) -> bool:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
+    return bool(condition())
+
+
+# -- clients of both eras
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_the_official_client_lists_and_calls_tools_in_both_eras(project, mode):
+    async def run():
+        parameters = StdioServerParameters(
+            command=PROGRAM[0], args=[*PROGRAM[1:]], cwd=str(project.top), env=dict(os.environ)
+        )
+        async with Client(parameters, mode=mode) as client:
+            tools = await client.list_tools()
+            return {each.name for each in tools.tools}, await client.call_tool(LIST, {})
+
+    names, result = anyio.run(run)
+    assert LIST in names
+    assert [each["name"] for each in result.structured_content["collections"]] == ["handbook"]
+    assert json.loads(result.content[0].text) == result.structured_content
+
+
+def test_requests_that_are_piped_in_are_answered_although_the_input_ends(project):
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    requests = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    ]
+    done = finished(project.top, stdin=b"".join(json.dumps(each).encode() + b"\n" for each in requests))
+    assert done.returncode == 0
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["id"] for each in answers] == [1, 2]
+    assert all("result" in each for each in answers)
+
+
+# -- standard output
+
+
+def test_what_is_printed_and_what_children_print_does_not_reach_standard_output(project, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import atexit, os, subprocess, sys, threading, time\n"
+        "def loud():\n"
+        "    while True:\n"
+        "        if 'vmrag_mcp.transport.stdio' in sys.modules:\n"
+        "            print('printed', flush=True)\n"
+        "            os.write(1, b'written\\n')\n"
+        "            subprocess.run(['echo', 'by a child'], check=False)\n"
+        "            subprocess.run('cat; echo read-to-the-end', shell=True, check=False)\n"
+        "            return\n"
+        "        time.sleep(0.005)\n"
+        "if 'vmrag_link.cli.mcp' in sys.orig_argv:\n"
+        "    threading.Thread(target=loud, daemon=True).start()\n"
+    )
+    with served(project.top, env={"PYTHONPATH": str(tmp_path / "site")}) as server:
+        assert patient(lambda: "read-to-the-end" in server.said)
+        assert server.call(LIST)["success"]
+        assert {"printed", "written", "by a child"} <= set(server.said.splitlines())
+        server.popen.stdin.close()
+        assert server.gone(within=1.5) == 0
+        assert server.lines.get(timeout=5) is None
+
+
+# -- leaving
+
+
+def test_at_the_end_of_input_an_idle_server_is_gone_at_once(project):
+    with served(project.top) as server:
+        server.call(LIST)
+        server.popen.stdin.close()
+        assert server.gone(within=0.5) == 0
+
+
+def test_at_the_end_of_input_it_is_gone_within_a_second_although_a_call_runs(waiting):
+    with served(waiting.top) as server:
+        server.start(LIST)
+        assert patient(fetches)
+        server.popen.stdin.close()
+        assert server.gone(within=1.0) == 0
+        assert patient(lambda: not fetches()), "the program that the call waited for stayed behind"
+
+
+def test_a_client_that_reads_nothing_does_not_keep_it(project):
+    """A pipe takes 64 kB; the answers are longer."""
+    text = "unknown/" + "x" * 100_000
+    with served(project.top) as server:
+        server.paused.set()
+        for _ in range(4):
+            server.request(text)
+        server.popen.stdin.close()
+        assert server.gone(within=1.5) == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
+def test_signals_end_it_cleanly_with_a_call_running(waiting, number, code):
+    with served(waiting.top) as server:
+        server.start(LIST)
+        assert patient(fetches)
+        server.popen.send_signal(number)
+        assert server.gone(within=1.0) == code
+        assert patient(lambda: not fetches())
+
+
+def test_when_its_parent_dies_and_others_hold_the_pipe_it_leaves(project):
+    reading, writing = os.pipe()
+    program = (
+        f"import subprocess, time\nchild = subprocess.Popen({[*PROGRAM]!r}, stdin={reading})\n"
+        "print(child.pid, flush=True)\ntime.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=project.top, stdout=subprocess.PIPE, pass_fds=[reading]
+    ) as parent:
+        try:
+            child = int(parent.stdout.readline())
+            os.write(writing, b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+            assert json.loads(parent.stdout.readline())["id"] == 1
+            parent.kill()
+            assert patient(lambda: ended(child), 5)
+        finally:
+            parent.kill()
+            os.close(reading)
+            os.close(writing)
+
+
+def ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+# -- many calls
+
+
+def test_sixteen_calls_in_flight_are_all_answered(project):
+    with served(project.top) as server:
+        numbers = [server.start(LIST) for _ in range(16)]
+        for number in reversed(numbers):
+            assert server.answer(number)["result"]["structuredContent"]["total_count"] == 1
+
+
+def test_a_cancelled_call_is_not_answered_and_the_server_goes_on(waiting):
+    with served(waiting.top) as server:
+        number = server.start(LIST)
+        assert patient(fetches)
+        server.notify("notifications/cancelled", {"requestId": number, "reason": "enough"})
+        assert server.ask("ping") == {}
+        assert LIST in server.tools()
+        assert number not in server._answers
+
+
+def test_a_document_of_five_megabytes_comes_in_and_goes_out(project):
+    project.write(".vmrag.yaml", "embedding.model: hash\nchunking.size: 100000\n")
+    text = "Ünïcode and plain.\n" * (5_000_000 // 21)
+    with served(project.top) as server:
+        assert server.call("chroma_create_collection", collection_name="long")["success"]
+        added = server.call("chroma_add_documents", collection_name="long", documents=[text], ids=["long.md"])
+        assert added["success"], added
+        found = server.call("chroma_get_documents", collection_name="long", ids=["long.md"])
+        assert text in json.dumps(found, ensure_ascii=False).replace("\\n", "\n")
+
+
+# -- the repository
+
+
+def test_in_the_home_directory_it_starts_and_every_call_says_why_not(project, tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "someone")
+    home = tmp_path / "someone"
+    subprocess.run(["git", "init", "-q", str(home)], check=True)
+    before = sorted(home.rglob("*"))
+    for directory in (home, Path("/")):
+        with served_from(directory, tmp_path) as server:
+            assert LIST in server.tools()
+            envelope = server.call(LIST)
+            assert envelope["error"] == "GIT_REPO_NOT_FOUND"
+            assert any("--repo" in each for each in envelope["suggestions"])
+            assert "--repo" in server.said
+    assert sorted(home.rglob("*")) == before
+
+
+@contextlib.contextmanager
+def served_from(directory, tmp_path):
+    """`/` can hold no file of ours."""
+    with served(tmp_path, env={"CLAUDE_PROJECT_DIR": str(directory)}) as server:
+        yield server
+
+
+def test_a_directory_in_a_home_that_is_a_repository_is_not_served_from_it(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "someone")
+    subprocess.run(["git", "init", "-q", str(tmp_path / "someone")], check=True)
+    (tmp_path / "someone" / "notes").mkdir()
+    with served(tmp_path / "someone" / "notes") as server:
+        assert server.call(LIST)["error"] == "GIT_REPO_NOT_FOUND"
+    with served(tmp_path / "someone", "--repo", ".") as server:  # who says so outright gets it
+        assert server.call(LIST)["error"] == "NOT_INITIALIZED"
+
+
+def test_what_git_told_a_hook_does_not_lead_the_server_elsewhere(project, tmp_path):
+    elsewhere = {"GIT_DIR": str(tmp_path / "nowhere"), "GIT_INDEX_FILE": "x", "GIT_WORK_TREE": str(tmp_path)}
+    with served(project.top, env=elsewhere) as server:
+        assert server.call(LIST)["total_count"] == 1
+
+
+def test_a_repository_that_comes_to_be_later_is_found_with_the_next_call(tmp_path, monkeypatch):
+    isolate(monkeypatch, tmp_path / "home")
+    (tmp_path / "later").mkdir()
+    with served(tmp_path / "later") as server:
+        assert server.call(LIST)["error"] == "GIT_REPO_NOT_FOUND"
+        subprocess.run(["git", "init", "-q", str(tmp_path / "later")], check=True)
+        assert server.call(LIST)["error"] == "NOT_INITIALIZED"
+
+
+def test_the_clients_roots_say_which_repository_when_nothing_else_does(project, tmp_path):
+    (tmp_path / "nowhere").mkdir()
+    with served(tmp_path / "nowhere", begun=False) as server:
+        server.begin(roots={})
+        number = server.start(LIST)
+        asked = server.next()
+        assert asked["method"] == "roots/list"
+        roots = [{"uri": (tmp_path / "nowhere").as_uri()}, {"uri": (project.top / "docs").as_uri()}]
+        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": roots}})
+        assert server.answer(number)["result"]["structuredContent"]["kb"]["worktree"] == str(project.top)
+        assert server.call(LIST)["success"]  # asked once
+
+
+def test_the_settings_of_a_repository_that_roots_name_decide_about_its_tools(project, tmp_path):
+    (tmp_path / "nowhere").mkdir()
+    project.write(".vmrag.yaml", "embedding.model: hash\nmcp.read_only: true\n")
+    with served(tmp_path / "nowhere", begun=False) as server:
+        server.begin(roots={})
+        number = server.start("chroma_create_collection", collection_name="new")
+        asked = server.next()
+        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [{"uri": project.top.as_uri()}]}})
+        assert server.answer(number)["result"]["structuredContent"]["error"] == "ACCESS_DENIED"
+        assert "chroma_create_collection" not in server.tools()
+
+
+# -- settings
+
+
+def test_with_settings_that_cannot_be_read_it_starts_and_every_call_names_the_line(project):
+    project.write(".vmrag.yaml", "embedding.model: hash\nmcp:\n  read_onyl: true\n")
+    with served(project.top) as server:
+        assert LIST in server.tools()
+        assert "line 3" in server.said
+        assert server.call(LIST)["error"] == "CONFIG_INVALID"
+        assert server.call("chroma_create_collection", collection_name="new")["error"] == "CONFIG_INVALID"
+        project.write(".vmrag.yaml", "embedding.model: hash\nmcp:\n  read_only: true\n")
+        assert server.call("chroma_create_collection", collection_name="new")["error"] == "ACCESS_DENIED"
+        assert server.call(LIST)["success"]
+
+
+# -- others at work
+
+
+def test_two_servers_on_two_work_trees_answer_from_their_own_knowledge(project, tmp_path):
+    project.git("worktree", "add", "-q", str(tmp_path / "other"), "feature")
+    with served(project.top) as here, served(tmp_path / "other") as there:
+        for _ in range(3):
+            numbers = here.start(LIST), there.start(LIST)
+            found = [one.answer(number) for one, number in zip((here, there), numbers, strict=True)]
+            kbs = [each["result"]["structuredContent"]["kb"] for each in found]
+            assert [each["worktree"] for each in kbs] == [str(project.top), str(tmp_path / "other")]
+            assert len({each["commit"] for each in kbs}) == 2
+            assert all(each["in_sync"] for each in kbs)
+
+
+def test_a_server_and_the_command_line_write_at_once(project):
+    names = [f"made-{number}" for number in range(5)]
+    with served(project.top) as server:
+        numbers = [server.start("chroma_create_collection", collection_name=name) for name in names]
+        for number in range(3):
+            project.start("add", "-", "--collection", "handbook", "--id", f"{number}.md", stdin="text")
+        for number in numbers:
+            assert server.answer(number)["result"]["structuredContent"]["success"]
+        found = {each["name"] for each in server.call(LIST, limit=0)["collections"]}
+    assert found == {"handbook", *names}
+    assert {f"{number}.md" for number in range(3)} <= project.marks().keys()

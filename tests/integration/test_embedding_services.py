@@ -1,0 +1,329 @@
+"""Collections whose vectors a service computes: made, filled and queried, here and on machines that have no key.
+
+The services are one local server that speaks as they do (tests/support/services.py): the real ones need keys and a network.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import services as support
+from tests.support import terminal
+from tests.support.mcp import Tools, warned
+from tests.support.services import KEY, KEYS, NAMES, Services
+from tests.support.terminal import Project
+from vmrag_link import endpoint
+from vmrag_link.errors import ContentRefused
+from vmrag_link.models import Collection
+from vmrag_link.ops import sound
+
+template, project, services = terminal.template, terminal.project, support.services
+
+TEXTS = {"river": "rivers flow to the sea", "bread": "bread is baked in an oven"}
+
+
+def address(project: Project, services: Services, *names: str) -> None:
+    for name in names:
+        project.git("config", f"vmrag.embedding.{name}-url", services.base(name))
+
+
+def filled(project: Project, services: Services, name: str = "openai") -> Tools:
+    """A collection `api` of that service with both texts, uncommitted; what was asked for it is forgotten."""
+    address(project, services, name)
+    tools = Tools(project.top)
+    tools("chroma_create_collection", collection_name="api", embedding_function=name)
+    tools("chroma_add_documents", collection_name="api", documents=list(TEXTS.values()), ids=list(TEXTS))
+    services.asked.clear()
+    return tools
+
+
+def recorded(project: Project, services: Services) -> None:
+    filled(project, services)
+    project.vmrag("commit", "-m", "api")
+    project.git("commit", "-q", "-a", "-m", "api")
+
+
+def another_machine(project: Project, folder: Path) -> Project:
+    """What a clone there has: no index, no vectors, and no settings but the committed ones."""
+    shutil.copytree(project.top, folder, symlinks=True)
+    other = Project(folder)
+    other.forget_indexes()
+    (other.shared / "embeddings.sqlite").unlink()
+    (other.own / "workspace.json").unlink()
+    (other.own / "applied").unlink()
+    for name in NAMES:
+        other.run("config", "--unset", f"vmrag.embedding.{name}-url")
+    return other
+
+
+def nearest(tools: Tools, text: str) -> str:
+    return tools("chroma_query_documents", collection_name="api", query_texts=[text], n_results=1)["ids"][0][0]
+
+
+# -- who has a key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_collection_of_a_service_is_made_filled_and_queried(project, services, monkeypatch, name):
+    if name in KEYS:
+        monkeypatch.setenv(KEYS[name], KEY)
+    address(project, services, name)
+    tools = Tools(project.top)
+    tools("chroma_create_collection", collection_name="api", embedding_function=name)
+    assert len(services.asked) == 1
+    tools("chroma_add_documents", collection_name="api", documents=list(TEXTS.values()), ids=list(TEXTS))
+    assert services.asked[1].texts == list(TEXTS.values())
+    assert (nearest(tools, "the sea"), nearest(tools, "an oven")) == ("river", "bread")
+    info = tools("chroma_get_collection_info", collection_name="api")
+    assert (info["embedding_function"], info["embedding_dimensions"]) == (name, 256)
+    assert {asked.key for asked in services.asked} == {KEY if name in KEYS else None}
+    assert all(KEY.encode() not in path.read_bytes() for path in project.shared.rglob("*") if path.is_file())
+
+
+def test_the_project_may_choose_a_service_for_new_collections(project, services):
+    address(project, services, "ollama")
+    project.git("config", "vmrag.embedding.model", "ollama")
+    project.put("river", TEXTS["river"], collection="api")
+    assert project.ask("query", "sea", "--collection", "api")["results"][0]["doc_id"] == "river"
+    assert {asked.path for asked in services.asked} == {"/api/embed"}
+
+
+def test_what_was_embedded_once_is_never_sent_again(project, services):
+    recorded(project, services)
+    project.forget_indexes()
+    project.git("switch", "-q", "feature")
+    project.ask("query", "x", "--collection", "handbook")
+    project.git("switch", "-q", "main")
+    Tools(project.top)("chroma_modify_collection", collection_name="api", new_name="renamed")
+    assert services.asked == []
+    project.ask("query", "sea", "--collection", "renamed")
+    assert [asked.texts for asked in services.asked] == [["sea"]]
+
+
+def test_a_collection_keeps_its_model_when_the_settings_name_another(project, services):
+    tools = filled(project, services)
+    project.git("config", "vmrag.embedding.openai-model", "text-embedding-3-large")
+    services.models += ("text-embedding-3-large",)
+    assert nearest(tools, "the sea") == "river"
+    tools("chroma_create_collection", collection_name="newer", embedding_function="openai")
+    tools("chroma_add_documents", collection_name="api", documents=["cheese"])
+    assert [asked.body["model"] for asked in services.asked] == [
+        "text-embedding-3-small",
+        "text-embedding-3-large",
+        "text-embedding-3-small",
+    ]
+
+
+def test_collections_of_several_models_answer_together(project, services):
+    filled(project, services)
+    found = project.ask("query", "rest by the sea", "-k", "10")["results"]
+    assert {each["collection"] for each in found} == {"api", "handbook"}
+
+
+# -- who has none
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_without_a_key_a_collection_is_not_made(project, services, monkeypatch, name):
+    monkeypatch.setattr(endpoint, "ask", None)
+    tools = Tools(project.top)
+    error = tools.error(
+        "EMBEDDING_SERVICE_ERROR", "chroma_create_collection", collection_name="api", embedding_function=name
+    )
+    assert KEYS[name] in error["message"]
+    assert f"export {KEYS[name]}=KEY" in error["suggestions"][0]
+    assert tools("chroma_list_collections")["total_count"] == 1
+
+
+def test_a_model_that_is_not_there_shows_when_the_collection_is_made(project, services):
+    address(project, services, "ollama")
+    services.models = ()
+    error = Tools(project.top).error(
+        "EMBEDDING_SERVICE_ERROR", "chroma_create_collection", collection_name="api", embedding_function="ollama"
+    )
+    assert error["suggestions"][0] == "ollama pull bge-m3"
+
+
+def test_a_function_that_nobody_has_names_those_that_there_are(project, services):
+    error = Tools(project.top).error(
+        "EMBEDDING_SERVICE_ERROR",
+        "chroma_create_collection",
+        collection_name="api",
+        embedding_function="sentence_transformer",
+    )
+    assert "openai, cohere, huggingface, ollama" in error["suggestions"][0]
+
+
+def test_documents_that_cannot_be_embedded_are_not_stored(project, services):
+    tools = filled(project, services)
+    services.models = ()
+    tools.error("EMBEDDING_SERVICE_ERROR", "chroma_add_documents", collection_name="api", documents=["cheese"])
+    assert tools("chroma_get_collection_count", collection_name="api")["count"] == 2
+
+
+def test_here_where_the_index_is_a_missing_key_costs_queries_by_meaning_only(project, services):
+    recorded(project, services)
+    project.git("config", "--unset", "vmrag.embedding.openai-url")
+    for mode in ("vector", "hybrid"):
+        failed = project.vmrag("query", "sea", "--collection", "api", "--mode", mode, "--json", code=3)
+        assert failed.error["code"] == "EMBEDDING_SERVICE_ERROR"
+    assert found_by_words(project) == ["river"]
+    assert project.ask("query", "rest", "--collection", "handbook")["results"]
+    project.forget_indexes()
+    assert found_by_words(project) == ["river"]
+    assert services.asked == []
+
+
+def found_by_words(project: Project) -> list[str]:
+    return [each["doc_id"] for each in project.ask("query", "sea", "--mode", "keyword")["results"]]
+
+
+def test_on_a_machine_without_a_key_everything_works_that_needs_no_vectors(project, services, tmp_path):
+    recorded(project, services)
+    other = another_machine(project, tmp_path / "other")
+    said = other.vmrag("query", "sea", "--mode", "keyword")
+    assert "api/river" in said.out
+    assert said.err == (
+        "The embedding service openai (api.openai.com) wants a key, and OPENAI_API_KEY is not set. "
+        "Until it does its work, 'api' is searched by words alone.\n"
+    )
+    assert other.vmrag("show", "api/river").out == f"{TEXTS['river']}\n"
+    assert other.ask("query", "rest", "--collection", "handbook")["results"]
+    other.git("switch", "-q", "feature")
+    other.git("switch", "-q", "main")
+    tools = Tools(other.top)
+    found = tools("chroma_get_documents", collection_name="api", where_document={"$contains": "sea"})
+    assert [each["id"] for each in found["documents"]] == ["river"]
+    tools("chroma_add_documents", collection_name="handbook", documents=["Take a walk."], ids=["walk"])
+    for arguments in ({"query_texts": ["sea"]}, {"query_texts": ["sea"], "include": ["embeddings"]}):
+        error = tools.error("EMBEDDING_SERVICE_ERROR", "chroma_query_documents", collection_name="api", **arguments)
+        assert error["details"]["variable"] == "OPENAI_API_KEY"
+    tools.error("EMBEDDING_SERVICE_ERROR", "chroma_get_documents", collection_name="api", include=["embeddings"])
+    tools.error("EMBEDDING_SERVICE_ERROR", "chroma_add_documents", collection_name="api", documents=["x"])
+    assert services.asked == []
+
+
+def test_when_the_key_is_there_the_next_query_by_meaning_finds_everything(project, services, tmp_path):
+    recorded(project, services)
+    expected = project.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"]
+    other = another_machine(project, tmp_path / "other")
+    assert found_by_words(other) == ["river"]
+    address(other, services, "openai")
+    done = other.vmrag("query", "sea", "--collection", "api", "--mode", "vector", "--json")
+    assert "could not be embedded when the index was made. It is built again." in done.err
+    assert done.json["results"] == expected
+    services.asked.clear()
+    assert other.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"] == expected
+    assert [asked.texts for asked in services.asked] == [["sea"]]
+    assert other.consistent()
+
+
+def test_uncommitted_documents_that_no_service_embeds_are_found_by_words_until_one_does(project, services):
+    recorded(project, services)
+    services.models = ()
+    project.put("cheese", "cheese by the sea", collection="api")
+    assert found_by_words(project) == ["cheese", "river"]
+    failed = project.vmrag("query", "sea", "--mode", "vector", "--json", code=3)
+    assert "does not exist" in failed.error["message"]
+    services.models = Services().models
+    assert project.ask("query", "cheese", "--mode", "vector", "-k", "1")["results"][0]["doc_id"] == "cheese"
+    assert project.consistent()
+
+
+def test_an_index_without_vectors_gets_them_with_the_next_revision(project, services, tmp_path):
+    recorded(project, services)
+    other = another_machine(project, tmp_path / "other")
+    assert found_by_words(other) == ["river"]
+    address(other, services, "openai")
+    other.record("more", more="One more page.")
+    services.asked.clear()
+    assert other.ask("query", "sea", "--collection", "api", "--mode", "vector")["results"][0]["doc_id"] == "river"
+    assert [asked.texts for asked in services.asked] == [["sea"]]
+
+
+def test_a_service_with_another_model_of_that_name_is_never_mixed_in(project, services):
+    tools = filled(project, services)
+    services.dimensions = 128
+    tools.error("EMBEDDING_MISMATCH", "chroma_query_documents", collection_name="api", query_texts=["sea"])
+    tools.error("EMBEDDING_MISMATCH", "chroma_add_documents", collection_name="api", documents=["x"])
+    assert tools("chroma_get_collection_count", collection_name="api")["count"] == 2
+
+
+def test_git_waits_for_no_service(project, services):
+    recorded(project, services)
+    project.git("config", "vmrag.hooks.sync", "auto")
+    revision = project.pinned
+    project.git("switch", "-q", "feature")
+    project.forget_indexes()
+    (project.shared / "embeddings.sqlite").unlink()
+    services.hang = 0.5
+    assert "knowledge follows in the background" in project.run("switch", "-q", "main").stderr
+    assert json.loads(project.vmrag("query", "sea", "--collection", "api", "--json").out)["kb"]["commit"] == revision
+
+
+# -- who must not decide where texts go
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("embedding.model: ollama", "embedding.model"),
+        ("embedding.model: openai", "embedding.model"),
+        ("embedding.ollama_url: {url}", "embedding.ollama_url"),
+        ("embedding.openai_model: mallory/model", "embedding.openai_model"),
+    ],
+)
+def test_what_a_branch_says_about_services_is_ignored(project, services, line, key):
+    address(project, services, "openai")
+    project.write(".vmrag.yaml", line.format(url=services.url) + "\n")
+    done = project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.")
+    assert f".vmrag.yaml, line 1: {key} is ignored, because a pull request could set it." in done.err
+    assert services.asked == []
+
+
+def test_a_local_model_needs_nobodys_trust(project):
+    project.write(".vmrag.yaml", "embedding.model: hash\n")
+    assert "ignored" not in project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.").err
+
+
+@pytest.mark.parametrize(
+    ("function", "model", "dimensions"),
+    [
+        ("openai", "hash-words-triples-256 v1", 256),
+        ("openai", "openai m 256 unit v1", 255),
+        ("openai", "openai m 999999999 unit v1", 999_999_999),
+        ("huggingface", "huggingface ../../other 256 unit v1", 256),
+    ],
+)
+def test_a_strangers_collection_names_a_possible_model_of_a_service(function, model, dimensions):
+    row = Collection("api", embedding_function=function, embedding_model=model, embedding_dimensions=dimensions)
+    with pytest.raises(ContentRefused):
+        sound.check(row)
+
+
+def test_a_strangers_collection_may_be_one_of_a_service():
+    row = Collection(
+        "api", embedding_function="ollama", embedding_model="ollama bge-m3 1024 unit v1", embedding_dimensions=1024
+    )
+    sound.check(row)
+
+
+def test_the_index_status_says_what_has_no_vectors(project, services, tmp_path):
+    recorded(project, services)
+    other = another_machine(project, tmp_path / "other")
+    tools = Tools(other.top)
+    tools("chroma_list_collections")
+    rows = {each["collection_name"]: each for each in tools("get_sync_status")["collections"]}
+    assert (rows["api"]["sync_status"], rows["handbook"]["sync_status"]) == ("error", "synced")
+    assert "OPENAI_API_KEY" in rows["api"]["error_message"]
+    tools.error("EMBEDDING_SERVICE_ERROR", "sync_collection", source_table="documents", identifier="api")
+    failed = tools("sync_all")
+    assert [each["collection"] for each in failed["failed"]] == ["api"]
+    assert "INDEX_PENDING" in warned(failed)
+    address(other, services, "openai")
+    assert tools("sync_all")["failed"] == []
+    assert tools("get_sync_status")["in_sync"]

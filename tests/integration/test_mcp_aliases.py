@@ -1,0 +1,114 @@
+"""The tools of the toolset `vcs_aliases`: shorter names, the same functions."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.support import branching as support
+from tests.support.branching import TEXTS, branched, changed, conflicting, put
+from tests.support.mcp import Tools, warned
+
+template, notes, tools = support.template, support.notes, support.tools
+
+
+def test_commit_says_what_the_index_got(notes, tools):
+    put(notes, d="delta", a="\n\n".join(f"Paragraph {number} of a long text about rivers." for number in range(40)))
+    done = tools("commit", message="two")
+    assert done["changes_committed"] == {"added": 1, "modified": 1, "deleted": 0, "total": 2}
+    assert done["sync"] == done["sync"] | {"added": 1, "modified": 1, "deleted": 0}
+    assert done["sync"]["chunks"] > 3
+    assert (done["linked"], done["commit"]["hash"], done["kb"]["in_sync"]) == (None, notes.pinned, True)
+    assert notes.status()["state"] == "in_sync"
+
+
+def test_without_sync_an_index_that_lies_behind_is_left_to_the_next_call(notes, tools):
+    put(notes, d="delta")
+    done = tools("commit", message="one", sync="false")
+    assert (warned(done), done["sync"]["chunks"], done["kb"]["in_sync"]) == (set(), 1, True)  # it did not lie behind
+    put(notes, e="epsilon")
+    shutil.rmtree(notes.shared / "working")
+    done = tools("commit", message="two", sync=False)
+    assert ("INDEX_PENDING" in warned(done), done["sync"]["chunks"]) == (True, 0)
+    assert (done["commit"]["hash"], done["kb"]["in_sync"]) == (notes.pinned, False)
+    assert tools("get_log")["kb"]["in_sync"]
+    assert notes.texts() == TEXTS | {"d": "delta", "e": "epsilon"}
+
+
+@pytest.mark.parametrize("name", ["commit", "dolt_commit"])
+def test_commit_refuses_what_dolt_commit_refuses(notes, tools, name):
+    tools.error("MESSAGE_REQUIRED", name, message=" ")
+    tools.error("INVALID_PARAMETER", name)
+    tools.error("NO_CHANGES", name, message="nothing")
+    conflicting(notes, tools)
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    tools.error("MERGE_CONFLICT", name, message="merged")
+
+
+def test_create_branch_makes_one_and_stays(notes, tools):
+    first, pin = notes.pinned, (notes.top / ".dolt-version").read_bytes()
+    put(notes, d="delta")
+    done = tools("create_branch", name="topic")
+    assert (done["branch"], done["commit"], done["kb"]["branch"], done["kb"]["dirty"]) == ("topic", first, "main", True)
+    assert (notes.top / ".dolt-version").read_bytes() == pin
+    assert notes.texts() == TEXTS | {"d": "delta"}
+    second = tools("dolt_commit", message="second")["commit"]["hash"]
+    assert tools("create_branch", name="next")["commit"] == second
+    assert tools("create_branch", name="back", **{"from": "HEAD~1"})["commit"] == first
+    tools.error("BRANCH_EXISTS", "create_branch", name="topic")
+    tools.error("COMMIT_NOT_FOUND", "create_branch", name="fresh", **{"from": "absent"})
+    tools.error("INVALID_NAME", "create_branch", name="vmrag_links")
+    tools.error("INVALID_PARAMETER", "create_branch", name="")
+
+
+def test_switch_branch_does_what_dolt_checkout_does(notes, tools):
+    topic = branched(notes, tools, t="tau")
+    put(notes, d="delta")
+    failed = tools.error("UNCOMMITTED_CHANGES", "switch_branch", branch="topic")
+    assert failed["local_changes"]["documents"] == ["d"]
+    done = tools("switch_branch", name="topic", if_uncommitted="carry")
+    assert (done["checkout_result"]["to_commit"], done["detached"]) == (topic, False)
+    assert done["action_taken"] == {"uncommitted_handling": "carry", "branch_created": False}
+    assert notes.texts() == TEXTS | {"t": "tau", "d": "delta"}
+    done = tools("switch_branch", branch="fresh", create=True, if_uncommitted="commit_first")
+    assert done["action_taken"] == {"uncommitted_handling": "commit_first", "branch_created": True}
+    tools.error("BRANCH_EXISTS", "switch_branch", branch="topic", create=True)
+    tools.error("BRANCH_NOT_FOUND", "switch_branch", branch="absent")
+    tools.error("COMMIT_NOT_FOUND", "switch_branch", branch="0" * 40)
+    tools.error("INVALID_NAME", "switch_branch", branch="vmrag_links", create=True)
+
+
+def test_get_branch_status_says_what_dolt_status_says_and_the_branches(notes, tools):
+    topic = branched(notes, tools, t="tau")
+    put(notes, d="delta")
+    done = tools("get_branch_status")
+    same = tools("dolt_status")
+    for answer in (done, same):
+        answer.pop("warnings", None)
+    assert {**done, "branches": None} == {**same, "branches": None}
+    assert done["local_changes"]["summary"]["added"] == 1
+    assert done["branches"] == [
+        {"name": "main", "is_current": True, "short_hash": notes.pinned[:7]},
+        {"name": "topic", "is_current": False, "short_hash": topic[:7]},
+    ]
+
+
+def test_get_branch_status_contacts_nobody(notes):
+    notes.git("remote", "add", "origin", str(notes.top.parent / "bare.git"))
+    notes.git("init", "-q", "--bare", str(notes.top.parent / "bare.git"))
+    fresh = Tools(notes.top)
+    assert fresh("get_branch_status")["remote"]["connected"] is None
+    assert fresh("dolt_status")["remote"]["connected"] is True
+    assert fresh("get_branch_status")["remote"]["connected"] is True
+
+
+def test_get_log_lists_the_commits_of_the_branch(notes, tools):
+    changed(notes, tools, "second", d="delta")
+    done = tools("get_log", limit=500)
+    assert done["commits"] == tools("dolt_commits")["commits"]
+    assert done["commits"][0]["message"] == "second"
+    assert warned(done) == {"IGNORED_SETTING"}
+    assert len(tools("get_log", limit=1)["commits"]) == 1
+    tools.error("INVALID_PARAMETER", "get_log", limit=0)
+    assert done.keys() == {"success", "commits", "message", "warnings", "kb"}

@@ -1,0 +1,251 @@
+"""`vmrag mcp install`: a client's file in the project gets the server, and loses nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from vmrag_mcp import clients
+
+template, project = terminal.template, terminal.project
+
+FILES = {"claude-code": ".mcp.json", "cursor": ".cursor/mcp.json", "vscode": ".vscode/mcp.json"}
+SECTIONS = {"claude-code": "mcpServers", "cursor": "mcpServers", "vscode": "servers"}
+
+
+def install(project, client, *options):
+    return project.ask("mcp", "install", "--client", client, *options)
+
+
+def content(project, client):
+    return json.loads((project.top / FILES[client]).read_text())
+
+
+@pytest.fixture
+def script(project, monkeypatch):
+    """A `vmrag-mcp` of this installation at a place; the fixture makes it."""
+
+    def make(folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        program = folder / "vmrag-mcp"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m vmrag_link.cli.mcp "$@"\n')
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(folder / "python"))
+        return program
+
+    return make
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_the_file_is_written_and_the_second_time_nothing_changes(project, client):
+    report = install(project, client)
+    assert (report["client"], report["file"], report["changed"]) == (client, FILES[client], True)
+    path = project.top / FILES[client]
+    server = content(project, client)[SECTIONS[client]]["vmrag"]
+    assert server == report["server"]
+    assert path.read_text().endswith("}\n")
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    assert install(project, client)["changed"] is False
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_the_command_that_is_written_starts_the_server_of_this_project(project, client, tmp_path):
+    """As the client does it: with what it puts in for its variables, and from a directory that says nothing."""
+    server = install(project, client)["server"]
+    (tmp_path / "elsewhere").mkdir()
+
+    def filled(text: str) -> str:
+        for variable in ("${workspaceFolder}", "${CLAUDE_PROJECT_DIR:-.}"):
+            text = text.replace(variable, str(project.top))
+        return text
+
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "chroma_list_collections"}}
+    environ = os.environ | ({"CLAUDE_PROJECT_DIR": str(project.top)} if client == "claude-code" else {})
+    with subprocess.Popen(
+        [filled(each) for each in (server["command"], *server["args"])],
+        cwd=tmp_path / "elsewhere",
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        for each in (request, call):
+            process.stdin.write(json.dumps(each).encode() + b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        answer = json.loads(process.stdout.readline())
+    assert answer["result"]["structuredContent"]["kb"]["worktree"] == str(project.top)
+
+
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+def test_other_servers_unknown_keys_order_and_layout_stay(project):
+    path = project.write(
+        ".cursor/mcp.json",
+        '{\r\n\t"$schema": "x",\r\n\t"mcpServers": {\r\n\t\t"zulu": {"url": "https://é.example", "n": 1.5},\r\n\t\t"alpha": {}\r\n\t},\r\n'
+        '\t"inputs": []\r\n}',
+    )
+    path.chmod(0o600)
+    install(project, "cursor")
+    found = content(project, "cursor")
+    assert list(found) == ["$schema", "mcpServers", "inputs"]
+    assert list(found["mcpServers"]) == ["zulu", "alpha", "vmrag"]
+    assert found["mcpServers"]["zulu"] == {"url": "https://é.example", "n": 1.5}
+    text = path.read_bytes()
+    assert b"\r\n\t\t" in text
+    assert b"\n" not in text.replace(b"\r\n", b"")
+    assert not text.endswith(b"\n")
+    assert "é".encode() in text
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("nothing", ["", "\n", "{}", '{"servers": {}}'])
+def test_an_empty_file_is_filled(project, nothing):
+    project.write(".vscode/mcp.json", nothing)
+    assert install(project, "vscode")["changed"]
+    assert "vmrag" in content(project, "vscode")["servers"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  // mine\n  "servers": {}\n}\n',
+        '{"servers": {},}',
+        '{"servers": {}, "servers": {}}',
+        '{"servers": []}',
+        '{"servers": {"vmrag": "x"}}',
+        "[]",
+        "\ufeff{}",
+        "[" * 100_000,
+        b'{"a": "\xff"}',
+    ],
+)
+def test_a_file_that_cannot_be_changed_safely_stays_and_the_hint_is_what_belongs_into_it(project, text):
+    path = project.write(".vscode/mcp.json", text)
+    before = path.read_bytes()
+    error = project.vmrag("mcp", "install", "--client", "vscode", "--json", code=2).error
+    assert '"servers": {"vmrag": {' in error["hint"]
+    assert path.read_bytes() == before
+
+
+def test_a_link_is_not_followed_out_of_the_project(project, tmp_path):
+    (tmp_path / "other.json").write_text("{}")
+    (project.top / ".mcp.json").symlink_to(tmp_path / "other.json")
+    project.vmrag("mcp", "install", "--client", "claude-code", code=2)
+    (tmp_path / "folder").mkdir()
+    (project.top / ".cursor").symlink_to(tmp_path / "folder")
+    project.vmrag("mcp", "install", "--client", "cursor", code=2)
+    assert (tmp_path / "other.json").read_text() == "{}"
+    assert not any((tmp_path / "folder").iterdir())
+
+
+def test_options_go_into_the_command_and_stay_when_none_are_given(project):
+    install(project, "claude-code", "--toolsets", "default,vcs_aliases", "--read-only")
+    tail = ["--toolsets", "default,vcs_aliases", "--read-only"]
+    assert content(project, "claude-code")["mcpServers"]["vmrag"]["args"][-3:] == tail
+    assert install(project, "claude-code")["changed"] is False
+    assert install(project, "claude-code", "--tools", "commit")["changed"] is True
+    assert content(project, "claude-code")["mcpServers"]["vmrag"]["args"][-2:] == ["--tools", "commit"]
+    project.vmrag("mcp", "install", "--client", "cursor", "--toolsets", "nonsense", code=2)
+    assert not (project.top / ".cursor").exists()
+
+
+def test_what_somebody_added_to_the_server_stays_and_only_its_command_is_made_right(project):
+    server = {"command": "/gone/bin/vmrag-mcp", "args": ["--read-only"], "env": {"A": "b"}, "disabled": True}
+    project.write(".mcp.json", json.dumps({"mcpServers": {"vmrag": server}}))
+    install(project, "claude-code")
+    found = content(project, "claude-code")["mcpServers"]["vmrag"]
+    assert found["command"] != server["command"]
+    assert (found["args"][-1], found["env"], found["disabled"]) == ("--read-only", {"A": "b"}, True)
+
+
+def test_a_server_of_that_name_that_is_not_ours_stays(project):
+    path = project.write(".mcp.json", '{"mcpServers": {"vmrag": {"command": "uvx", "args": ["vmrag-mcp"]}}}')
+    before = path.read_bytes()
+    report = install(project, "claude-code")
+    assert (report["kept"], report["changed"]) == (True, False)
+    assert path.read_bytes() == before
+
+
+# -- how the program is named
+
+
+def test_a_program_that_every_shell_finds_is_named_only(project, script, tmp_path, monkeypatch):
+    program = script(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    report = install(project, "claude-code")
+    assert (report["server"]["command"], report["portable"]) == ("vmrag-mcp", True)
+
+
+def test_one_in_an_activated_environment_is_named_by_its_place(project, script, tmp_path, monkeypatch):
+    program = script(tmp_path / "venv" / "bin")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    report = install(project, "claude-code")
+    assert (report["server"]["command"], report["portable"]) == (str(program), False)
+
+
+def test_another_installation_on_the_path_is_not_taken_for_this_one(project, script, tmp_path, monkeypatch):
+    program = script(tmp_path / "bin")
+    other = shutil.copy(program, tmp_path / "other-vmrag-mcp")
+    (tmp_path / "first").mkdir()
+    shutil.move(other, tmp_path / "first" / "vmrag-mcp")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'first'}{os.pathsep}{os.environ['PATH']}")
+    assert install(project, "cursor")["server"]["command"] == str(program)
+
+
+@pytest.mark.parametrize(
+    ("client", "here"),
+    [("claude-code", "${CLAUDE_PROJECT_DIR:-.}"), ("cursor", "${workspaceFolder}"), ("vscode", "${workspaceFolder}")],
+)
+def test_one_in_the_project_is_named_from_there(project, script, client, here):
+    script(project.top / ".venv" / "bin")
+    report = install(project, client)
+    assert (report["server"]["command"], report["portable"]) == (f"{here}/.venv/bin/vmrag-mcp", True)
+
+
+# -- printing
+
+
+def test_printing_writes_nothing_and_for_an_unknown_client_names_the_places_of_this_computer(project):
+    before = project.git("status", "--porcelain", "--ignored")
+    printed = project.ask("mcp", "install", "--print", "--read-only")
+    server = printed["configuration"]["mcpServers"]["vmrag"]
+    assert Path(server["command"]).is_absolute()
+    assert ["--repo", str(project.top), "--read-only"] == server["args"][-3:]
+    assert json.loads(project.vmrag("mcp", "install", "--print", "--read-only").out) == printed["configuration"]
+    assert "servers" in project.ask("mcp", "install", "--print", "--client", "vscode")["configuration"]
+    assert project.git("status", "--porcelain", "--ignored") == before
+
+
+def test_without_the_extra_it_says_how_to_get_it(project, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "mcp" else real(name, *rest))
+    for arguments in (("mcp",), ("mcp", "install", "--client", "cursor")):
+        error = project.vmrag(*arguments, "--json", code=2).error
+        assert (error["code"], error["hint"]) == ("MCP_EXTRA_MISSING", "pip install 'vmrag-link[mcp]'")
+
+
+def test_outside_of_a_repository_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "vmrag_link.cli.mcp", "install", "--client", "cursor"], capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert not any(tmp_path.iterdir())
+
+
+def test_every_client_that_the_command_offers_is_known():
+    from vmrag_link.cli.mcp import CLIENTS
+
+    assert set(CLIENTS) == set(clients.CLIENTS)

@@ -1,0 +1,368 @@
+"""The tools about collections."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import terminal
+from tests.support.mcp import Tools, warned
+from tests.support.terminal import Project
+from vmrag_link.index.store import hnsw_of
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+from vmrag_mcp.session import Behaviour
+
+template, project = terminal.template, terminal.project
+
+ABSENT = {"collection_name": "absent", "branch": "main"}
+
+
+@pytest.fixture
+def tools(project: Project) -> Tools:
+    return Tools(project.top)
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Any:
+    ws = Workspace.open(project.top, QUIET)
+    try:
+        yield ws
+    finally:
+        ws.close()
+
+
+def chroma_metadata(project: Project, name: str) -> dict[str, Any]:
+    """What an outside client reads of a collection."""
+    with opened(project) as ws, ws.view() as view:
+        database = sqlite3.connect(view.folder / "chroma" / "chroma.sqlite3")
+        rows = database.execute(
+            "SELECT key, coalesce(str_value, int_value, float_value, bool_value) FROM collection_metadata "
+            "WHERE collection_id = (SELECT id FROM collections WHERE name = ?)",
+            (name,),
+        ).fetchall()
+        database.close()
+    return dict(rows)
+
+
+def written(project: Project) -> Any:
+    """What a refused call must not change."""
+    with opened(project) as ws:
+        at = ws.at()
+        return ws.engine.collections(at), list(ws.engine.headers(at))
+
+
+def minilm_without_weights(project: Project) -> None:
+    (project.top.parent / "models").mkdir()
+    project.git("config", "vmrag.embedding.model-path", str(project.top.parent / "models"))
+
+
+# -- info and count ------------------------------------------------------------------------------------------------------
+
+
+def test_info_shows_the_effective_settings_and_the_numbers(tools: Tools) -> None:
+    tools("chroma_create_collection", collection_name="plain", metadata={"description": "What we know."})
+    info = tools("chroma_get_collection_info", collection_name="plain")
+    assert info["metadata"] == {
+        "description": "What we know.",
+        "embedding_model": "hash-words-triples-256 v1",
+        "hnsw:space": "l2",
+        "hnsw:M": 16,
+        "hnsw:construction_ef": 100,
+        "hnsw:search_ef": 100,
+    }
+    assert (info["document_count"], info["chunk_count"], info["embedding_dimensions"]) == (0, 0, 256)
+    assert (info["tenant"], info["database"]) == ("default_tenant", "default_database")
+    assert info["chunking"] == {"strategy": "characters", "size": 512, "overlap": 50}
+    assert (info["embedding_function"], info["index_status"]) == ("hash", "synced")
+    assert info["kb"]["dirty"] is True
+
+
+def test_a_document_of_several_chunks_counts_once_and_uncommitted_ones_count(project: Project, tools: Tools) -> None:
+    project.put("long.md", "word " * 400)
+    counted = tools("chroma_get_collection_count", collection_name="handbook")
+    info = tools("chroma_get_collection_info", collection_name="handbook")
+    assert counted["count"] == info["document_count"] == 5
+    assert counted["chunk_count"] == info["chunk_count"] > 7
+    assert info["snapshot"]
+    assert info["id"]
+
+
+def test_the_index_is_made_first_where_it_is_missing(project: Project, tools: Tools) -> None:
+    before = tools("chroma_get_collection_info", collection_name="handbook")
+    project.forget_indexes()
+    after = tools("chroma_get_collection_info", collection_name="handbook")
+    assert after["id"] != before["id"]
+    assert {**after, "id": ""} == {**before, "id": ""}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("chroma_get_collection_info", {}),
+        ("chroma_get_collection_count", {}),
+        ("chroma_modify_collection", {"new_name": "other"}),
+        ("chroma_delete_collection", {"confirm": True}),
+    ],
+)
+def test_an_absent_collection_is_not_found(tools: Tools, tool: str, arguments: dict[str, Any]) -> None:
+    error = tools.error("COLLECTION_NOT_FOUND", tool, collection_name="absent", **arguments)
+    assert ABSENT.items() <= error["details"].items()
+    assert tools.error("INVALID_PARAMETER", tool, collection_name="", **arguments)["details"] == {
+        "parameter": "collection_name",
+        "error_type": "ValidationError",
+    }
+
+
+# -- names ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_name_of_the_checked_out_branch_may_stand_behind_a_collections_name(project: Project, tools: Tools) -> None:
+    assert tools("chroma_get_collection_count", collection_name="handbook_main")["collection_name"] == "handbook"
+    project.git("switch", "-q", "-c", "topic/new_one")
+    for name in ("handbook_topic/new_one", "handbook_topic-new-one"):
+        assert tools("chroma_get_collection_count", collection_name=name)["count"] == 4
+
+
+def test_a_collection_of_the_whole_name_comes_first(tools: Tools) -> None:
+    tools("chroma_create_collection", collection_name="handbook_main")
+    assert tools("chroma_get_collection_count", collection_name="handbook_main")["count"] == 0
+
+
+def test_another_branchs_name_behind_it_is_answered_with_how_to_switch(tools: Tools) -> None:
+    error = tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="handbook_feature")
+    assert "git switch feature" in error["suggestions"]
+    assert (error["details"]["collection_name"], error["details"]["branch"]) == ("handbook_feature", "main")
+
+
+# -- create --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_created_collection_can_be_filled_committed_and_survives_a_checkout_while_empty(
+    project: Project, tools: Tools
+) -> None:
+    made = tools("chroma_create_collection", collection_name="notes", metadata={})
+    assert made["collection"] == {"name": "notes", "id": made["id"], "created": True}
+    assert made["id"] == tools("chroma_get_collection_info", collection_name="notes")["id"]
+    project.record("a collection")
+    project.git("switch", "-q", "feature")
+    listed = [each["name"] for each in tools("chroma_list_collections")["collections"]]
+    assert listed == ["handbook"]
+    project.git("switch", "-q", "main")
+    counts = {each["name"]: each["document_count"] for each in tools("chroma_list_collections")["collections"]}
+    assert counts == {"handbook": 4, "notes": 0}
+
+
+def test_settings_count_like_flat_keys_and_reach_chroma(project: Project, tools: Tools) -> None:
+    metadata = {"owner": "us", "rank": 1, "open": True, "none": None, "hnsw:M": 32}
+    settings = {"hnsw:space": "cosine", "hnsw:search_ef": 10, "hnsw:M": 32}
+    given = json.dumps({**metadata, "settings": settings})
+    made = tools("chroma_create_collection", collection_name="notes", metadata=given)
+    assert made["metadata"] == {**metadata, **settings}
+    info = tools("chroma_get_collection_info", collection_name="notes")
+    assert {**settings, "hnsw:construction_ef": 100}.items() <= info["metadata"].items()
+    with opened(project) as ws, ws.view() as view:
+        expected = {"hnsw:M": 32, "hnsw:construction_ef": 100, "hnsw:search_ef": 10}
+        assert hnsw_of(view.folder, "notes") == expected
+    seen = chroma_metadata(project, "notes")
+    assert {"owner": "us", "rank": 1, "open": 1, "embedding_function": "hash"}.items() <= seen.items()
+    assert not any(key.startswith("hnsw") or key == "none" for key in seen)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"tags": ["a", "b"]},
+        {"nested": {"a": 1}},
+        {"description": 5},
+        {"hnsw:space": "taxicab"},
+        {"hnsw:M": "16"},
+        {"hnsw:M": 10**9},
+        {"hnsw:M": 16, "settings": {"hnsw:M": 32}},
+        {"settings": [1]},
+        {"number": 2**70},
+        {"half": "\ud800"},
+        {"infinite": float("inf")},
+    ],
+)
+def test_metadata_that_cannot_be_is_refused_and_nothing_is_written(
+    project: Project, tools: Tools, metadata: dict[str, Any]
+) -> None:
+    before = written(project)
+    tools.error("INVALID_METADATA", "chroma_create_collection", collection_name="fresh", metadata=metadata)
+    assert written(project) == before
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ab", "a..b", "-ab", "1.2.3.4", "x" * 256])
+def test_a_name_that_chroma_would_not_take_is_refused(tools: Tools, name: str) -> None:
+    tools.error("INVALID_NAME", "chroma_create_collection", collection_name=name)
+
+
+def test_an_existing_collection_is_refused_or_taken_as_it_is(project: Project, tools: Tools) -> None:
+    tools.error("COLLECTION_EXISTS", "chroma_create_collection", collection_name="handbook")
+    before = written(project)
+    taken = tools(
+        "chroma_create_collection",
+        collection_name="handbook",
+        metadata={"a": "b"},
+        get_or_create=True,
+        embedding_function="cohere",
+    )
+    assert taken["collection"]["created"] is False
+    assert taken["metadata"] == {"hnsw:space": "cosine"}
+    assert warned(taken) == {"IGNORED_SETTING"}
+    assert written(project) == before
+    assert "warnings" not in tools("chroma_create_collection", collection_name="handbook", get_or_create=True)
+
+
+def test_chunking_is_what_is_given_and_else_what_the_settings_say(project: Project, tools: Tools) -> None:
+    tools("chroma_create_collection", collection_name="short", chunking={"size": 60, "overlap": "5"})
+    assert tools("chroma_get_collection_info", collection_name="short")["chunking"]["size"] == 60
+    project.put("a.md", "word " * 100, collection="short")
+    assert tools("chroma_get_collection_count", collection_name="short")["chunk_count"] > 8
+
+
+@pytest.mark.parametrize("chunking", [{"size": 0}, {"size": 40}, {"overlap": 600}, {"strategy": "lines"}, {"sizes": 1}])
+def test_chunking_that_cannot_be_is_refused(project: Project, tools: Tools, chunking: dict[str, Any]) -> None:
+    before = written(project)
+    tools.error("INVALID_PARAMETER", "chroma_create_collection", collection_name="fresh", chunking=chunking)
+    assert written(project) == before
+
+
+def test_a_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
+    project: Project, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("OPENAI_API_KEY", "CO_API_KEY", "COHERE_API_KEY"):
+        monkeypatch.delenv(key, raising=False)
+    minilm_without_weights(project)
+    before = written(project)
+    for name in ("openai", "cohere", "minilm"):
+        arguments = {"collection_name": "fresh", "embedding_function": name}
+        tools.error("EMBEDDING_SERVICE_ERROR", "chroma_create_collection", **arguments)
+    tools.error("INVALID_PARAMETER", "chroma_create_collection", collection_name="fresh", embedding_function="nobodys")
+    assert written(project) == before
+
+
+# -- modify --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rename_keeps_documents_vectors_and_answers(project: Project, tools: Tools) -> None:
+    project.put("new.md", "Not committed yet.")
+    with opened(project) as ws:
+        before = {each.doc_id: each for each in ws.engine.documents(ws.at(), collection="handbook")}
+        created_at = ws.engine.collections(ws.at())[0].created_at
+    rows = cached(project)
+    answers = [hit for found in project.answers() for hit in found]
+    done = tools("chroma_modify_collection", collection_name="handbook", new_name="guide")
+    assert done["changes"] == {"name_changed": True, "metadata_changed": False}
+    assert cached(project) == rows
+    assert [("guide", *hit[1:]) for hit in answers] == [hit for found in project.answers() for hit in found]
+    with opened(project) as ws:
+        after = {each.doc_id: each for each in ws.engine.documents(ws.at(), collection="guide")}
+        assert [(each.name, each.created_at) for each in ws.engine.collections(ws.at())] == [("guide", created_at)]
+    assert [(each.doc_id, each.content, each.created_at) for each in after.values()] == [
+        (each.doc_id, each.content, each.created_at) for each in before.values()
+    ]
+    tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="handbook")
+    assert project.consistent()
+
+
+def cached(project: Project) -> int:
+    """How many texts were ever embedded: what is not among them when it is indexed comes to them."""
+    database = sqlite3.connect(project.shared / "embeddings.sqlite")
+    table = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%vector%'").fetchone()
+    count = database.execute(f"SELECT count(*) FROM {table[0]}").fetchone()[0]
+    database.close()
+    return int(count)
+
+
+def test_new_metadata_replaces_the_users_and_is_a_change_to_commit(project: Project, tools: Tools) -> None:
+    tools("chroma_create_collection", collection_name="notes", metadata={"owner": "us", "hnsw:M": 32})
+    project.record("a collection")
+    done = tools("chroma_modify_collection", collection_name="notes", new_metadata={"team": "docs"})
+    assert done["collection"] == {"name": "notes", "metadata": {"team": "docs", "hnsw:M": 32, "hnsw:space": "l2"}}
+    assert done["changes"] == {"name_changed": False, "metadata_changed": True}
+    assert "owner" not in chroma_metadata(project, "notes")
+    assert chroma_metadata(project, "notes")["team"] == "docs"
+    project.record("other metadata")
+    done = tools("chroma_modify_collection", collection_name="notes", new_metadata={})
+    assert done["collection"]["metadata"] == {"hnsw:M": 32, "hnsw:space": "l2"}
+    assert tools("chroma_modify_collection", collection_name="notes", new_metadata={})["changes"] == {
+        "name_changed": False,
+        "metadata_changed": False,
+    }
+
+
+def test_the_index_keeps_the_settings_that_it_was_made_with(tools: Tools) -> None:
+    tools("chroma_create_collection", collection_name="notes")
+    given = {"hnsw:space": "cosine", "hnsw:M": 32, "hnsw:search_ef": 100}
+    done = tools("chroma_modify_collection", collection_name="notes", new_metadata=given)
+    assert [each["message"] for each in done["warnings"]] == [
+        "The index that is there keeps what it was made with: hnsw:space, hnsw:M."
+    ]
+    assert done["collection"]["metadata"]["hnsw:M"] == 32
+    info = tools("chroma_get_collection_info", collection_name="notes")["metadata"]
+    assert (info["hnsw:space"], info["hnsw:M"]) == ("l2", 16)
+    tools("force_full_resync", collection="notes")
+    info = tools("chroma_get_collection_info", collection_name="notes")["metadata"]
+    assert (info["hnsw:space"], info["hnsw:M"]) == ("l2", 32)
+
+
+def test_what_cannot_be_changed_so_is_refused(project: Project, tools: Tools) -> None:
+    tools("chroma_create_collection", collection_name="other")
+    before = written(project)
+    tools.error("INVALID_PARAMETER", "chroma_modify_collection", collection_name="other")
+    tools.error("COLLECTION_EXISTS", "chroma_modify_collection", collection_name="handbook", new_name="other")
+    tools.error("INVALID_NAME", "chroma_modify_collection", collection_name="handbook", new_name="a b")
+    tools.error("INVALID_METADATA", "chroma_modify_collection", collection_name="other", new_metadata={"tags": ["a"]})
+    assert written(project) == before
+
+
+# -- delete --------------------------------------------------------------------------------------------------------------
+
+
+def test_deleting_asks_first_and_says_what_was_never_committed(project: Project, tools: Tools) -> None:
+    project.put("new.md", "Not committed yet.")
+    project.put("rest.md", "Another rest.")
+    before = written(project)
+    error = tools.error("CONFIRMATION_REQUIRED", "chroma_delete_collection", collection_name="handbook")
+    assert "5 documents, 2 of them with a text that was never committed" in error["message"]
+    assert (error["details"]["document_count"], error["details"]["uncommitted_count"]) == (5, 2)
+    assert written(project) == before
+
+
+def test_what_was_never_committed_of_a_deleted_collection_stays_reachable(project: Project, tools: Tools) -> None:
+    project.put("new.md", "Not committed yet.")
+    done = tools("chroma_delete_collection", collection_name="handbook", confirm=True)
+    assert (done["deleted_collection"], done["documents_deleted"], done["status"]) == ("handbook", 5, "success")
+    kept = done["message"].split("revision ")[1].rstrip(".")
+    assert project.ask("show", f"{kept}:handbook/new.md")["content"] == "Not committed yet."
+    assert tools("chroma_list_collections")["collections"] == []
+    assert project.ask("query", "committed")["results"] == []
+    project.record("gone")
+    project.git("switch", "-q", "feature")
+    assert tools("chroma_get_collection_count", collection_name="handbook")["count"] > 0
+
+
+def test_a_server_that_needs_no_confirmation_deletes_at_once(project: Project) -> None:
+    tools = Tools(project.top, behaviour=Behaviour(require_confirm=False))
+    done = tools("chroma_delete_collection", collection_name="handbook_main")
+    assert done["deleted_collection"] == "handbook"
+    assert "kept in revision" not in done["message"]
+
+
+def test_rows_that_are_stored_while_the_index_cannot_follow_are_a_success_with_a_warning(
+    project: Project, tools: Tools
+) -> None:
+    tools("chroma_create_collection", collection_name="notes")
+    for path in Path(project.shared / "working").glob("*/chroma/chroma.sqlite3"):
+        path.write_bytes(b"\1" * path.stat().st_size)
+    done = tools("chroma_delete_collection", collection_name="notes", confirm=True)
+    assert warned(done) == {"INDEX_PENDING"}
+    tools.error("COLLECTION_NOT_FOUND", "chroma_get_collection_count", collection_name="notes")
+    assert project.consistent()

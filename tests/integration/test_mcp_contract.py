@@ -1,0 +1,326 @@
+"""The table of tools is what the contract (`tests/contract/`) says, and every tool takes and refuses arguments as it says.
+
+Arguments are checked before anything is opened: these calls are made outside of any repository. Those that are legal fail there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.reading import (
+    CODES,
+    COMMON,
+    TOOLS,
+    WARNINGS,
+    Expected,
+    broken_failure,
+    examples,
+    refusals,
+)
+from tests.support.mcp import ALL, Tools
+from vmrag_mcp.arguments import Parameter, accepted, parameters
+from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.reference import generated
+from vmrag_mcp.registry import CATALOGUE, DEFAULT, TOOLSETS, catalogue, handler
+from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.session import Behaviour, Session
+
+LIST_LIMIT = 32_000
+"""Bytes of compact JSON that every conversation pays for the default tools."""
+
+RULES = COMMON["parameter_rules"]
+TYPES = {
+    "string": ("string", "", False),
+    "integer": ("integer", "", False),
+    "boolean": ("boolean", "", False),
+    "object": ("object", "", False),
+    "array of string": ("array", "string", False),
+    "array of string|null": ("array", "string", True),
+    "array of object": ("array", "object", False),
+    "array of object|null": ("array", "object", True),
+    "array of vector|null": ("array", "array", True),
+}
+"""Type in the contract → kind, items and holes of the declaration."""
+
+
+# -- the contract in itself -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_what_the_contract_says_of_a_tool_can_be_checked(name):
+    contract = TOOLS[name]
+    assert set(contract["effect"]) <= set(COMMON["effects"])
+    assert {each["type"] for each in contract["parameters"].values()} <= TYPES.keys()
+    assert set(contract["errors"]) <= CODES
+    assert set(contract["warnings"]) <= WARNINGS
+    clamped = any(each.get("above_maximum") == "clamped" for each in contract["parameters"].values())
+    assert not clamped or "IGNORED_SETTING" in contract["warnings"]
+    texts = any(each["type"] in RULES["json_string"] for each in contract["parameters"].values())
+    assert texts == ("json" in contract["common_errors"])
+    for each in [*examples(name), *refusals(name)]:
+        assert each.given in COMMON["given"]
+        known = {
+            *contract["parameters"],
+            *(alias for p in contract["parameters"].values() for alias in p.get("aliases", ())),
+        }
+        assert each.call.keys() <= known
+        assert all(value[1:-1] in COMMON["values"] for value in each.call.values() if re.fullmatch("<.+>", str(value)))
+    assert all({"call", "cannot", "provoke"} & each.keys() for each in contract["errors"].values())
+
+
+# -- the table ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
+    found = {name: [each.name for each in catalogue().values() if each.toolset == name] for name in TOOLSETS}
+    expected = {name: [each["name"] for each in TOOLS.values() if each["toolsets"] == [name]] for name in TOOLSETS}
+    assert {name: sorted(tools) for name, tools in found.items()} == {
+        name: sorted(tools) for name, tools in expected.items()
+    }
+    assert {name: len(tools) for name, tools in found.items()} == {
+        name: each["tools"] for name, each in COMMON["toolsets"].items()
+    }
+    assert list(DEFAULT) == [name for name, each in COMMON["toolsets"].items() if each["default"]]
+
+
+def test_all_are_55_tools_and_the_default_33():
+    assert len(selection(ALL).tools) == len(TOOLS) == 55
+    assert len(selection(Chosen()).tools) == 33
+
+
+def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
+    reading = {name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"}}
+    assert set(selection(Chosen(toolsets="all", read_only=True)).tools) == reading
+    assert len(reading) == 22
+
+
+def test_the_served_catalogue_is_what_the_tools_declare_now():
+    assert CATALOGUE.read_bytes() == generated(), (
+        "python -m vmrag_mcp.reference writes it; look at what changes for clients"
+    )
+
+
+def test_the_list_of_the_default_tools_costs_a_conversation_little(tmp_path):
+    listed = KnowledgeServer(Session(tmp_path, Behaviour()), selection(Chosen()))._tools
+    compact = [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in listed]
+    assert len(json.dumps({"tools": compact}, separators=(",", ":"), ensure_ascii=False).encode()) <= LIST_LIMIT
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_is_listed_as_the_contract_says(name):
+    contract, listed = TOOLS[name], catalogue()[name]
+    assert sorted(listed.effect) == sorted(contract["effect"])
+    reads = set(contract["effect"]) <= {"R", "N"}
+    hints = {"read_only_hint": reads, "open_world_hint": "N" in contract["effect"]}
+    if not reads:
+        hints |= {"destructive_hint": "D" in contract["effect"], "idempotent_hint": contract.get("idempotent", False)}
+    assert listed.annotations == hints
+    assert listed.schema["type"] == "object"
+    assert set(listed.schema["properties"]) == set(contract["parameters"]), "aliases are taken, not shown"
+    required = [each for each, says in contract["parameters"].items() if says.get("required")]
+    assert sorted(listed.schema.get("required", [])) == sorted(required)
+    assert listed.description
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_parameters_of_a_tool_are_those_of_the_contract(name):
+    declared = {each.name: each for each in parameters(handler(catalogue()[name]))}
+    contract = TOOLS[name]["parameters"]
+    assert set(declared) == set(contract)
+    assert {each: _declared(declared[each]) for each in declared} == {each: _says(contract[each]) for each in contract}
+
+
+def _declared(each: Parameter) -> dict[str, Any]:
+    given = each.given
+    return {
+        "type": (each.kind, each.items, each.holes),
+        "required": each.required,
+        "default": each.default or None,
+        "limits": (given.low, given.high, given.clamped),
+        "choices": sorted(each.choices),
+        "aliases": sorted(given.aliases),
+        "least": given.least,
+        "blank": given.blank,
+        "full": given.full,
+    }
+
+
+def _says(each: dict[str, Any]) -> dict[str, Any]:
+    listed = each.get("choices", []) if "unknown_choice" not in each else []
+    return {
+        "type": TYPES[each["type"]],
+        "required": each.get("required", False),
+        "default": each.get("default") or None,  # False, 0, "" and {} are as good as nothing
+        "limits": (each.get("minimum"), each.get("maximum"), each.get("above_maximum") == "clamped"),
+        "choices": sorted([*listed, *(each.get("tolerated", []) if each["type"].startswith("array") else [])]),
+        "aliases": sorted(each.get("aliases", ())),
+        "least": each.get("min_items", 0),
+        "blank": "empty" in each,
+        "full": "empty_items" in each,
+    }
+
+
+# -- arguments ------------------------------------------------------------------------------------------------------------
+
+
+def sample(says: dict[str, Any]) -> Any:
+    """Some legal value of a parameter."""
+    if choices := says.get("choices"):
+        return choices[:1] if says["type"].startswith("array") else choices[0]
+    if says["type"] == "integer":
+        return says.get("minimum", 1)
+    return {
+        "string": "some text",
+        "boolean": True,
+        "object": {"n": 1},
+        "array of string": ["one", "two"],
+        "array of string|null": ["one", None],
+        "array of object": [{"n": 1}, {}],
+        "array of object|null": [{"n": 1}, None],
+        "array of vector|null": [[0.5, 1], None],
+    }[says["type"]]
+
+
+def usual(name: str) -> dict[str, Any]:
+    """Arguments of which none is wrong."""
+    return {each: sample(says) for each, says in TOOLS[name]["parameters"].items() if says.get("required")}
+
+
+MISSING = object()
+"""In place of a value: the argument is not given."""
+
+BAD, NOT_JSON = "INVALID_PARAMETER", "INVALID_JSON"
+WHERE = {"parameter"}
+BOUNDS = {"parameter", "value", "minimum", "maximum"}
+
+Wrong = tuple[str, Any, str, set[str]]
+"""What is wrong, the value, the error's code, and keys of its details."""
+
+
+def with_value(name: str, parameter: str, value: Any) -> dict[str, Any]:
+    others = {each: given for each, given in usual(name).items() if each != parameter}
+    return others if value is MISSING else others | {parameter: value}
+
+
+def illegal(says: dict[str, Any]) -> Iterator[Wrong]:
+    """Values that a parameter does not take."""
+    kind = says["type"]
+    for wrong in RULES["wrong_values"][kind]:
+        yield f"{wrong!r}", wrong, BAD, WHERE
+    if says.get("required"):
+        yield "nothing", MISSING, BAD, WHERE
+        yield "null", None, BAD, WHERE
+        if "empty" not in says:
+            yield "empty", "", BAD, WHERE
+    if kind in RULES["json_string"]:
+        yield "broken JSON", "{broken", NOT_JSON, WHERE
+        yield "other JSON", "5", NOT_JSON, WHERE
+    yield from _beyond(says)
+    yield from _strange(says)
+
+
+def _beyond(says: dict[str, Any]) -> Iterator[Wrong]:
+    if "minimum" in says:
+        yield "small", says["minimum"] - 1, BAD, BOUNDS
+        yield "very small", -(10**25), BAD, BOUNDS
+    if says.get("above_maximum") == "refused":
+        yield "large", says["maximum"] + 1, BAD, BOUNDS
+        yield "very large", 10**25, BAD, BOUNDS
+
+
+def _strange(says: dict[str, Any]) -> Iterator[Wrong]:
+    array = says["type"].startswith("array")
+    if "choices" in says and "unknown_choice" not in says:
+        yield "no choice", ["no such"] if array else "no such", BAD, {"parameter", "value"}
+    if says.get("min_items"):
+        yield "no elements", [], BAD, WHERE
+    if "empty_items" in says:
+        yield "an empty element", ["one", ""], says["empty_items"], WHERE
+
+
+def legal(says: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Values that a parameter takes."""
+    kind, value = says["type"], sample(says)
+    array = kind.startswith("array")
+    yield "a value", value
+    if not says.get("required"):
+        yield from (("null", None), ("empty", ""))
+    for each in (*says.get("choices", ()), *says.get("tolerated", ())):
+        yield f"{each!r}", [each] if array else each
+    match kind:
+        case "integer":
+            yield from (("a text", f" {value}"), ("a float", float(value)))
+            if "maximum" in says:
+                yield "the largest", says["maximum"]
+            if says.get("above_maximum") == "clamped":
+                yield from (("large", says["maximum"] + 1), ("very large", 10**25))
+        case "boolean":
+            yield from (("a text", "true"), ("another text", "False"))
+    if kind in RULES["json_string"] or kind in RULES["scalar_for_list"]:
+        yield "JSON", json.dumps(value)
+    if kind in RULES["scalar_for_list"]:
+        yield "one text", value[0]
+        yield "many", value[:1] * 10_000
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_refuses_illegal_arguments_and_says_which(name, tmp_path):
+    tools = Tools(tmp_path)
+    cases = [("one more", usual(name) | {"no_such": 1}, BAD, {"unknown", "allowed"})]
+    for each, says in TOOLS[name]["parameters"].items():
+        cases += [
+            (f"{each}: {what}", with_value(name, each, value), code, keys) for what, value, code, keys in illegal(says)
+        ]
+    for what, arguments, code, keys in cases:
+        envelope, failed = tools.run(name, arguments)
+        assert failed, what
+        assert broken_failure(envelope, Expected(name, "", {}, code, tuple(keys))) == [], (what, envelope)
+        assert envelope["details"]["error_type"] == "ValidationError"
+        if "parameter" in keys:
+            assert envelope["details"]["parameter"] == what.split(":")[0], (what, envelope)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_takes_legal_arguments_in_every_form(name, tmp_path):
+    tools = Tools(tmp_path)
+    contract = TOOLS[name]["parameters"]
+    cases = [("the least", usual(name)), ("everything", {each: sample(says) for each, says in contract.items()})]
+    for each, says in contract.items():
+        cases += [(f"{each}: {what}", with_value(name, each, value)) for what, value in legal(says)]
+        for alias in says.get("aliases", ()):
+            cases.append((alias, with_value(name, each, MISSING) | {alias: sample(says)}))
+    for what, arguments in cases:
+        envelope, failed = tools.run(name, arguments)
+        assert failed, what
+        assert envelope["error"] == "GIT_REPO_NOT_FOUND", (what, envelope)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_what_is_above_a_limit_of_ours_is_cut_down_with_a_warning(name):
+    declared = parameters(handler(catalogue()[name]))
+    for each, says in TOOLS[name]["parameters"].items():
+        if says.get("above_maximum") == "clamped":
+            warned: list[tuple[str, str]] = []
+            taken = accepted(
+                declared, usual(name) | {each: says["maximum"] + 1}, lambda *each, to=warned: to.append(each)
+            )
+            assert taken[each] == says["maximum"]
+            assert [code for code, _ in warned] == [RULES["above_maximum"]["clamped"]["warning"]]
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_an_empty_or_null_argument_means_what_a_missing_one_means(name):
+    declared = parameters(handler(catalogue()[name]))
+    plain = accepted(declared, usual(name), _no_warning)
+    for each, says in TOOLS[name]["parameters"].items():
+        for absent in RULES["optional_null_like"] if not says.get("required") else ():
+            assert accepted(declared, usual(name) | {each: absent}, _no_warning) == plain
+
+
+def _no_warning(code: str, sentence: str) -> None:
+    raise AssertionError(f"{code}: {sentence}")

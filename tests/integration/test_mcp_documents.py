@@ -1,0 +1,525 @@
+"""The tools that add, get, change and delete documents."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import notes
+from tests.support.mcp import Tools, warned
+from tests.support.notes import LONG, TEXTS, indexed
+from tests.support.terminal import Project
+from vmrag_link.engines.base import Write
+from vmrag_link.models import Document
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+from vmrag_mcp.session import Behaviour
+
+template, project, tools = notes.template, notes.project, notes.tools
+
+NOTES = {"collection_name": "notes"}
+
+
+def got(tools: Tools, **arguments: Any) -> dict[str, str]:
+    """Ids and texts, in the order of the answer."""
+    found = tools("chroma_get_documents", **NOTES, **arguments)
+    return {each["id"]: each["document"] for each in found["documents"]}
+
+
+def found(tools: Tools, text: str, **arguments: Any) -> list[str]:
+    """Ids of the documents of which chunks are near to a text, best first."""
+    asked = tools("chroma_query_documents", **NOTES, query_texts=[text], **arguments)
+    return [each["source_id"] for each in asked["results"][0]["matches"]]
+
+
+def metadata_of(tools: Tools, doc_id: str) -> dict[str, Any]:
+    [each] = tools("chroma_get_documents", **NOTES, ids=[doc_id])["documents"]
+    return each["metadata"]
+
+
+def dirty(tools: Tools) -> bool:
+    return bool(tools("chroma_get_collection_count", **NOTES)["kb"]["dirty"])
+
+
+# -- adding -------------------------------------------------------------------------------------------------------------
+
+
+def test_added_documents_are_found_before_any_commit(tools):
+    added = tools("chroma_add_documents", **NOTES, documents=["owls hunt at night", LONG], ids=["owl", "long"])
+    assert (added["documents_added"], added["ids"], added["kb"]["dirty"]) == (2, ["owl", "long"], True)
+    assert added["chunks_created"] > 2
+    assert "dolt_commit" in added["message"]
+    assert found(tools, "owls hunt at night")[0] == "owl"
+
+
+def test_a_document_without_an_id_gets_a_uuid(tools):
+    one, other = tools("chroma_add_documents", **NOTES, documents=["x", "y"])["ids"]
+    assert one != other
+    assert uuid.UUID(one).version == uuid.UUID(other).version == 4
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong", "details"),
+    [
+        ("DUPLICATE_ID", {"ids": ["fresh", "a"]}, {"ids": ["a"]}),
+        ("DUPLICATE_ID", {"ids": ["same", "same"]}, {"ids": ["same"]}),
+        ("LENGTH_MISMATCH", {"ids": ["one"]}, {}),
+        ("LENGTH_MISMATCH", {"metadatas": [{}, {}, {}]}, {}),
+        ("INVALID_METADATA", {"metadatas": [{}, {"source_id": "z"}]}, {}),
+        ("INVALID_METADATA", {"metadatas": [{}, {"tags": ["x"]}]}, {}),
+        ("INVALID_METADATA", {"metadatas": [{}, {"deep": {"x": 1}}]}, {}),
+        ("INVALID_METADATA", {"metadatas": [{}, {"n": float("nan")}]}, {}),
+        ("INVALID_METADATA", {"metadatas": [{}, {"n": 2**70}]}, {}),
+        ("INVALID_METADATA", {"metadatas": [{}, {"n": "\ud800"}]}, {}),
+        ("INVALID_NAME", {"ids": ["fine", "\n"]}, {}),
+        ("INVALID_PARAMETER", {"documents": ["fine", ""]}, {"parameter": "documents"}),
+        ("COLLECTION_NOT_FOUND", {"collection_name": "absent"}, {"collection_name": "absent", "branch": "main"}),
+    ],
+)
+def test_one_bad_item_refuses_the_batch(tools, code, wrong, details):
+    error = tools.error(code, "chroma_add_documents", **(NOTES | {"documents": ["x", "y"]} | wrong))
+    assert details.items() <= error["details"].items()
+    assert (got(tools), dirty(tools)) == (TEXTS, False)
+
+
+def test_of_two_who_add_the_same_id_at_once_one_is_refused(project):
+    calls = [Tools(project.top) for _ in range(2)]
+    outcomes: list[tuple[dict[str, Any], bool]] = []
+
+    def add(number: int) -> None:
+        arguments = {**NOTES, "documents": [f"text {number}"], "ids": ["same"]}
+        outcomes.append(calls[number].run("chroma_add_documents", arguments))
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(failed for _, failed in outcomes) == [False, True]
+    assert next(result["code"] for result, failed in outcomes if failed) == "DUPLICATE_ID"
+
+
+@pytest.mark.parametrize(
+    ("text", "metadata", "title"),
+    [
+        ("# Heading\n\ntext", {"title": "Stated"}, "Stated"),
+        ("Some words\n\n# Heading\n\ntext", {}, "Heading"),
+        ("no heading\n" + "word " * 40, {}, ("no heading " + "word " * 40)[:80]),
+        ("plain", {"title": 5}, "plain"),
+    ],
+)
+def test_the_title_is_the_metadatas_else_a_heading_else_how_the_text_begins(project, tools, text, metadata, title):
+    tools("chroma_add_documents", **NOTES, documents=[text], ids=["x"], metadatas=[metadata])
+    assert project.ask("show", "notes/x")["title"] == title
+
+
+def test_metadata_comes_back_as_it_was_given(tools):
+    metadata = {"text": "Füße 🦉", "n": -1, "x": 2.5, "yes": True, "nothing": None, "title": "T", "": "no name"}
+    tools("chroma_add_documents", **NOTES, documents=["x", "y"], ids=["x", "y"], metadatas=[metadata, {}])
+    assert metadata_of(tools, "x") == metadata
+    assert metadata_of(tools, "y") == {}
+
+
+def test_a_text_of_five_megabytes_comes_back_whole(project):
+    tools = Tools(project.top, behaviour=Behaviour(page_chars=1_000))
+    text = "".join(f"Line {number} of a long text.\n" for number in range(200_000))
+    assert len(text) > 5_000_000
+    tools("chroma_add_document_with_id", **NOTES, document=text, id="long", increment_index=False)
+    assert got(tools, ids=["long"]) == {"long": text}
+
+
+def test_every_part_of_a_long_text_is_found(tools):
+    words = [f"zebra{number}" for number in range(20)]
+    text = "\n\n".join(f"{word} crosses the savannah.\n\n{'Nothing happens here. ' * 60}" for word in words)
+    tools("chroma_add_documents", **NOTES, documents=[text], ids=["long"])
+    for word in words:
+        assert found(tools, "savannah", where_document={"$contains": f"{word} "}, n_results=1) == ["long"]
+
+
+# -- getting ------------------------------------------------------------------------------------------------------------
+
+
+def test_documents_come_in_the_order_of_the_ids_else_sorted(tools):
+    assert list(got(tools, ids=["c", "a", "c"])) == ["c", "a"]
+    assert got(tools) == TEXTS
+
+
+def test_unknown_ids_are_listed_and_the_rest_is_there(tools):
+    answer = tools("chroma_get_documents", **NOTES, ids=["a", "nobody", "a_chunk_7"])
+    assert [each["id"] for each in answer["documents"]] == ["a"]
+    assert (answer["missing_ids"], answer["total_matching"]) == (["nobody", "a_chunk_7"], 1)
+
+
+def test_ids_and_filters_must_all_hold(tools):
+    answer = tools(
+        "chroma_get_documents",
+        **NOTES,
+        ids=["a", "c", "x"],
+        where={"n": {"$gte": 2}},
+        where_document={"$contains": "rivers"},
+    )
+    assert [each["id"] for each in answer["documents"]] == ["c"]
+    assert (answer["total_matching"], answer["missing_ids"], answer["has_more"]) == (1, ["x"], False)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"n": 2}, ["b"]),
+        ({"n": {"$gte": 2, "$lt": 3}}, ["b"]),
+        ({"n": {"$gt": 1}, "title": {"$ne": "beta mountains"}}, ["c"]),
+        ({"$and": [{"n": 1}]}, ["a"]),
+        ({"source_id": "c"}, ["c"]),
+        ('{"n": {"$in": [1, 3]}}', ["a", "c"]),
+        ({"absent": {"$ne": 1}}, ["a", "b", "c"]),
+        ({}, ["a", "b", "c"]),
+    ],
+)
+def test_filters_on_metadata(tools, where, expected):
+    assert list(got(tools, where=where)) == expected
+
+
+def test_filters_apply_to_whole_documents(tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
+    assert list(got(tools, where_document={"$not_contains": "Paragraph 39"})) == ["a", "b", "c"]
+    both = {"$and": [{"$contains": "Paragraph 0 "}, {"$contains": "Paragraph 39"}]}
+    assert list(got(tools, where_document=both)) == ["long"]
+    assert list(got(tools, where_document={"$regex": "(?s)Paragraph 0 .*Paragraph 39"})) == ["long"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"where": {"n": {"$near": 1}}}, {"where_document": {"$near": "x"}}, {"where_document": {"$regex": "("}}]
+)
+@pytest.mark.parametrize("tool", ["chroma_get_documents", "chroma_delete_documents"])
+def test_a_malformed_filter_is_refused(tools, tool, wrong):
+    tools.error("INVALID_FILTER", tool, **NOTES, **wrong)
+    assert got(tools) == TEXTS
+
+
+def test_pages_together_are_the_collection(tools):
+    tools("chroma_add_documents", **NOTES, documents=["x"] * 8, ids=[f"d{number}" for number in range(8)])
+    seen, offset, more = [], 0, True
+    while more:
+        page = tools("chroma_get_documents", **NOTES, limit=3, offset=offset, include=[])
+        assert page["total_matching"] == 11
+        assert all(each.keys() == {"id"} for each in page["documents"])
+        seen += [each["id"] for each in page["documents"]]
+        offset, more = len(seen), page["has_more"]
+    assert seen == ["a", "b", "c", *(f"d{number}" for number in range(8))]
+    assert tools("chroma_get_documents", **NOTES, offset=50)["documents"] == []
+
+
+def test_a_page_ends_before_its_texts_are_too_long(project):
+    tools = Tools(project.top, behaviour=Behaviour(page_chars=30))
+    page = tools("chroma_get_documents", **NOTES)
+    assert [each["id"] for each in page["documents"]] == ["a", "b"]
+    assert page["has_more"]
+    assert "offset=2" in page["message"]
+    rest = tools("chroma_get_documents", **NOTES, offset=2)
+    assert ([each["id"] for each in rest["documents"]], rest["has_more"]) == (["c"], False)
+    assert len(tools("chroma_get_documents", **NOTES, include=["metadatas"])["documents"]) == 3
+
+
+def test_only_what_is_included_is_shown(tools):
+    [each] = tools("chroma_get_documents", **NOTES, ids=["a"], include=["ids", "metadatas"])["documents"]
+    assert each == {"id": "a", "metadata": {"n": 1}}
+
+
+def test_every_chunks_vector_is_given_if_asked_for(tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
+    rows = tools("chroma_get_documents", **NOTES, ids=["long", "a", "long_chunk_1"], include=["embeddings"])["documents"]
+    vectors = {each["id"]: each["embedding"] for each in rows}
+    assert len(vectors["long"]) > 2
+    assert (len(vectors["a"]), len(vectors["a"][0])) == (1, 256)
+    assert vectors["long_chunk_1"] == [vectors["long"][1]]
+
+
+def test_a_chunks_id_gives_that_chunk_unless_a_document_is_called_so(tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG, "another"], ids=["long", "long_chunk_1"])
+    rows = tools("chroma_get_documents", **NOTES, ids=["long_chunk_0", "long_chunk_1", "long_chunk_00"])
+    chunk, document = rows["documents"]
+    assert LONG.startswith(chunk["document"])
+    assert chunk["metadata"].items() >= {"source_id": "long", "chunk_index": 0, "collection": "notes"}.items()
+    assert document["document"] == "another"
+    assert rows["missing_ids"] == ["long_chunk_00"]
+
+
+def test_without_embeddings_the_index_is_not_needed(project, tools):
+    for path in project.shared.glob("snapshots/*/chroma/chroma.sqlite3"):
+        path.write_bytes(b"\1" * path.stat().st_size)
+    assert got(tools, ids=["a"], where={"n": 1}, where_document={"$contains": "alpha"}) == {"a": TEXTS["a"]}
+
+
+def test_peeking_cuts_texts_in_both_shapes(tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["0"])
+    seen = tools("chroma_peek_collection", **NOTES, limit=2)
+    first, second = seen["documents"]
+    assert first == {"id": "0", "document": LONG[:500], "metadata": {}, "truncated": True}
+    assert second == {"id": "a", "document": TEXTS["a"], "metadata": {"n": 1}, "truncated": False}
+    assert seen["peek_result"] == {
+        "ids": ["0", "a"],
+        "documents": [LONG[:500], TEXTS["a"]],
+        "metadatas": [{}, {"n": 1}],
+    }
+    assert (seen["total_in_collection"], seen["limit"]) == (4, 2)
+    large = tools("chroma_peek_collection", **NOTES, limit=100)
+    assert (large["limit"], warned(large)) == (20, {"IGNORED_SETTING"})
+
+
+def test_the_branchs_name_behind_a_collections_is_understood(tools):
+    answer = tools("chroma_get_documents", collection_name="notes_main", ids=["a"])
+    assert answer["collection_name"] == "notes"
+
+
+# -- changing -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_keeps_the_metadata_and_metadata_keeps_the_text(tools):
+    tools("chroma_update_documents", **NOTES, ids=["a"], documents=["owls hunt at night"])
+    tools("chroma_update_documents", **NOTES, ids=["b"], metadatas=[{"m": 1}])
+    assert (got(tools, ids=["a", "b"]), metadata_of(tools, "a"), metadata_of(tools, "b")) == (
+        {"a": "owls hunt at night", "b": TEXTS["b"]},
+        {"n": 1},
+        {"m": 1},
+    )
+    assert found(tools, "owls hunt at night")[0] == "a"
+    assert found(tools, "beta", where={"m": 1}) == ["b"]
+    assert found(tools, "beta", where={"n": 2}) == []
+
+
+def test_of_a_new_text_nothing_of_the_old_one_is_left(project, tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
+    tools("chroma_update_documents", **NOTES, ids=["long"], documents=["short"])
+    assert [each for each in indexed(project) if each.startswith("long")] == ["long_chunk_0"]
+
+
+def test_two_documents_with_different_metadata_each_get_their_own(tools):
+    tools("chroma_update_documents", **NOTES, ids=["a", "b"], metadatas=[{"x": 1}, {"x": 2}])
+    assert [metadata_of(tools, each) for each in "ab"] == [{"x": 1}, {"x": 2}]
+
+
+def test_a_null_leaves_that_part_alone(tools):
+    done = tools(
+        "chroma_update_documents", **NOTES, ids=["a", "b"], documents=["new", None], metadatas=[None, {"x": 2}]
+    )
+    assert done["ids"] == ["a", "b"]
+    assert (got(tools, ids=["a", "b"]), metadata_of(tools, "a")) == ({"a": "new", "b": TEXTS["b"]}, {"n": 1})
+
+
+def test_what_gets_what_it_has_is_unchanged(tools):
+    done = tools("chroma_update_documents", **NOTES, ids=["a"], documents=[TEXTS["a"]], metadatas=[{"n": 1}])
+    assert (done["documents_updated"], done["ids"], done["unchanged_ids"]) == (0, [], ["a"])
+    assert not dirty(tools)
+    done = tools("chroma_update_documents", **NOTES, ids=["a", "b"], documents=[TEXTS["a"], "new"])
+    assert (done["documents_updated"], done["ids"], done["unchanged_ids"]) == (1, ["b"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong", "details"),
+    [
+        ("DOCUMENT_NOT_FOUND", {"ids": ["a", "absent"]}, {"ids": ["absent"]}),
+        ("DOCUMENT_NOT_FOUND", {"ids": ["a", "a_chunk_1"]}, {"ids": ["a_chunk_1"]}),
+        ("LENGTH_MISMATCH", {"documents": ["x"]}, {}),
+        ("LENGTH_MISMATCH", {"metadatas": [{}]}, {}),
+        ("INVALID_METADATA", {"metadatas": [{}, {"tags": ["x"]}]}, {}),
+        ("INVALID_PARAMETER", {"documents": None}, {}),
+        ("COLLECTION_NOT_FOUND", {"collection_name": "absent"}, {"branch": "main"}),
+    ],
+)
+def test_an_update_that_is_refused_writes_nothing(tools, code, wrong, details):
+    given = NOTES | {"ids": ["a", "b"], "documents": ["x", "y"]} | wrong
+    error = tools.error(code, "chroma_update_documents", **given)
+    assert details.items() <= error["details"].items()
+    assert (got(tools), dirty(tools)) == (TEXTS, False)
+
+
+def test_a_chunks_id_means_its_document(tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
+    done = tools("chroma_update_documents", **NOTES, ids=["long_chunk_1"], metadatas=[{"x": 1}])
+    assert (done["ids"], metadata_of(tools, "long")) == (["long"], {"x": 1})
+    gone = tools("chroma_delete_documents", **NOTES, ids=["long_chunk_0", "long_chunk_99"])
+    assert (gone["ids_deleted"], gone["missing_ids"]) == (["long"], ["long_chunk_99"])
+
+
+def test_a_title_follows_what_it_came_from(project, tools):
+    tools("chroma_add_documents", **NOTES, documents=["# One"], ids=["x"])
+    tools("chroma_update_documents", **NOTES, ids=["x"], documents=["# Two"])
+    assert project.ask("show", "notes/x")["title"] == "Two"
+    tools("chroma_update_documents", **NOTES, ids=["x"], metadatas=[{"title": "Stated"}])
+    assert project.ask("show", "notes/x")["title"] == "Stated"
+    project.vmrag("add", "-", "--collection", "notes", "--id", "y", "--title", "Given by hand", stdin="# One")
+    tools("chroma_update_documents", **NOTES, ids=["y"], documents=["# Two"])
+    assert project.ask("show", "notes/y")["title"] == "Given by hand"
+
+
+def test_an_update_keeps_what_another_process_wrote_since_it_was_planned(project, monkeypatch):
+    """Between reading a document and storing it, somebody else stores a new text."""
+    tools, ws = Tools(project.top), Workspace.open(project.top, QUIET)
+    tools("chroma_add_documents", **NOTES, documents=["before"], ids=["x"])
+    from vmrag_link.ops import branches
+
+    prepare = branches.prepare
+
+    def interrupted(*arguments: Any) -> str:
+        monkeypatch.setattr(branches, "prepare", prepare)
+        [row] = ws.engine.documents(ws.at(), collection="notes", ids=["x"])
+        changed = Document(**{field: getattr(row, field) for field in row.__struct_fields__} | {"content": "meanwhile"})
+        ws.engine.write("main", Write(put_documents=[changed]), expected=ws.revision())
+        return prepare(*arguments)
+
+    monkeypatch.setattr(branches, "prepare", interrupted)
+    tools("chroma_update_documents", **NOTES, ids=["x"], metadatas=[{"m": 1}])
+    ws.close()
+    assert (got(tools, ids=["x"]), metadata_of(tools, "x")) == ({"x": "meanwhile"}, {"m": 1})
+
+
+# -- embeddings of one's own ----------------------------------------------------------------------------------------------
+
+
+def embedding_of(tools: Tools, doc_id: str) -> list[float]:
+    [each] = tools("chroma_get_documents", **NOTES, ids=[doc_id], include=["embeddings"])["documents"]
+    [vector] = each["embedding"]
+    return vector
+
+
+@pytest.fixture
+def swapped(tools: Tools) -> list[float]:
+    """`b` gets the embedding of `a`, three times as long; returns what it had."""
+    before, other = embedding_of(tools, "b"), embedding_of(tools, "a")
+    done = tools("chroma_update_documents", **NOTES, ids=["b", "c"], embeddings=[[3 * each for each in other], None])
+    assert (warned(done), done["ids"], done["unchanged_ids"]) == ({"CUSTOM_EMBEDDING"}, ["b"], ["c"])
+    return before
+
+
+def test_a_given_embedding_counts_at_once_though_no_document_has_changed(tools, swapped):
+    assert not dirty(tools)
+    assert found(tools, TEXTS["a"], n_results=2) == ["a", "b"]
+    assert embedding_of(tools, "b") == pytest.approx(embedding_of(tools, "a"))
+    assert got(tools) == TEXTS
+
+
+def test_a_given_embedding_survives_other_changes_on_the_working_copy(project, tools, swapped):
+    tools("chroma_add_documents", **NOTES, documents=["owls"], ids=["owl"])
+    tools("chroma_delete_documents", **NOTES, ids=["c"])
+    assert embedding_of(tools, "b") == pytest.approx(embedding_of(tools, "a"))
+    project.git("switch", "-q", "-c", "elsewhere")
+    project.vmrag("status", code=None)
+    project.git("switch", "-q", "main")
+    assert embedding_of(tools, "b") == pytest.approx(embedding_of(tools, "a"))
+
+
+def test_a_commit_and_a_rebuild_have_the_embeddings_of_the_texts(project, tools, swapped):
+    project.vmrag("sync", "--rebuild")
+    assert embedding_of(tools, "b") == pytest.approx(swapped)
+    other = embedding_of(tools, "a")
+    tools("chroma_update_documents", **NOTES, ids=["b"], embeddings=[other], documents=["changed, too"])
+    assert embedding_of(tools, "b") == pytest.approx(other)
+    project.vmrag("commit", "-m", "changed")
+    project.git("commit", "-q", "-m", "changed")
+    assert embedding_of(tools, "b") != pytest.approx(other)
+    assert found(tools, "changed, too")[0] == "b"
+    assert project.consistent()
+
+
+def test_an_embedding_that_cannot_be_is_refused(tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
+    fine = embedding_of(tools, "a")
+    for doc_id, wrong in (
+        ("a", [1.0, 2.0]),
+        ("a", [0.0] * 256),
+        ("a", [float("nan")] * 256),
+        ("a", [1e200] * 256),
+        ("long", fine),
+    ):
+        arguments = {**NOTES, "ids": [doc_id, "b"], "documents": [None, "x"], "embeddings": [wrong, None]}
+        error = tools.error("INVALID_PARAMETER", "chroma_update_documents", **arguments)
+        assert error["details"]["parameter"] == "embeddings"
+    assert got(tools, ids=["b"]) == {"b": TEXTS["b"]}
+
+
+# -- deleting -----------------------------------------------------------------------------------------------------------
+
+
+def test_all_chunks_of_a_deleted_document_are_gone(project, tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
+    assert "long_chunk_3" in indexed(project)
+    gone = tools("chroma_delete_documents", **NOTES, ids=["long", "nobody"])
+    assert (gone["documents_deleted"], gone["ids_deleted"], gone["missing_ids"]) == (1, ["long"], ["nobody"])
+    assert indexed(project) == ["a_chunk_0", "b_chunk_0", "c_chunk_0"]
+
+
+def test_selectors_must_all_hold(tools):
+    gone = tools(
+        "chroma_delete_documents", **NOTES, ids=["a", "b"], where={"n": 1}, where_document={"$contains": "alpha"}
+    )
+    assert gone["ids_deleted"] == ["a"]
+    gone = tools("chroma_delete_documents", **NOTES, where={"n": {"$gt": 7}})
+    assert (gone["documents_deleted"], list(got(tools))) == (0, ["b", "c"])
+
+
+@pytest.mark.parametrize("nothing", [{}, {"where": {}}, {"ids": [], "where_document": {}}, {"where": "{}"}])
+def test_nothing_selected_is_refused(tools, nothing):
+    tools.error("NO_SELECTION", "chroma_delete_documents", **NOTES, **nothing)
+    assert got(tools) == TEXTS
+
+
+def test_what_was_deleted_is_back_on_the_commit_that_had_it(project, tools):
+    tools("chroma_delete_documents", **NOTES, ids=["a"])
+    project.vmrag("commit", "-m", "without a")
+    project.git("commit", "-q", "-m", "without a")
+    assert list(got(tools)) == ["b", "c"]
+    project.git("checkout", "-q", "HEAD~1")
+    assert list(got(tools)) == ["a", "b", "c"]
+
+
+# -- an index that cannot follow ----------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_embedded_is_found_before_anything_is_written(project, tools, monkeypatch):
+    from vmrag_link.embedding.hashing import HashModel
+    from vmrag_link.errors import EmbeddingFailed
+
+    def failing(*_: object) -> None:
+        raise EmbeddingFailed("The service does not answer.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HashModel, "embed", failing)
+        tools.error("EMBEDDING_SERVICE_ERROR", "chroma_add_documents", **NOTES, documents=["never seen"])
+        tools.error("EMBEDDING_SERVICE_ERROR", "chroma_update_documents", **NOTES, ids=["a"], documents=["not seen"])
+        tools("chroma_delete_documents", **NOTES, ids=["b"])
+    assert list(got(tools)) == ["a", "c"]
+
+
+def test_rows_that_the_index_could_not_follow_are_stored_and_found_later(project, tools, monkeypatch):
+    from vmrag_link.errors import IndexFailed
+    from vmrag_link.index.store import IndexStore
+
+    def failing(*_: object) -> None:
+        raise IndexFailed("Chroma failed.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexStore, "add", failing)
+        added = tools("chroma_add_documents", **NOTES, documents=["owls hunt at night"], ids=["owl"])
+    assert (warned(added), added["chunks_created"]) == ({"INDEX_PENDING"}, 0)
+    assert found(tools, "owls hunt at night")[0] == "owl"
+
+
+def test_documents_of_other_branches_are_not_there(project, tools):
+    project.git("switch", "-q", "-c", "topic")
+    tools("chroma_add_documents", **NOTES, documents=["topic"], ids=["t"])
+    assert "t" in got(tools)
+    project.vmrag("commit", "-m", "topic")
+    project.git("commit", "-q", "-m", "topic")
+    project.git("switch", "-q", "main")
+    assert "t" not in got(tools)
+
+
+def test_reading_does_not_write(project, tools):
+    before = Path(project.shared / "kb").stat().st_mtime_ns
+    got(tools)
+    found(tools, "rivers")
+    assert Path(project.shared / "kb").stat().st_mtime_ns == before

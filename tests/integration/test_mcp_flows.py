@@ -1,0 +1,177 @@
+"""What several tools do together on one knowledge base, from adding a document to resolving a conflict."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from tests.support import contract_world
+from tests.support.contract_world import OFF, State
+from tests.support.mcp import Tools, warned
+from vmrag_link.embedding.hashing import HashModel
+from vmrag_link.errors import EmbeddingFailed
+
+templates, world = contract_world.templates, contract_world.world
+
+NOTES = {"collection_name": "notes"}
+QUESTIONS = ["rivers", "mountains", "alpha beta gamma", "theirs", "delta"]
+
+
+def answers(tools: Tools) -> list[Any]:
+    """Ids, order, distances and texts of some queries."""
+    asked = tools("chroma_query_documents", **NOTES, query_texts=QUESTIONS, n_results=100)
+    return [
+        [(match["id"], match["distance"], match["document"]) for match in each["matches"]] for each in asked["results"]
+    ]
+
+
+def ids(tools: Tools) -> list[str]:
+    return [each["id"] for each in tools("chroma_get_documents", **NOTES)["documents"]]
+
+
+def whole(state: State, tools: Tools) -> None:
+    """In sync, and the index equals one that is built afresh."""
+    found = answers(tools)
+    assert tools("get_sync_status")["in_sync"]
+    state.forget_indexes()
+    assert answers(tools) == found
+
+
+def test_a_document_is_found_at_once_counted_committed_and_hidden_on_another_branch(world):
+    state = world.state("topic")
+    tools = Tools(state.top)
+    tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
+    asked = tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)
+    assert (asked["ids"], asked["kb"]["dirty"]) == ([["d"]], True)
+    status = tools("dolt_status", verbose=True)
+    assert status["local_changes"]["summary"] == {"added": 1, "modified": 0, "deleted": 0, "total": 1}
+    assert status["local_changes"]["documents"] == ["d"]
+    done = tools("dolt_commit", message="delta")
+    assert done["changes_committed"]["total"] == 1
+    status = tools("dolt_status")
+    assert not status["local_changes"]["has_changes"]
+    assert (status["commit"], status["link"]["state"]) == (done["commit"]["hash"], "in_sync")
+    assert state.git("status", "--porcelain") == "M  .dolt-version"
+    before = answers(tools)
+    tools("dolt_checkout", target="topic")
+    assert ids(tools) == ["a", "b", "c", "t"]
+    assert "d" not in str(tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=100)["ids"])
+    tools("dolt_checkout", target="main")
+    assert answers(tools) == before
+    whole(state, tools)
+
+
+@pytest.mark.parametrize("given", ["notes", "dirty"])
+def test_a_deleted_index_is_built_again_by_sync_all_with_the_same_results_in_the_same_order(world, given):
+    state = world.state(given)
+    tools = Tools(state.top)
+    before = answers(tools)
+    state.forget_indexes()
+    assert tools("sync_all")["failed"] == []
+    assert answers(tools) == before
+    assert tools("sync_all")["totals"] == {"added": 0, "modified": 0, "deleted": 0, "chunks": 0}
+
+
+def test_branches_whose_names_differ_in_special_characters_only_keep_indexes_of_their_own(world):
+    state = world.state("notes")
+    tools = Tools(state.top)
+    names = ["feature/x-1", "feature-x-1", "feature_x-1", "feature-x_1"]
+    for number, name in enumerate(names):
+        state.git("switch", "-q", "-c", name, "main", env=OFF)
+        tools("chroma_add_documents", **NOTES, ids=[f"on{number}"], documents=[f"only {name}"])
+        tools("dolt_commit", message=name)
+        state.git("commit", "-q", "-a", "-m", name, env=OFF)
+    for number, name in enumerate(names):
+        state.git("switch", "-q", name, env=OFF)
+        assert ids(tools) == ["a", "b", "c", f"on{number}"]
+        assert tools("dolt_status")["branch"] == name
+        found = tools("chroma_query_documents", **NOTES, query_texts=["only"], n_results=100)["ids"][0]
+        assert sorted(found) == ["a", "b", "c", f"on{number}"]
+
+
+@pytest.mark.parametrize("strategy", ["ours", "theirs"])
+def test_a_pull_in_conflict_is_resolved_committed_and_found(world, strategy):
+    state = world.state("diverged")
+    tools = Tools(state.top)
+    refused = tools.error("MERGE_CONFLICT", "dolt_pull")
+    assert [each["doc_id"] for each in refused["details"]["conflicts"]] == ["a"]
+    status = tools("dolt_status")
+    assert status["merge_in_progress"]
+    assert [each["doc_id"] for each in status["conflicts"]] == ["a"]
+    tools.error("MERGE_CONFLICT", "dolt_commit", message="too early")
+    resolved = tools("resolve_conflicts", table="notes", strategy=strategy)
+    assert (resolved["resolved"], resolved["remaining"], resolved["commit"]) == (1, 0, None)
+    tools("dolt_commit", message="merged")
+    (document,) = tools("chroma_get_documents", **NOTES, ids=["a"])["documents"]
+    assert document["document"] == strategy
+    status = tools("dolt_status")
+    assert not status["merge_in_progress"]
+    assert not status["local_changes"]["has_changes"]
+    whole(state, tools)
+    state.git("commit", "-q", "-a", "-m", "merged", env=OFF)
+    assert tools("dolt_push")["remote_state"]["remote_commit"] == status["commit"]
+
+
+def test_a_link_that_is_made_twice_changes_nothing(world):
+    state = world.state("notes")
+    tools = Tools(state.top)
+
+    def seen() -> tuple[bytes, str, str]:
+        pin = (state.top / ".dolt-version").read_bytes()
+        return pin, state.git("status", "--porcelain"), tools("dolt_status")["commit"]
+
+    before = seen()
+    tools("dolt_link_git", bidirectional=True)
+    assert seen() == before
+    tools("dolt_link_git", bidirectional=True)
+    assert seen() == before
+
+
+def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world, monkeypatch):
+    state = world.state("notes")
+    tools = Tools(state.top)
+    real = HashModel.embed
+
+    def failing(model, texts):
+        if any("delta" in text for text in texts):
+            raise EmbeddingFailed("The model fails.", hint="Call again.")
+        return real(model, texts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HashModel, "embed", failing)
+        added = tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
+        assert "INDEX_PENDING" in warned(added)
+        assert ids(tools) == ["a", "b", "c", "d"]
+        (row,) = tools("get_sync_status")["collections"]
+        assert (row["sync_status"], row["pending_documents"]) == ("pending", 1)
+        assert tools("dolt_status")["index"] == {"status": "pending", "pending_collections": ["notes"]}
+        failed = tools("sync_all")
+        assert [each["collection"] for each in failed["failed"]] == ["notes"]
+    assert tools("sync_all")["totals"]["added"] == 1
+    assert tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)["ids"] == [["d"]]
+    whole(state, tools)
+
+
+def test_a_checkout_in_another_terminal_is_noticed_by_the_next_call(world):
+    state = world.state("notes")
+    tools = Tools(state.top)
+    state.git("switch", "-q", "-c", "side", env=OFF)
+    tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
+    tools("dolt_commit", message="delta")
+    state.git("commit", "-q", "-a", "-m", "delta", env=OFF)
+    for branch, expected in (("main", ["a", "b", "c"]), ("side", ["a", "b", "c", "d"]), ("main", ["a", "b", "c"])):
+        state.git("switch", "-q", branch, env=OFF)
+        result = tools("chroma_get_documents", **NOTES)
+        assert [each["id"] for each in result["documents"]] == expected
+        assert (result["kb"]["commit"], result["kb"]["in_sync"]) == (state.pinned, True)
+
+
+def test_a_deleted_chroma_store_is_no_loss(world):
+    state = world.state("notes")
+    tools = Tools(state.top)
+    before = answers(tools)
+    for path in list((state.shared / "snapshots").glob("*/chroma")):
+        shutil.rmtree(path)
+    assert answers(tools) == before

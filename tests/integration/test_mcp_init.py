@@ -1,0 +1,408 @@
+"""`dolt_init`: a knowledge base begins, alone or with what another program's Chroma store holds; a call that fails leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.mcp import Tools, warned
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.errors import ConfigInvalid
+from vmrag_link.index import chroma
+from vmrag_link.models import Chunking, content_hash
+from vmrag_link.ops import import_chroma, settings_edit
+
+TEXT = "The rivers rise in the mountains. They run through the hills and into the sea, where the salt begins."
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A git repository with one commit and without a knowledge base."""
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.delenv("CHROMA_DATA_DIR", raising=False)
+    project = new_project(tmp_path / "project")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "code")
+    return project
+
+
+@pytest.fixture
+def tools(bare: Project) -> Tools:
+    return Tools(bare.top)
+
+
+def everything(project: Project) -> Any:
+    """What a call that failed must leave as it was."""
+    listing = (
+        project.git("ls-files", "--stage"),
+        project.git("status", "--porcelain"),
+        project.git("config", "--local", "-l"),
+    )
+    files = sorted(str(each) for each in project.top.rglob("*") if ".git/" not in str(each))
+    kept = {"locks", "logs", "embeddings.sqlite"}
+    below = (
+        sorted(each.name for each in project.shared.iterdir() if each.name not in kept)
+        if project.shared.is_dir()
+        else []
+    )
+    return listing, files, below
+
+
+# -- an empty one
+
+
+def test_a_knowledge_base_begins_and_is_staged_for_the_next_git_commit(bare, tools):
+    tools.error("NOT_INITIALIZED", "chroma_list_collections")
+    made = tools("dolt_init")
+    assert made["repository"]["branch"] == "main"
+    assert made["repository"]["commit"] == {"hash": bare.pinned, "message": "Create the knowledge base"}
+    assert made["remote"] == {"configured": False, "name": None, "url": None}
+    assert made["import_summary"] == {"documents_imported": 0, "collections": []}
+    assert (made["kb"]["commit"], made["kb"]["branch"], made["kb"]["in_sync"]) == (bare.pinned, "main", True)
+    assert bare.git("diff", "--cached", "--name-only").split() == [".dolt-version", ".gitattributes"]
+    assert tools("chroma_list_collections")["total_count"] == 0
+    bare.put("a.md", "alpha")
+    assert bare.record("first", b="beta") == bare.pinned
+
+
+def test_a_second_one_is_refused(bare, tools):
+    tools("dolt_init")
+    before = everything(bare)
+    tools.error("ALREADY_INITIALIZED", "dolt_init")
+    tools.error("ALREADY_INITIALIZED", "dolt_clone", remote_url="https://example.org/kb")
+    assert everything(bare) == before
+
+
+def test_the_branch_of_the_knowledge_base_is_called_as_wanted(bare, tools):
+    bare.git("switch", "-q", "-c", "work")
+    made = tools("dolt_init", initial_branch="knowledge")
+    assert (
+        made["repository"]["branch"]
+        == "knowledge"
+        == json.loads((bare.top / ".dolt-version").read_text())["dolt_branch"]
+    )
+    assert bare.git("config", "branch.work.vmragBranch") == "knowledge"
+    bare.record("first", a="alpha")
+    rows = {each["name"]: each["code_branch"] for each in bare.ask("branch")["branches"]}
+    assert rows == {"knowledge": "work"}
+
+
+def test_without_a_name_it_is_called_as_the_code_branch(bare, tools):
+    bare.git("switch", "-q", "-c", "work")
+    assert tools("dolt_init")["repository"]["branch"] == "work"
+
+
+@pytest.mark.parametrize("name", ["vmrag_keep", "a..b", "HEAD"])
+def test_a_name_that_no_branch_can_have_leaves_nothing(bare, tools, name):
+    before = everything(bare)
+    tools.error("INVALID_NAME", "dolt_init", initial_branch=name)
+    assert everything(bare) == before
+    tools("dolt_init")
+
+
+def test_nothing_begins_on_a_detached_head_or_outside_of_a_repository(bare, tools, tmp_path):
+    bare.git("switch", "-q", "--detach")
+    before = everything(bare)
+    tools.error("GIT_BUSY", "dolt_init")
+    assert everything(bare) == before
+    (tmp_path / "elsewhere").mkdir()
+    Tools(tmp_path / "elsewhere").error("GIT_REPO_NOT_FOUND", "dolt_init")
+
+
+def test_a_message_has_words(tools):
+    tools.error("MESSAGE_REQUIRED", "dolt_init", commit_message="  ")
+
+
+def test_a_file_that_is_no_knowledge_base_is_said_to_be_none(bare, tools):
+    kb = bare.shared / "kb"
+    kb.mkdir(parents=True)
+    (kb / "kb.doltlite").write_bytes(b"no database" * 1000)
+    tools.error("DATABASE_ERROR", "dolt_init")
+    assert (kb / "kb.doltlite").read_bytes() == b"no database" * 1000
+
+
+def test_what_a_kill_left_of_one_is_no_obstacle(bare, tools):
+    DoltliteEngine.create(bare.shared / "kb", author="A <a@b>", date="2020-01-01T00:00:00Z").close()
+    assert tools("dolt_init")["kb"]["in_sync"]
+
+
+def test_one_that_holds_documents_is_pinned_and_never_thrown_away(bare, tools):
+    tools("dolt_init")
+    revision = bare.record("first", a="alpha")
+    bare.git("rm", "-q", "--cached", ".dolt-version")
+    (bare.top / ".dolt-version").unlink()
+    bare.git("commit", "-q", "-m", "no pin")
+    made = tools("dolt_init")
+    assert made["repository"]["commit"]["hash"] == revision == bare.pinned
+
+
+# -- the remote
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("vmrag/knowledge", "https://doltremoteapi.dolthub.com/vmrag/knowledge"),
+        ("https://example.org/kb", "https://example.org/kb"),
+        ("git+ssh://git@example.org/kb.git", "git+ssh://git@example.org/kb.git"),
+        ("file:///srv/kb", "file:///srv/kb"),
+    ],
+)
+def test_the_remote_stands_in_the_settings_and_in_the_pin_and_is_not_contacted(bare, tools, given, url):
+    made = tools("dolt_init", remote_url=given)
+    assert made["remote"] == {"configured": True, "name": "origin", "url": url}
+    settings = (bare.top / ".vmrag.yaml").read_text()
+    assert settings == f'embedding:\n  model: hash\nremote: "{url}"\n'
+    assert json.loads((bare.top / ".dolt-version").read_text())["dolt_remote"] == url
+    assert bare.git("config", "vmrag.trustedRemote") == url
+
+
+def test_the_url_of_the_codes_own_remote_is_that_remote(bare, tools):
+    bare.git("remote", "add", "origin", "git@example.org:code.git")
+    assert tools("dolt_init", remote_url="git@example.org:code.git")["remote"]["url"] == "git:"
+    assert bare.run("config", "vmrag.trustedRemote").returncode == 1
+
+
+def test_a_settings_file_that_is_made_is_staged_with_the_remote(bare, tools):
+    bare.git("rm", "-q", ".vmrag.yaml")
+    bare.git("commit", "-q", "-m", "no settings")
+    tools("dolt_init", remote_url="https://example.org/kb")
+    assert ".vmrag.yaml" in bare.git("diff", "--cached", "--name-only").split()
+    assert (bare.top / ".vmrag.yaml").read_text().endswith('\nremote: "https://example.org/kb"\n')
+
+
+@pytest.mark.parametrize(
+    "url", ["ext::sh -c id", "nonsense", "https://me:secret@example.org/kb", "-oProxyCommand=id", "aws://bucket/kb"]
+)
+def test_a_text_that_is_no_remote_leaves_nothing(bare, tools, url):
+    before = everything(bare)
+    refused = tools.error("INVALID_REMOTE_URL", "dolt_init", remote_url=url)
+    assert "secret" not in json.dumps(refused)
+    assert everything(bare) == before
+
+
+# -- one key of somebody's settings
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", 'remote: "x"\n'),
+        ("index.keep: 3", 'index.keep: 3\nremote: "x"\n'),
+        ("index:\r\n  keep: 3\r\n", 'index:\r\n  keep: 3\r\nremote: "x"\r\n'),
+        ("# one\nremote: git+file:///a  # why\nindex.keep: 3\n", '# one\nremote: "x"  # why\nindex.keep: 3\n'),
+        ('remote: "git:"\n', 'remote: "x"\n'),
+        ("remote: 'x' # as it is\n", "remote: 'x' # as it is\n"),
+    ],
+)
+def test_one_value_is_set_and_the_rest_of_the_file_stays(before, after):
+    assert settings_edit.with_value(before.encode(), "remote", "x").decode() == after
+
+
+@pytest.mark.parametrize("text", ["{index.keep: 3}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep: 3\n...\n"])
+def test_a_file_into_which_no_line_can_be_written_says_which_one(text):
+    with pytest.raises(ConfigInvalid) as raised:
+        settings_edit.with_value(text.encode(), "remote", "x")
+    assert raised.value.hint.endswith('remote: "x"')
+
+
+# -- what another program's store holds
+
+
+def store_at(folder: Path, **collections: list[tuple[str, str | None, dict[str, Any] | None]]) -> Path:
+    """A Chroma store as another program makes one; rows are (id, text, metadata)."""
+    import chromadb
+
+    client = chromadb.PersistentClient(str(folder), settings=chromadb.Settings(anonymized_telemetry=False))
+    for name, rows in collections.items():
+        made = client.create_collection(
+            name,
+            metadata={"about": name, "hnsw:space": "l2"},
+            configuration={"hnsw": {"space": "ip"}},
+            embedding_function=None,
+        )
+        if rows:
+            made.add(
+                ids=[row[0] for row in rows],
+                embeddings=[[1.0, 2.0]] * len(rows),
+                documents=[row[1] for row in rows] if any(row[1] for row in rows) else None,
+                metadatas=[row[2] for row in rows],
+            )
+    client.close()
+    return folder
+
+
+def pieces(name: str, text: str, *cuts: tuple[int, int], **metadata: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (
+            f"{name}-{number}",
+            text[start:end],
+            {"source_id": name, "chunk_index": number, "total_chunks": len(cuts)} | metadata,
+        )
+        for number, (start, end) in enumerate(cuts)
+    ]
+
+
+@pytest.fixture(scope="session")
+def _store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    guide = pieces("guide", TEXT, (0, 40), (28, 70), (58, len(TEXT)), lang="en", content_hash="of something else")
+    return store_at(
+        tmp_path_factory.mktemp("foreign") / "chroma",
+        api_docs=[*reversed(guide), ("solo", "alone", {"stars": 3, "draft": True})],
+        empty=[],
+        vectors=[("v", None, {"k": 1})],
+    )
+
+
+@pytest.fixture
+def store(_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(_store, tmp_path / "chroma")
+    monkeypatch.setenv("CHROMA_DATA_DIR", str(tmp_path / "chroma"))
+    return tmp_path / "chroma"
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file()}
+
+
+def test_the_documents_of_a_store_become_the_first_commit(bare, tools, store):
+    before = bytes_of(store)
+    made = tools("dolt_init", commit_message="From elsewhere")
+    assert made["import_summary"] == {"documents_imported": 2, "collections": ["api_docs", "empty", "vectors"]}
+    assert made["repository"]["commit"] == {"hash": bare.pinned, "message": "From elsewhere"}
+    assert "NOTE" in warned(made)  # the row without a text
+    assert made["kb"] | {"worktree": ""} == {
+        "worktree": "",
+        "git_head": bare.git("rev-parse", "HEAD"),
+        "branch": "main",
+        "commit": bare.pinned,
+        "dirty": False,
+        "in_sync": True,
+    }
+    assert bytes_of(store) == before
+    assert bare.texts() == {"guide": TEXT, "solo": "alone"}
+    assert bare.ask("show", "api_docs/guide")["metadata"] == {"lang": "en"}
+    assert bare.ask("show", "api_docs/solo")["metadata"] == {"stars": 3, "draft": True}
+    assert bare.ask("query", "rivers in the mountains")["results"][0]["doc_id"] == "guide"
+    assert bare.consistent()
+
+
+def test_collections_keep_their_metadata_and_their_distance(bare, tools, store):
+    tools("dolt_init")
+    engine = DoltliteEngine.open(bare.shared / "kb")
+    found = {each.name: each for each in engine.collections(bare.pinned)}
+    engine.close()
+    assert {each.distance for each in found.values()} == {"ip"}
+    assert json.loads(found["empty"].metadata) == {"about": "empty"}
+    assert found["api_docs"].embedding_function == "hash"
+
+
+def test_nothing_is_imported_where_that_is_not_wanted_or_nothing_is_named(bare, tools, store, monkeypatch):
+    assert tools("dolt_init", import_existing=False)["import_summary"] == {"documents_imported": 0, "collections": []}
+
+
+def test_without_the_variable_nothing_is_imported(tools):
+    assert tools("dolt_init")["import_summary"]["documents_imported"] == 0
+
+
+def test_a_folder_that_is_no_store_leaves_nothing_and_the_next_call_succeeds(bare, tools, tmp_path, monkeypatch):
+    before = everything(bare)
+    monkeypatch.setenv("CHROMA_DATA_DIR", str(tmp_path / "absent"))
+    tools.error("CHROMADB_ERROR", "dolt_init")
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / chroma.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    monkeypatch.setenv("CHROMA_DATA_DIR", str(folder))
+    tools.error("CHROMADB_ERROR", "dolt_init")
+    assert everything(bare) == before
+    tools("dolt_init", import_existing=False)
+
+
+def test_an_import_that_fails_in_the_end_leaves_nothing(bare, tools, tmp_path, monkeypatch):
+    """A text that no engine stores exactly."""
+    bad = store_at(tmp_path / "bad", bad_rows=[("ok", "fine", {"k": 1}), ("nul", "a\0b", {"k": 1})])
+    monkeypatch.setenv("CHROMA_DATA_DIR", str(bad))
+    before = everything(bare)
+    tools.error("INVALID_METADATA", "dolt_init", remote_url="https://example.org/kb")
+    assert everything(bare) == before
+    monkeypatch.delenv("CHROMA_DATA_DIR")
+    tools("dolt_init")
+
+
+def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, store):
+    bare.write(".vmrag.yaml", "embedding:\n  model: minilm\n")
+    bare.git("config", "vmrag.embedding.model-path", str(bare.top / "absent"))
+    before = everything(bare)
+    tools.error("EMBEDDING_SERVICE_ERROR", "dolt_init")
+    assert everything(bare) == before
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_both_clients_read_the_same_of_a_store(store, public):
+    opened = chroma.open_store(store, public=public)
+    found = {
+        each.name: (each.space, each.metadata, sorted(opened.texts(each.id), key=lambda row: row[0]))
+        for each in opened.described()
+    }
+    opened.close()
+    assert list(found) == ["api_docs", "empty", "vectors"]
+    assert found["empty"] == ("ip", {"about": "empty", "hnsw:space": "l2"}, [])
+    assert found["vectors"][2] == [("v", None, {"k": 1})]
+    assert [row[0] for row in found["api_docs"][2]] == ["guide-0", "guide-1", "guide-2", "solo"]
+
+
+def joined(*texts: str, whole: str = "") -> str:
+    hashed = {"content_hash": content_hash(whole)} if whole else {}
+    return import_chroma.joined_text([import_chroma._Piece(at, text, hashed) for at, text in enumerate(texts)])
+
+
+def test_what_pieces_share_stands_there_once():
+    assert joined("one two three four", "three four five") == "one two three four five"
+    assert joined("a b", "b c") == "a bb c"  # too short for an overlap, as far as anybody can tell
+    assert joined("a b", "b c", whole="a b c") == "a b c"
+    assert joined("over and over and ", "over and over again", whole="over and over and over and over again") == (
+        "over and over and over and over again"
+    )
+    assert joined("alone") == "alone"
+
+
+def test_what_our_own_index_cut_comes_back_letter_by_letter(bare, tools, tmp_path, monkeypatch):
+    from vmrag_link.documents.chunking import chunks
+
+    text = "".join(f"Line {number} of a longer text, with more words in it.\n\n" for number in range(60))
+    cut = chunks(text, Chunking())
+    assert len(cut) > 3
+    assert joined(*(each.text for each in cut)) == text
+
+
+# -- where the history has one
+
+
+def test_where_other_commits_pin_a_knowledge_base_no_unrelated_one_begins(bare, tools, tmp_path):
+    tools("dolt_init")
+    bare.record("first", a="alpha")
+    bare.git("switch", "-q", "--orphan", "other")
+    shutil.rmtree(bare.shared)
+    refused = tools.error("ALREADY_INITIALIZED", "dolt_init")
+    assert "pin a knowledge base" in refused["message"]
+
+
+def test_the_one_that_the_history_pins_is_fetched(bare, tools, tmp_path):
+    hub = tmp_path / "hub.git"
+    subprocess.run(["git", "init", "-q", "--bare", hub], check=True)
+    bare.git("remote", "add", "origin", str(hub))
+    tools("dolt_init")
+    revision = bare.record("first", a="alpha")
+    bare.git("push", "-q", "origin", "main")
+    bare.vmrag("push")
+    subprocess.run(["git", "clone", "-q", hub, tmp_path / "clone"], check=True)
+    made = Tools(tmp_path / "clone")("dolt_init")
+    assert made["repository"]["commit"]["hash"] == revision
+    assert "NOTE" in warned(made)

@@ -1,0 +1,146 @@
+"""`dolt_link_git`: which commit of the knowledge base belongs to a commit of the code, as a row and as a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.mcp import Tools, warned
+from tests.support.repos import make_repo
+from tests.support.terminal import Project
+
+template, project = terminal.template, terminal.project
+
+
+@pytest.fixture
+def tools(project: Project) -> Tools:
+    return Tools(project.top)
+
+
+def rows(project: Project) -> dict[str, str]:
+    return {each["git_commit"]: each["dolt_commit"] for each in project.ask("links")["links"]}
+
+
+def test_a_commit_is_linked_to_where_the_knowledge_stands(project, tools):
+    head = project.git("rev-parse", "HEAD")
+    made = tools("dolt_link_git")
+    assert made["link"] == {
+        "dolt_commit": project.pinned,
+        "dolt_branch": "main",
+        "git_commit": head,
+        "git_branch": "main",
+        "git_repo": str(project.top),
+    }
+    assert made["bidirectional"] == {
+        "enabled": False,
+        "link_file": ".dolt-version",
+        "file_created": False,
+        "staged": False,
+    }
+    assert rows(project)[head] == project.pinned
+    assert made["kb"]["commit"] == project.pinned
+
+
+def test_the_row_is_no_change_of_the_knowledge(project, tools):
+    before = project.ask("branch"), project.pinned, project.git("status", "--porcelain")
+    tools("dolt_link_git")
+    assert (project.ask("branch"), project.pinned, project.git("status", "--porcelain")) == before
+
+
+def test_a_commit_that_is_linked_again_has_one_row(project, tools):
+    first = project.git("rev-parse", "first")
+    old = tools("dolt_link_git", git_commit="first")["link"]["dolt_commit"]
+    new = project.record("more", more="more")
+    assert tools("dolt_link_git", git_commit="first")["link"]["dolt_commit"] == new != old
+    assert rows(project)[first] == new
+
+
+def test_both_ways_the_file_is_staged_and_has_four_keys_in_order(project, tools):
+    made = tools("dolt_link_git", bidirectional=True, link_file="docs/link.json")
+    assert made["bidirectional"] == {
+        "enabled": True,
+        "link_file": "docs/link.json",
+        "file_created": True,
+        "staged": True,
+    }
+    written = json.loads((project.top / "docs/link.json").read_text())
+    assert list(written) == ["dolt_remote", "dolt_branch", "dolt_commit", "linked_at"]
+    assert written["dolt_commit"] == project.pinned
+    assert project.git("diff", "--cached", "--name-only") == "docs/link.json"
+    assert "next git commit" in made["message"]
+
+
+@pytest.mark.parametrize("file", [".dolt-version", "docs/link.json"])
+def test_a_second_call_with_nothing_changed_leaves_everything_alone(project, tools, file):
+    tools("dolt_link_git", bidirectional=True, link_file=file)
+    before = (project.top / file).read_bytes(), project.git("status", "--porcelain"), project.ask("branch")
+    again = tools("dolt_link_git", bidirectional=True, link_file=file)
+    assert not again["bidirectional"]["file_created"]
+    assert ((project.top / file).read_bytes(), project.git("status", "--porcelain"), project.ask("branch")) == before
+
+
+def test_uncommitted_documents_are_not_linked_and_that_is_said(project, tools):
+    project.put("new.md", "new")
+    made = tools("dolt_link_git")
+    assert warned(made) == {"UNCOMMITTED_CHANGES"}
+    assert made["link"]["dolt_commit"] == project.pinned
+    assert made["kb"]["dirty"]
+
+
+def test_a_detached_head_has_no_branch(project, tools):
+    project.git("switch", "-q", "--detach")
+    assert tools("dolt_link_git")["link"]["git_branch"] is None
+
+
+def test_another_repository_is_named_from_the_work_tree(project, tools):
+    other = make_repo(project.top.parent / "other")
+    commit = other.commit("code")
+    made = tools("dolt_link_git", git_repo_path="../other", bidirectional=True)
+    assert made["link"]["git_commit"] == commit
+    assert made["link"]["git_repo"] == str(other.top)
+    assert json.loads((other.top / ".dolt-version").read_text())["dolt_commit"] == project.pinned
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_a_bare_repository_gets_a_row_and_no_file(project, tools, tmp_path: Path):
+    project.git("clone", "-q", "--bare", str(project.top), str(tmp_path / "bare.git"))
+    head = project.git("rev-parse", "HEAD")
+    made = tools("dolt_link_git", git_repo_path=str(tmp_path / "bare.git"), bidirectional=True)
+    assert warned(made) == {"BARE_REPOSITORY"}
+    assert made["bidirectional"] | {"link_file": ""} == {
+        "enabled": True,
+        "link_file": "",
+        "file_created": False,
+        "staged": False,
+    }
+    assert rows(project)[head] == project.pinned
+
+
+@pytest.mark.parametrize("file", ["../pin", "/tmp/pin", ".git/pin", "docs/../../pin", ".", "out/pin", "link"])
+def test_the_link_file_stays_in_the_work_tree(project, tools, file, tmp_path):
+    (project.top / "out").symlink_to(tmp_path)
+    (project.top / "link").symlink_to(tmp_path / "elsewhere")
+    before = rows(project)
+    refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
+    assert refused["details"] | {"error_type": ""} == {"parameter": "link_file", "value": file, "error_type": ""}
+    assert rows(project) == before
+
+
+def test_what_is_not_there_is_not_linked(project, tools, tmp_path):
+    tools.error("GIT_COMMIT_NOT_FOUND", "dolt_link_git", git_commit="absent")
+    tools.error("GIT_COMMIT_NOT_FOUND", "dolt_link_git", git_commit="--all")
+    (tmp_path / "plain").mkdir()
+    tools.error("GIT_REPO_NOT_FOUND", "dolt_link_git", git_repo_path=str(tmp_path / "plain"))
+    tools.error("GIT_REPO_NOT_FOUND", "dolt_link_git", git_repo_path="absent")
+
+
+def test_a_file_in_place_of_a_folder_is_an_error_of_files_and_nothing_is_linked(project, tools):
+    project.write("folder", "a file")
+    head, before = project.git("rev-parse", "first"), rows(project)
+    tools.error("FILE_SYSTEM_ERROR", "dolt_link_git", git_commit=head, bidirectional=True, link_file="folder/pin")
+    assert rows(project) == before
+    made = tools("dolt_link_git", git_commit=head, bidirectional=True, link_file="new/folder/pin")
+    assert made["bidirectional"]["file_created"]

@@ -1,0 +1,477 @@
+"""The tools `merge_branch` and `resolve_conflicts`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import branching as support
+from tests.support.branching import TEXTS, branched, changed, conflicting, drop, put
+from tests.support.compare import assert_whole
+from tests.support.mcp import Tools, warned
+from tests.support.terminal import Project
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import IndexFailed
+from vmrag_link.merging import replay
+from vmrag_link.merging.threeway import merge as three_way
+from vmrag_link.models import KbBranch, Working
+from vmrag_link.progress import QUIET
+from vmrag_link.sync import apply
+from vmrag_link.workspace import Workspace
+
+template, notes, tools = support.template, support.notes, support.tools
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Iterator[Workspace]:
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def kb_branches(project: Project) -> dict[str, KbBranch]:
+    with opened(project) as workspace:
+        return {each.name: each for each in workspace.engine.branches()}
+
+
+def everything(project: Project) -> tuple[object, ...]:
+    """All that a call must leave as it is that changes nothing."""
+    pin, config = (project.top / ".dolt-version").read_bytes(), (project.top / ".git/config").read_bytes()
+    merge = project.own / "merge.json"
+    with opened(project) as workspace:
+        rows = {each.name: list(workspace.engine.documents(Working(each.name))) for each in workspace.engine.branches()}
+    return pin, config, project.git("status", "--porcelain"), kb_branches(project), rows, merge.exists()
+
+
+def whole(project: Project, tmp_path: Path) -> None:
+    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
+    scratch.mkdir()
+    assert_whole(project, scratch)
+    assert project.status()["state"] == "in_sync"
+
+
+def ids(conflicts: list[dict[str, object]]) -> list[object]:
+    return [each["doc_id"] for each in conflicts]
+
+
+# -- merge_branch -------------------------------------------------------------------------------------------------------
+
+
+def test_what_only_the_other_branch_has_is_a_fast_forward(notes, tools, tmp_path):
+    before = notes.pinned
+    topic = branched(notes, tools, t="tau", a=None)
+    done = tools("merge_branch", source="topic")
+    assert done == done | {
+        "source": "topic",
+        "target": "main",
+        "merge_type": "fast_forward",
+        "commits_merged": 1,
+        "from_commit": before,
+        "to_commit": topic,
+        "conflicts": [],
+        "sync_summary": {
+            "documents_added": 1,
+            "documents_modified": 0,
+            "documents_deleted": 1,
+            "total_changes": 2,
+        },
+    }
+    assert (done["kb"]["branch"], notes.pinned, notes.git("status", "--porcelain")) == (
+        "main",
+        topic,
+        "M  .dolt-version",
+    )
+    whole(notes, tmp_path)
+    again = tools("merge_branch", source="topic")
+    assert (again["merge_type"], again["commits_merged"], again["to_commit"]) == ("already_up_to_date", 0, topic)
+
+
+def test_both_sides_changes_are_joined_in_a_commit_with_the_message(notes, tools, tmp_path):
+    theirs = branched(notes, tools, t="tau", b="beta changed")
+    ours = changed(notes, tools, "here", d="delta")
+    done = tools("merge_branch", source_branch="topic", target_branch="main", message="Joined")
+    assert (done["merge_type"], done["commits_merged"], done["from_commit"]) == ("merge", 1, ours)
+    with opened(notes) as workspace:
+        info = workspace.engine.info(done["to_commit"])
+    assert (info.parents, info.message) == ((ours, theirs), "Joined")
+    assert notes.texts() == TEXTS | {"t": "tau", "b": "beta changed", "d": "delta"}
+    whole(notes, tmp_path)
+
+
+def test_the_message_names_source_and_target_where_none_is_given(notes, tools):
+    branched(notes, tools, t="tau")
+    changed(notes, tools, "here", d="delta")
+    done = tools("merge_branch", source="topic")
+    with opened(notes) as workspace:
+        assert workspace.engine.info(done["to_commit"]).message == "Merge topic into main"
+
+
+@pytest.mark.parametrize("source", ["absent", "", "vmrag_root"])
+def test_a_source_that_is_none(notes, tools, source):
+    code = {"absent": "BRANCH_NOT_FOUND", "": "INVALID_PARAMETER", "vmrag_root": "INVALID_NAME"}[source]
+    tools.error(code, "merge_branch", source=source)
+
+
+def test_with_uncommitted_documents_nothing_is_merged_unless_that_is_said(notes, tools):
+    branched(notes, tools, t="tau")
+    put(notes, d="delta")
+    before = everything(notes)
+    failed = tools.error("UNCOMMITTED_CHANGES", "merge_branch", source="topic")
+    assert failed["local_changes"]["documents"] == ["d"]
+    assert everything(notes) == before
+    done = tools("merge_branch", source="topic", if_uncommitted="commit_first")
+    assert (done["merge_type"], notes.texts()) == ("merge", TEXTS | {"t": "tau", "d": "delta"})
+    put(notes, e="epsilon")
+    branched_from = notes.pinned
+    done = tools("merge_branch", source="topic", if_uncommitted="reset_first")
+    assert (done["merge_type"], done["to_commit"]) == ("already_up_to_date", branched_from)
+    assert "e" not in notes.texts()
+
+
+def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools):
+    ours, _ = conflicting(notes, tools, "a", "b")
+    failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    conflicts = failed["details"]["conflicts"]
+    assert conflicts[0] == {
+        "table": "documents",
+        "collection": "notes",
+        "doc_id": "a",
+        "fields": ["content"],
+        "base": {"content": TEXTS["a"]},
+        "ours": {"content": "ours"},
+        "theirs": {"content": "theirs"},
+    }
+    assert ids(conflicts) == ["a", "b"]
+    assert (notes.pinned, notes.texts()["a"]) == (ours, "ours")
+    tools.error("MERGE_CONFLICT", "dolt_commit", message="not yet")
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+
+
+def test_trap_7_settings_of_a_collection_in_conflict_are_not_silently_ours(notes, tools):
+    def redefine(name: str, metadata: str) -> None:
+        with opened(notes) as workspace:
+            head = workspace.engine.branch(name).head
+            row = workspace.engine.collections(head)[0]
+            rows = Write(put_collections=[msgspec.structs.replace(row, metadata=metadata)])
+            workspace.engine.write(name, rows, expected=head)
+
+    tools("dolt_checkout", target="topic", create_branch=True)
+    redefine("topic", '{"owner":"theirs"}')
+    tools("dolt_commit", message="theirs")
+    tools("dolt_checkout", target="main")
+    redefine("main", '{"owner":"ours"}')
+    tools("dolt_commit", message="ours")
+    conflicts = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")["details"]["conflicts"]
+    assert [(each["table"], each["collection"], each["doc_id"]) for each in conflicts] == [("collections", "notes", "")]
+    assert conflicts[0]["theirs"] == {"metadata": {"owner": "theirs"}}
+    tools.error("NO_SELECTION", "resolve_conflicts", table="documents", strategy="theirs")
+    done = tools("resolve_conflicts", table="notes", strategy="theirs", commit=True)
+    assert (done["resolved"], done["remaining"], done["commit"]["hash"]) == (1, 0, notes.pinned)
+    assert tools("chroma_list_collections")["collections"][0]["metadata"]["owner"] == "theirs"
+
+
+def test_with_abort_a_merge_that_would_conflict_changes_nothing(notes, tools):
+    conflicting(notes, tools)
+    before = everything(notes)
+    failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")
+    assert ids(failed["details"]["conflicts"]) == ["a"]
+    assert everything(notes) == before
+    put(notes, d="delta")
+    before = everything(notes)
+    for how in ("commit_first", "reset_first"):
+        tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort", if_uncommitted=how)
+        assert everything(notes) == before
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+def test_a_side_that_was_asked_for_is_taken_and_said(notes, tools, tmp_path, side):
+    conflicting(notes, tools)
+    branch = changed(notes, tools, "more", d="delta")
+    done = tools("merge_branch", source="topic", on_conflict=side)
+    assert (done["merge_type"], done["from_commit"], ids(done["conflicts"])) == ("merge", branch, ["a"])
+    assert notes.texts() == TEXTS | {"a": side, "d": "delta"}
+    whole(notes, tmp_path)
+    tools("dolt_checkout", target="topic")  # nothing is open
+
+
+def test_trap_18_a_conflict_is_called_the_same_before_and_in_the_merge(notes, tools):
+    conflicting(notes, tools, "a", "b")
+    previewed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")["details"][
+        "conflicts"
+    ]
+    merged = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")["details"]["conflicts"]
+    put(notes, d="delta")
+    left = tools("resolve_conflicts", table="all", strategy="ours", doc_ids=["a"])["conflicts"]
+    assert previewed == merged
+    assert left == merged[1:]
+
+
+def test_trap_19_a_preview_switches_no_branch(notes, tools):
+    conflicting(notes, tools)
+    branched(notes, tools, "third", c="third")
+    before = everything(notes)
+    failed = tools.error("MERGE_CONFLICT", "merge_branch", source="main", target="topic", on_conflict="abort")
+    assert (ids(failed["details"]["conflicts"]), everything(notes)) == (["a"], before)
+
+
+def test_a_target_that_is_not_current_is_merged_into_and_left_again(notes, tools, tmp_path):
+    topic = branched(notes, tools, t="tau")
+    ours = changed(notes, tools, "here", d="delta")
+    before = (notes.top / ".dolt-version").read_bytes()
+    done = tools("merge_branch", source="main", target="topic")
+    assert (done["target"], done["from_commit"], done["merge_type"]) == ("topic", topic, "merge")
+    assert done["kb"] == done["kb"] | {"branch": "main", "commit": ours}
+    assert (notes.top / ".dolt-version").read_bytes() == before
+    branches = kb_branches(notes)
+    assert (branches["main"].head, branches["topic"].head) == (ours, done["to_commit"])
+    assert notes.texts() == TEXTS | {"d": "delta"}
+    tools("dolt_checkout", target="topic")
+    assert notes.texts() == TEXTS | {"d": "delta", "t": "tau"}
+    whole(notes, tmp_path)
+
+
+def test_a_conflict_that_stays_open_keeps_the_target_current(notes, tools):
+    conflicting(notes, tools)
+    tools.error("MERGE_CONFLICT", "merge_branch", source="main", target="topic")
+    done = tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
+    assert done["kb"]["branch"] == "topic"
+    assert (notes.texts()["a"], kb_branches(notes)["topic"].head) == ("ours", done["commit"]["hash"])
+
+
+def test_a_target_that_cannot_be_merged_into_changes_nothing(notes, tools):
+    branched(notes, tools, t="tau")
+    notes.git("switch", "-q", "-c", "other")
+    notes.record("other", o="omega")
+    notes.git("switch", "-q", "main")
+    before = everything(notes)
+    tools.error("BRANCH_IN_USE", "merge_branch", source="topic", target="other")
+    tools.error("BRANCH_NOT_FOUND", "merge_branch", source="topic", target="absent")
+    tools.error("INVALID_NAME", "merge_branch", source="topic", target="vmrag_root")
+    assert everything(notes) == before
+
+
+def test_documents_left_uncommitted_on_the_target_are_in_the_way(notes, tools):
+    branched(notes, tools, t="tau")
+    notes.vmrag("branch", "--switch", "topic")
+    put(notes, e="epsilon")
+    notes.vmrag("branch", "--switch", "main")
+    before = everything(notes)
+    failed = tools.error(
+        "UNCOMMITTED_CHANGES", "merge_branch", source="main", target="topic", if_uncommitted="reset_first"
+    )
+    assert (failed["local_changes"]["documents"], everything(notes)) == (["e"], before)
+
+
+def test_title_and_text_of_a_document_changed_apart_are_no_conflict(notes, tools):
+    tools("dolt_checkout", target="topic", create_branch=True)
+    with opened(notes) as workspace:
+        found = workspace.engine.document(notes.pinned, "notes", "a")
+        titled = msgspec.structs.replace(found, title="Alpha", updated_at="2030-01-01T00:00:00Z")
+        workspace.engine.write("topic", Write(put_documents=[titled]), expected=notes.pinned)
+    tools("dolt_commit", message="a title")
+    tools("dolt_checkout", target="main")
+    changed(notes, tools, "a text", a="changed")
+    assert tools("merge_branch", source="topic")["merge_type"] == "merge"
+    with opened(notes) as workspace:
+        merged = workspace.engine.document(notes.pinned, "notes", "a")
+    assert (merged.content, merged.title, merged.updated_at) == ("changed", "Alpha", "2030-01-01T00:00:00Z")
+
+
+def test_a_merge_whose_index_cannot_follow_is_made_and_says_so(notes, tools, monkeypatch):
+    branched(notes, tools, t="tau")
+    changed(notes, tools, "here", d="delta")
+
+    def fail(*_: object, **__: object) -> None:
+        raise IndexFailed("The disk of the index is broken.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "provide", fail)
+        done = tools("merge_branch", source="topic")
+    assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
+    assert notes.pinned == done["to_commit"]
+    assert notes.texts() == TEXTS | {"t": "tau", "d": "delta"}
+
+
+def test_documents_that_were_set_aside_come_back_uncommitted(notes, tools):
+    put(notes, d="delta", a="mine")
+    with opened(notes) as workspace:
+        branch = workspace.engine.branch("main")
+        assert branch is not None
+        assert replay.put_aside(workspace.engine, workspace.journal, branch, timeout=5) == "vmrag/wip/main"
+    assert notes.texts() == TEXTS
+    changed(notes, tools, "theirs", a="meanwhile")
+    failed = tools.error("MERGE_CONFLICT", "merge_branch", source="vmrag/wip/main")
+    assert ids(failed["details"]["conflicts"]) == ["a"]
+    done = tools("resolve_conflicts", table="all", strategy="theirs")
+    assert (done["remaining"], done["commit"], done["kb"]["dirty"]) == (0, None, True)
+    assert notes.texts() == TEXTS | {"d": "delta", "a": "mine"}
+    assert "vmrag/wip/main" not in kb_branches(notes)
+
+
+# -- resolve_conflicts --------------------------------------------------------------------------------------------------
+
+
+def test_without_an_open_merge_nothing_is_selected(notes, tools):
+    tools.error("NO_SELECTION", "resolve_conflicts", table="all", strategy="ours")
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        ("TABLE_NOT_FOUND", {"table": "absent", "strategy": "ours"}),
+        ("DOCUMENT_NOT_FOUND", {"table": "notes", "strategy": "ours", "doc_ids": ["absent"]}),
+        ("DOCUMENT_NOT_FOUND", {"table": "notes", "strategy": "ours", "doc_ids": ["a", "c"]}),
+        ("NO_SELECTION", {"table": "issue_logs", "strategy": "ours"}),
+        ("NO_SELECTION", {"table": "knowledge_docs", "strategy": "ours"}),
+        ("INVALID_PARAMETER", {"table": "all", "strategy": "both"}),
+        ("INVALID_PARAMETER", {"table": "all"}),
+    ],
+)
+def test_what_is_not_in_conflict_decides_nothing(notes, tools, code, arguments):
+    conflicting(notes, tools, "a", "b")
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    tools.error(code, "resolve_conflicts", **arguments)
+    left = tools.error("MERGE_CONFLICT", "dolt_commit", message="m")["details"]["conflicts"]
+    assert left == ["notes/a", "notes/b"]
+
+
+@pytest.mark.parametrize("table", ["all", "documents", "notes"])
+@pytest.mark.parametrize("strategy", ["ours", "--theirs"])
+def test_the_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
+    ours, theirs = conflicting(notes, tools, "a", "b")
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    done = tools("resolve_conflicts", table=table, strategy=strategy)
+    side = strategy.removeprefix("--")
+    assert done == done | {
+        "table": table,
+        "strategy": side,
+        "resolved": 2,
+        "remaining": 0,
+        "conflicts": [],
+        "commit": None,
+    }
+    assert "dolt_commit" in done["message"]
+    assert notes.pinned == ours
+    tools.error("NO_SELECTION", "resolve_conflicts", table="all", strategy="ours")
+    closed = tools("dolt_commit", message="merged")
+    with opened(notes) as workspace:
+        assert workspace.engine.info(closed["commit"]["hash"]).parents == (ours, theirs)
+    assert notes.texts() == TEXTS | {"a": side, "b": side}
+    whole(notes, tmp_path)
+
+
+def test_a_resolved_merge_that_changes_no_document_is_committed(notes, tools):
+    ours, theirs = conflicting(notes, tools)
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    tools("resolve_conflicts", table="all", strategy="ours")
+    done = tools("dolt_commit", message="ours it is")
+    assert (done["changes_committed"]["total"], done["commit"]["parent_hash"]) == (0, ours)
+    with opened(notes) as workspace:
+        assert workspace.engine.is_ancestor(theirs, done["commit"]["hash"])
+
+
+def test_documents_are_decided_one_by_one_and_can_be_decided_again(notes, tools):
+    conflicting(notes, tools, "a", "b")
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    done = tools("resolve_conflicts", table="notes", strategy="ours", doc_ids="a_chunk_0")
+    assert (done["resolved"], done["remaining"], ids(done["conflicts"])) == (1, 1, ["b"])
+    failed = tools.error(
+        "MERGE_CONFLICT", "resolve_conflicts", table="notes", strategy="theirs", doc_ids=["a"], commit=True
+    )
+    assert ids(failed["details"]["conflicts"]) == ["b"]
+    done = tools("resolve_conflicts", table="documents", strategy="ours", commit=True, message="Two sides")
+    assert done["commit"]["message"] == "Two sides"
+    assert notes.texts() == TEXTS | {"a": "theirs", "b": "ours"}
+
+
+def test_a_document_mended_by_hand_stays_so_with_ours(notes, tools, tmp_path):
+    conflicting(notes, tools, "a", "b")
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    put(notes, a="ours and theirs")
+    tools("resolve_conflicts", table="notes", strategy="ours", doc_ids=["a"])
+    done = tools("resolve_conflicts", table="notes", strategy="theirs", commit=True)
+    assert notes.texts() == TEXTS | {"a": "ours and theirs", "b": "theirs"}
+    assert done["kb"]["dirty"] is False
+    whole(notes, tmp_path)
+
+
+def test_a_document_that_one_side_removed_is_in_conflict_and_a_side_decides(notes, tools):
+    branched(notes, tools, a=None)
+    changed(notes, tools, "ours", a="ours")
+    failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    (conflict,) = failed["details"]["conflicts"]
+    assert (conflict["theirs"], conflict["ours"]["content"]) == (None, "ours")
+    tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
+    assert "a" not in notes.texts()
+
+
+def test_texts_of_a_conflict_are_cut(notes, tools):
+    branched(notes, tools, a="x" * 3000)
+    changed(notes, tools, "ours", a="y" * 3000)
+    (conflict,) = tools.error("MERGE_CONFLICT", "merge_branch", source="topic")["details"]["conflicts"]
+    assert (conflict["ours"]["content"], conflict["theirs"]["content"]) == ("y" * 500, "x" * 500)
+
+
+def test_gits_own_conflict_of_two_pins_is_decided_and_git_goes_on(notes, tools, tmp_path):
+    put(notes, c="changed")
+    tools("dolt_commit", message="a common change")
+    notes.git("commit", "-q", "-am", "common")
+    notes.git("switch", "-q", "-c", "other")
+    put(notes, a="theirs")
+    tools("dolt_commit", message="theirs")
+    notes.git("commit", "-q", "-am", "theirs")
+    notes.git("switch", "-q", "main")
+    put(notes, a="ours")
+    tools("dolt_commit", message="ours")
+    notes.git("commit", "-q", "-am", "ours")
+    assert notes.run("merge", "other").returncode == 1
+    tools.error("GIT_BUSY", "dolt_commit", message="m")
+    tools.error("TABLE_NOT_FOUND", "resolve_conflicts", table="absent", strategy="ours")
+    done = tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
+    assert (done["resolved"], done["remaining"]) == (1, 0)
+    assert "git" in done["message"]
+    assert done["commit"]["hash"] == notes.pinned
+    notes.git("commit", "-q", "--no-edit")
+    assert notes.texts() == TEXTS | {"a": "theirs", "c": "changed"}
+    whole(notes, tmp_path)
+
+
+def test_a_decision_is_not_taken_where_the_pin_has_moved(notes, tools):
+    conflicting(notes, tools)
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    before = notes.pinned
+    notes.git("checkout", "-q", "HEAD", "--", ".dolt-version")
+    tools.error("KB_MOVED", "resolve_conflicts", table="all", strategy="ours")
+    notes.vmrag("pin", before)
+    tools("resolve_conflicts", table="all", strategy="ours", commit=True)
+
+
+def test_nothing_of_a_merge_is_lost(notes, tools):
+    """The state before it is reachable by its hash, and the preview is what the merge says."""
+    ours, theirs = conflicting(notes, tools)
+    done = tools("merge_branch", source="topic", on_conflict="theirs")
+    tools("dolt_reset", target=ours)
+    assert notes.texts()["a"] == "ours"
+    with opened(notes) as workspace:
+        assert three_way(workspace.engine, base=ours, ours=ours, theirs=done["to_commit"]).conflicts == ()
+    tools("dolt_checkout", target=theirs)
+    assert notes.texts()["a"] == "theirs"
+    drop(notes, "a")
+    assert "a" not in notes.texts()
+
+
+def test_two_work_trees_one_of_which_holds_the_branch(notes, tools, tmp_path):
+    conflicting(notes, tools)
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    notes.git("worktree", "add", "-q", "--force", str(tmp_path / "second"), "main")
+    second = Tools(tmp_path / "second")
+    second.error("BRANCH_IN_USE", "merge_branch", source="topic")
+    second.error("BRANCH_IN_USE", "dolt_checkout", target="topic")
+    second.error("BRANCH_IN_USE", "dolt_reset", target="HEAD~1")
+    tools("resolve_conflicts", table="all", strategy="ours", commit=True)

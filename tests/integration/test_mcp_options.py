@@ -1,0 +1,247 @@
+"""Which tools a server has, which repository it is for, and where it listens: flag, environment, settings, default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.mcp_process import finished
+from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing, ToolDisabled, UsageInvalid, VmragError
+from vmrag_link.settings import KEYS, Mcp
+from vmrag_mcp import place
+from vmrag_mcp.options import Chosen, Flags, chosen, selection
+from vmrag_mcp.place import Place, PlacedSession, known
+from vmrag_mcp.registry import DEFAULT, TOOLSETS, catalogue
+from vmrag_mcp.session import CallProgress
+from vmrag_mcp.transport import http
+from vmrag_mcp.transport.address import Address, address, checked
+
+template, project = terminal.template, terminal.project
+
+LIST = "chroma_list_collections"
+
+
+def names(**options) -> set[str]:
+    return set(selection(Chosen(**options)).tools)
+
+
+def settings(top: Path) -> Mcp:
+    found = known(Place(top))
+    assert found.problem is None
+    return found.config.mcp
+
+
+# -- which tools
+
+
+def test_without_options_the_default_toolsets_are_there():
+    assert names() == {name for name, each in catalogue().items() if each.toolset in DEFAULT}
+    assert names() == names(toolsets="default")
+
+
+def test_toolsets_add_up_and_tools_add_single_ones():
+    assert names(toolsets="all") == set(catalogue())
+    assert names(toolsets="default, vcs_aliases") == names() | names(toolsets="vcs_aliases")
+    assert names(toolsets="", tools=LIST) == {LIST}
+    assert names(tools="commit") == names() | {"commit"}
+
+
+def test_exclusions_come_last():
+    assert names(toolsets="all", tools=LIST, exclude_tools=LIST) == set(catalogue()) - {LIST}
+
+
+def test_read_only_beats_everything_else():
+    reads = {name for name, each in catalogue().items() if each.reads}
+    assert names(toolsets="all", tools="dolt_commit", read_only=True) == reads
+
+
+def test_a_prefix_stands_before_every_name():
+    found = selection(Chosen(prefix="kb_"))
+    assert set(found.tools) == {f"kb_{name}" for name in names()}
+    assert found.tool(f"kb_{LIST}").name == LIST
+
+
+def test_a_call_of_what_is_switched_off_is_told_how_to_get_it():
+    with pytest.raises(ToolDisabled) as caught:
+        selection(Chosen()).tool("commit")
+    assert "vcs_aliases" in caught.value.details["enable_with"]
+    with pytest.raises(AccessDenied):
+        selection(Chosen(read_only=True)).tool("dolt_commit")
+
+
+def test_a_flag_precedes_the_settings():
+    said = Mcp(toolsets="merge", tools=LIST, exclude_tools="dolt_commit", tool_prefix="kb_")
+    assert chosen(Flags(), said) == Chosen("merge", LIST, "dolt_commit", read_only=False, prefix="kb_")
+    assert chosen(Flags(toolsets="", tools="", exclude_tools=""), said) == Chosen("", "", "", prefix="kb_")
+    assert chosen(Flags(read_only=True), said).read_only
+    assert chosen(Flags(), Mcp(read_only=True)).read_only
+
+
+def test_the_environment_precedes_git_config_which_precedes_the_file(project, monkeypatch):
+    project.write(".vmrag.yaml", "mcp:\n  toolsets: merge\n  page_chars: 5000\n")
+    assert (settings(project.top).toolsets, settings(project.top).page_chars) == ("merge", 5000)
+    project.git("config", "vmrag.mcp.toolsets", "sync")
+    assert settings(project.top).toolsets == "sync"
+    for name, value in {"TOOLSETS": "dolt", "TOOLS": "a", "EXCLUDE_TOOLS": "b", "READ_ONLY": "1"}.items():
+        monkeypatch.setenv(f"VMRAG_{name}", value)
+    found = settings(project.top)
+    assert (found.toolsets, found.tools, found.exclude_tools, found.read_only) == ("dolt", "a", "b", True)
+
+
+@pytest.mark.parametrize("prefix", ["kb.", "ä", "x" * 21, '"a b"'])
+def test_a_prefix_that_clients_refuse_is_no_setting(project, prefix):
+    project.write(".vmrag.yaml", f"mcp.tool_prefix: {prefix}\n")
+    assert isinstance(known(Place(project.top)).problem, ConfigInvalid)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("--toolsets", "chroma,nonsense"), ("nonsense", "chroma", "dolt", "all", "default")),
+        (("--tools", "chroma_list_colections"), ("chroma_list_colections", LIST)),
+        (("--exclude-tools", "rm"), ("rm", LIST)),
+    ],
+)
+def test_an_unknown_name_ends_the_start_with_all_that_there_are(project, arguments, names):
+    done = finished(project.top, *arguments)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert all(name in done.stderr.decode() for name in names)
+
+
+def test_an_unknown_name_in_a_setting_ends_the_start_as_well(project):
+    project.write(".vmrag.yaml", "mcp.toolsets: nonsense\n")
+    assert finished(project.top).returncode == 2
+    assert finished(project.top, env={"VMRAG_TOOLS": "nonsense"}).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--client", "cursor"),
+        ("--print",),
+        ("install",),
+        ("install", "--print", "--http", "1"),
+        ("--http", "0.0.0.0:0"),
+        ("--http", "nonsense"),
+        ("--http", "0", "--token-env", "NOBODY_SETS_THIS"),
+        ("--allow-remote",),
+    ],
+)
+def test_options_that_do_not_fit_together_end_the_start(project, arguments):
+    assert finished(project.top, *arguments).returncode == 2
+
+
+# -- which repository
+
+
+def test_the_flag_precedes_the_environment_which_precedes_the_client_and_the_current_directory(monkeypatch, tmp_path):
+    for name in ("flag", "own", "client", "here"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert place.find(None) == Place(tmp_path / "here", named=False)
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "client"))
+    assert place.find(None) == Place(tmp_path / "client")
+    monkeypatch.setenv("VMRAG_REPO", "../own")
+    assert place.find(None).directory.samefile(tmp_path / "own")
+    assert place.find(None).outright
+    assert place.find(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
+
+
+def test_the_home_directory_and_the_root_are_no_projects_unless_somebody_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "link").symlink_to(tmp_path)
+    for directory in (tmp_path, tmp_path / "link", Path("/")):
+        found = known(Place(directory))
+        assert isinstance(found.problem, GitRepositoryMissing)
+        assert "--repo" in found.problem.hint
+    assert "--repo" not in known(Place(tmp_path, outright=True)).problem.hint
+
+
+def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, monkeypatch):
+    monkeypatch.setenv("VMRAG_TOOLSETS", "merge")
+    project.write(".vmrag.yaml", "nonsense: 1\n")
+    found = known(Place(project.top))
+    assert isinstance(found.problem, ConfigInvalid)
+    assert found.config.mcp.toolsets == "merge"
+    monkeypatch.setenv("VMRAG_READ_ONLY", "perhaps")
+    assert known(Place(project.top)).config.mcp == Mcp()
+
+
+# -- how it behaves
+
+
+def test_a_stranger_cannot_switch_confirmations_off(project):
+    def confirms() -> bool:
+        session = PlacedSession(Place(project.top))
+        result, failed = session.run(catalogue()[LIST], {}, CallProgress())
+        assert not failed, result
+        return session.behaviour.require_confirm
+
+    project.write(".vmrag.yaml", "embedding.model: hash\nmcp.require_confirm: false\n")
+    assert confirms()
+    project.git("config", "vmrag.mcp.require-confirm", "false")
+    assert not confirms()
+
+
+def test_settings_reach_the_calls_that_come_after_them(project):
+    session = PlacedSession(Place(project.top))
+    for size in (2000, 3000):
+        project.write(".vmrag.yaml", f"embedding.model: hash\nmcp.page_chars: {size}\n")
+        session.run(catalogue()[LIST], {}, CallProgress())
+        assert session.behaviour.page_chars == size
+
+
+# -- where it listens
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8765", Address("127.0.0.1", 8765)),
+        (":0", Address("127.0.0.1", 0)),
+        ("localhost:1", Address("localhost", 1)),
+        ("[::1]:9", Address("::1", 9)),
+        ("0.0.0.0:80", Address("0.0.0.0", 80)),
+    ],
+)
+def test_an_address_is_a_port_or_a_host_with_one(text, expected):
+    assert address(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "1:2:3", "::1", "localhost", "localhost:", "1:65536", "1:-1", "1:²"])
+def test_what_is_no_address_is_refused(text):
+    with pytest.raises(UsageInvalid):
+        address(text)
+
+
+def test_other_computers_reach_it_only_when_that_is_said_and_with_a_token():
+    checked(Address("127.0.0.1", 1), allow_remote=False, token=None)
+    checked(Address("::1", 1), allow_remote=False, token=None)
+    checked(Address("0.0.0.0", 1), allow_remote=True, token="secret")
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
+        with pytest.raises(UsageInvalid):
+            checked(Address(host, 1), allow_remote=False, token="secret")
+        with pytest.raises(UsageInvalid):
+            checked(Address(host, 1), allow_remote=True, token=None)
+
+
+def test_the_names_of_this_computer_are_always_allowed_and_of_others_only_the_one_that_was_given():
+    security = http._security(Address("192.0.2.1", 5))
+    assert {"127.0.0.1:*", "localhost:*", "[::1]:*", "192.0.2.1:*"} <= set(security.allowed_hosts)
+    assert security.enable_dns_rebinding_protection
+    assert not http._security(Address("::", 5)).enable_dns_rebinding_protection
+
+
+# -- the guide
+
+
+def codes(kind: type[VmragError]) -> set[str]:
+    return {kind.code}.union(*(codes(each) for each in kind.__subclasses__()))
+
+
+def test_the_guide_explains_every_error_code_every_toolset_and_every_setting():
+    guide = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
+    wanted = codes(VmragError) | set(TOOLSETS) | {name for name in KEYS if name.startswith("mcp.")}
+    assert {each for each in wanted if f"`{each}`" not in guide} == set()

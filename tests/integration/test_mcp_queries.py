@@ -1,0 +1,205 @@
+"""Asking a collection by meaning."""
+
+from __future__ import annotations
+
+import operator
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.support import notes
+from tests.support.mcp import Tools, warned
+from tests.support.notes import LONG, TEXTS
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.ops import query
+from vmrag_link.progress import QUIET
+from vmrag_link.retrieval.search import Mode, Query
+from vmrag_link.workspace import Workspace
+
+template, project, tools = notes.template, notes.project, notes.tools
+
+NOTES = {"collection_name": "notes"}
+
+
+def asked(tools: Tools, text: str, **arguments: Any) -> list[dict[str, Any]]:
+    """The matches for one text."""
+    given = NOTES | {"query_texts": [text]} | arguments
+    return tools("chroma_query_documents", **given)["results"][0]["matches"]
+
+
+def dot(one: list[float], other: list[float]) -> float:
+    return sum(map(operator.mul, one, other))
+
+
+def test_matches_come_best_first_for_every_text(tools):
+    answer = tools("chroma_query_documents", **NOTES, query_texts=["alpha rivers", "beta mountains"])
+    assert [each["query"] for each in answer["results"]] == ["alpha rivers", "beta mountains"]
+    assert [[match["id"] for match in each["matches"]] for each in answer["results"]] == answer["ids"]
+    assert [[match["distance"] for match in each["matches"]] for each in answer["results"]] == answer["distances"]
+    assert [ids[0] for ids in answer["ids"]] == ["a", "b"]
+    assert all(distances == sorted(distances) for distances in answer["distances"])
+    assert (len(answer["ids"][0]), answer["kb"]["in_sync"]) == (3, True)
+
+
+def test_a_match_says_where_it_comes_from(tools):
+    tools("chroma_add_documents", **NOTES, documents=["# Owls\n\nOwls hunt at night."], ids=["owl"])
+    [match] = asked(tools, "owls at night", n_results=1)
+    assert match["id"] == match["source_id"] == "owl"
+    assert match["document"] == "# Owls\n\nOwls hunt at night."
+    assert "truncated" not in match
+    about = match["metadata"]
+    assert len(about.pop("content_hash")) == 64
+    assert about == {
+        "title": "Owls",
+        "source_id": "owl",
+        "chunk_index": 0,
+        "total_chunks": 1,
+        "source_table": "documents",
+        "collection": "notes",
+    }
+
+
+def test_a_chunk_of_several_has_a_name_of_its_own(tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
+    match = next(each for each in asked(tools, "owls", n_results=10) if each["metadata"]["chunk_index"] == 1)
+    assert (match["id"], match["source_id"]) == ("long_chunk_1", "long")
+    [chunk] = tools("chroma_get_documents", **NOTES, ids=[match["id"]])["documents"]
+    assert (chunk["document"], chunk["metadata"]) == (match["document"], match["metadata"])
+
+
+@pytest.mark.parametrize(("space", "factor"), [("cosine", 1), ("ip", 1), ("l2", 2)])
+def test_distances_are_those_of_the_collections_space(tools, space, factor):
+    tools("chroma_create_collection", collection_name="other", metadata={"hnsw:space": space})
+    texts = [*TEXTS.values(), "rivers of gold", "alpha"]
+    tools("chroma_add_documents", collection_name="other", documents=texts)
+    rows = asked(tools, "alpha rivers", collection_name="other", include=["distances", "embeddings"])
+    [first, *_] = rows
+    for row in rows:
+        cosine = dot(row["embedding"], first["embedding"])  # the first one is what was asked for
+        assert row["distance"] == pytest.approx(factor * (1 - cosine), abs=0.03 * factor)
+        assert row["similarity"] == pytest.approx(1 - row["distance"] / factor, abs=1e-4)
+        assert 0 <= row["similarity"] <= 1
+    assert first["distance"] == pytest.approx(0, abs=0.01)
+    assert first["distance"] >= 0
+
+
+def test_ties_go_by_the_documents_id(tools):
+    tools("chroma_add_documents", **NOTES, documents=["the same"] * 3, ids=["z", "x", "y"])
+    assert [each["id"] for each in asked(tools, "the same", n_results=3)] == ["x", "y", "z"]
+
+
+def test_only_what_is_included_is_shown(tools):
+    answer = tools("chroma_query_documents", **NOTES, query_texts="rivers", include=["metadatas"], n_results=1)
+    [match] = answer["results"][0]["matches"]
+    assert match.keys() == {"id", "source_id", "metadata"}
+    assert "distances" not in answer
+    [match] = asked(tools, "rivers", include=["embeddings"], n_results=1)
+    assert match.keys() == {"id", "source_id", "embedding"}
+    assert dot(match["embedding"], match["embedding"]) == pytest.approx(1)
+
+
+def test_long_chunks_are_cut(tools):
+    tools("chroma_create_collection", collection_name="large", chunking={"size": 5000, "overlap": 0})
+    tools("chroma_add_documents", collection_name="large", documents=["owl " * 1000], ids=["owl"])
+    [match] = asked(tools, "owl", collection_name="large")
+    assert (len(match["document"]), match["truncated"]) == (2000, True)
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"where": {"n": {"$gte": 2}}}, {"b", "c"}),
+        ({"where": {"n": {"$gte": 2}, "source_id": "c"}}, {"c"}),
+        ({"where": {"$or": [{"n": 1}]}}, {"a"}),
+        ({"where_document": {"$contains": "rivers"}}, {"a", "c"}),
+        ({"where": {"n": 3}, "where_document": '{"$contains": "rivers"}'}, {"c"}),
+        ({"where": {"n": 9}}, set()),
+        ({"where": {}}, {"a", "b", "c"}),
+    ],
+)
+def test_filters_limit_what_is_found(tools, filters, expected):
+    answer = tools("chroma_query_documents", **NOTES, query_texts=["rivers", "mountains"], **filters)
+    assert [set(ids) for ids in answer["ids"]] == [expected, expected]
+
+
+def test_filters_apply_to_chunks(tools):
+    tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
+    rows = asked(tools, "owls", n_results=50, where={"source_id": "long"}, where_document={"$contains": "number 39"})
+    assert len(rows) == 1
+    rest = asked(tools, "owls", n_results=50, where={"source_id": "long"}, where_document={"$not_contains": "number 39"})
+    assert len(rest) == rest[0]["metadata"]["total_chunks"] - 1
+
+
+def test_more_results_than_there_may_be_are_as_many_as_there_may_be(tools):
+    answer = tools("chroma_query_documents", **NOTES, query_texts=["rivers"], n_results=1000)
+    assert (len(answer["ids"][0]), warned(answer)) == (3, {"IGNORED_SETTING"})
+
+
+def test_matches_come_from_the_named_collection_only(tools):
+    tools("chroma_create_collection", collection_name="other")
+    tools("chroma_add_documents", collection_name="other", documents=["alpha rivers"], ids=["other"])
+    assert [each["id"] for each in asked(tools, "alpha rivers", collection_name="other")] == ["other"]
+    assert "other" not in [each["id"] for each in asked(tools, "alpha rivers")]
+
+
+def test_an_empty_collection_gives_empty_lists(tools):
+    tools("chroma_create_collection", collection_name="other")
+    answer = tools("chroma_query_documents", collection_name="other", query_texts=["x", "y"])
+    assert (answer["ids"], answer["distances"]) == ([[], []], [[], []])
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("COLLECTION_NOT_FOUND", {"collection_name": "absent"}),
+        ("INVALID_FILTER", {"where": {"n": {"$near": 1}}}),
+        ("INVALID_FILTER", {"where_document": {"$contains": ""}}),
+        ("INVALID_PARAMETER", {"query_texts": [""]}),
+        ("INVALID_PARAMETER", {"query_texts": []}),
+        ("INVALID_PARAMETER", {"include": ["ids"]}),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(tools, code, wrong):
+    tools.error(code, "chroma_query_documents", **(NOTES | {"query_texts": ["x"]} | wrong))
+
+
+def test_the_first_query_after_a_checkout_answers_from_there(project, tools):
+    project.git("switch", "-q", "-c", "topic")
+    tools("chroma_add_documents", **NOTES, documents=["owls hunt at night"], ids=["owl"])
+    project.vmrag("commit", "-m", "owl")
+    project.git("commit", "-q", "-m", "owl")
+    there = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt at night"])
+    assert (there["ids"][0][0], there["kb"]["branch"], there["kb"]["dirty"]) == ("owl", "topic", False)
+    project.git("switch", "-q", "main")
+    here = tools("chroma_query_documents", **NOTES, query_texts=["owls hunt at night"])
+    assert "owl" not in here["ids"][0]
+    assert here["kb"]["commit"] == project.pinned != there["kb"]["commit"]
+    assert here["kb"]["in_sync"]
+
+
+def test_a_query_starts_hardly_more_than_one_of_the_library(tools, project, monkeypatch):
+    """Processes are most of what a query costs. One more looks whether what the pin names has to be fetched."""
+    started: list[Any] = []
+    connected: list[Any] = []
+    popen, connect = subprocess.Popen.__init__, Connection.__init__
+
+    def counted(into: list[Any], original: Any) -> Any:
+        def call(self: Any, *arguments: Any, **keywords: Any) -> None:
+            into.append(arguments)
+            original(self, *arguments, **keywords)
+
+        return call
+
+    asked(tools, "rivers")
+    ws = Workspace.open(project.top, QUIET)
+    query.query(ws, Query("rivers"))
+    monkeypatch.setattr(subprocess.Popen, "__init__", counted(started, popen))
+    monkeypatch.setattr(Connection, "__init__", counted(connected, connect))
+    query.query(ws, Query("rivers", ("notes",), 5, Mode.VECTOR))
+    library = len(started), len(connected)
+    asked(tools, "rivers")
+    server = len(started) - library[0], len(connected) - library[1]
+    assert server[0] <= library[0] + 1
+    assert server[1] <= library[1]
+    ws.close()

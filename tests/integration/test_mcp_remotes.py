@@ -1,0 +1,571 @@
+"""`dolt_clone`, `dolt_fetch`, `dolt_pull`, `dolt_push`: what they bring, what they count, what they leave alone, and why they fail."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support import people
+from tests.support.mcp import Tools, warned
+from tests.support.people import User, World
+from tests.support.terminal import Project, new_project
+from tests.support.travel import git_server
+from vmrag_link.embedding import registry
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.models import Collection, Document, content_hash
+
+shared, world = people.shared, people.world
+
+FIRST = {"setup.md", "rest.md", "deep/tls.txt"}
+NOBODY = "http://127.0.0.1:9/kb"
+
+
+@pytest.fixture
+def ada(world: World) -> User:
+    return world.ada
+
+
+@pytest.fixture
+def tools(ada: User) -> Tools:
+    return Tools(ada.top)
+
+
+@pytest.fixture
+def bob(world: World) -> User:
+    """He has cloned and fetched all that Ada pushed, and can write."""
+    return joined(world, "bob")
+
+
+@pytest.fixture
+def bobs(bob: User) -> Tools:
+    return Tools(bob.top)
+
+
+@pytest.fixture
+def newcomer(world: World) -> Project:
+    """A git repository that knows of nobody, without a knowledge base."""
+    project = new_project(world.top / "newcomer")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "code")
+    return project
+
+
+@pytest.fixture
+def fresh(newcomer: Project) -> Tools:
+    return Tools(newcomer.top)
+
+
+def joined(world: World, name: str) -> User:
+    user = world.join(name)
+    user.vmrag("install", "-q")
+    return user
+
+
+def kb_url(world: World) -> str:
+    return f"git+file://{world.hub.top}"
+
+
+def published(user: User, name: str, text: str) -> str:
+    revision = user.write_document(name, text)
+    user.git("push", "-q", "origin", "main")
+    return revision
+
+
+def everything(project: Project) -> Any:
+    listing = (
+        project.git("ls-files", "--stage"),
+        project.git("status", "--porcelain"),
+        project.git("config", "--local", "-l"),
+    )
+    kept = {"locks", "logs", "embeddings.sqlite"}
+    below = (
+        sorted(each.name for each in project.shared.iterdir() if each.name not in kept)
+        if project.shared.is_dir()
+        else []
+    )
+    return listing, below
+
+
+def state(user: Project) -> Any:
+    """All that a fetch must not change."""
+    return user.ask("branch"), user.texts(), user.pinned, user.git("status", "--porcelain")
+
+
+# -- clone
+
+
+def test_a_clone_is_indexed_when_it_returns(world, ada, newcomer, fresh):
+    made = fresh("dolt_clone", remote_url=kb_url(world))
+    assert made["repository"]["remote_url"] == kb_url(world)
+    assert made["checkout"]["branch"] == "main"
+    assert made["checkout"]["commit"]["hash"] == ada.pinned == newcomer.pinned
+    assert made["checkout"]["commit"]["message"] == "first"
+    assert made["checkout"]["commit"]["timestamp"].endswith("Z")
+    assert made["sync_summary"] == {"documents_loaded": 3, "collections_created": ["handbook"]}
+    assert (made["kb"]["in_sync"], made["kb"]["branch"]) == (True, "main")
+    assert newcomer.answers() == ada.answers()
+    assert newcomer.consistent()
+
+
+def test_a_clones_remote_is_where_it_came_from(world, ada, newcomer, fresh):
+    fresh("dolt_clone", remote_url=kb_url(world))
+    assert json.loads((newcomer.top / ".dolt-version").read_text())["dolt_remote"] == kb_url(world)
+    later = published(ada, "new.md", "news")
+    found = fresh("dolt_fetch")
+    assert found["updates"]["branches_updated"][0]["new_commit"] == later
+    assert fresh("dolt_pull", branch="main")["pull_result"]["to_commit"] == later
+
+
+def test_a_clone_of_the_code_gets_what_its_commit_pins(world, ada):
+    published(ada, "new.md", "news")
+    user = world.join("carol")
+    user.git("switch", "-q", "-C", "old", "HEAD~1")
+    made = Tools(user.top)("dolt_clone", remote_url="origin")
+    assert made["sync_summary"]["documents_loaded"] == 3
+    assert made["checkout"]["commit"]["hash"] == user.pinned
+    assert user.git("status", "--porcelain") == ""
+    assert made["repository"]["remote_url"] == str(world.hub.top)
+
+
+def test_a_clone_by_the_url_of_the_codes_remote_asks_git(world):
+    user = world.join("carol")
+    made = Tools(user.top)("dolt_clone", remote_url=str(world.hub.top))
+    assert made["sync_summary"]["documents_loaded"] == 3
+
+
+def test_a_clone_goes_to_a_branch(world, ada, newcomer, fresh):
+    ada.git("switch", "-q", "-c", "topic")
+    revision = ada.write_document("topic.md", "of the topic")
+    ada.git("push", "-q", "-u", "origin", "topic")
+    made = fresh("dolt_clone", remote_url=kb_url(world), branch="topic")
+    assert (made["checkout"]["branch"], made["checkout"]["commit"]["hash"]) == ("topic", revision)
+    assert newcomer.git("config", "branch.main.vmragBranch") == "topic"
+    newcomer.put("mine.md", "mine")
+    assert fresh("dolt_fetch")["current_branch_status"] == {"branch": "topic", "behind": 0, "ahead": 0}
+
+
+def test_a_commit_wins_over_the_branch_and_one_that_no_branch_is_at_is_read_detached(world, ada, newcomer, fresh):
+    first = ada.pinned
+    published(ada, "new.md", "news")
+    made = fresh("dolt_clone", remote_url=kb_url(world), branch="main", commit=first[:8])
+    assert made["checkout"]["branch"] is None
+    assert made["checkout"]["commit"]["hash"] == first == newcomer.pinned
+    assert made["sync_summary"]["documents_loaded"] == 3
+    assert made["kb"]["branch"] is None
+    newcomer.put("mine.md", "mine")  # the first document makes the branch
+    assert set(newcomer.texts()) == {*FIRST, "mine.md"}
+
+
+def test_a_commit_at_which_a_branch_is_becomes_that_branch(world, ada, fresh):
+    assert fresh("dolt_clone", remote_url=kb_url(world), commit=ada.pinned)["checkout"]["branch"] == "main"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        ("BRANCH_NOT_FOUND", {"branch": "absent"}),
+        ("COMMIT_NOT_FOUND", {"commit": "0" * 40}),
+        ("INVALID_REMOTE_URL", {"remote_url": "ext::sh -c id"}),
+        ("REMOTE_UNREACHABLE", {"remote_url": NOBODY}),
+        ("REMOTE_UNREACHABLE", {"remote_url": f"git+{NOBODY}"}),
+        ("INVALID_REMOTE_URL", {"remote_url": "absent"}),
+        ("REMOTE_NOT_FOUND", {"remote_url": "git+file:///nowhere/at/all"}),
+    ],
+)
+def test_a_clone_that_fails_leaves_nothing_and_the_mended_call_succeeds(world, newcomer, fresh, code, arguments):
+    before = everything(newcomer)
+    fresh.error(code, "dolt_clone", **({"remote_url": kb_url(world)} | arguments))
+    assert everything(newcomer) == before
+    assert fresh("dolt_clone", remote_url=kb_url(world))["sync_summary"]["documents_loaded"] == 3
+
+
+def test_a_remote_without_knowledge_is_not_found(world, newcomer, fresh):
+    world.bare("empty.git")
+    before = everything(newcomer)
+    fresh.error("REMOTE_NOT_FOUND", "dolt_clone", remote_url=f"git+file://{world.top}/empty.git")
+    assert everything(newcomer) == before
+
+
+def test_a_server_that_wants_to_know_who_asks_is_an_authentication_failure(world, newcomer, fresh):
+    before = everything(newcomer)
+    with git_server(world.top, user="ada", password="secret") as server:
+        fresh.error("AUTHENTICATION_FAILED", "dolt_clone", remote_url=f"git+{server.url}/code.git")
+    assert everything(newcomer) == before
+
+
+def test_a_clone_whose_documents_cannot_be_embedded_leaves_nothing(world, ada, newcomer, fresh):
+    """The collection is another model's, whose files are missing here."""
+    ada.git("config", "vmrag.embedding.model-path", str(ada.top / "absent"))
+    engine = DoltliteEngine.open(ada.shared / "kb")
+    branch = engine.branch("main")
+    assert branch is not None
+    model = registry.load("minilm").fingerprint
+    made = Collection(name="other", embedding_function="minilm", embedding_model=model, embedding_dimensions=384)
+    rows = Write(put_collections=[made], put_documents=[_document("other", "x")])
+    engine.write("main", rows, expected=branch.head)
+    engine.commit("main", message="other", author="A <a@b>", date="2026-01-02T03:04:05Z", expected=branch.head)
+    engine.close()
+    ada.vmrag("push", code=None)
+    newcomer.git("config", "vmrag.embedding.model-path", str(newcomer.top / "absent"))
+    before = everything(newcomer)
+    fresh.error("EMBEDDING_SERVICE_ERROR", "dolt_clone", remote_url=kb_url(world))
+    assert everything(newcomer) == before
+
+
+def _document(collection: str, doc_id: str) -> Any:
+    return Document(collection=collection, doc_id=doc_id, title="", content="text", content_hash=content_hash("text"))
+
+
+def test_trap_20_an_empty_knowledge_base_that_nobody_asked_for_does_not_block_a_clone(world, newcomer, fresh):
+    for name in ("chroma_list_collections", "dolt_fetch", "dolt_push"):
+        fresh.error("NOT_INITIALIZED", name)
+    assert not (newcomer.shared / "kb" / "kb.doltlite").exists()
+    fresh.error("INVALID_REMOTE_URL", "dolt_init", remote_url="ext::sh -c id")
+    DoltliteEngine.create(newcomer.shared / "kb", author="A <a@b>", date="2020-01-01T00:00:00Z").close()  # then killed
+    assert fresh("dolt_clone", remote_url=kb_url(world))["sync_summary"]["documents_loaded"] == 3
+
+
+# -- fetch
+
+
+def test_a_fetch_counts_what_came_and_moves_nothing_here(ada, bob, bobs):
+    old = ada.pinned
+    ada.write_document("one.md", "one")
+    new = published(ada, "two.md", "two")
+    before = state(bob)
+    found = bobs("dolt_fetch")
+    assert found["remote"] == "origin"
+    assert found["updates"] == {
+        "branches_updated": [{"name": "main", "old_commit": old, "new_commit": new, "commits_fetched": 2}],
+        "new_branches": [],
+        "total_commits_fetched": 2,
+    }
+    assert found["current_branch_status"] == {"branch": None, "behind": 2, "ahead": 0}
+    assert state(bob) == before
+    again = bobs("dolt_fetch")
+    assert again["updates"] == {"branches_updated": [], "new_branches": [], "total_commits_fetched": 0}
+    assert state(bob) == before
+
+
+def test_a_fetch_says_how_far_the_branches_are_apart(ada, bob, bobs):
+    bob.write_document("mine.md", "mine")
+    published(ada, "one.md", "one")
+    assert bobs("dolt_fetch")["current_branch_status"] == {"branch": "main", "behind": 1, "ahead": 1}
+
+
+def test_a_new_branch_is_told_with_the_commits_that_only_it_brings(ada, bob, bobs):
+    ada.git("switch", "-q", "-c", "topic")
+    new = ada.write_document("topic.md", "of the topic")
+    ada.git("push", "-q", "-u", "origin", "topic")
+    found = bobs("dolt_fetch", branch="topic")["updates"]
+    assert found["new_branches"] == ["topic"]
+    assert found["branches_updated"] == [{"name": "topic", "old_commit": None, "new_commit": new, "commits_fetched": 1}]
+
+
+def test_a_remote_that_is_no_git_tells_what_moved_too(world, ada, bob, bobs):
+    """A shared folder, to which the engine talks by itself."""
+    place = f"file://{world.top}/shared.doltlite"
+    Tools(ada.top)("dolt_push", remote=place)
+    assert bobs("dolt_fetch", remote=place)["updates"]["new_branches"] == ["main"]
+    ada.write_document("one.md", "one")
+    Tools(ada.top)("dolt_push", remote=place)
+    assert [each["commits_fetched"] for each in bobs("dolt_fetch", remote=place)["updates"]["branches_updated"]] == [1]
+
+
+def test_what_the_remote_lacks_is_not_fetched(tools, ada):
+    before = state(ada)
+    assert tools.error("BRANCH_NOT_FOUND", "dolt_fetch", branch="absent")["details"]["branch"] == "absent"
+    tools.error("BRANCH_NOT_FOUND", "dolt_fetch", branch="vmrag_root")
+    tools.error("REMOTE_NOT_FOUND", "dolt_fetch", remote="absent")
+    assert state(ada) == before
+
+
+def test_trap_25_ahead_and_behind_count_every_commit(world, ada, bob, bobs):
+    bob.write_document("mine.md", "mine")
+    _many(bob, 104)
+    published(ada, "one.md", "one")
+    found = bobs("dolt_fetch")["current_branch_status"]
+    assert (found["ahead"], found["behind"]) == (105, 1)
+
+
+def _many(user: Project, number: int) -> None:
+    """That many commits on the KB branch, of which the last is pinned."""
+    engine = DoltliteEngine.open(user.shared / "kb")
+    found = engine.branch("main")
+    assert found is not None
+    head = found.head
+    for each in range(number):
+        engine.write("main", Write(put_documents=[_document("handbook", f"n{each}")]), expected=head)
+        head = engine.commit("main", message="n", author="A <a@b>", date="2026-01-02T03:04:05Z", expected=head)
+    engine.close()
+    user.vmrag("pin")
+
+
+@pytest.mark.parametrize("name", ["dolt_fetch", "dolt_pull", "dolt_push"])
+def test_a_remote_that_does_not_answer_or_does_not_know_us_is_an_error(world, ada, tools, name):
+    ada.write_document("mine.md", "mine")
+    before = state(ada)
+    ada.git("remote", "set-url", "origin", "http://127.0.0.1:9/code.git")
+    tools.error("REMOTE_UNREACHABLE", name)
+    with git_server(world.top, user="ada", password="secret") as server:
+        ada.git("remote", "set-url", "origin", f"{server.url}/code.git")
+        tools.error("AUTHENTICATION_FAILED", name)
+    assert state(ada) == before
+
+
+# -- pull
+
+
+def test_pull_takes_what_the_upstream_pins(ada, bob, bobs):
+    old, new = ada.pinned, published(ada, "new.md", "news")
+    bob.git("fetch", "-q")
+    done = bobs("dolt_pull")
+    assert done["action_taken"] == {"uncommitted_handling": "none", "pre_commit": {"created": False, "hash": None}}
+    assert done["pull_result"] == {
+        "merge_type": "fast_forward",
+        "commits_merged": 1,
+        "from_commit": old,
+        "to_commit": new,
+    }
+    assert done["sync_summary"] == {
+        "documents_added": 1,
+        "documents_modified": 0,
+        "documents_deleted": 0,
+        "total_changes": 1,
+    }
+    assert done["kb"]["commit"] == new == bob.pinned
+    again = bobs("dolt_pull")
+    assert again["pull_result"] == {
+        "merge_type": "already_up_to_date",
+        "commits_merged": 0,
+        "from_commit": new,
+        "to_commit": new,
+    }
+    assert bob.consistent()
+
+
+def test_pull_merges_what_both_sides_added_and_metadata_survives(ada, bob, bobs):
+    bob.write("docs/mine.md", "---\nowner: bob\n---\nmine\n")
+    bob.vmrag("import", "docs/mine.md", "--collection", "handbook")
+    bob.record("mine")
+    published(ada, "new.md", "news")
+    bob.git("fetch", "-q")
+    done = bobs("dolt_pull")["pull_result"]
+    assert (done["merge_type"], done["commits_merged"]) == ("merge", 1)
+    listed = {each["doc_id"]: each["metadata"] for each in bob.ask("list")["documents"]}
+    assert {*FIRST, "new.md"} < set(listed)
+    assert {"owner": "bob"} in listed.values()
+    assert bob.consistent()
+
+
+def test_trap_9_a_pull_brings_all_collections(ada, bob, bobs):
+    for name in ("alpha", "beta", "gamma"):
+        ada.put("doc.md", f"text of {name}", collection=name)
+    ada.record("three more", last="handbook, too")
+    ada.git("push", "-q")
+    bob.git("fetch", "-q")
+    bobs("dolt_pull")
+    assert {each["collection"] for each in bob.ask("list")["documents"]} == {"handbook", "alpha", "beta", "gamma"}
+    for name in ("alpha", "beta", "gamma"):
+        found = bob.ask("query", f"text of {name}", "--collection", name)["results"]
+        assert [each["doc_id"] for each in found] == ["doc.md"]
+
+
+def test_what_the_remotes_branch_holds_beyond_the_upstream_is_said_and_taken_by_name(ada, bob, bobs):
+    """A colleague has pushed knowledge, and the code that pins it is not fetched, or was never pushed."""
+    new = ada.write_document("new.md", "news")
+    ada.vmrag("push")
+    done = bobs("dolt_pull")
+    assert (done["pull_result"]["merge_type"], warned(done)) == ("already_up_to_date", {"NOTE"})
+    done = bobs("dolt_pull", branch="main")
+    assert (done["pull_result"]["merge_type"], bob.pinned, warned(done)) == ("fast_forward", new, set())
+
+
+def test_a_branch_without_an_upstream_takes_the_remotes_of_its_name_and_needs_one(ada, tools, bob, bobs):
+    bob.git("switch", "-q", "-c", "topic")
+    bobs.error("NO_UPSTREAM", "dolt_pull")
+    ada.git("switch", "-q", "-c", "topic")
+    new = ada.write_document("topic.md", "of the topic")
+    tools("dolt_push")
+    assert bobs("dolt_pull")["pull_result"]["to_commit"] == new
+    assert bobs.error("BRANCH_NOT_FOUND", "dolt_pull", branch="absent")["details"]["branch"] == "absent"
+    bobs.error("REMOTE_NOT_FOUND", "dolt_pull", remote="absent")
+
+
+@pytest.fixture
+def dirty(ada: User, bob: User) -> User:
+    """Bob has an uncommitted document, one changed and one removed; Ada has pushed one."""
+    published(ada, "new.md", "news")
+    bob.git("fetch", "-q")
+    bob.put("mine.md", "mine")
+    bob.put("rest.md", "never rest")
+    bob.drop("deep/tls.txt")
+    return bob
+
+
+MARKS = {"mine.md": "added", "rest.md": "modified", "deep/tls.txt": "removed"}
+
+
+def test_uncommitted_documents_stop_a_pull(dirty, bobs):
+    before = dirty.texts(), dirty.pinned
+    refused = bobs.error("UNCOMMITTED_CHANGES", "dolt_pull")
+    assert refused["local_changes"]["summary"] == {"added": 1, "modified": 1, "deleted": 1, "total": 3}
+    assert (dirty.texts(), dirty.pinned) == before
+
+
+def test_a_stash_comes_back_with_what_is_new_and_what_is_removed(dirty, bobs):
+    done = bobs("dolt_pull", if_uncommitted="stash")
+    assert done["action_taken"] == {"uncommitted_handling": "stash", "pre_commit": {"created": False, "hash": None}}
+    assert done["kb"]["dirty"]
+    assert {name: mark for name, mark in dirty.marks().items() if mark} == MARKS
+    assert dirty.texts()["new.md"] == "news"
+    assert dirty.consistent()
+
+
+def test_commit_first_commits_them_and_merges(dirty, bobs):
+    done = bobs("dolt_pull", if_uncommitted="commit_first", commit_message="Mine")
+    made = done["action_taken"]["pre_commit"]
+    assert (made["created"], done["pull_result"]["merge_type"]) == (True, "merge")
+    assert done["pull_result"]["from_commit"] == made["hash"]
+    assert set(dirty.texts()) == {"setup.md", "rest.md", "mine.md", "new.md"}
+    assert {*dirty.marks().values()} == {None}
+    assert dirty.ask("log", made["hash"])["revisions"][0]["message"] == "Mine"
+
+
+def test_reset_first_gives_them_up(dirty, bobs):
+    done = bobs("dolt_pull", if_uncommitted="reset_first")
+    assert (done["action_taken"]["uncommitted_handling"], done["pull_result"]["merge_type"]) == (
+        "reset_first",
+        "fast_forward",
+    )
+    assert set(dirty.texts()) == {*FIRST, "new.md"}
+
+
+def test_a_stash_that_conflicts_stays_on_a_branch(ada, bob, bobs):
+    published(ada, "rest.md", "theirs")
+    bob.git("fetch", "-q")
+    bob.put("rest.md", "mine")
+    refused = bobs.error("MERGE_CONFLICT", "dolt_pull", if_uncommitted="stash")["details"]
+    assert refused["stage"] == "stash_restore"
+    assert [each["doc_id"] for each in refused["conflicts"]] == ["rest.md"]
+    assert refused["branch"] in {each["name"] for each in bob.ask("branch")["branches"]}
+    assert bob.pinned == ada.pinned
+
+
+def test_a_pull_that_conflicts_leaves_the_merge_open_and_answers_as_before(ada, bob, bobs):
+    published(ada, "rest.md", "theirs")
+    ours = bob.write_document("rest.md", "ours")
+    bob.git("fetch", "-q")
+    refused = bobs.error("MERGE_CONFLICT", "dolt_pull")
+    (conflict,) = refused["details"]["conflicts"]
+    assert (conflict["table"], conflict["collection"], conflict["doc_id"]) == ("documents", "handbook", "rest.md")
+    assert (conflict["ours"]["content"], conflict["theirs"]["content"]) == ("ours", "theirs")
+    assert (bob.pinned, bob.texts()["rest.md"]) == (ours, "ours")
+    bobs.error("MERGE_CONFLICT", "dolt_pull")
+    bob.vmrag("resolve", "--theirs", "handbook/rest.md")
+    bob.vmrag("merge", "--continue")
+    assert bob.texts()["rest.md"] == "theirs"
+
+
+def test_nothing_is_pulled_on_a_detached_head(bob, bobs):
+    bob.git("switch", "-q", "--detach")
+    bobs.error("GIT_BUSY", "dolt_pull")
+
+
+# -- push
+
+
+def test_push_counts_what_the_remote_did_not_have(world, ada, tools):
+    old = ada.pinned
+    ada.write_document("one.md", "one")
+    new = ada.write_document("two.md", "two")
+    done = tools("dolt_push")
+    assert done["push_result"] == {
+        "remote": "origin",
+        "branch": "main",
+        "commits_pushed": 2,
+        "from_commit": old,
+        "to_url": str(world.hub.top),
+    }
+    assert done["remote_state"] == {"remote_branch": "main", "remote_commit": new}
+    assert world.holds(new)
+    nothing = tools.error("NO_COMMITS_TO_PUSH", "dolt_push")
+    assert nothing["details"]["branch"] == "main"
+
+
+def test_a_branch_that_is_new_there_has_no_commit_before(ada, tools):
+    ada.git("switch", "-q", "-c", "topic")
+    new = ada.write_document("topic.md", "of the topic")
+    done = tools("dolt_push", set_upstream=False)
+    assert (done["push_result"]["from_commit"], done["push_result"]["commits_pushed"]) == (None, 1)
+    assert done["remote_state"] == {"remote_branch": "topic", "remote_commit": new}
+
+
+def test_what_is_uncommitted_is_a_warning(ada, tools):
+    ada.write_document("one.md", "one")
+    ada.put("two.md", "two")
+    done = tools("dolt_push")
+    assert warned(done) == {"UNCOMMITTED_CHANGES"}
+    assert done["push_result"]["commits_pushed"] == 1
+
+
+def test_what_others_pushed_is_not_overwritten_unless_by_force_and_stays_there(world, ada, tools, bob, bobs):
+    theirs = ada.write_document("new.md", "news")
+    tools("dolt_push")
+    bob.write_document("mine.md", "mine")
+    refused = bobs.error("REMOTE_REJECTED", "dolt_push")
+    assert refused["details"]["branch"] == "main"
+    done = bobs("dolt_push", force=True)
+    assert done["remote_state"]["remote_commit"] == bob.pinned
+    assert done["push_result"]["from_commit"] == theirs
+    assert world.holds(theirs)
+
+
+def test_a_push_of_what_is_not_there_goes_nowhere(ada, tools):
+    ada.write_document("one.md", "one")
+    tools.error("BRANCH_NOT_FOUND", "dolt_push", branch="absent")
+    tools.error("REMOTE_NOT_FOUND", "dolt_push", remote="absent")
+
+
+def test_nothing_that_is_shown_has_a_password(world, ada, tools):
+    ada.write_document("one.md", "one")
+    with git_server(world.top, user="ada", password="secret") as server:
+        ada.git("remote", "set-url", "origin", f"{server.with_user('ada:secret')}/code.git")
+        done = tools("dolt_push")
+    assert "secret" not in json.dumps(done)
+    assert done["push_result"]["commits_pushed"] == 1
+
+
+def test_where_the_knowledge_travels_decides_what_origin_is(world, tmp_path):
+    """A knowledge base that is somewhere else than the code: `origin` is its own remote, not git's."""
+    project = new_project(world.top / "separate")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "code")
+    project.git("remote", "add", "origin", "http://127.0.0.1:9/code.git")
+    place = f"git+file://{world.bare('kb.git').top}"
+    tools = Tools(project.top)
+    tools("dolt_init", remote_url=place)
+    project.record("first", a="alpha")
+    done = tools("dolt_push")
+    assert (done["push_result"]["to_url"], done["push_result"]["from_commit"]) == (place, None)
+    assert done["push_result"]["commits_pushed"] == 1  # the tables came with the branch that every knowledge base has
+    assert tools("dolt_fetch")["current_branch_status"] == {"branch": "main", "behind": 0, "ahead": 0}
+
+
+def test_a_file_that_is_no_knowledge_base_is_not_cloned(world, newcomer, fresh):
+    (world.top / "notes.txt").write_text("no knowledge base, only words\n" * 300)
+    before = everything(newcomer)
+    fresh.error("REMOTE_DAMAGED", "dolt_clone", remote_url=f"file://{world.top}/notes.txt")
+    assert everything(newcomer) == before
+
+
+def test_a_clone_from_a_server_or_a_folder_that_the_engine_reads_itself(world, ada, tools, newcomer, fresh):
+    place = f"file://{world.top}/shared.doltlite"
+    tools("dolt_push", remote=place)
+    made = fresh("dolt_clone", remote_url=place)
+    assert (made["repository"]["remote_url"], made["checkout"]["commit"]["hash"]) == (place, ada.pinned)
+    newcomer.record("mine", mine="mine")
+    assert fresh("dolt_push")["remote_state"]["remote_commit"] == newcomer.pinned

@@ -1,0 +1,324 @@
+"""The server through the official client, in both eras of the protocol: resources, prompts, notifications, confirmations, progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
+
+from tests.support import terminal
+from tests.support.mcp import ALL
+from vmrag_mcp.options import selection
+from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.session import Behaviour, Session
+
+template, project = terminal.template, terminal.project
+
+ERAS = ("legacy", "auto")
+both_eras = pytest.mark.parametrize("era", ERAS)
+SOON = 10
+"""Seconds; a change is noticed in one."""
+
+
+def serve(project: terminal.Project) -> KnowledgeServer:
+    return KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+
+
+def talk(project: terminal.Project, era: str, body: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
+    """What `body` makes of a client on a server in this process."""
+
+    async def run() -> Any:
+        async with Client(serve(project).sdk, mode=era, **options) as client:
+            return await body(client)
+
+    return anyio.run(run)
+
+
+async def text_of(client: Client, uri: str) -> str:
+    return (await client.read_resource(uri)).contents[0].text
+
+
+# -- resources ----------------------------------------------------------------------------------------------------------
+
+
+@both_eras
+def test_resources_show_status_collections_and_documents_with_where_they_come_from(project, era):
+    async def body(client):
+        listed = [each.uri for each in (await client.list_resources()).resources]
+        assert listed == ["vmrag://status", "vmrag://collections", "vmrag://collections/handbook"]
+        assert json.loads(await text_of(client, "vmrag://status"))["state"] == "in_sync"
+        rows = json.loads(await text_of(client, "vmrag://collections"))["collections"]
+        collection = json.loads(await text_of(client, "vmrag://collections/handbook"))
+        assert rows[0]["document_count"] == len(collection["documents"]) > 0
+        for each in collection["documents"]:
+            found = (await client.read_resource(each["uri"])).contents[0]
+            assert found.text == project.ask("show", f"handbook/{each['id']}")["content"]
+            assert found.meta["vmrag/kb"]["commit"] == project.pinned
+
+    talk(project, era, body)
+
+
+@both_eras
+def test_a_document_whose_id_has_every_kind_of_character_is_read_through_its_uri(project, era):
+    names = ["a b/ü%20#?.md", "plain", "x/y/z:1.txt"]
+    for name in names:
+        project.put(name, f"text of {name}")
+
+    async def body(client):
+        collection = json.loads(await text_of(client, "vmrag://collections/handbook"))
+        uris = {each["id"]: each["uri"] for each in collection["documents"]}
+        for name in names:
+            assert await text_of(client, uris[name]) == f"text of {name}"
+
+    talk(project, era, body)
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("uri", "code"),
+    [
+        ("vmrag://nothing", "INVALID_PARAMETER"),
+        ("file:///etc/passwd", "INVALID_PARAMETER"),
+        ("vmrag://collections/none", "COLLECTION_NOT_FOUND"),
+        ("vmrag://documents/none/x", "COLLECTION_NOT_FOUND"),
+        ("vmrag://documents/handbook/none", "DOCUMENT_NOT_FOUND"),
+    ],
+)
+def test_what_is_no_resource_is_an_error_with_the_envelope(project, era, uri, code):
+    async def body(client):
+        with pytest.raises(MCPError) as refused:
+            await client.read_resource(uri)
+        assert refused.value.error.data["code"] == code
+        assert refused.value.error.data["suggestions"]
+
+    talk(project, era, body)
+
+
+@both_eras
+def test_resources_follow_a_checkout_in_another_terminal(project, era):
+    async def body(client):
+        project.git("switch", "-qc", "topic")
+        project.record("more", extra="only on topic")
+        assert await text_of(client, "vmrag://documents/handbook/extra.md") == "only on topic"
+        project.git("switch", "-q", "main")
+        with pytest.raises(MCPError):
+            await text_of(client, "vmrag://documents/handbook/extra.md")
+
+    talk(project, era, body)
+
+
+def test_resources_are_listed_where_there_is_no_knowledge_base(tmp_path):
+    from tests.support.repos import make_repo
+
+    bare = terminal.Project(make_repo(tmp_path / "bare").top)
+
+    async def body(client):
+        assert [each.uri for each in (await client.list_resources()).resources] == [
+            "vmrag://status",
+            "vmrag://collections",
+        ]
+        with pytest.raises(MCPError) as refused:
+            await client.read_resource("vmrag://collections")
+        assert refused.value.error.data["code"] == "NOT_INITIALIZED"
+
+    talk(bare, "auto", body)
+
+
+# -- prompts ------------------------------------------------------------------------------------------------------------
+
+
+@both_eras
+def test_a_prompt_tells_what_changed_on_this_branch(project, era):
+    project.git("switch", "-qc", "topic")
+    project.record("more", extra="only on topic", faq="another answer")
+
+    async def prompt(client, **arguments):
+        found = await client.get_prompt("knowledge_changes", arguments)
+        return found.messages[0].content.text
+
+    async def body(client):
+        text = await prompt(client)
+        assert "added: handbook/extra.md" in text
+        assert "compared with" in text
+        assert "(main)" in text
+        assert "No document differs." in await prompt(client, since="HEAD")
+
+    talk(project, era, body)
+
+
+@both_eras
+def test_a_prompt_prepares_a_commit_from_what_is_uncommitted(project, era):
+    project.put("draft.md", "a new thought")
+
+    async def body(client):
+        found = await client.get_prompt("prepare_knowledge_commit")
+        assert "added: handbook/draft.md" in found.messages[0].content.text
+        names = [each.name for each in (await client.list_prompts()).prompts]
+        assert names == ["knowledge_changes", "prepare_knowledge_commit"]
+        with pytest.raises(MCPError, match="no prompt"):
+            await client.get_prompt("other")
+
+    talk(project, era, body)
+
+
+def test_a_prompt_of_many_changes_is_cut_and_names_the_tool_that_shows_the_rest(project):
+    for number in range(4):
+        project.put(f"long-{number}.md", "old text " * 10)
+    project.vmrag("commit", "-m", "long")
+    project.git("commit", "-qm", "long")
+    for number in range(4):
+        project.put(f"long-{number}.md", " ".join(f"word{number}-{each}" for each in range(2000)))
+
+    async def body(client):
+        text = (await client.get_prompt("prepare_knowledge_commit")).messages[0].content.text
+        assert "more: get_diff(include_content=true)" in text
+        assert len(text) < 50_000
+
+    talk(project, "auto", body)
+
+
+# -- completion ---------------------------------------------------------------------------------------------------------
+
+
+@both_eras
+def test_what_is_typed_is_completed_from_the_knowledge(project, era):
+    collection = types.ResourceTemplateReference(uri="vmrag://collections/{collection}")
+    document = types.ResourceTemplateReference(uri="vmrag://documents/{collection}/{+doc_id}")
+    prompt = types.PromptReference(name="knowledge_changes")
+
+    async def body(client):
+        async def values(ref, name, typed, **known):
+            argument = {"name": name, "value": typed}
+            return (await client.complete(ref, argument, context_arguments=known or None)).completion.values
+
+        assert await values(collection, "collection", "Ha") == ["handbook"]
+        assert await values(collection, "collection", "x") == []
+        assert await values(document, "doc_id", "re", collection="handbook") == ["rest.md"]
+        assert await values(document, "doc_id", "re", collection="none") == []
+        assert await values(prompt, "since", "fea") == ["feature"]
+        assert await values(prompt, "other", "") == []
+
+    talk(project, era, body)
+
+
+# -- notifications ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:resources/.* is removed")
+def test_a_subscriber_of_the_handshake_era_hears_of_a_checkout_and_no_more_after_it_left(project):
+    heard: list[str] = []
+    hearing = anyio.Event()
+
+    async def listen(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            heard.append(str(message.params.uri))
+            hearing.set()
+
+    async def body(client):
+        await client.subscribe_resource("vmrag://status")
+        await anyio.sleep(1.5)  # a first look
+        project.git("switch", "-qc", "topic")
+        with anyio.fail_after(SOON):
+            await hearing.wait()
+        await client.unsubscribe_resource("vmrag://status")
+        assert set(heard) == {"vmrag://status"}
+        heard.clear()
+        project.git("switch", "-q", "main")
+        await anyio.sleep(2.5)
+        return list(heard)
+
+    assert talk(project, "legacy", body, message_handler=listen) == []
+
+
+def test_a_listener_of_the_stateless_era_hears_of_a_write(project):
+    async def body(client):
+        async with client.listen(resources_list_changed=True, resource_subscriptions=["vmrag://collections"]) as events:
+            await anyio.sleep(1.5)
+            project.put("new.md", "text")
+            found = []
+            with anyio.fail_after(SOON):
+                async for event in events:
+                    found.append(event)
+                    if len(found) == 2:
+                        return found
+        return found
+
+    found = talk(project, "auto", body)
+    assert {type(each) for each in found} == {ResourcesListChanged, ResourceUpdated}
+
+
+# -- asking the person --------------------------------------------------------------------------------------------------
+
+
+@both_eras
+@pytest.mark.parametrize("answer", ["yes", "no", "decline"])
+def test_a_client_that_can_ask_the_person_does_so_before_a_collection_is_deleted(project, era, answer):
+    questions = []
+
+    async def person(_: Any, params: Any) -> types.ElicitResult:
+        questions.append(params.message)
+        if answer == "decline":
+            return types.ElicitResult(action="decline")
+        return types.ElicitResult(action="accept", content={"confirm": answer == "yes"})
+
+    async def body(client):
+        return await client.call_tool("chroma_delete_collection", {"collection_name": "handbook"})
+
+    result = talk(project, era, body, elicitation_callback=person)
+    assert len(questions) == 1
+    assert result.is_error == (answer != "yes")
+    there = [each["collection"] for each in project.ask("list")["documents"] if each["uncommitted"] != "removed"]
+    assert ("handbook" in there) == (answer != "yes")
+
+
+@both_eras
+def test_a_client_that_cannot_ask_gets_the_refusal(project, era):
+    async def body(client):
+        return await client.call_tool("chroma_delete_collection", {"collection_name": "handbook"})
+
+    assert talk(project, era, body).structured_content["code"] == "CONFIRMATION_REQUIRED"
+
+
+# -- results ------------------------------------------------------------------------------------------------------------
+
+
+@both_eras
+def test_a_result_is_the_same_as_structure_and_as_text(project, era):
+    async def body(client):
+        good = await client.call_tool("chroma_list_collections", {})
+        bad = await client.call_tool("chroma_list_collections", {"limit": -1})
+        none = await client.call_tool("chroma_list_collection", {})
+        return good, bad, none
+
+    good, bad, none = talk(project, era, body)
+    for result in (good, bad, none):
+        assert json.loads(result.content[0].text) == result.structured_content
+        assert result.structured_content["success"] == (not result.is_error)
+    assert not good.is_error
+    assert none.structured_content["code"] == "TOOL_NOT_FOUND"
+    assert "chroma_list_collections" in none.structured_content["suggestions"]
+
+
+def test_a_bug_is_an_internal_error_with_its_log_and_without_its_text(project, monkeypatch):
+    from vmrag_mcp.tools import collections
+
+    def broken(call: Any, **_: Any) -> Any:
+        raise RuntimeError("secret detail")
+
+    broken.__dict__.update(collections.chroma_list_collections.__dict__)
+    monkeypatch.setattr(collections, "chroma_list_collections", broken)
+
+    async def body(client):
+        return await client.call_tool("chroma_list_collections", {})
+
+    result = talk(project, "auto", body).structured_content
+    assert result["code"] == "INTERNAL_ERROR"
+    assert "secret" not in json.dumps(result)
+    assert "secret detail" in (project.shared / "logs" / f"{result['details']['incident']}.log").read_text()

@@ -1,0 +1,313 @@
+"""The tools that keep the index up."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import terminal
+from tests.support.mcp import Tools, warned
+from tests.support.terminal import Project
+from vmrag_link.embedding.minilm import MiniLmModel
+from vmrag_link.engines.base import Write
+from vmrag_link.models import Document, content_hash
+from vmrag_link.progress import QUIET
+from vmrag_link.sync import apply
+from vmrag_link.workspace import Workspace
+
+template, project = terminal.template, terminal.project
+
+NOTHING = {"added": 0, "modified": 0, "deleted": 0, "chunks": 0}
+
+
+@pytest.fixture
+def tools(project: Project) -> Tools:
+    return Tools(project.top)
+
+
+def numbers(row: dict[str, Any]) -> dict[str, int]:
+    return {name: row[name] for name in NOTHING}
+
+
+def only(rows: list[dict[str, Any]], name: str = "handbook") -> dict[str, Any]:
+    key = "collection" if "collection" in rows[0] else "collection_name"
+    return next(each for each in rows if each[key] == name)
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Any:
+    ws = Workspace.open(project.top, QUIET)
+    try:
+        yield ws
+    finally:
+        ws.close()
+
+
+def store_without_index(project: Project, *rows: Write) -> None:
+    """Documents whose writer was killed before the index followed."""
+    with opened(project) as ws:
+        branch = ws.kb_branch()
+        for each in rows:
+            with apply.forgotten_copy(ws.parts, branch.name, branch.head):
+                ws.engine.write(branch.name, each, expected=branch.head)
+
+
+def note(doc_id: str, text: str, *, collection: str = "handbook") -> Document:
+    return Document(collection, doc_id, "", text, content_hash(text))
+
+
+def documents(project: Project) -> Any:
+    with opened(project) as ws:
+        return ws.kb_branch(), list(ws.engine.headers(ws.at()))
+
+
+def add_unindexable(project: Project) -> None:
+    """A second collection, whose model is not on this machine, with one document that was never embedded."""
+    folder = project.top.parent / "models"
+    folder.mkdir()
+    project.git("config", "vmrag.embedding.model-path", str(folder))
+    with opened(project) as ws:
+        like = ws.engine.collections(ws.at())[0]
+    row = type(like)(
+        "mini", embedding_function="minilm", embedding_model=MiniLmModel.fingerprint, embedding_dimensions=384
+    )
+    text = note("a.md", "Never embedded.", collection="mini")
+    store_without_index(project, Write(put_collections=[row], put_documents=[text]))
+
+
+# -- bringing ------------------------------------------------------------------------------------------------------------
+
+
+def test_where_nothing_is_to_be_done_it_answers_with_zeros(tools: Tools) -> None:
+    found = tools("sync_collection", source_table="documents", identifier="handbook")
+    assert (numbers(found), found["collection"], found["sync_status"]) == (NOTHING, "handbook", "synced")
+    assert found["commit"] == found["kb"]["commit"]
+    assert (found["branch"], bool(found["snapshot"])) == ("main", True)
+    everything = tools("sync_all")
+    assert (everything["totals"], everything["failed"]) == (NOTHING, [])
+    assert numbers(only(everything["collections"])) == NOTHING
+
+
+def test_documents_that_the_index_did_not_follow_are_brought_uncommitted_as_they_are(
+    project: Project, tools: Tools
+) -> None:
+    project.put("one.md", "One.")
+    changed = [note("one.md", "Two."), note("new.md", "New.")]
+    store_without_index(project, Write(put_documents=changed, remove_documents=[("handbook", "faq.md")]))
+    status = tools("get_sync_status")
+    row = only(status["collections"])
+    assert (status["in_sync"], row["sync_status"], row["pending_documents"]) == (False, "pending", 3)
+    assert row["document_count"] == 5
+    stored = documents(project)
+    assert tools("get_sync_status") == status
+
+    found = tools("sync_collection", source_table="documents", identifier="handbook_main")
+    assert numbers(found) == {"added": 2, "modified": 0, "deleted": 1, "chunks": 2}
+    assert tools("get_sync_status")["in_sync"] is True
+    assert tools("sync_all")["totals"] == NOTHING
+    assert documents(project) == stored
+    assert project.texts()["one.md"] == "Two."
+
+
+def test_equal_numbers_of_documents_do_not_count_as_equal(project: Project, tools: Tools) -> None:
+    store_without_index(
+        project, Write(put_documents=[note("new.md", "New.")], remove_documents=[("handbook", "faq.md")])
+    )
+    assert numbers(tools("sync_all")["totals"]) == {"added": 1, "modified": 0, "deleted": 1, "chunks": 1}
+
+
+def test_an_index_that_verifies_but_holds_something_else_is_found_out(project: Project, tools: Tools) -> None:
+    project.put("one.md", "One.")
+    with opened(project) as ws:
+        branch = ws.kb_branch()
+        ws.engine.write(branch.name, Write(put_documents=[note("past.md", "Past the tools.")]), expected=branch.head)
+    assert only(tools("get_sync_status")["collections"])["pending_documents"] == 1
+    assert tools("sync_all")["totals"]["added"] == 1
+    assert tools("get_sync_status")["in_sync"] is True
+
+
+def test_with_the_indexes_deleted_everything_is_built_again_and_answers_are_the_same(
+    project: Project, tools: Tools
+) -> None:
+    project.put("one.md", "One uncommitted frequent rest.")
+    answers = project.answers()
+    project.forget_indexes()
+    row = only(tools("get_sync_status")["collections"])
+    assert (row["sync_status"], row["snapshot"], row["last_sync_at"], row["pending_documents"]) == (
+        "pending",
+        None,
+        None,
+        5,
+    )
+    found = tools("sync_all")
+    assert numbers(found["totals"]) == {"added": 5, "modified": 0, "deleted": 0, "chunks": 5}
+    assert project.answers() == answers
+    assert tools("sync_all")["totals"] == NOTHING
+
+
+@pytest.mark.parametrize("name", ["manifest.sqlite", "chroma/chroma.sqlite3"])
+def test_an_index_that_is_damaged_without_looking_so_is_made_again(project: Project, tools: Tools, name: str) -> None:
+    answers = project.answers()
+    for path in (project.shared / "snapshots").glob(f"*/{name}"):
+        path.write_bytes(b"\1" * path.stat().st_size)
+    tools("get_sync_status")
+    assert tools("sync_all")["failed"] == []
+    assert tools("chroma_get_collection_info", collection_name="handbook")["document_count"] == 4
+    assert tools("get_sync_status")["in_sync"] is True
+    assert project.answers() == answers
+
+
+def test_a_collection_without_a_row_goes_from_the_index(project: Project, tools: Tools) -> None:
+    tools("chroma_create_collection", collection_name="notes")
+    project.put("a.md", "A.", collection="notes")
+    project.record("notes")
+    store_without_index(project, Write(remove_collections=["notes"]))
+    found = tools("sync_all")
+    assert found["totals"]["deleted"] == 1
+    with opened(project) as ws, ws.view() as view:
+        from vmrag_link.index.store import held_collections
+
+        assert list(held_collections(view.folder)) == ["handbook"]
+
+
+def test_a_checkout_made_elsewhere_is_followed_and_counted(project: Project, tools: Tools) -> None:
+    tools("sync_all")
+    project.git("-c", "core.hooksPath=/dev/null", "switch", "-q", "feature")
+    status = tools("get_sync_status")
+    assert (status["in_sync"], status["kb"]["in_sync"]) == (False, False)
+    assert only(status["collections"])["pending_documents"] == 4
+    found = tools("sync_all")
+    assert numbers(found["totals"]) == {"added": 1, "modified": 1, "deleted": 2, "chunks": 2}
+    assert found["kb"]["commit"] == project.pinned
+
+
+# -- what cannot be brought ----------------------------------------------------------------------------------------------
+
+
+def test_a_collection_whose_model_is_missing_is_named_and_nothing_pretends_success(
+    project: Project, tools: Tools
+) -> None:
+    add_unindexable(project)
+    found = tools("sync_all")
+    assert [(each["collection"], each["error"]) for each in found["failed"]] == [("mini", "EMBEDDING_SERVICE_ERROR")]
+    assert {each["collection"]: each["sync_status"] for each in found["collections"]} == {
+        "handbook": "pending",
+        "mini": "error",
+    }
+    assert warned(found) == {"INDEX_PENDING"}
+    status = tools("get_sync_status")
+    mini = only(status["collections"], "mini")
+    assert (mini["sync_status"], mini["pending_documents"], status["in_sync"]) == ("error", 1, False)
+    assert mini["error_message"] == found["failed"][0]["message"]
+    tools.error("EMBEDDING_SERVICE_ERROR", "sync_collection", source_table="documents", identifier="mini")
+    other = tools("sync_collection", source_table="documents", identifier="handbook")
+    assert (other["sync_status"], warned(other)) == ("pending", {"INDEX_PENDING"})
+    info = tools("chroma_get_collection_info", collection_name="mini")
+    assert (info["index_status"], info["document_count"], info["id"]) == ("error", 1, "")
+
+
+def test_when_what_was_missing_is_there_the_next_call_goes_on(project: Project, tools: Tools) -> None:
+    add_unindexable(project)
+    tools("sync_all")
+    store_without_index(project, Write(remove_documents=[("mini", "a.md")]))
+    assert tools("sync_all")["failed"] == []
+    status = tools("get_sync_status")
+    assert status["in_sync"] is True
+    assert only(status["collections"], "mini")["error_message"] is None
+
+
+def test_models_of_another_version_are_an_embedding_mismatch(project: Project, tools: Tools) -> None:
+    with opened(project) as ws:
+        row = ws.engine.collections(ws.at())[0]
+    other = type(row)("other", embedding_function="hash", embedding_model="hash v0", embedding_dimensions=256)
+    text = note("a.md", "Text.", collection="other")
+    store_without_index(project, Write(put_collections=[other], put_documents=[text]))
+    tools.error("EMBEDDING_MISMATCH", "sync_collection", source_table="documents", identifier="other")
+    assert tools("sync_all")["failed"][0]["error"] == "EMBEDDING_MISMATCH"
+    assert "hash v0" in only(tools("get_sync_status")["collections"], "other")["error_message"]
+
+
+def test_tables_and_collections_that_are_not_there(tools: Tools) -> None:
+    tools.error("TABLE_NOT_FOUND", "sync_collection", source_table="projects", identifier="handbook")
+    for table in ("documents", "issue_logs", "knowledge_docs"):
+        tools.error("COLLECTION_NOT_FOUND", "sync_collection", source_table=table, identifier="absent")
+    tools.error("COLLECTION_NOT_FOUND", "force_full_resync", collection="absent")
+
+
+# -- building again ------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_resync_builds_all_again_and_answers_are_the_same(project: Project, tools: Tools) -> None:
+    project.put("one.md", "One uncommitted frequent rest.")
+    answers, marks = project.answers(), project.marks()
+    before = tools("chroma_get_collection_info", collection_name="handbook")["id"]
+    found = tools("force_full_resync", collection="all")
+    assert (found["collection"], found["rebuilt"], found["sync_status"]) == ("all", True, "synced")
+    assert numbers(found) == {"added": 5, "modified": 0, "deleted": 0, "chunks": 5}
+    assert found["seconds"] > 0
+    assert found["kb"]["dirty"] is True
+    assert tools("chroma_get_collection_info", collection_name="handbook")["id"] != before
+    assert (project.answers(), project.marks()) == (answers, marks)
+    assert tools("force_full_resync", collection="handbook")["collection"] == "handbook"
+    assert project.consistent()
+
+
+def test_searches_go_on_while_the_index_is_built_again(project: Project, tools: Tools) -> None:
+    texts = [note(f"{number}.md", f"Text {number}. " * 100) for number in range(30)]
+    store_without_index(project, Write(put_documents=texts))
+    project.record("many")
+    expected = project.answers()
+    done = threading.Event()
+    found: list[Any] = []
+
+    def ask() -> None:
+        other = Project(project.top)
+        while not done.is_set():
+            found.append(other.run_quietly("query", "faq question", "--json").code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        tools("force_full_resync", collection="all")
+    finally:
+        done.set()
+        asking.join()
+    assert set(found) == {0}
+    assert project.answers() == expected
+
+
+def test_when_it_fails_the_old_index_goes_on_answering(project: Project, tools: Tools) -> None:
+    project.put("one.md", "One uncommitted frequent rest.")
+    answers = project.answers()
+    with opened(project) as ws:
+        branch, row = ws.kb_branch(), ws.engine.collections(ws.at())[0]
+        other = type(row)("other", embedding_function="hash", embedding_model="hash v0", embedding_dimensions=256)
+        text = note("a.md", "Text.", collection="other")
+        ws.engine.write(branch.name, Write(put_collections=[other], put_documents=[text]), expected=branch.head)
+    tools.error("EMBEDDING_MISMATCH", "force_full_resync", collection="all")
+    assert project.answers() == answers
+    tools("chroma_delete_collection", collection_name="other", confirm=True)
+    assert project.answers() == answers
+    assert project.consistent()
+
+
+def test_who_reads_the_old_index_for_too_long_is_named_as_the_reason(project: Project, tools: Tools) -> None:
+    project.git("config", "vmrag.lock-timeout-s", "1")
+    with opened(project) as ws, ws.view():
+        assert "another process reads it" in tools.error("BUSY", "force_full_resync", collection="all")["message"]
+    tools("force_full_resync", collection="all")
+
+
+def test_a_damaged_index_is_replaced(project: Project, tools: Tools) -> None:
+    answers = project.answers()
+    for folder in Path(project.shared / "snapshots").iterdir():
+        if (folder / "chroma").is_dir():
+            shutil.rmtree(folder / "chroma")
+    assert only(tools("get_sync_status")["collections"])["sync_status"] == "pending"
+    tools("force_full_resync", collection="all")
+    assert project.answers() == answers

@@ -1,0 +1,622 @@
+"""The tools `dolt_commit`, `dolt_checkout` and `dolt_reset`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import branching as support
+from tests.support.branching import TEXTS, branched, changed, conflicting, drop, put
+from tests.support.cli import ROOT, start
+from tests.support.compare import assert_whole
+from tests.support.mcp import warned
+from tests.support.terminal import Project
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import IndexFailed
+from vmrag_link.models import KbBranch, Working
+from vmrag_link.progress import QUIET
+from vmrag_link.sync import apply
+from vmrag_link.workspace import Workspace
+
+template, notes, tools = support.template, support.notes, support.tools
+
+NONE = {"added": 0, "modified": 0, "deleted": 0, "total": 0}
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Iterator[Workspace]:
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def kb_branches(project: Project) -> dict[str, KbBranch]:
+    with opened(project) as workspace:
+        return {each.name: each for each in workspace.engine.branches()}
+
+
+def holds(project: Project, at: str) -> dict[str, str]:
+    with opened(project) as workspace:
+        return {each.doc_id: each.content for each in workspace.engine.documents(at)}
+
+
+def everything(project: Project) -> tuple[object, ...]:
+    """All that a refused call must leave as it is."""
+    pin = (project.top / ".dolt-version").read_bytes()
+    config = (project.top / ".git/config").read_bytes()
+    with opened(project) as workspace:
+        rows = [list(workspace.engine.documents(Working(each.name))) for each in workspace.engine.branches()]
+    return pin, config, project.git("status", "--porcelain"), kb_branches(project), rows
+
+
+def whole(project: Project, tmp_path: Path) -> None:
+    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
+    scratch.mkdir()
+    assert_whole(project, scratch)
+    assert project.status()["state"] == "in_sync"
+
+
+@pytest.fixture
+def dirty(notes: Project) -> Project:
+    """One document added, one edited and one removed, uncommitted."""
+    put(notes, d="delta", a="edited")
+    drop(notes, "b")
+    return notes
+
+
+DIRTY = {"a": "edited", "c": TEXTS["c"], "d": "delta"}
+COUNTS = {"added": 1, "modified": 1, "deleted": 1, "total": 3}
+
+
+# -- dolt_commit --------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_holds_everything_uncommitted_and_its_pin_is_staged(dirty, tools, tmp_path):
+    before = dirty.pinned
+    done = tools("dolt_commit", message="three changes")
+    assert done["changes_committed"] == COUNTS
+    commit = done["commit"]
+    assert commit == commit | {"message": "three changes", "parent_hash": before, "short_hash": commit["hash"][:7]}
+    assert commit["timestamp"].endswith("Z")
+    assert done["linked"] is None
+    assert done["kb"] == done["kb"] | {"commit": commit["hash"], "branch": "main", "dirty": False, "in_sync": True}
+    assert dirty.pinned == commit["hash"]
+    assert dirty.git("status", "--porcelain") == "M  .dolt-version"
+    assert dirty.texts() == DIRTY
+    whole(dirty, tmp_path)
+
+
+@pytest.mark.parametrize("message", ["", "  ", "\n"])
+def test_a_commit_needs_a_message(dirty, tools, message):
+    tools.error("MESSAGE_REQUIRED", "dolt_commit", message=message)
+    assert dirty.marks()["d"] == "added"
+
+
+def test_nothing_to_commit_is_no_changes(notes, tools):
+    tools.error("NO_CHANGES", "dolt_commit", message="nothing")
+
+
+@pytest.mark.parametrize(
+    ("author", "recorded"),
+    [
+        ("Grace Hopper <grace@example.org>", "Grace Hopper <grace@example.org>"),
+        ("grace@example.org", "grace <grace@example.org>"),
+        ("Grace Hopper", "Grace Hopper <{mail}>"),
+        (None, "{name} <{mail}>"),
+    ],
+)
+def test_an_author_may_be_a_name_and_a_mail_or_one_of_them(dirty, tools, author, recorded):
+    name, mail = dirty.git("config", "user.name"), dirty.git("config", "user.email")
+    done = tools("dolt_commit", message="m", author=author)
+    assert done["commit"]["author"] == recorded.format(name=name, mail=mail)
+
+
+@pytest.mark.parametrize("author", ["<>", "Grace <>", "<grace@example.org>", "a\nb", "Grace <a b>"])
+def test_what_is_no_author_is_refused_before_anything_is_committed(dirty, tools, author):
+    before = dirty.pinned
+    assert (
+        tools.error("INVALID_PARAMETER", "dolt_commit", message="m", author=author)["details"]["parameter"] == "author"
+    )
+    assert (dirty.pinned, dirty.marks()["d"]) == (before, "added")
+
+
+def test_trap_24_deleting_only_a_collection_is_a_change(notes, tools):
+    with opened(notes) as workspace:
+        row = workspace.engine.collections(workspace.at())[0]
+        rows = Write(put_collections=[msgspec.structs.replace(row, name="empty")])
+        workspace.engine.write("main", rows, expected=notes.pinned)
+    assert tools("dolt_commit", message="an empty collection")["changes_committed"] == NONE
+    before = notes.pinned
+    with opened(notes) as workspace:
+        workspace.engine.write("main", Write(remove_collections=["empty"]), expected=before)
+    assert tools("dolt_commit", message="without it")["changes_committed"] == NONE
+    assert notes.pinned != before
+    tools.error("NO_CHANGES", "dolt_commit", message="again")
+
+
+def test_metadata_of_a_collection_alone_is_committed(notes, tools):
+    with opened(notes) as workspace:
+        row = workspace.engine.collections(workspace.at())[0]
+        changed_row = msgspec.structs.replace(row, metadata='{"topic":"water"}')
+        workspace.engine.write("main", Write(put_collections=[changed_row]), expected=notes.pinned)
+    done = tools("dolt_commit", message="metadata")
+    assert (done["changes_committed"], done["commit"]["hash"]) == (NONE, notes.pinned)
+
+
+def test_a_commit_is_linked_to_gits_and_a_link_that_fails_is_a_warning(dirty, tools):
+    done = tools("dolt_commit", message="m", auto_link_git=True)
+    assert done["linked"]["link"] == done["linked"]["link"] | {
+        "dolt_commit": done["commit"]["hash"],
+        "dolt_branch": "main",
+        "git_commit": dirty.git("rev-parse", "HEAD"),
+        "git_branch": "main",
+    }
+    assert not done["linked"]["bidirectional"]["enabled"]
+    dirty.git("update-ref", "-d", "HEAD")  # there is no commit to link any more
+    put(dirty, e="epsilon")
+    done = tools("dolt_commit", message="m", auto_link_git=True)
+    assert (done["linked"], "IGNORED_SETTING" in warned(done)) == (None, True)
+    assert dirty.marks()["e"] is None
+
+
+def test_without_auto_pin_the_pin_stays(dirty, tools):
+    before = dirty.pinned
+    dirty.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
+    done = tools("dolt_commit", message="m")
+    assert (dirty.pinned, done["commit"]["parent_hash"]) == (before, before)
+    assert kb_branches(dirty)["main"].head == done["commit"]["hash"]
+
+
+def test_a_commit_whose_index_cannot_follow_is_made_and_says_so(dirty, tools, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise IndexFailed("The disk of the index is broken.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "provide", fail)
+        done = tools("dolt_commit", message="m")
+    assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
+    assert (done["commit"]["hash"], done["kb"]["in_sync"]) == (dirty.pinned, False)
+    assert dirty.texts() == DIRTY
+
+
+def test_git_in_the_middle_of_something_lets_nothing_be_committed(dirty, tools):
+    dirty.git("bisect", "start")
+    tools.error("GIT_BUSY", "dolt_commit", message="m")
+    tools.error("GIT_BUSY", "dolt_checkout", target="main")
+    tools.error("GIT_BUSY", "dolt_reset", confirm_discard=True)
+    dirty.git("bisect", "reset")
+    assert dirty.marks()["d"] == "added"
+
+
+# -- dolt_checkout ------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkout_moves_the_pin_and_what_queries_find_and_back_again(notes, tools, tmp_path):
+    before, found = notes.pinned, notes.answers()
+    topic = branched(notes, tools, t="tau")
+    assert (notes.pinned, notes.answers()) == (before, found)
+    assert notes.git("status", "--porcelain") == ""
+    done = tools("dolt_checkout", target="topic")
+    assert done["checkout_result"] == {
+        "from_branch": "main",
+        "from_commit": before,
+        "to_branch": "topic",
+        "to_commit": topic,
+    }
+    assert done["action_taken"] == {"uncommitted_handling": "none", "branch_created": False}
+    assert done["sync_summary"] == {
+        "documents_added": 1,
+        "documents_modified": 0,
+        "documents_deleted": 0,
+        "total_changes": 1,
+    }
+    assert not done["detached"]
+    assert done["kb"] == done["kb"] | {"branch": "topic", "commit": topic, "in_sync": True}
+    assert (notes.pinned, notes.git("status", "--porcelain")) == (topic, "M  .dolt-version")
+    assert notes.texts() == TEXTS | {"t": "tau"}
+    assert tools("dolt_checkout", target="main")["sync_summary"]["documents_deleted"] == 1
+    assert notes.answers() == found
+    whole(notes, tmp_path)
+
+
+def test_trap_1_a_hash_is_read_itself_and_never_a_branch_tip(notes, tools):
+    first = notes.pinned
+    second = changed(notes, tools, "second", d="delta")
+    for target in (first, first[:8], "HEAD~1", "main~1"):
+        done = tools("dolt_checkout", target=target)
+        assert (done["detached"], done["checkout_result"]["to_branch"]) == (True, None)
+        assert (done["checkout_result"]["to_commit"], done["kb"]["commit"]) == (first, first)
+        assert notes.texts() == TEXTS
+        assert tools("dolt_checkout", target="main")["checkout_result"]["to_commit"] == second
+    assert tools.error("COMMIT_NOT_FOUND", "dolt_checkout", target="0" * 40)
+    assert notes.pinned == second
+
+
+def test_the_first_document_on_a_commit_that_is_read_makes_a_branch(notes, tools):
+    first = notes.pinned
+    second = changed(notes, tools, "second", d="delta")
+    tools("dolt_checkout", target=first)
+    put(notes, e="epsilon")
+    done = tools("dolt_commit", message="beside")
+    assert done["commit"]["parent_hash"] == first
+    assert done["kb"]["branch"] not in (None, "main")
+    assert kb_branches(notes)["main"].head == second
+
+
+def test_a_tag_of_the_code_names_the_commit_that_it_pins(notes, tools):
+    notes.git("tag", "v1")
+    first = notes.pinned
+    changed(notes, tools, "second", d="delta")
+    assert tools("dolt_checkout", target="v1")["checkout_result"]["to_commit"] == first
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        ("BRANCH_NOT_FOUND", {"target": "absent"}),
+        ("COMMIT_NOT_FOUND", {"target": "0" * 40}),
+        ("COMMIT_NOT_FOUND", {"target": "HEAD~99"}),
+        ("INVALID_NAME", {"target": "vmrag_root"}),
+        ("BRANCH_EXISTS", {"target": "topic", "create_branch": True}),
+        ("BRANCH_EXISTS", {"target": "TOPIC", "create_branch": True}),
+        ("INVALID_NAME", {"target": "vmrag_links", "create_branch": True}),
+        ("INVALID_NAME", {"target": "Vmrag/x", "create_branch": True}),
+        ("INVALID_NAME", {"target": "a b", "create_branch": True}),
+        ("INVALID_NAME", {"target": "HEAD", "create_branch": True}),
+        ("INVALID_NAME", {"target": "f" * 40, "create_branch": True}),
+        ("COMMIT_NOT_FOUND", {"target": "fresh", "create_branch": True, "from": "absent"}),
+        ("INVALID_PARAMETER", {"target": "topic", "if_uncommitted": "stash"}),
+    ],
+)
+@pytest.mark.parametrize("how", ["commit_first", "reset_first"])
+def test_a_target_that_cannot_be_gone_to_is_known_before_anything_is_touched(notes, tools, how, code, arguments):
+    branched(notes, tools, t="tau")
+    put(notes, d="delta")
+    before = everything(notes)
+    tools.error(code, "dolt_checkout", **{"if_uncommitted": how} | arguments)
+    assert everything(notes) == before
+
+
+def test_the_branch_of_another_code_branch_is_not_ours_to_move(notes, tools):
+    notes.git("switch", "-q", "-c", "other")
+    notes.record("other", o="omega")
+    notes.git("switch", "-q", "main")
+    put(notes, d="delta")
+    before = everything(notes)
+    tools.error("BRANCH_IN_USE", "dolt_checkout", target="other", if_uncommitted="commit_first")
+    assert everything(notes) == before
+
+
+def test_a_name_that_is_kept_for_another_code_branch_makes_no_branch(notes, tools):
+    notes.git("config", "branch.main.vmragBranch", "main")
+    notes.git("branch", "later")
+    notes.git("config", "branch.later.vmragBranch", "later")
+    tools.error("BRANCH_IN_USE", "dolt_checkout", target="later", create_branch=True)
+    assert "later" not in kb_branches(notes)
+
+
+def test_a_new_branch_starts_where_it_is_told_to(notes, tools):
+    first = notes.pinned
+    second = changed(notes, tools, "second", d="delta")
+    done = tools("dolt_checkout", target="old", create_branch=True, **{"from": "HEAD~1"})
+    assert done["action_taken"]["branch_created"]
+    assert (done["checkout_result"]["to_branch"], done["checkout_result"]["to_commit"]) == ("old", first)
+    tools("dolt_checkout", target="main")
+    done = tools("dolt_checkout", target="new", create_branch=True)
+    assert (done["checkout_result"]["to_commit"], kb_branches(notes)["new"].head) == (second, second)
+
+
+def test_from_without_create_branch_is_said_to_mean_nothing(notes, tools):
+    branched(notes, tools, t="tau")
+    done = tools("dolt_checkout", target="topic", **{"from": "nonsense"})
+    assert "IGNORED_SETTING" in warned(done)
+
+
+def test_with_uncommitted_documents_a_checkout_is_refused_and_says_which(dirty, tools):
+    before = everything(dirty)
+    tools("dolt_checkout", target="HEAD")
+    failed = tools.error("UNCOMMITTED_CHANGES", "dolt_checkout", target="fresh", create_branch=True)
+    assert failed["local_changes"] == failed["details"]["local_changes"]
+    assert failed["local_changes"] == {"has_changes": True, "summary": COUNTS, "documents": ["a", "b", "d"]}
+    assert everything(dirty) == before
+
+
+@pytest.mark.parametrize("target", ["main", "HEAD"])
+@pytest.mark.parametrize("how", ["abort", "carry"])
+def test_who_stays_on_the_branch_keeps_what_is_uncommitted(dirty, tools, how, target):
+    before = everything(dirty)
+    done = tools("dolt_checkout", target=target, if_uncommitted=how)
+    assert (done["action_taken"]["uncommitted_handling"], done["sync_summary"]["total_changes"]) == ("none", 0)
+    assert everything(dirty) == before
+
+
+def test_commit_first_commits_on_the_branch_that_is_left(notes, tools, tmp_path):
+    topic = branched(notes, tools, t="tau")
+    before = notes.pinned
+    put(notes, d="delta")
+    done = tools("dolt_checkout", target="topic", if_uncommitted="commit_first", commit_message="kept")
+    assert done["action_taken"]["uncommitted_handling"] == "commit_first"
+    assert done["checkout_result"]["to_commit"] == topic
+    assert done["sync_summary"] == done["sync_summary"] | {"documents_added": 1, "documents_deleted": 1}
+    with opened(notes) as workspace:
+        info = workspace.engine.info(kb_branches(notes)["main"].head)
+    assert (info.message, info.parents) == ("kept", (before,))
+    whole(notes, tmp_path)
+
+
+def test_a_new_branch_starts_at_what_was_committed_first(dirty, tools):
+    done = tools("dolt_checkout", target="new", create_branch=True, if_uncommitted="commit_first")
+    branches = kb_branches(dirty)
+    assert branches["main"].head == branches["new"].head == done["checkout_result"]["to_commit"]
+    assert dirty.texts() == DIRTY
+
+
+def test_reset_first_discards_and_what_it_discards_stays_reachable(notes, tools, tmp_path):
+    branched(notes, tools, t="tau")
+    put(notes, d="delta")
+    done = tools("dolt_checkout", target="topic", if_uncommitted="reset_first")
+    assert done["action_taken"]["uncommitted_handling"] == "reset_first"
+    assert notes.texts() == TEXTS | {"t": "tau"}
+    tools("dolt_checkout", target="main")
+    assert notes.texts() == TEXTS
+    assert not [name for name in kb_branches(notes) if name.startswith("vmrag/")]
+    assert TEXTS | {"d": "delta"} in kept(notes)
+    whole(notes, tmp_path)
+
+
+def kept(project: Project) -> list[dict[str, str]]:
+    """What the commits hold that the anchor leads to."""
+    with opened(project) as workspace:
+        found = [each.revision for each in workspace.engine.log(kb_branches(project)["vmrag_keep"].head)]
+    return [holds(project, each) for each in found]
+
+
+def test_trap_8_carry_takes_additions_edits_and_deletions_along(notes, tools, tmp_path):
+    branched(notes, tools, t="tau")
+    put(notes, d="delta", a="edited")
+    drop(notes, "b")
+    done = tools("dolt_checkout", target="topic", if_uncommitted="carry")
+    assert done["action_taken"]["uncommitted_handling"] == "carry"
+    assert notes.texts() == DIRTY | {"t": "tau"}
+    assert notes.marks() == {"a": "modified", "b": "removed", "c": None, "d": "added", "t": None}
+    assert done["kb"]["dirty"]
+    assert done["sync_summary"] == done["sync_summary"] | {"documents_added": 1, "total_changes": 1}
+    branches = kb_branches(notes)
+    assert (branches["main"].dirty, branches["topic"].dirty) == (False, True)
+    assert not [name for name in branches if name.startswith("vmrag/")]
+    whole(notes, tmp_path)
+
+
+def test_carry_to_a_commit_makes_a_branch_for_what_is_carried(notes, tools):
+    first = notes.pinned
+    changed(notes, tools, "second", d="delta")
+    put(notes, e="epsilon")
+    done = tools("dolt_checkout", target=first, if_uncommitted="carry")
+    assert notes.texts() == TEXTS | {"e": "epsilon"}
+    assert (done["detached"], done["checkout_result"]["to_commit"]) == (False, first)
+
+
+def test_carry_that_would_conflict_changes_nothing(notes, tools):
+    conflicting(notes, tools)
+    put(notes, a="mine", d="delta")
+    before = everything(notes)
+    failed = tools.error("MERGE_CONFLICT", "dolt_checkout", target="topic", if_uncommitted="carry")
+    assert [(each["collection"], each["doc_id"]) for each in failed["details"]["conflicts"]] == [("notes", "a")]
+    assert everything(notes) == before
+
+
+def test_carry_that_conflicts_with_what_was_left_uncommitted_there_changes_nothing(notes, tools):
+    branched(notes, tools, t="tau")
+    notes.vmrag("branch", "--switch", "topic")
+    put(notes, a="left behind")
+    notes.vmrag("branch", "--switch", "main")
+    put(notes, a="mine")
+    before = everything(notes)
+    tools.error("MERGE_CONFLICT", "dolt_checkout", target="topic", if_uncommitted="carry")
+    assert everything(notes) == before
+    drop(notes, "a")
+    put(notes, a=TEXTS["a"], d="delta")
+    tools("dolt_checkout", target="topic", if_uncommitted="carry")
+    assert notes.texts() == TEXTS | {"t": "tau", "a": "left behind", "d": "delta"}
+
+
+def test_a_branch_is_not_left_while_a_merge_is_open(notes, tools):
+    conflicting(notes, tools)
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    for arguments in ({"target": "topic"}, {"target": "fresh", "create_branch": True}):
+        tools.error("MERGE_CONFLICT", "dolt_checkout", if_uncommitted="reset_first", **arguments)
+
+
+def test_an_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, tools, monkeypatch):
+    topic = branched(notes, tools, t="tau")
+
+    def fail(*_: object, **__: object) -> None:
+        raise IndexFailed("The disk of the index is broken.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "provide", fail)
+        done = tools("dolt_checkout", target="topic")
+    assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
+    assert (done["checkout_result"]["to_commit"], done["kb"]["in_sync"]) == (topic, False)
+    assert notes.texts() == TEXTS | {"t": "tau"}
+
+
+# -- dolt_reset ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_reset_needs_a_confirmation_where_something_is_uncommitted(dirty, tools, tmp_path):
+    before = everything(dirty)
+    failed = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
+    assert failed["details"]["local_changes"]["summary"] == COUNTS
+    assert everything(dirty) == before
+    done = tools("dolt_reset", confirm_discard=True)
+    assert done["reset_result"] == {
+        "from_commit": dirty.pinned,
+        "to_commit": dirty.pinned,
+        "discarded_changes": COUNTS,
+    }
+    assert done["sync_summary"] == {"documents_restored": 2, "documents_removed": 1}
+    assert done["orphaned_commits"] == []
+    assert (dirty.texts(), done["kb"]["dirty"]) == (TEXTS, False)
+    assert DIRTY in kept(dirty)
+    whole(dirty, tmp_path)
+
+
+@pytest.mark.parametrize("target", ["absent", "0" * 40, "HEAD~99", "-f"])
+def test_trap_6_a_target_that_does_not_resolve_changes_nothing(dirty, tools, target):
+    before = everything(dirty)
+    tools.error("COMMIT_NOT_FOUND", "dolt_reset", target=target, confirm_discard=True)
+    assert everything(dirty) == before
+
+
+def test_a_reset_of_what_is_clean_to_head_does_nothing(notes, tools):
+    before = everything(notes)
+    done = tools("dolt_reset")
+    assert done["reset_result"]["discarded_changes"] == NONE
+    assert done["sync_summary"] == {"documents_restored": 0, "documents_removed": 0}
+    assert everything(notes) == before
+
+
+def test_a_clean_branch_moved_back_lists_the_orphans_and_they_can_be_read(notes, tools, tmp_path):
+    first = notes.pinned
+    second = changed(notes, tools, "second", d="delta")
+    third = changed(notes, tools, "third", e="epsilon")
+    done = tools("dolt_reset", target="HEAD~2")
+    assert (done["reset_result"]["from_commit"], done["reset_result"]["to_commit"]) == (third, first)
+    assert [each["hash"] for each in done["orphaned_commits"]] == [third, second]
+    assert done["orphaned_commits"][0] == done["orphaned_commits"][0] | {"message": "third", "short_hash": third[:7]}
+    assert done["sync_summary"] == {"documents_restored": 0, "documents_removed": 2}
+    assert (notes.pinned, notes.texts(), kb_branches(notes)["main"].head) == (first, TEXTS, first)
+    whole(notes, tmp_path)
+    assert tools("dolt_checkout", target=third)["detached"]
+    assert notes.texts() == TEXTS | {"d": "delta", "e": "epsilon"}
+
+
+def test_commits_that_another_branch_holds_are_no_orphans(notes, tools):
+    changed(notes, tools, "second", d="delta")
+    tools("create_branch", name="second")
+    third = changed(notes, tools, "third", e="epsilon")
+    done = tools("dolt_reset", target="HEAD~2")
+    assert [each["hash"] for each in done["orphaned_commits"]] == [third]
+
+
+def test_an_open_merge_is_given_up_by_a_confirmed_reset(notes, tools, tmp_path):
+    ours, _ = conflicting(notes, tools)
+    tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
+    assert tools.error("CONFIRMATION_REQUIRED", "dolt_reset")["details"]["merge_in_progress"]
+    put(notes, a="by hand")
+    done = tools("dolt_reset", confirm_discard=True)
+    assert done["reset_result"]["discarded_changes"]["modified"] == 1
+    assert (notes.pinned, notes.texts()["a"]) == (ours, "ours")
+    tools("dolt_checkout", target="topic")  # no merge is in the way
+    whole(notes, tmp_path)
+
+
+def test_added_collections_are_discarded_too(notes, tools):
+    notes.put("x", "chi", collection="fresh")
+    tools("dolt_reset", confirm_discard=True)
+    assert [each["name"] for each in tools("chroma_list_collections")["collections"]] == ["notes"]
+
+
+def test_a_reset_to_another_branch_takes_this_one_there(notes, tools):
+    topic = branched(notes, tools, t="tau")
+    done = tools("dolt_reset", target="topic")
+    assert (done["reset_result"]["to_commit"], done["kb"]["branch"]) == (topic, "main")
+    assert kb_branches(notes)["main"].head == topic == notes.pinned
+
+
+def test_without_auto_pin_a_reset_takes_the_branch_back_to_the_pin(dirty, tools):
+    before = dirty.pinned
+    dirty.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
+    made = tools("dolt_commit", message="m")["commit"]["hash"]
+    done = tools("dolt_reset")
+    assert [each["hash"] for each in done["orphaned_commits"]] == [made]
+    assert (kb_branches(dirty)["main"].head, dirty.texts()) == (before, TEXTS)
+
+
+def test_trap_5_an_index_built_afresh_keeps_what_is_uncommitted(dirty, tools, tmp_path):
+    dirty.vmrag("sync", "--rebuild")
+    assert (dirty.texts(), dirty.marks()["d"]) == (DIRTY, "added")
+    whole(dirty, tmp_path)
+    tools("dolt_commit", message="after all")
+    assert dirty.texts() == DIRTY
+
+
+def test_what_a_call_stages_belongs_to_the_pin_alone(notes, tools):
+    notes.write("code.py", "x = 1\n")
+    branched(notes, tools, t="tau")
+    tools("dolt_checkout", target="topic")
+    assert notes.git("status", "--porcelain").splitlines() == ["M  .dolt-version", "?? code.py"]
+    assert json.loads(notes.git("show", ":.dolt-version"))["dolt_branch"] == "topic"
+
+
+# -- kills --------------------------------------------------------------------------------------------------------------
+
+STEPS = {
+    "once the documents are set aside": "import vmrag_link.ops.checkout as m; m.switch = die",
+    "once the branch is gone to": "import vmrag_link.ops.uncommitted as m; m.bring_back = die",
+    "before the documents are stored": "import vmrag_link.ops.writing as m; m._stored = die",
+    "before their branch is dropped": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.delete_branch = die",
+}
+
+
+def dies(project: Project, step: str, tool: str, **arguments: object) -> None:
+    """The call, in a process that is killed at that step."""
+    script = (
+        "import os, signal, sys, json\n"
+        "from pathlib import Path\n"
+        "def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{step}\n"
+        "from tests.support.mcp import Tools\n"
+        f"Tools(Path.cwd()).run({tool!r}, json.loads({json.dumps(arguments)!r}))\n"
+    )
+    done = start(project, program=(sys.executable, "-c", script), PYTHONPATH=str(ROOT)).done()
+    assert done.code == -signal.SIGKILL, done
+
+
+def places(project: Project) -> list[dict[str, str]]:
+    """What every branch holds, uncommitted documents included, the anchored commits, too."""
+    with opened(project) as workspace:
+        names = [each.name for each in workspace.engine.branches()]
+        held = [{each.doc_id: each.content for each in workspace.engine.documents(Working(name))} for name in names]
+    return held + (kept(project) if "vmrag_keep" in names else [])
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_while_documents_are_carried_loses_none_of_them(dirty, tools, tmp_path, step):
+    dirty.vmrag("commit", "-m", "first")
+    branched(dirty, tools, t="tau")
+    put(dirty, d="delta again", e="epsilon")
+    drop(dirty, "c")
+    edited = {"a": "edited", "d": "delta again", "e": "epsilon"}
+    dies(dirty, STEPS[step], "dolt_checkout", target="topic", if_uncommitted="carry")
+    dirty.vmrag("list")
+    assert edited in places(dirty) or edited | {"t": "tau"} in places(dirty)
+    if "vmrag/wip/main" in kb_branches(dirty):
+        if step == "once the documents are set aside":
+            tools("dolt_checkout", target="topic")
+        done = tools("merge_branch", source="vmrag/wip/main")
+        assert (done["target"], done["to_commit"], done["commits_merged"]) == ("topic", dirty.pinned, 0)
+    assert dirty.texts() == edited | {"t": "tau"}
+    whole(dirty, tmp_path)
+
+
+@pytest.mark.parametrize("tool", ["dolt_checkout", "dolt_reset"])
+def test_a_kill_while_documents_are_discarded_leaves_them_somewhere(dirty, tools, tool):
+    arguments = (
+        {"target": "HEAD", "if_uncommitted": "reset_first"} if tool == "dolt_checkout" else {"confirm_discard": True}
+    )
+    dies(dirty, STEPS["before their branch is dropped"], tool, **arguments)
+    assert DIRTY in places(dirty)
+    dirty.vmrag("list")
+    tools("dolt_reset", confirm_discard=True)
+    assert (dirty.texts(), DIRTY in places(dirty)) == (TEXTS, True)

@@ -1,0 +1,82 @@
+"""The MCP server as tests use it: its tools without a protocol (`Tools`), or through the official client (`connected`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vmrag_mcp.options import Chosen, selection
+from vmrag_mcp.session import Behaviour, CallProgress, Session
+
+ALL = Chosen(toolsets="all")
+
+
+class Tools:
+    """Calls run as the server runs them, in this thread. Every answer is checked for what all answers have in common."""
+
+    def __init__(self, directory: Path, *, behaviour: Behaviour | None = None, chosen: Chosen = ALL) -> None:
+        self.session = Session(directory, behaviour or Behaviour())
+        self.selection = selection(chosen)
+
+    def __call__(self, name: str, /, **arguments: Any) -> dict[str, Any]:
+        """The result of a call that succeeds."""
+        result, failed = self.run(name, arguments)
+        assert not failed, result
+        assert result["success"] is True
+        assert result["message"]
+        assert {"worktree", "git_head", "branch", "commit", "dirty", "in_sync"} == result["kb"].keys()
+        assert result.get("warnings") != []
+        return result
+
+    def error(self, code: str, name: str, /, **arguments: Any) -> dict[str, Any]:
+        """The envelope of a call that fails with this code."""
+        result, failed = self.run(name, arguments)
+        assert failed, result
+        assert (result["error"], result["code"], result["success"], result["status"]) == (code, code, False, "error"), (
+            result
+        )
+        assert result["message"]
+        assert isinstance(result["details"], dict)
+        assert isinstance(result["suggestions"], list)
+        return result
+
+    def run(self, name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        return self.session.run(self.selection.tool(name), arguments, CallProgress())
+
+
+def warned(result: dict[str, Any]) -> set[str]:
+    """The codes of a result's warnings."""
+    return {each["code"] for each in result.get("warnings", ())}
+
+
+@contextlib.contextmanager
+def connected(server: Any, *, mode: str = "auto") -> Iterator[Client]:
+    """The official client on a `KnowledgeServer` in this process, for a test that is no coroutine. Modes as the client names them."""
+    from anyio.from_thread import start_blocking_portal
+    from mcp.client import Client as Official
+
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Official(server.sdk, mode=mode)) as client,
+    ):
+        yield Client(portal, client)
+
+
+class Client:
+    """`client.call_tool(...)` and the like, without `await`."""
+
+    def __init__(self, portal: Any, official: Any) -> None:
+        self._portal, self.official = portal, official
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.official, name)
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            async def run() -> Any:
+                return await method(*arguments, **keywords)
+
+            return self._portal.call(run)
+
+        return call

@@ -1,0 +1,70 @@
+"""A repository whose collection `notes` holds three short documents, committed and pinned: what tests of document tools start from.
+
+A test module takes the fixtures with `template, project, tools = notes.template, notes.project, notes.tools`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.mcp import Tools
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}
+LONG = "\n\n".join(f"Paragraph {number} speaks of owls and of the number {number}." for number in range(40))
+"""A text of several chunks."""
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("notes")
+    with pytest.MonkeyPatch.context() as patch:
+        isolate(patch, folder / "home")
+        project = new_project(folder / "project")
+        project.vmrag("init")
+        call = Tools(project.top)
+        call("chroma_create_collection", collection_name="notes", metadata={"hnsw:space": "cosine"})
+        metadatas = [{"n": number} for number in range(1, 4)]
+        call(
+            "chroma_add_documents",
+            collection_name="notes",
+            documents=[*TEXTS.values()],
+            ids=[*TEXTS],
+            metadatas=metadatas,
+        )
+        project.vmrag("commit", "-m", "notes")
+        project.git("add", "-A")
+        project.git("commit", "-q", "-m", "notes")
+    return project.top
+
+
+@pytest.fixture
+def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    return terminal.copied(template, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def tools(project: Project) -> Tools:
+    return Tools(project.top)
+
+
+def indexed(project: Project, *, collection: str = "notes") -> list[str]:
+    """The names of all chunks that Chroma holds of a collection, once the index has followed."""
+    from vmrag_link.index.chroma import open_store
+
+    ws = Workspace.open(project.top, QUIET)
+    try:
+        with ws.view() as view:
+            store = open_store(view.folder / "chroma")
+            try:
+                return sorted(store.ids(store.collections()[collection]))
+            finally:
+                store.close()
+    finally:
+        ws.close()

@@ -1,0 +1,405 @@
+"""Models that a service computes: what is sent, what is made of the answers, and what is said when there is none.
+
+The services are one local server that speaks as they do (tests/support/services.py): the real ones need keys and a network.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import struct
+import subprocess
+import sys
+import time
+from email.utils import formatdate
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support import services as support
+from tests.support.services import KEY, KEYS, NAMES, Services
+from vmrag_link import endpoint
+from vmrag_link.embedding import registry
+from vmrag_link.embedding import services as speaking
+from vmrag_link.embedding.base import Model, featureless
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.embedding.texts import vectors_for
+from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
+from vmrag_link.models import Collection
+from vmrag_link.settings import Embedding
+
+services = support.services
+TEXTS = ["a checkout moves the knowledge base", "a recipe for apple pie", "日本語 \U0001f600"]
+MODELS = {"openai": "text-embedding-3-small", "cohere": "embed-v4.0", "huggingface": "BAAI/bge-m3", "ollama": "bge-m3"}
+
+
+def settings(services: Services, name: str, **others: str) -> Embedding:
+    return Embedding(**{f"{name}_url": services.base(name), **others})
+
+
+def load(services: Services, name: str, **others: str) -> Model:
+    return registry.load(name, settings(services, name, **others))
+
+
+def failure(model: Model, kind: type[EmbeddingFailed | EmbeddingMismatch] = EmbeddingFailed) -> Any:
+    with pytest.raises(kind) as caught:
+        model.embed(TEXTS)
+    said = f"{caught.value.message} {caught.value.hint} {caught.value.details}"
+    assert KEY not in said
+    assert caught.value.details["embedding_function"] == model.name
+    return caught.value
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in KEYS.values():
+        monkeypatch.setenv(variable, KEY)
+
+
+# -- what is sent, and what comes back
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_vectors_of_a_service_are_those_of_its_texts_at_unit_length(services, key, name):
+    model = load(services, name)
+    same = registry.load("hash").embed(TEXTS)
+    assert all(close(*pair) for pair in zip(model.embed(TEXTS), same, strict=True))
+    assert model.dimensions == 256
+    assert model.fingerprint == f"{name} {MODELS[name]} 256 unit v1"
+    assert (model.deterministic, model.local) == (False, False)
+    assert len(services.asked) == 1
+
+
+def close(one: bytes, other: bytes) -> bool:
+    pairs = zip(struct.unpack("<256f", one), struct.unpack("<256f", other), strict=True)
+    return all(math.isclose(a, b, abs_tol=1e-6) for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "body"),
+    [
+        ("openai", "/v1/embeddings", {"model": "text-embedding-3-small", "input": ["x"]}),
+        (
+            "cohere",
+            "/v2/embed",
+            {
+                "model": "embed-v4.0",
+                "texts": ["x"],
+                "input_type": "search_document",
+                "embedding_types": ["float"],
+                "truncate": "NONE",
+            },
+        ),
+        (
+            "huggingface",
+            "/models/BAAI/bge-m3/pipeline/feature-extraction",
+            {"inputs": ["x"], "normalize": True, "truncate": False},
+        ),
+        ("ollama", "/api/embed", {"model": "bge-m3", "input": ["x"], "truncate": False}),
+    ],
+)
+def test_each_service_is_asked_in_its_own_words_with_its_own_key(services, key, name, path, body):
+    load(services, name).embed(["x"])
+    (asked,) = services.asked
+    assert (asked.path, asked.body) == (path, body)
+    assert asked.key == (None if name == "ollama" else KEY)
+
+
+def test_only_cohere_hears_what_is_a_query(services, key):
+    for name in NAMES:
+        load(services, name).embed_query("x")
+    assert [asked.body.get("input_type") for asked in services.asked] == [None, "search_query", None, None]
+
+
+def test_a_server_that_is_not_the_services_own_needs_no_key(services):
+    load(services, "openai").embed(TEXTS)
+    assert services.asked[0].key is None
+
+
+def test_many_texts_are_sent_in_batches_and_keep_their_order(services, key):
+    texts = [f"text number {number}" for number in range(200)]
+    assert load(services, "cohere").embed(texts) == [load(services, "cohere").embed([text])[0] for text in texts]
+    assert [len(asked.texts) for asked in services.asked[:3]] == [96, 96, 8]
+
+
+def test_long_texts_share_fewer_requests(services):
+    load(services, "ollama").embed(["word " * 790] * 30)
+    assert [len(asked.texts) for asked in services.asked] == [25, 5]
+
+
+def test_a_text_beyond_the_window_is_asked_for_in_pieces_that_are_whole(services):
+    model = load(services, "ollama")
+    text = "one " * 1000 + "two " * 1000 + "three"
+    (vector,) = model.embed([text])
+    assert "".join(services.asked[0].texts) == text
+    assert max(map(len, services.asked[0].texts)) == model.window
+    assert math.isclose(math.hypot(*struct.unpack("<256f", vector)), 1, abs_tol=1e-6)
+
+
+def test_an_empty_text_is_sent_to_nobody(services):
+    model = load(services, "openai")
+    assert model.embed(["", "  \n", "x"])[:2] == [featureless(256)] * 2
+    assert [asked.texts for asked in services.asked] == [["x"]]
+    assert model.embed([]) == []
+
+
+def test_half_a_surrogate_pair_is_refused_before_anything_is_sent(services):
+    with pytest.raises(EmbeddingFailed, match="offset 2"):
+        load(services, "openai").embed(["ab\ud800"])
+    assert services.asked == []
+
+
+def test_the_dimensions_of_a_new_model_are_asked_once(services):
+    model = load(services, "openai")
+    assert services.asked == []
+    assert (model.dimensions, model.fingerprint, model.dimensions) == (
+        256,
+        "openai text-embedding-3-small 256 unit v1",
+        256,
+    )
+    assert len(services.asked) == 1
+
+
+def test_no_text_is_sent_twice_to_a_service(services, tmp_path):
+    cache, texts = EmbeddingCache(tmp_path / "vectors.sqlite"), {"a" * 64: "one", "b" * 64: "two"}
+    first, _ = vectors_for(cache, load(services, "ollama"), texts)
+    model = registry.choose_for(made(services, "ollama"), settings(services, "ollama")).load()
+    services.asked.clear()
+    again, counts = vectors_for(cache, model, texts | {"c" * 64: "three"})
+    assert [asked.texts for asked in services.asked] == [["three"]]
+    assert (counts.embedded, counts.cached) == (1, 2)
+    assert {name: again[name] for name in texts} == first
+
+
+# -- the model of a collection
+
+
+def made(services: Services, name: str, **others: Any) -> Collection:
+    model = load(services, name)
+    row = Collection(
+        "notes",
+        embedding_function=name,
+        embedding_model=model.fingerprint,
+        embedding_dimensions=model.dimensions,
+    )
+    return Collection(**({each: getattr(row, each) for each in row.__struct_fields__} | others))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_collection_is_read_with_the_model_that_it_names_whatever_the_settings_say(services, key, name):
+    collection = made(services, name)
+    services.asked.clear()
+    other = {f"{name}_model": "another", "model": "hash"}
+    model = registry.choose_for(collection, settings(services, name, **other)).load()
+    assert (model.fingerprint, model.dimensions) == (collection.embedding_model, 256)
+    assert services.asked == []
+    model.embed(["x"])
+    assert MODELS[name] in (services.asked[0].body.get("model"), services.asked[0].path.split("/pipeline")[0][8:])
+
+
+@pytest.mark.parametrize(
+    "fingerprint",
+    [
+        "",
+        "openai text-embedding-3-small 256 unit v2",
+        "cohere text-embedding-3-small 256 unit v1",
+        "openai text-embedding-3-small 0 unit v1",
+        "openai text-embedding-3-small 99999 unit v1",
+        "openai ../../v1/files 256 unit v1",
+        "openai a//b 256 unit v1",
+        "openai a/.b 256 unit v1",
+        "openai a?b 256 unit v1",
+        "openai a b 256 unit v1",
+        "openai text-embedding-3-small 256 unit v1\n",
+    ],
+)
+def test_a_fingerprint_that_this_version_does_not_write_is_a_mismatch(services, fingerprint):
+    row = made(services, "openai", embedding_model=fingerprint)
+    with pytest.raises(EmbeddingMismatch, match="does not know"):
+        registry.choose_for(row, Embedding())
+
+
+def test_a_collection_whose_dimensions_are_not_those_of_its_model_is_a_mismatch(services):
+    with pytest.raises(EmbeddingMismatch):
+        registry.choose_for(made(services, "openai", embedding_dimensions=7), Embedding())
+
+
+def test_another_model_with_the_same_name_is_a_mismatch(services):
+    model = registry.choose_for(made(services, "openai"), settings(services, "openai")).load()
+    services.dimensions = 128
+    error = failure(model, EmbeddingMismatch)
+    assert "128 dimensions; those that are there have 256" in error.message
+    assert "embedding.openai-url" in error.hint
+
+
+# -- what goes wrong
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_without_its_key_a_service_is_not_even_asked(services, monkeypatch, name):
+    monkeypatch.setattr(endpoint, "ask", None)
+    error = failure(registry.load(name))
+    assert error.message.endswith(f" wants a key, and {KEYS[name]} is not set.")
+    assert error.hint == f"Set it for whoever runs this: export {KEYS[name]}=KEY"
+    assert error.details["variable"] == KEYS[name]
+    assert error.code == "EMBEDDING_SERVICE_ERROR"
+
+
+@pytest.mark.parametrize("value", ["two words", "ключ", "line\nbreak"])
+def test_what_cannot_be_a_key_is_sent_to_nobody_and_not_shown(services, monkeypatch, value):
+    monkeypatch.setenv("OPENAI_API_KEY", value)
+    error = failure(load(services, "openai"))
+    assert "what OPENAI_API_KEY holds is no key" in error.message
+    assert value not in error.message
+    assert services.asked == []
+
+
+def test_spaces_around_a_key_are_not_part_of_it(services, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
+    load(services, "openai").embed(["x"])
+    assert services.asked[0].key == KEY
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_that_is_refused_is_named_by_its_variable_and_never_shown(services, monkeypatch, caplog, name):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv(KEYS[name], "sk-wrong-0123")
+    error = failure(load(services, name))
+    assert f"refuses the key in {KEYS[name]}" in error.message
+    assert error.details["status"] == 401
+    assert "sk-wrong" not in f"{error.message}{error.hint}{error.details}{caplog.text}"
+    assert len(services.asked) == 1
+
+
+def test_a_key_is_hidden_in_whatever_else_a_service_says(services, key):
+    services.script = [(400, {}, {"error": {"message": f"Not with {KEY}\nhere"}})]
+    assert failure(load(services, "openai")).message.endswith("answered 400 Bad Request: Not with … here.")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_a_service_does_not_have_is_said_with_what_to_do(services, key, name):
+    error = failure(load(services, name, **{f"{name}_model": "no/such-model"}))
+    assert error.details["status"] == 404
+    assert error.hint == (
+        "ollama pull no/such-model"
+        if name == "ollama"
+        else f"See whether it has the model no/such-model; another one, for new collections: git config vmrag.embedding.{name}-model"
+    )
+    assert len(services.asked) == 1
+
+
+def test_too_many_requests_are_tried_again_when_the_service_says(services, monkeypatch):
+    slept: list[float] = []
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
+    services.script = [
+        (429, {"Retry-After": "7"}, {"error": {"message": "Rate limit reached"}}),
+        (503, {"Retry-After": formatdate(time.time() + 5, usegmt=True)}, {}),
+    ]
+    load(services, "openai").embed(TEXTS)
+    assert len(services.asked) == 3
+    assert slept[0] == 7
+    assert 3 < slept[1] <= 5
+
+
+def test_a_service_that_wants_to_be_left_alone_for_long_is_not_waited_for(services, monkeypatch):
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=None, monotonic=time.monotonic))
+    services.script = [(429, {"Retry-After": "3600"}, {"message": "slow down"})]
+    assert "answered 429 Too Many Requests: slow down" in failure(load(services, "cohere")).message
+
+
+@pytest.mark.parametrize("wait", ["", "soon", "-1", "9" * 400])
+def test_a_retry_after_that_says_nothing_does_no_harm(services, wait):
+    services.script = [(429, {"Retry-After": wait}, {})]
+    if wait.isdecimal():
+        failure(load(services, "openai"))
+    else:
+        load(services, "openai").embed(["x"])
+
+
+def test_after_three_failures_nobody_asks_for_half_a_minute(services, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: now[0]))
+    services.script = [(500, {}, b"<html>")] * 3
+    assert "answered 500 Internal Server Error" in failure(load(services, "openai")).message
+    assert len(services.asked) == 3
+    now[0] += 29.5
+    assert "did not answer a moment ago, and is asked again in 1 s" in failure(load(services, "openai")).message
+    load(services, "ollama").embed(["x"])  # another address
+    assert len(services.asked) == 4
+    now[0] += 1
+    load(services, "openai").embed(["x"])
+
+
+def test_a_service_that_hangs_is_given_up(services, monkeypatch):
+    monkeypatch.setattr(endpoint, "ANSWER_SECONDS", 0.05)
+    services.hang = 0.1
+    assert "did not answer in time" in failure(load(services, "openai")).message
+    assert len(services.asked) == 3
+
+
+@pytest.mark.parametrize(("name", "hint"), [("openai", "Run the command again later."), ("ollama", "ollama serve")])
+def test_where_nobody_listens_it_is_said_so(services, name, hint):
+    error = failure(registry.load(name, Embedding(**{f"{name}_url": "http://127.0.0.1:9"})))
+    assert "(127.0.0.1:9) cannot be reached" in error.message
+    assert hint in error.hint
+
+
+def test_no_proxy_is_asked_for_what_runs_here(services, monkeypatch):
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    endpoint._client.cache_clear()
+    load(services, "ollama").embed(["x"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"<html>",
+        {},
+        [],
+        {"data": [{"index": 0}]},
+        {"data": [{"index": 0, "embedding": "AAAA"}]},
+        {"data": [{"index": 0, "embedding": [1.0]}]},
+        {"data": [{"index": at, "embedding": []} for at in range(3)]},
+        {"data": [{"index": at, "embedding": [1.0] * (at + 1)} for at in range(3)]},
+        {"data": [{"index": at, "embedding": [1.0, None]} for at in range(3)]},
+        {"data": [{"index": at, "embedding": [0.0] * 20_000} for at in range(3)]},
+        b'{"data": [{"index": 0, "embedding": [NaN]}]}',
+        {"data": [{"index": at, "embedding": [1.7e308, 1.7e308]} for at in range(3)]},
+    ],
+)
+def test_an_answer_without_a_vector_for_each_text_is_an_error(services, answer):
+    services.script = [(200, {}, answer)]
+    error = failure(load(services, "openai"))
+    assert " answered with " in error.message
+    assert len(error.message) < 500
+
+
+def test_a_redirection_is_not_followed(services):
+    services.script = [(307, {"Location": f"{services.url}/elsewhere"}, {})]
+    assert "answered 307" in failure(load(services, "openai")).message
+    assert len(services.asked) == 1
+
+
+def test_an_unknown_function_names_those_that_there_are():
+    with pytest.raises(UsageInvalid) as caught:
+        registry.load("sentence_transformer")
+    assert "default, hash, minilm, openai, cohere, huggingface, ollama" in caught.value.hint
+
+
+def test_httpx_is_loaded_by_those_who_ask_only():
+    program = (
+        "import sys; from vmrag_link.embedding import registry\n"
+        "for name in registry.NAMES: registry.load(name)\n"
+        "print('httpx' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_every_service_has_its_settings():
+    assert set(speaking.SERVICES) == set(NAMES)
+    for name in NAMES:
+        assert registry.choose(name, Embedding()).url.startswith("http")

@@ -1,0 +1,288 @@
+"""Arguments of tools: what is taken and for what, what is refused and how, and the schema that clients see."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from vmrag_link.errors import JsonInvalid, UsageInvalid
+from vmrag_mcp.arguments import Given, accepted, parameters
+
+
+def handler(
+    call: object,
+    *,
+    text: str,
+    word: Annotated[str, Given(blank=True)] = "",
+    limit: Annotated[int, Given("how many", low=1, high=100, clamped=True)] = 20,
+    strict: Annotated[int, Given(low=1, high=100)] = 20,
+    offset: Annotated[int, Given(low=0)] = 0,
+    sure: bool = False,
+    where: dict[str, Any] | None = None,
+    ids: Annotated[list[str] | None, Given(least=1)] = None,
+    texts: Annotated[list[str | None] | None, Given()] = None,
+    full: Annotated[list[str] | None, Given(full=True)] = None,
+    metadatas: list[dict[str, Any] | None] | None = None,
+    embeddings: list[list[float] | None] | None = None,
+    way: Annotated[Literal["ours", "theirs"], Given(spelled={"--ours": "ours"}, aliases=("strategy",))] = "ours",
+    include: list[Literal["documents", "metadatas"]] = ("documents",),  # type: ignore[assignment]
+    from_: Annotated[str, Given(wire="from")] = "HEAD",
+) -> None:
+    """For these tests."""
+
+
+DECLARED = parameters(handler)
+
+
+def take(**arguments: Any) -> dict[str, Any]:
+    """The keywords of a call, without those that have their default."""
+    taken = accepted(DECLARED, {"text": "x"} | arguments, no_warning)
+    defaults = {each.keyword: each.default for each in DECLARED if not each.required}
+    return {key: value for key, value in taken.items() if key not in defaults or value != defaults[key]}
+
+
+def no_warning(code: str, sentence: str) -> None:
+    raise AssertionError(f"{code}: {sentence}")
+
+
+def refuse(kind: type[Exception] = UsageInvalid, **arguments: Any) -> Any:
+    with pytest.raises(kind) as caught:
+        take(**arguments)
+    return caught.value
+
+
+def schema(name: str) -> dict[str, Any]:
+    (found,) = (each.schema() for each in DECLARED if each.name == name)
+    return found
+
+
+# -- absent ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("absent", [None, ""])
+@pytest.mark.parametrize("name", [each.name for each in DECLARED if not each.required])
+def test_null_and_an_empty_text_are_as_good_as_nothing(name, absent):
+    assert take(**{name: absent}) == {"text": "x"}
+
+
+@pytest.mark.parametrize("absent", [None, ""])
+def test_a_required_argument_that_is_null_or_empty_is_missing(absent):
+    assert refuse(text=absent).details == {"parameter": "text"}
+
+
+def test_an_empty_text_goes_to_an_operation_that_has_a_better_word_for_it():
+    def blank(*, message: Annotated[str, Given(blank=True)]) -> None: ...
+
+    assert accepted(parameters(blank), {"message": ""}, no_warning) == {"message": ""}
+    with pytest.raises(UsageInvalid, match="'message' is missing"):
+        accepted(parameters(blank), {}, no_warning)
+
+
+def test_a_default_that_is_a_tuple_is_a_list_as_json_has_it():
+    assert accepted(DECLARED, {"text": "x"}, no_warning)["include"] == ["documents"]
+
+
+# -- names ----------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_name_is_refused_with_all_that_are_known_and_the_nearest():
+    error = refuse(limits=5, Zebra=1)
+    assert error.details["unknown"] == ["Zebra", "limits"]
+    assert error.details["allowed"] == sorted(each.name for each in DECLARED)
+    assert "'limit'" in refuse(limits=5).message
+
+
+def test_an_alias_counts_unless_the_name_itself_is_given():
+    assert take(strategy="theirs") == {"text": "x", "way": "theirs"}
+    assert take(strategy="theirs", way="ours") == {"text": "x"}
+    assert refuse(strategy="both").details["parameter"] == "way"
+
+
+def test_a_name_that_python_has_another_use_for_is_taken_under_it_and_not_under_the_keyword():
+    assert take(**{"from": "topic"}) == {"text": "x", "from_": "topic"}
+    assert refuse(from_="topic").details["unknown"] == ["from_"]
+
+
+# -- numbers and booleans -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [7, "7", " 7 ", 7.0, "+7"])
+def test_a_whole_number_is_taken_in_every_spelling(value):
+    assert take(offset=value) == {"text": "x", "offset": 7}
+
+
+@pytest.mark.parametrize(
+    "value", [True, False, 7.5, "7.5", "seven", "0x7", float("inf"), float("nan"), [7], {"n": 7}, "7" * 5000]
+)
+def test_what_is_no_whole_number_is_refused(value):
+    error = refuse(offset=value)
+    assert error.details["parameter"] == "offset"
+    assert len(error.message) < 200
+
+
+@pytest.mark.parametrize(("name", "value"), [("strict", 0), ("strict", 101), ("limit", 0), ("limit", -5)])
+def test_a_number_out_of_range_is_refused_with_the_range(name, value):
+    assert refuse(**{name: value}).details == {"parameter": name, "value": value, "minimum": 1, "maximum": 100}
+
+
+def test_a_number_without_a_maximum_says_so():
+    assert refuse(offset=-1).details == {"parameter": "offset", "value": -1, "minimum": 0, "maximum": None}
+
+
+@pytest.mark.parametrize("value", [10**25, 2**63])
+def test_a_number_that_no_engine_holds_is_out_of_range(value):
+    assert refuse(offset=value).details["value"] == str(value)
+
+
+@pytest.mark.parametrize("value", [101, 10**25])
+def test_a_number_above_a_limit_of_ours_is_brought_down_to_it_with_a_warning(value):
+    warned = []
+    taken = accepted(DECLARED, {"text": "x", "limit": value}, lambda *each: warned.append(each))
+    assert taken["limit"] == 100
+    assert [code for code, _ in warned] == ["IGNORED_SETTING"]
+    assert str(value) in warned[0][1]
+
+
+@pytest.mark.parametrize("value", [True, "true", "True", " TRUE "])
+def test_true_is_taken_as_text_too(value):
+    assert take(sure=value) == {"text": "x", "sure": True}
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, "yes", "1", [], {}, 1.0])
+def test_what_is_neither_true_nor_false_is_refused(value):
+    assert refuse(sure=value).details["parameter"] == "sure"
+
+
+# -- texts ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [5, True, ["x"], {"x": 1}, 5.5])
+def test_what_is_no_text_is_refused(value):
+    assert refuse(word=value).details["parameter"] == "word"
+
+
+def test_texts_are_taken_exactly():
+    for text in ("  two  ", "C:\\new", "a\nb\0c", "𝔘ñí", "5", "null", "x" * 6_000_000):
+        assert take(word=text)["word"] == text
+
+
+@pytest.mark.parametrize("arguments", [{"word": "\ud800"}, {"ids": ["\udfff"]}, {"full": ["a", "b\ud83d"]}])
+def test_half_of_a_surrogate_pair_is_refused(arguments):
+    assert refuse(**arguments).details["parameter"] in arguments
+
+
+def test_a_choice_is_one_of_its_values_or_another_spelling_of_one():
+    assert take(way="theirs")["way"] == "theirs"
+    assert take(way="--ours") == {"text": "x"}
+    error = refuse(way="both")
+    assert error.details == {"parameter": "way", "value": "'both'"}
+    assert "ours, theirs" in error.message
+
+
+# -- JSON -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [{"n": {"$gt": 1}}, '{"n": {"$gt": 1}}', ' {"n": {"$gt": 1}}\n'])
+def test_an_object_is_taken_as_json_text_too(value):
+    assert take(where=value)["where"] == {"n": {"$gt": 1}}
+
+
+@pytest.mark.parametrize("value", ["{broken", "[1]", "5", "null", '"{}"', "{'a': 1}", '{"n": NaN}', '{"n": 1}}'])
+def test_a_text_that_is_no_json_object_is_no_object(value):
+    assert refuse(JsonInvalid, where=value).details["parameter"] == "where"
+
+
+@pytest.mark.parametrize("value", [5, True, [{"n": 1}]])
+def test_a_value_that_is_no_object_is_of_the_wrong_type(value):
+    assert refuse(where=value).details["parameter"] == "where"
+
+
+def test_json_text_nested_without_end_is_refused_and_breaks_nothing():
+    refuse(JsonInvalid, where='{"a":' * 100_000)
+    refuse(JsonInvalid, metadatas="[" * 100_000)
+
+
+def test_a_list_of_objects_is_taken_as_json_text_too():
+    assert take(metadatas='[{"n": 1}, null]')["metadatas"] == [{"n": 1}, None]
+    assert take(metadatas=[{"n": 1}, None])["metadatas"] == [{"n": 1}, None]
+    refuse(JsonInvalid, metadatas="one")
+    refuse(JsonInvalid, metadatas='{"n": 1}')
+    assert "metadatas[1]" in refuse(metadatas=[{}, 5]).message
+
+
+def test_a_list_of_vectors_holds_lists_of_numbers():
+    assert take(embeddings=[[1, 0.5], None])["embeddings"] == [[1, 0.5], None]
+    for wrong in ([[1, "2"]], [1, 2], [[True]], [{"n": 1}]):
+        assert "embeddings[0]" in refuse(embeddings=wrong).message
+
+
+# -- lists of texts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"),
+    [
+        (["a", "b"], ["a", "b"]),
+        ("a", ["a"]),
+        ('["a", "b"]', ["a", "b"]),
+        ('{"a": 1}', ['{"a": 1}']),
+        ("5", ["5"]),
+        ("[broken", ["[broken"]),
+        (["[1]"], ["[1]"]),
+    ],
+)
+def test_a_text_is_a_list_of_one_unless_it_is_a_json_list(value, taken):
+    assert take(ids=value)["ids"] == taken
+
+
+@pytest.mark.parametrize("value", [5, {"a": 1}, [1], ["a", None], [["a"]], "[1]"])
+def test_what_is_no_list_of_texts_is_refused(value):
+    assert refuse(ids=value).details["parameter"] == "ids"
+
+
+def test_a_list_is_as_long_as_it_has_to_be_and_may_be_any_longer():
+    assert refuse(ids=[]).details["parameter"] == "ids"
+    assert len(take(ids=["x"] * 100_000)["ids"]) == 100_000
+
+
+def test_an_element_may_be_null_or_empty_only_where_that_means_something():
+    assert take(texts=["a", None, ""])["texts"] == ["a", None, ""]
+    assert "full[1]" in refuse(full=["a", ""]).message
+
+
+def test_each_element_is_one_of_the_choices():
+    assert take(include=["metadatas", "documents"])["include"] == ["metadatas", "documents"]
+    assert take(include="metadatas")["include"] == ["metadatas"]
+    assert take(include=[])["include"] == []
+    assert refuse(include=["documents", "vectors"]).details == {"parameter": "include", "value": "'vectors'"}
+
+
+# -- schema ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_schema_says_type_limits_default_and_no_more():
+    assert schema("text") == {"type": "string"}
+    assert schema("offset") == {"type": "integer", "minimum": 0, "default": 0}
+    assert schema("limit") == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 100,
+        "default": 20,
+        "description": "how many",
+    }
+    assert schema("sure") == {"type": "boolean", "default": False}
+    assert schema("way") == {"type": "string", "enum": ["ours", "theirs"], "default": "ours"}
+    assert schema("from") == {"type": "string", "default": "HEAD"}
+
+
+def test_the_schema_of_objects_and_lists_lets_json_text_through():
+    assert schema("where") == {"anyOf": [{"type": "object"}, {"type": "string"}]}
+    assert schema("ids") == {
+        "anyOf": [{"type": "array", "items": {"type": "string"}, "minItems": 1}, {"type": "string"}]
+    }
+    assert schema("metadatas")["anyOf"][0]["items"] == {"anyOf": [{"type": "object"}, {"type": "null"}]}
+    assert schema("embeddings")["anyOf"][0]["items"] == {
+        "anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]
+    }
+    assert schema("include")["anyOf"][0]["items"] == {"type": "string", "enum": ["documents", "metadatas"]}
