@@ -6,7 +6,6 @@ That an address does not answer holds for the whole process: a thousand texts do
 from __future__ import annotations
 
 import datetime as dt
-import email.utils
 import functools
 import math
 import time
@@ -115,8 +114,10 @@ def _wanted(retry_after: str | None) -> float:
         return 0.0
     if retry_after.strip().isdecimal():
         return float(retry_after)
+    from email.utils import parsedate_to_datetime  # rarely needed, and it imports sockets
+
     try:
-        until = email.utils.parsedate_to_datetime(retry_after)
+        until = parsedate_to_datetime(retry_after)
     except ValueError:
         return 0.0
     aware = until if until.tzinfo else until.replace(tzinfo=dt.UTC)

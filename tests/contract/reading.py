@@ -93,6 +93,21 @@ def broken_failure(envelope: dict[str, Any], expected: Expected) -> list[str]:
     return found
 
 
+def conditional(tool: str) -> set[str]:
+    """The keys of the tool's result that are not always there."""
+    return {key for key, each in TOOLS[tool]["result"].items() if isinstance(each, dict) and "when" in each}
+
+
+def seen(result: Any, where: str = "") -> set[str]:
+    """All keys of a result, as the contract writes them."""
+    if isinstance(result, list):
+        return {key for each in result for key in seen(each, f"{where}[]")}
+    if not isinstance(result, dict):
+        return set()
+    names = {key: f"{where}.{key}" if where else key for key in result}
+    return {*names.values(), *(key for each, name in names.items() for key in seen(result[each], name))}
+
+
 class _Node(msgspec.Struct):
     """A key of a result: what the contract says of it, and the keys below it."""
 

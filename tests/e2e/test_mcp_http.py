@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import re
+import shutil
 import signal
 import socket
 import time
@@ -268,6 +269,24 @@ def test_signals_stop_it_although_a_client_listens(project, number, code):
         assert idle.recv(12) == b"HTTP/1.1 200"
         server.process.popen.send_signal(number)
         assert server.process.gone(within=3) == code
+
+
+def test_it_stops_although_a_call_runs(project):
+    """A fresh clone whose knowledge lies with a server that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        project.git("remote", "add", "origin", f"http://127.0.0.1:{silent.getsockname()[1]}/kb.git")
+        shutil.rmtree(project.shared)
+        with reached(project) as server, ThreadPoolExecutor() as pool:
+            call = pool.submit(talk, server.url, collections)
+            with silent.accept()[0]:
+                server.process.popen.send_signal(signal.SIGTERM)
+                assert server.process.gone(within=3) == 0
+            assert call.exception(PATIENCE) is not None
+
+
+@pytest.mark.parametrize("address", ["nobody.invalid:0", f"{'x' * 70}.example:0"])
+def test_where_nobody_can_listen_is_a_usage_error(project, address):
+    assert finished(project.top, "--http", address, "--allow-remote", env={"VMRAG_MCP_TOKEN": "a"}).returncode == 2
 
 
 def test_it_does_not_end_with_its_standard_input(project):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,10 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.support import terminal
+from tests.contract.reading import broken, examples
+from tests.support import contract_world
+from tests.support.contract_world import World
 from tests.support.repos import isolate
-from tests.support.terminal import Project
-from vmrag_mcp.registry import DEFAULT, catalogue
+from vmrag_mcp.registry import catalogue
+
+templates, world = contract_world.templates, contract_world.world
 
 pytestmark = pytest.mark.xdist_group("mcp peers")  # one process installs them, once
 
@@ -26,28 +30,40 @@ SERVER = (sys.executable, "-P", "-m", "vmrag_link.cli.main", "mcp", "--toolsets"
 
 
 class Peers:
-    """The npm programs, and a server for them to talk to."""
+    """The npm programs."""
 
-    def __init__(self, folder: Path, url: str) -> None:
-        self._folder, self.url = folder, url
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         argv = [node(), self._folder / "node_modules" / ".bin" / program, *arguments]
         return subprocess.run(argv, cwd=self._folder, capture_output=True, text=True, check=False, timeout=120)
 
-    def inspect(self, method: str, *arguments: str, code: int = 0) -> Any:
-        done = self.run("mcp-inspector", "--cli", self.url, "--transport", "http", "--method", method, *arguments)
+    def inspect(self, url: str, method: str, *arguments: str, code: int = 0) -> Any:
+        done = self.run("mcp-inspector", "--cli", url, "--transport", "http", "--method", method, *arguments)
         assert done.returncode == code, done
         return json.loads(done.stdout)
 
-    def call(self, tool: str, code: int = 0, **arguments: Any) -> dict[str, Any]:
-        given = [
-            f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in arguments.items()
-        ]
+    def call(self, url: str, tool: str, arguments: dict[str, Any], code: int = 0) -> dict[str, Any]:
+        given = [f"{name}={each if isinstance(each, str) else json.dumps(each)}" for name, each in arguments.items()]
         pairs = ["--tool-arg", *given] if given else []
-        result = self.inspect("tools/call", "--tool-name", tool, *pairs, code=code)["structuredContent"]
+        result = self.inspect(url, "tools/call", "--tool-name", tool, *pairs, code=code)["structuredContent"]
         assert result["success"] == (code == 0)
         return result
+
+
+@contextlib.contextmanager
+def serving(top: Path) -> Iterator[str]:
+    """The URL of a server with every tool."""
+    process = subprocess.Popen(SERVER, cwd=top, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
+    try:
+        said = process.stderr.readline()
+        url = re.search(r"http://\S+", said)
+        assert url, said
+        yield url[0]
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def node() -> str:
@@ -69,44 +85,52 @@ def installed(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Peers:
     folder = tmp_path_factory.mktemp("peers")
     with pytest.MonkeyPatch.context() as patch:
         isolate(patch, folder / "home")
         installed(folder)
-        project: Project = terminal.build_template(folder / "project")
-        process = subprocess.Popen(SERVER, cwd=project.top, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
-        try:
-            url = re.search(r"http://\S+", process.stderr.readline())
-            assert url
-            yield Peers(folder, url[0])
-        finally:
-            process.terminate()
-            process.communicate()
+    return Peers(folder)
 
 
-def test_the_conformance_suite_finds_nothing_but_its_own_fixtures_missing(peers):
-    done = peers.run(
-        "conformance", "server", "--url", peers.url, "--suite", "all", "--expected-failures", str(EXPECTED)
-    )
+@pytest.fixture
+def url(world: World) -> Iterator[str]:
+    with serving(world.state("notes").top) as found:
+        yield found
+
+
+def test_the_conformance_suite_finds_nothing_but_its_own_fixtures_missing(peers, url):
+    done = peers.run("conformance", "server", "--url", url, "--suite", "all", "--expected-failures", str(EXPECTED))
     assert done.returncode == 0, done.stdout
     assert "Baseline check passed" in done.stdout
 
 
-def test_the_inspector_lists_every_tool_and_finds_no_schema_that_a_client_would_refuse(peers):
-    listed = peers.inspect("tools/list", "--strict")["tools"]
+def test_the_inspector_lists_every_tool_and_finds_no_schema_that_a_client_would_refuse(peers, url):
+    listed = peers.inspect(url, "tools/list", "--strict")["tools"]
     assert [each["name"] for each in listed] == list(catalogue())
-    assert {each.toolset for each in catalogue().values()} >= {*DEFAULT}
 
 
-def test_the_inspector_reads_resources_and_prompts(peers):
-    uris = [each["uri"] for each in peers.inspect("resources/list")["resources"]]
-    assert "vmrag://collections/handbook" in uris
-    found = peers.inspect("resources/read", "--uri", "vmrag://documents/handbook/rest.md")
-    assert found["contents"][0]["text"].startswith("# Rest")
-    assert peers.inspect("prompts/get", "--prompt-name", "prepare_knowledge_commit")["messages"]
+def test_the_inspector_reads_resources_and_prompts(peers, url):
+    uris = [each["uri"] for each in peers.inspect(url, "resources/list")["resources"]]
+    assert "vmrag://collections/notes" in uris
+    found = peers.inspect(url, "resources/read", "--uri", "vmrag://documents/notes/a")
+    assert found["contents"][0]["text"] == "alpha rivers"
+    assert peers.inspect(url, "prompts/get", "--prompt-name", "prepare_knowledge_commit")["messages"]
 
 
-def test_the_inspector_gets_an_error_as_a_failed_call(peers):
-    refused = peers.call("chroma_get_collection_info", code=5, collection_name="none")
+def test_the_inspector_gets_an_error_as_a_failed_call(peers, url):
+    refused = peers.call(url, "chroma_get_collection_info", {"collection_name": "none"}, code=5)
     assert refused["code"] == "COLLECTION_NOT_FOUND"
+
+
+@pytest.mark.timeout(600)
+def test_the_inspector_calls_every_tool(peers, world, url):
+    for name, listed in catalogue().items():
+        example = examples(name)[0]
+        if listed.reads and example.given == "notes":
+            result = peers.call(url, name, example.call)
+        else:
+            state = world.state(example.given)
+            with serving(state.top) as own:
+                result = peers.call(own, name, world.call(example.call, state))
+        assert not broken(name, result), (name, result)

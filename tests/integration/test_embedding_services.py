@@ -320,6 +320,7 @@ def test_the_index_status_says_what_has_no_vectors(project, services, tmp_path):
     rows = {each["collection_name"]: each for each in tools("get_sync_status")["collections"]}
     assert (rows["api"]["sync_status"], rows["handbook"]["sync_status"]) == ("error", "synced")
     assert "OPENAI_API_KEY" in rows["api"]["error_message"]
+    assert tools("chroma_get_collection_info", collection_name="api")["index_status"] == "error"
     tools.error("EMBEDDING_SERVICE_ERROR", "sync_collection", source_table="documents", identifier="api")
     failed = tools("sync_all")
     assert [each["collection"] for each in failed["failed"]] == ["api"]

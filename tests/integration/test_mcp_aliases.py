@@ -62,6 +62,15 @@ def test_create_branch_makes_one_and_stays(notes, tools):
     tools.error("INVALID_PARAMETER", "create_branch", name="")
 
 
+def test_create_branch_starts_where_the_code_is_now(notes, tools):
+    notes.git("switch", "-q", "-c", "other")
+    other = notes.record("other", o="omega")
+    notes.git("switch", "-q", "main")
+    assert tools("get_log")["kb"]["commit"] != other
+    notes.git("switch", "-q", "other", env={"VMRAG": "0"})
+    assert tools("create_branch", name="topic")["commit"] == other
+
+
 def test_switch_branch_does_what_dolt_checkout_does(notes, tools):
     topic = branched(notes, tools, t="tau")
     put(notes, d="delta")

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.contract.reading import COMMON, TOOLS, Expected, broken, broken_failure, examples, refusals
+from tests.contract.reading import (
+    COMMON,
+    TOOLS,
+    Expected,
+    broken,
+    broken_failure,
+    conditional,
+    examples,
+    refusals,
+    seen,
+)
 from tests.support import contract_world
 from tests.support.contract_world import State, World
 from tests.support.mcp import Tools, warned
@@ -31,9 +41,11 @@ def made(world: World, expected: Expected) -> tuple[dict[str, Any], bool, State]
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
-    problems = []
+    problems, found, warnings = [], set(), {"INDEX_PENDING"}  # see the damaged index below
     for each in examples(name):
         result, failed, _ = made(world, each)
+        found |= seen(result)
+        warnings |= warned(result)
         if failed:
             problems.append((each, f"{result['error']}: {result['message']}", result["details"]))
         elif wrong := broken(name, result):
@@ -41,6 +53,9 @@ def test_a_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name
         elif each.given not in ("nothing", "pending") and not result["kb"]["in_sync"]:
             problems.append((each, result["kb"]))
     assert not problems, "\n".join(map(str, problems))
+    assert conditional(name) <= found, "a key that no example has"
+    possible = {code for code, each in TOOLS[name]["warnings"].items() if "provoke" not in each}
+    assert possible <= warnings, "a warning that no example has"
 
 
 @pytest.mark.parametrize("name", TOOLS)

@@ -12,7 +12,6 @@ import pytest
 from tests.support import notes
 from tests.support.mcp import Tools, warned
 from tests.support.notes import LONG, TEXTS, indexed
-from tests.support.terminal import Project
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Document
 from vmrag_link.progress import QUIET
@@ -231,7 +230,9 @@ def test_only_what_is_included_is_shown(tools):
 
 def test_every_chunks_vector_is_given_if_asked_for(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
-    rows = tools("chroma_get_documents", **NOTES, ids=["long", "a", "long_chunk_1"], include=["embeddings"])["documents"]
+    rows = tools("chroma_get_documents", **NOTES, ids=["long", "a", "long_chunk_1"], include=["embeddings"])[
+        "documents"
+    ]
     vectors = {each["id"]: each["embedding"] for each in rows}
     assert len(vectors["long"]) > 2
     assert (len(vectors["a"]), len(vectors["a"][0])) == (1, 256)

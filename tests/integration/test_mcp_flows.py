@@ -129,7 +129,7 @@ def test_a_link_that_is_made_twice_changes_nothing(world):
     assert seen() == before
 
 
-def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world, monkeypatch):
+def test_a_model_that_fails_in_the_middle_of_a_write_leaves_nothing_half_done(world, monkeypatch):
     state = world.state("notes")
     tools = Tools(state.top)
     real = HashModel.embed
@@ -139,19 +139,44 @@ def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world, m
             raise EmbeddingFailed("The model fails.", hint="Call again.")
         return real(model, texts)
 
+    batch = {"ids": ["d", "e"], "documents": ["epsilon", "delta"]}
     with monkeypatch.context() as patch:
         patch.setattr(HashModel, "embed", failing)
-        added = tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
-        assert "INDEX_PENDING" in warned(added)
-        assert ids(tools) == ["a", "b", "c", "d"]
-        (row,) = tools("get_sync_status")["collections"]
-        assert (row["sync_status"], row["pending_documents"]) == ("pending", 1)
-        assert tools("dolt_status")["index"] == {"status": "pending", "pending_collections": ["notes"]}
-        failed = tools("sync_all")
-        assert [each["collection"] for each in failed["failed"]] == ["notes"]
+        tools.error("EMBEDDING_SERVICE_ERROR", "chroma_add_documents", **NOTES, **batch)
+        assert ids(tools) == ["a", "b", "c"]
+        assert tools("get_sync_status")["in_sync"]
+        assert not tools("dolt_status")["local_changes"]["has_changes"]
+    tools("chroma_add_documents", **NOTES, **batch)
+    whole(state, tools)
+
+
+def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world):
+    state = world.state("broken_index")
+    tools = Tools(state.top)
+    added = tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
+    assert "INDEX_PENDING" in warned(added)
+    assert ids(tools) == ["a", "b", "c", "d"]
+    (row,) = tools("get_sync_status")["collections"]
+    assert (row["sync_status"], row["pending_documents"]) == ("pending", 1)
+    assert tools("dolt_status")["index"] == {"status": "pending", "pending_collections": ["notes"]}
     assert tools("sync_all")["totals"]["added"] == 1
     assert tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)["ids"] == [["d"]]
     whole(state, tools)
+
+
+def test_a_model_that_comes_back_lets_sync_all_repair_what_is_pending(world):
+    state = world.state("pending")
+    tools = Tools(state.top)
+    failed = tools("sync_all")
+    assert [each["collection"] for each in failed["failed"]] == ["notes"]
+    assert "INDEX_PENDING" in warned(failed)
+    (row,) = tools("get_sync_status")["collections"]
+    assert (row["sync_status"], row["pending_documents"]) == ("error", 1)
+    assert row["error_message"]
+    contract_world.with_model(state)
+    tools = Tools(state.top)
+    assert tools("sync_all")["totals"]["added"] == 1
+    assert tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)["ids"] == [["d"]]
 
 
 def test_a_checkout_in_another_terminal_is_noticed_by_the_next_call(world):

@@ -18,7 +18,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import KbBranch, Working
+from vmrag_link.models import KbBranch, Working, content_hash
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
@@ -268,15 +268,41 @@ def test_documents_left_uncommitted_on_the_target_are_in_the_way(notes, tools):
     assert (failed["local_changes"]["documents"], everything(notes)) == (["e"], before)
 
 
-def test_title_and_text_of_a_document_changed_apart_are_no_conflict(notes, tools):
-    tools("dolt_checkout", target="topic", create_branch=True)
-    with opened(notes) as workspace:
-        found = workspace.engine.document(notes.pinned, "notes", "a")
-        titled = msgspec.structs.replace(found, title="Alpha", updated_at="2030-01-01T00:00:00Z")
-        workspace.engine.write("topic", Write(put_documents=[titled]), expected=notes.pinned)
-    tools("dolt_commit", message="a title")
+def test_what_git_knows_of_another_branch_drops_nothing_here(notes, tools):
+    """`old` is from before the commit at which the code branches part: it lacks what that one added, and has not removed it."""
+    tools("create_branch", name="old")
+    put(notes, d="delta")
+    tools("dolt_commit", message="delta")
+    notes.git("commit", "-q", "-am", "delta")
+    notes.git("switch", "-q", "-c", "other")
+    notes.put("o", "omega", collection="notes")
+    tools("dolt_commit", message="omega")
+    notes.git("commit", "-q", "-am", "omega")
+    notes.git("switch", "-q", "main")
+    tools("dolt_checkout", target="old")
+    changed(notes, tools, "on old", e="epsilon")
+    done = tools("merge_branch", source="other")
+    assert notes.texts() == TEXTS | {"d": "delta", "o": "omega", "e": "epsilon"}
+    assert (done["merge_type"], done["commits_merged"]) == ("merge", 2)
+    tools("dolt_reset", target="HEAD~1")
     tools("dolt_checkout", target="main")
-    changed(notes, tools, "a text", a="changed")
+    tools("merge_branch", source="other", target="old")
+    tools("dolt_checkout", target="old")
+    assert notes.texts() == TEXTS | {"d": "delta", "o": "omega", "e": "epsilon"}
+
+
+def test_title_and_text_of_a_document_changed_apart_are_no_conflict(notes, tools):
+    def edit(branch: str, **fields: str) -> None:
+        with opened(notes) as workspace:
+            found = workspace.engine.document(notes.pinned, "notes", "a")
+            rows = Write(put_documents=[msgspec.structs.replace(found, **fields)])
+            workspace.engine.write(branch, rows, expected=notes.pinned)
+        tools("dolt_commit", message=f"on {branch}")
+
+    tools("dolt_checkout", target="topic", create_branch=True)
+    edit("topic", title="Alpha", updated_at="2030-01-01T00:00:00Z")
+    tools("dolt_checkout", target="main")
+    edit("main", content="changed", content_hash=content_hash("changed"), updated_at="2029-01-01T00:00:00Z")
     assert tools("merge_branch", source="topic")["merge_type"] == "merge"
     with opened(notes) as workspace:
         merged = workspace.engine.document(notes.pinned, "notes", "a")
@@ -439,6 +465,24 @@ def test_gits_own_conflict_of_two_pins_is_decided_and_git_goes_on(notes, tools, 
     assert done["commit"]["hash"] == notes.pinned
     notes.git("commit", "-q", "--no-edit")
     assert notes.texts() == TEXTS | {"a": "theirs", "c": "changed"}
+    whole(notes, tmp_path)
+
+
+def test_pins_that_git_could_not_merge_and_whose_documents_agree_need_no_decision(notes, tools, tmp_path):
+    notes.git("config", "merge.vmrag.driver", "false")  # as where the driver is not registered
+    notes.git("switch", "-q", "-c", "other")
+    put(notes, a="theirs")
+    tools("dolt_commit", message="theirs")
+    notes.git("commit", "-q", "-am", "theirs")
+    notes.git("switch", "-q", "main")
+    put(notes, b="ours")
+    tools("dolt_commit", message="ours")
+    notes.git("commit", "-q", "-am", "ours")
+    assert notes.run("merge", "other").returncode == 1
+    done = tools("resolve_conflicts", table="all", strategy="ours")
+    assert (done["resolved"], done["remaining"], "git" in done["message"]) == (0, 0, True)
+    notes.git("commit", "-q", "--no-edit")
+    assert notes.texts() == TEXTS | {"a": "theirs", "b": "ours"}
     whole(notes, tmp_path)
 
 

@@ -127,7 +127,9 @@ def test_filters_apply_to_chunks(tools):
     tools("chroma_add_documents", **NOTES, documents=[LONG], ids=["long"])
     rows = asked(tools, "owls", n_results=50, where={"source_id": "long"}, where_document={"$contains": "number 39"})
     assert len(rows) == 1
-    rest = asked(tools, "owls", n_results=50, where={"source_id": "long"}, where_document={"$not_contains": "number 39"})
+    rest = asked(
+        tools, "owls", n_results=50, where={"source_id": "long"}, where_document={"$not_contains": "number 39"}
+    )
     assert len(rest) == rest[0]["metadata"]["total_chunks"] - 1
 
 

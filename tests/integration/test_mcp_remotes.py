@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from vmrag_link.embedding import registry
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import Collection, Document, content_hash
+from vmrag_mcp.session import CallProgress, Cancelled
 
 shared, world = people.shared, people.world
 
@@ -569,3 +571,20 @@ def test_a_clone_from_a_server_or_a_folder_that_the_engine_reads_itself(world, a
     assert (made["repository"]["remote_url"], made["checkout"]["commit"]["hash"]) == (place, ada.pinned)
     newcomer.record("mine", mine="mine")
     assert fresh("dolt_push")["remote_state"]["remote_commit"] == newcomer.pinned
+
+
+def test_a_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):
+    before = everything(newcomer)
+    progress = CallProgress()
+    progress.cancelled.set()
+    with pytest.raises(Cancelled):
+        fresh.session.run(fresh.selection.tool("dolt_clone"), {"remote_url": kb_url(world)}, progress)
+    assert everything(newcomer) == before
+    assert fresh("dolt_clone", remote_url=kb_url(world))["kb"]["in_sync"]
+
+
+def test_of_two_that_begin_at_once_one_is_told_that_there_is_a_knowledge_base(newcomer):
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda tools: tools.run("dolt_init", {}), [Tools(newcomer.top), Tools(newcomer.top)]))
+    assert sorted(result.get("code", "") for result, _ in done) == ["", "ALREADY_INITIALIZED"]
+    assert newcomer.status()["in_sync"]

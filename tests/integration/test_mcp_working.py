@@ -13,10 +13,11 @@ import msgspec
 import pytest
 
 from tests.support import branching as support
+from tests.support import people
 from tests.support.branching import TEXTS, branched, changed, conflicting, drop, put
 from tests.support.cli import ROOT, start
 from tests.support.compare import assert_whole
-from tests.support.mcp import warned
+from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
@@ -26,6 +27,7 @@ from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 template, notes, tools = support.template, support.notes, support.tools
+shared, world = people.shared, people.world
 
 NONE = {"added": 0, "modified": 0, "deleted": 0, "total": 0}
 
@@ -620,3 +622,44 @@ def test_a_kill_while_documents_are_discarded_leaves_them_somewhere(dirty, tools
     dirty.vmrag("list")
     tools("dolt_reset", confirm_discard=True)
     assert (dirty.texts(), DIRTY in places(dirty)) == (TEXTS, True)
+
+
+# -- remotes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_that_only_the_remote_has_gets_a_local_one(world, tmp_path):
+    ada = world.ada
+    tools = Tools(ada.top)
+    tools("dolt_checkout", target="topic", create_branch=True)
+    ada.put("topic.md", "A topic.")
+    topic = tools("dolt_commit", message="topic")["commit"]["hash"]
+    tools("dolt_checkout", target="main")
+    tools("dolt_push", branch="topic")
+    bob = world.join("bob")
+    bob.vmrag("clone")
+    bobs = Tools(bob.top)
+    done = bobs("dolt_checkout", target="origin/topic")
+    assert (done["detached"], done["checkout_result"]["to_commit"]) == (True, topic)
+    assert bobs.error("BRANCH_NOT_FOUND", "dolt_checkout", target="other")
+    done = bobs("dolt_checkout", target="topic")
+    assert done["action_taken"]["branch_created"]
+    assert (done["checkout_result"]["to_branch"], done["checkout_result"]["to_commit"]) == ("topic", topic)
+    assert kb_branches(bob)["topic"].head == topic == bob.pinned
+    whole(bob, tmp_path)
+    bob.put("mine.md", "Mine.")
+    made = bobs("dolt_commit", message="mine")["commit"]["hash"]
+    done = bobs("dolt_reset", target="origin/topic")
+    assert (done["reset_result"]["to_commit"], [each["hash"] for each in done["orphaned_commits"]]) == (topic, [made])
+    assert bobs("dolt_reset", target="HEAD~1")["orphaned_commits"] == []  # the remote holds it
+
+
+def test_a_merge_takes_a_branch_of_the_remote(world):
+    ada = world.ada
+    tools = Tools(ada.top)
+    bob = world.join("bob")
+    bob.vmrag("clone")
+    theirs = bob.write_document("bob.md", "From Bob.")
+    bob.vmrag("push")
+    ada.vmrag("fetch")
+    done = tools("merge_branch", source="origin/main")
+    assert (done["merge_type"], done["to_commit"], ada.pinned) == ("fast_forward", theirs, theirs)

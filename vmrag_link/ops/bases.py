@@ -53,6 +53,16 @@ def pinned(ws: Workspace, commit: str) -> str | None:
         return None
 
 
+def with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | None:
+    """HEAD and a commit that is merged into it, for `base_of`.
+
+    None where git's history says nothing about `ours`, because it does not contain what HEAD pins: another KB branch was gone to, say.
+    """
+    head = plumbing.head(ws.places).commit
+    stood = pinned(ws, head) if head else None
+    return (head, commit) if head and stood and ws.engine.is_ancestor(stood, ours) else None
+
+
 def branch_base(ws: Workspace) -> tuple[str, str]:
     """The revision that the checked-out branch started from, and the commit or branch of git that says so.
 

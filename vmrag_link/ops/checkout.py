@@ -11,6 +11,7 @@ from vmrag_link.errors import RevisionMissing
 from vmrag_link.git import remotes
 from vmrag_link.models import At, Changes, Record, Working
 from vmrag_link.ops import branches, merge_state, references, uncommitted, writing
+from vmrag_link.ops.recover import reconciled_for_reading
 from vmrag_link.ops.switch import require_free, switch
 from vmrag_link.ops.uncommitted import Handled, Handling
 from vmrag_link.workspace import Workspace
@@ -85,6 +86,7 @@ def checkout(
 
 def create_branch(ws: Workspace, name: str, start: str) -> str:
     """Make a KB branch and stay where the workspace is; returns the revision that it is at. Raises as `checkout`."""
+    reconciled_for_reading(ws)
     revision = references.revision(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)

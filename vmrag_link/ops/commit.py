@@ -61,8 +61,9 @@ class CommitReport(Record, frozen=True):
 def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bool = True) -> CommitReport:
     """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `signed` and `writing.writable`.
 
-    Not `follow`: an index that lies behind already is left to the next command. An open merge is closed, with the message. Raises `MergeConflict` while something
-    of it is not decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes it.
+    Not `follow`: an index that lies behind already is left to the next command. An open merge is closed, with the message. Raises
+    `MergeConflict` while something of it is not decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back
+    finishes it.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')

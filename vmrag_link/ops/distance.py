@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from vmrag_link.engines.base import Engine, root_of
+from vmrag_link.engines.base import Engine
+from vmrag_link.ops import revisions
 
 
 def beyond(engine: Engine, heads: Collection[str], others: Collection[str] = ()) -> int:
     """How many commits these heads reach and the others do not, however many those are. What is not here counts for nothing."""
     if not heads:
         return 0
-    root = root_of(engine)
-    before = engine.parents([root]).keys() - {
-        root
-    }  # what an engine needed before it could begin is no commit of anybody
-    return len(engine.parents(heads).keys() - engine.parents(others).keys() - before)
+    return len(engine.parents(heads).keys() - engine.parents(others).keys() - revisions.beginning(engine))

@@ -18,7 +18,7 @@ from vmrag_link.ops.standing import Standing, standing, viewed
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
-BATCH = 50
+BATCH = 16
 """Documents whose texts are in memory at a time, unless they belong to the page."""
 
 

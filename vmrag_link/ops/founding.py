@@ -57,6 +57,7 @@ class Founded(Record, frozen=True):
     path: str
     branch: str
     commit: RevisionInfo
+    staged: bool
     remote: str = ""
     cloned: str | None = None
     taken: Foreign = Foreign()
@@ -73,6 +74,7 @@ class Cloned(Record, frozen=True):
     commit: RevisionInfo
     documents: int
     collections: tuple[str, ...]
+    staged: bool
 
 
 def found(
@@ -99,7 +101,7 @@ def found(
         pending = _indexed(ws)
     info = ws.engine.info(report.revision)
     at = _unindexed(ws, report.revision, pending) if pending and not ws.binding else None
-    return Founded(report.kb, report.pin.dolt_branch, info, setting, report.cloned, taken, pending, at)
+    return Founded(report.kb, report.pin.dolt_branch, info, report.staged, setting, report.cloned, taken, pending, at)
 
 
 def found_from(ws: Workspace, url: str, *, branch: str | None = None, commit: str | None = None) -> Cloned:
@@ -113,11 +115,11 @@ def found_from(ws: Workspace, url: str, *, branch: str | None = None, commit: st
         setting = _setting(ws, url)
         pinned = plumbing.pin_bytes(ws.places) is not None
         named = url if setting == OWN else setting
-        source = clone(ws, named)
+        source, staged = clone(ws, named), True
         if commit or branch or not pinned:
             key = next(each.key for each in destinations.asked(ws, named) if each.text == source.remote)
             start = _start(ws, source.remote, ws.engine.remote_heads(key), branch, commit)
-            begin(ws, start if pinned else msgspec.structs.replace(start, remote=setting))
+            staged = begin(ws, start if pinned else msgspec.structs.replace(start, remote=setting)).staged
         _require_pinned(ws)
         ws.reconcile()
         if not pinned:
@@ -131,6 +133,7 @@ def found_from(ws: Workspace, url: str, *, branch: str | None = None, commit: st
         ws.engine.info(revision),
         ws.engine.count(revision),
         names,
+        staged,
     )
 
 

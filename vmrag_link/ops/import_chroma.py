@@ -62,7 +62,7 @@ def read(folder: Path, *, model: Model, chunking: Chunking) -> Foreign:
 def _no_store(folder: Path, why: str) -> IndexFailed:
     return IndexFailed(
         f"{folder} holds no Chroma store that can be read: {why}",
-        hint="Start without what it holds: dolt_init with import_existing=false",
+        hint="import_existing=false starts without what it holds",
         folder=str(folder),
     )
 

@@ -17,7 +17,7 @@ import msgspec
 
 from vmrag_link.errors import Embedding, EmbeddingFailed, IndexExtraMissing, IndexFailed, UsageInvalid, VmragError
 from vmrag_link.index import manifest
-from vmrag_link.index.store import HNSW, contents, held_collections, hnsw_of, indexes_equally
+from vmrag_link.index.store import HNSW, contents, held_collections, hnsw_of, indexes_equally, unembedded
 from vmrag_link.models import At, Collection, DocumentHeader, Record, Working
 from vmrag_link.ops.collections import find
 from vmrag_link.ops.recover import reconciled_for_reading
@@ -239,7 +239,7 @@ def _indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
         held.slots - held.dead,
         view.folder.name,
         hnsw_of(view.folder, collection.name) if hnsw else {},
-        "synced",
+        "error" if collection.name in unembedded(view.folder) else "synced",
     )
 
 

@@ -16,7 +16,7 @@ from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, Changes, KbBranch, Record, Working
 from vmrag_link.ops import history, merge_state, recover, writing
-from vmrag_link.ops.bases import base_of, pinned
+from vmrag_link.ops.bases import base_of, pinned, with_head
 from vmrag_link.ops.merge_state import MergeState
 from vmrag_link.ops.pin import go_to
 from vmrag_link.ops.pinning import PinBlock
@@ -57,7 +57,7 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     if aside := aside_branch(ws, source):
         return merge_aside(ws, target, aside)
     theirs = history.revision(ws, source)
-    base = base_of(ws, target.revision, theirs, commits(ws, source, theirs))
+    base = merge_base(ws, source, ours=target.revision, theirs=theirs)
     return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
 
 
@@ -95,16 +95,15 @@ def mergeable(ws: Workspace) -> Target:
     return target
 
 
-def commits(ws: Workspace, source: str, theirs: str) -> tuple[str, str] | None:
-    """For `base_of`: HEAD and the code commit that the source names, if it is one that pins theirs."""
-    head = plumbing.head(ws.places).commit
-    if head is None or ws.engine.has_revision(source):
-        return None
+def merge_base(ws: Workspace, source: str, *, ours: str, theirs: str) -> str:
+    """What a merge of the revision that `source` names starts from; git is asked, too, if that is a code commit that pins it."""
+    if ws.engine.has_revision(source):
+        return base_of(ws, ours, theirs)
     try:
         commit = plumbing.resolve(ws.places, source)
     except GitReferenceMissing:
-        return None
-    return (head, commit) if pinned(ws, commit) == theirs else None
+        return base_of(ws, ours, theirs)
+    return base_of(ws, ours, theirs, with_head(ws, ours, commit) if pinned(ws, commit) == theirs else None)
 
 
 def merge_revision(

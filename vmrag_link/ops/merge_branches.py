@@ -14,7 +14,6 @@ from vmrag_link.merging.revisions import Signature
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.ops import conflict_rows, distance, merge, merge_state, references, uncommitted
-from vmrag_link.ops.bases import base_of
 from vmrag_link.ops.merge import MergeReport
 from vmrag_link.ops.switch import require_free, switch
 from vmrag_link.ops.uncommitted import Handling
@@ -73,7 +72,7 @@ def merge_branch(
             report = merge.merge_aside(ws, into, aside, decisions=decisions)
         else:
             signature = Signature(message or f"Merge {source} into {name}", plumbing.identity(ws.places), _now())
-            base = _base(ws, source, ours=into.revision, theirs=theirs)
+            base = merge.merge_base(ws, source, ours=into.revision, theirs=theirs)
             report = merge.merge_revision(
                 ws, into, source, base=base, theirs=theirs, decisions=decisions, signature=signature
             )
@@ -112,16 +111,12 @@ def _ours(here: Target, other: KbBranch | None, how: Handling) -> At:
     return Working(branch.name) if branch and branch.dirty and how != "reset_first" else here.revision
 
 
-def _base(ws: Workspace, source: str, *, ours: str, theirs: str) -> str:
-    return base_of(ws, ours, theirs, merge.commits(ws, source, theirs))
-
-
 def _conflicts(ws: Workspace, source: str, aside: KbBranch | None, *, ours: At, theirs: str) -> tuple[Conflict, ...]:
     if aside:
         base = merge.aside_base(ws, aside)
     else:
         head = ours if isinstance(ours, str) else ws.target().revision
-        base = _base(ws, source, ours=head, theirs=theirs)
+        base = merge.merge_base(ws, source, ours=head, theirs=theirs)
         if theirs in (base, head):
             return ()
     return three_way(ws.engine, base=base, ours=ours, theirs=theirs).conflicts

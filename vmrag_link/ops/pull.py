@@ -14,7 +14,7 @@ from vmrag_link.git import plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops import arrival, conflict_rows, destinations, distance, merge, uncommitted
-from vmrag_link.ops.bases import base_of
+from vmrag_link.ops.bases import base_of, with_head
 from vmrag_link.ops.fetch import first_with, no_such_branch
 from vmrag_link.ops.merge import MergeReport
 from vmrag_link.ops.uncommitted import Cleared, Handling
@@ -45,13 +45,13 @@ class _Upstream(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What is there to be merged: a revision, its `name` for people, and, where git's history counts, HEAD's and its code commit."""
+    """What is there to be merged: a revision, its `name` for people, and, where git's history counts, its code commit."""
 
     source: Address
     updates: tuple[Moved, ...]
     name: str
     theirs: str
-    commits: tuple[str, str] | None = None
+    commit: str | None = None
     code_behind: bool = False
 
 
@@ -115,7 +115,8 @@ def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
 
 def _merged(ws: Workspace, found: _Found) -> PullReport:
     target = merge.mergeable(ws)
-    base = base_of(ws, target.revision, found.theirs, found.commits)
+    commits = with_head(ws, target.revision, found.commit) if found.commit else None
+    base = base_of(ws, target.revision, found.theirs, commits)
     report = merge.merge_revision(ws, target, found.name, base=base, theirs=found.theirs)
     return PullReport(found.source.text, found.updates, report, code_behind=found.code_behind)
 
@@ -125,9 +126,8 @@ def _upstream_at(ws: Workspace, addresses: list[Address], remote: str | None) ->
     source, updates = first_with(ws, addresses, upstream.pin.dolt_commit)
     theirs = arrival.require(ws, upstream.pin, upstream.name)
     head = plumbing.head(ws.places).commit
-    commits = (head, upstream.commit) if head else None
     behind = head is None or not transfer.contains(ws.places, head, upstream.commit)
-    return _Found(source, updates, upstream.name, theirs, commits, code_behind=behind)
+    return _Found(source, updates, upstream.name, theirs, upstream.commit, code_behind=behind)
 
 
 def _kb_branch_at(ws: Workspace, addresses: list[Address], name: str) -> _Found:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from vmrag_link.errors import DocumentMissing, MergeConflict, NothingSelected, TableMissing
 from vmrag_link.merging.conflicts import Conflict, Side
+from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
 from vmrag_link.ops import commit as committing
 from vmrag_link.ops import conflict_rows, merge, merge_state, resolve, tables, writing
@@ -50,8 +51,13 @@ def settle(
         raise NothingSelected("No merge is open, so nothing is in conflict.", hint="vmrag merge REF")
     if state.kind != "git":
         writing.writable(ws)
-    chosen = _chosen(ws, state, table, ids)
-    report = resolve.resolve(ws, [each.id for each in chosen], side=side)
+    merged = merge_state.merged(ws, state)
+    chosen: list[Conflict] = []
+    if merged.conflicts or ids or state.kind == "merge":
+        chosen = _chosen(ws, state, merged, table, ids)
+        report = resolve.resolve(ws, [each.id for each in chosen], side=side)
+    else:
+        report = resolve.conflicts(ws)  # the sides agree, or a kill came after the last decision
     left = tuple(conflict_rows.rows(ws, [each.conflict for each in report.conflicts]))
     if left:
         if commit:
@@ -71,9 +77,8 @@ def settle(
     return SettleReport(state.kind, len(chosen), (), done.revision, staged=done.staged, pending=done.pending)
 
 
-def _chosen(ws: Workspace, state: MergeState, table: str, ids: Sequence[str]) -> list[Conflict]:
+def _chosen(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
     """Those without a decision, or, by `ids`, decided ones, too: what was decided can be decided again."""
-    merged = merge_state.merged(ws, state)
     known = (*merged.conflicts, *merged.decided)
     listed = dict(zip(known, conflict_rows.rows(ws, known), strict=True))
     here = [each for each, row in listed.items() if table in (ALL, row.table, each.collection)]

@@ -39,7 +39,7 @@ def parse(text: str) -> dict[str, Any]:
 
 def where(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """A filter over metadata as Chroma takes it; None for none."""
-    return _normal(given, _comparison) if given else None
+    return _exact(_normal(given, _comparison)) if given else None
 
 
 def where_document(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -48,12 +48,8 @@ def where_document(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def matching(given: Mapping[str, Any] | None) -> Matches | None:
-    """Whether a filter lets a document pass that has this metadata, as Chroma would decide of its only chunk; None: it lets all pass.
-
-    Unlike Chroma, which cuts the fraction off before it compares a number with whole ones.
-    """
-    normal = where(given)
-    return None if normal is None else _decision(normal, _holds)
+    """Whether a filter lets a document pass that has this metadata, as Chroma decides of its only chunk; None: it lets all pass."""
+    return _decision(_normal(given, _comparison), _holds) if given else None
 
 
 def matching_text(given: Mapping[str, Any] | None) -> TextMatches | None:
@@ -134,6 +130,30 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$lt": _ordered(operator.lt),
     "$lte": _ordered(operator.le),
 }
+
+
+def _exact(normal: dict[str, Any]) -> dict[str, Any]:
+    """Chroma cuts a number's fraction off before it compares it with whole ones: for the one that comes out, this says what is right."""
+    [(key, condition)] = normal.items()
+    if key in JUNCTIONS:
+        return {key: [_exact(each) for each in condition]}
+    [(name, operand)] = condition.items()
+    if name in ("$in", "$nin") and any(map(_fractional, operand)):
+        one, junction = ("$eq", "$or") if name == "$in" else ("$ne", "$and")
+        parts = [_exact({key: {one: each}}) for each in operand]
+        return parts[0] if len(parts) == 1 else {junction: parts}
+    if not _fractional(operand):
+        return normal
+    whole = math.trunc(operand)
+    if name in ("$ne", "$lt" if operand > 0 else "$gt"):
+        return {"$or": [normal, {key: {"$eq": whole}}]}
+    if name in ("$eq", "$gte" if operand > 0 else "$lte"):
+        return {"$and": [normal, {key: {"$ne": whole}}]}
+    return normal
+
+
+def _fractional(operand: Any) -> bool:
+    return isinstance(operand, float) and not operand.is_integer()
 
 
 def _normal(given: Any, leaf: Leaf, depth: int = 0) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from vmrag_link import env
-from vmrag_link.models import Changes
 from vmrag_link.ops import fetch, founding, pull, push
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools import outcome
 
 ORIGIN = "origin"
 """How tools call the knowledge base's own remote, whatever it is called elsewhere."""
@@ -34,8 +34,8 @@ def dolt_init(
         store=env.imported() if import_existing else None,
         message=commit_message,
     )
+    outcome.warn(call, pending=done.pending, staged=done.staged)
     if done.standing:
-        call.warn("INDEX_PENDING", done.pending)
         call.stands(done.standing)
     if done.taken.left_out:
         call.warn("NOTE", f"{done.taken.left_out} rows without text, or with an id that is none here, were left out.")
@@ -70,6 +70,7 @@ def dolt_clone(
     """Fetch a knowledge base into this git repository, and index it."""
     done = founding.found_from(call.ws, remote_url, branch=branch or None, commit=commit or None)
     info = done.commit
+    outcome.warn(call, pending="", staged=done.staged)
     return {
         "repository": {"path": done.path, "remote_url": done.url},
         "checkout": {
@@ -123,8 +124,7 @@ def dolt_pull(
         call.ws, _named(remote), branch=branch or None, how=if_uncommitted, message=commit_message
     )
     merged, source = done.report.merge, done.report.remote
-    if merged.pending:
-        call.warn("INDEX_PENDING", merged.pending)
+    outcome.warn(call, pending=merged.pending, staged=merged.staged)
     if done.more:
         call.warn(
             "NOTE",
@@ -143,7 +143,7 @@ def dolt_pull(
             "from_commit": merged.ours,
             "to_commit": merged.revision,
         },
-        "sync_summary": _changed(merged.changes),
+        "sync_summary": outcome.sync_summary(merged.changes),
         "message": f"{_commits(done.commits)} merged from {source}." if done.commits else f"{source} has nothing new.",
     }
 
@@ -180,12 +180,3 @@ def _named(remote: str) -> str | None:
 
 def _commits(number: int) -> str:
     return f"{number} commit{'s' * (number != 1)}"
-
-
-def _changed(changes: Changes) -> dict[str, int]:
-    return {
-        "documents_added": changes.added,
-        "documents_modified": changes.modified,
-        "documents_deleted": changes.removed,
-        "total_changes": changes.total,
-    }

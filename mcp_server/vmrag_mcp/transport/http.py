@@ -49,6 +49,8 @@ def serve(server: KnowledgeServer, asked: Address, token: str | None) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
+        ws="none",
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     uvicorn.Server(settings).run(sockets=[listening])
@@ -61,9 +63,9 @@ def _listening(asked: Address) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not for a port that somebody listens on
         listening.bind(where)
         listening.listen()
-    except OSError as error:
-        said = f"Cannot listen on {asked.bracketed}:{asked.port}: {error.strerror or error}."
-        if error.errno == errno.EADDRINUSE:
+    except (OSError, UnicodeError) as error:  # UnicodeError: what can be no host's name
+        said = f"Cannot listen on {asked.bracketed}:{asked.port}: {getattr(error, 'strerror', None) or error}."
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise Busy(said, hint="--http 0 takes a free port", port=asked.port) from error
         raise UsageInvalid(said, hint=f"--http {asked.port} listens on this computer") from error
     return listening

@@ -31,9 +31,7 @@ def collections(connection: Connection) -> Iterator[Collection]:
     return map(schema.collection, rows)
 
 
-def documents(
-    connection: Connection, collection: str | None, ids: Iterable[str] | None = None
-) -> Iterator[Document]:
+def documents(connection: Connection, collection: str | None, ids: Iterable[str] | None = None) -> Iterator[Document]:
     return map(schema.document, _document_rows(connection, schema.DOCUMENT_COLUMNS, collection, ids))
 
 

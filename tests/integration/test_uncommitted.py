@@ -1,0 +1,120 @@
+"""What becomes of uncommitted documents before something that needs a clean KB branch (`ops.uncommitted`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import branching as support
+from tests.support.branching import TEXTS, branched, conflicting, drop, put
+from tests.support.terminal import Project
+from vmrag_link.errors import GitFailed, MergeConflict, MessageMissing, Uncommitted
+from vmrag_link.ops import merge, uncommitted
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+template, notes, tools = support.template, support.notes, support.tools
+
+EDITED = {"a": "edited", "c": TEXTS["c"], "d": "delta"}
+
+
+@pytest.fixture
+def dirty(notes: Project) -> Project:
+    put(notes, a="edited", d="delta")
+    drop(notes, "b")
+    return notes
+
+
+@pytest.fixture
+def workspace(notes: Project):
+    opened = Workspace.open(notes.top, QUIET)
+    yield opened
+    opened.close()
+
+
+def wip(workspace: Workspace) -> list[str]:
+    return [each.name for each in workspace.engine.branches() if each.name.startswith("vmrag/wip/")]
+
+
+@pytest.mark.parametrize("how", ["stash", "carry"])
+def test_what_comes_back_is_added_edited_and_removed_as_before(dirty, workspace, how):
+    with uncommitted.cleared(workspace, how, message="") as done:
+        branch = workspace.kb_branch()
+        assert branch is not None
+        assert (done.handling, branch.dirty, wip(workspace)) == (how, False, [done.aside])
+        assert {each.doc_id: each.content for each in workspace.engine.documents(done.held)} == EDITED
+    assert dirty.texts() == EDITED
+    assert dirty.marks() == {"a": "modified", "b": "removed", "c": None, "d": "added"}
+    assert wip(workspace) == []
+
+
+def test_a_block_that_fails_brings_them_back(dirty, workspace):
+    with pytest.raises(GitFailed), uncommitted.cleared(workspace, "stash", message=""):
+        raise GitFailed("The network is down.")
+    assert (dirty.texts(), wip(workspace)) == (EDITED, [])
+
+
+def test_a_block_that_leaves_a_merge_open_says_where_they_are(notes, tools, workspace):
+    conflicting(notes, tools)
+    put(notes, d="delta")
+
+    def merged() -> None:
+        with uncommitted.cleared(workspace, "stash", message=""):
+            assert merge.merge(workspace, "topic").result == "conflict"
+            raise MergeConflict("It conflicts.")
+
+    with pytest.raises(MergeConflict) as caught:
+        merged()
+    aside = caught.value.details["aside"]
+    assert wip(workspace) == [aside]
+    tools("resolve_conflicts", table="all", strategy="theirs", commit=True)
+    tools("merge_branch", source=aside)
+    assert notes.texts() == TEXTS | {"a": "theirs", "d": "delta"}
+    assert wip(workspace) == []
+
+
+def test_a_stash_that_conflicts_stays_aside_and_nothing_of_it_is_written(notes, tools, workspace):
+    theirs = branched(notes, tools, a="theirs")
+    put(notes, a="mine", d="delta")
+    with pytest.raises(MergeConflict) as caught, uncommitted.cleared(workspace, "stash", message=""):
+        notes.vmrag("pin", theirs)
+    details = caught.value.details
+    assert (details["stage"], details["branch"], details["conflicts"][0]["doc_id"]) == (
+        "stash_restore",
+        "vmrag/wip/main",
+        "a",
+    )
+    assert (notes.texts(), wip(workspace)) == (TEXTS | {"a": "theirs"}, ["vmrag/wip/main"])
+    tools.error("MERGE_CONFLICT", "merge_branch", source="vmrag/wip/main")
+    tools("resolve_conflicts", table="all", strategy="theirs")
+    assert notes.texts() == TEXTS | {"a": "mine", "d": "delta"}
+
+
+def test_abort_refuses_and_names_the_documents(dirty, workspace):
+    with pytest.raises(Uncommitted) as caught, uncommitted.cleared(workspace, "abort", message=""):
+        pytest.fail("the block runs")
+    assert caught.value.details["local_changes"]["documents"] == ["a", "b", "d"]
+    assert dirty.texts() == EDITED
+
+
+def test_commit_first_commits_and_reset_first_gives_up(dirty, workspace):
+    before = dirty.pinned
+    with uncommitted.cleared(workspace, "commit_first", message="kept") as done:
+        assert done.commit is not None
+        assert (done.commit.parent, done.held, dirty.pinned) == (before, done.commit.revision, done.held)
+    put(dirty, e="epsilon")
+    with uncommitted.cleared(workspace, "reset_first", message="") as done:
+        assert workspace.engine.has_revision(done.held)
+    assert (dirty.texts(), wip(workspace)) == (EDITED, [])
+    assert workspace.engine.unreachable([done.held]) == []
+
+
+@pytest.mark.parametrize("how", ["abort", "commit_first", "reset_first", "stash", "carry"])
+def test_with_nothing_uncommitted_there_is_nothing_to_do(notes, workspace, how):
+    with uncommitted.cleared(workspace, how, message="") as done:
+        assert (done.handling, done.held, done.commit, done.aside) == ("none", notes.pinned, None, "")
+
+
+def test_commit_first_commits_nothing_where_the_message_is_missing(dirty, workspace):
+    with pytest.raises(MessageMissing), uncommitted.cleared(workspace, "commit_first", message=""):
+        pytest.fail("the block runs")
+    assert (dirty.texts(), wip(workspace)) == (EDITED, [])
