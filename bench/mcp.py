@@ -138,15 +138,20 @@ def _first_query(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
 
     names = python("modules", str(repo)).strip()
 
-    def first() -> Run:
+    def first(pause: float) -> Run:
         with serving(OURS, repo, env) as server:
             server.ask("tools/list")
+            time.sleep(pause)
             since = time.perf_counter()
             server.call("chroma_query_documents", **DOCUMENTS, query_texts=[QUERY])
             return Run(time.perf_counter() - since, 0, 0)
 
-    samples = in_turn({"first query": first, "imports": lambda: Run(float(python("imports", names)), 0, 0)}, rounds)
-    seconds = {name: sample.wall for name, sample in samples.items()}
+    things = {
+        "first query": lambda: first(0),
+        "a second later": lambda: first(1),
+        "imports": lambda: Run(float(python("imports", names)), 0, 0),
+    }
+    seconds = {name: sample.wall for name, sample in in_turn(things, rounds).items()}
     ratio = seconds["first query"] / seconds["imports"]
     return Figure(f"MCP: first query at {SIZE:,} documents, against its imports", ratio, 2, seconds)
 
@@ -217,12 +222,15 @@ def modules(repo: Path) -> str:
 
 
 def imports(names: str) -> float:
+    """Modules, and the embedding model, which is a package as well."""
     import vmrag_mcp.server  # noqa: F401
+    from vmrag_link.embedding import registry
 
     since = time.perf_counter()
     for name in names.split(","):
         with contextlib.suppress(ImportError):  # a name that a compiled module gave itself
             importlib.import_module(name)
+    registry.load("default").embed_query(QUERY)
     return time.perf_counter() - since
 
 

@@ -61,7 +61,7 @@ class FirstCall:
         result = await call_next(ctx)
         if ctx.method == "tools/list" and not self._warm:
             self._warm = True
-            timer = threading.Timer(_PATIENCE_SECONDS, _warm_up)
+            timer = threading.Timer(_PATIENCE_SECONDS, self._warm_up)
             timer.daemon = True
             timer.start()
         return result
@@ -85,6 +85,11 @@ class FirstCall:
             return
         self._session.problem = None
         self._settled = found.problem is None
+
+    def _warm_up(self) -> None:
+        for name in _QUERY:
+            importlib.import_module(name)
+        self._session.warm_up()
 
 
 async def _roots(context: ServerRequestContext[Any, Any]) -> list[Path]:
@@ -111,8 +116,3 @@ def _work_tree(roots: list[Path]) -> Place | None:
             continue
         return Place(each)
     return Place(roots[0]) if roots else None
-
-
-def _warm_up() -> None:
-    for name in _QUERY:
-        importlib.import_module(name)

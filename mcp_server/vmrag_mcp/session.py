@@ -167,9 +167,10 @@ class Session:
         """What a tool, a resource or a prompt gets. Raises `NotInitialized`, unless it `founds` a knowledge base, before anything else."""
         with self._workspace(progress, reads=reads) as ws:
             if not founds:
-                from vmrag_link.ops import arrival
+                if not ws.initialized:
+                    from vmrag_link.ops import arrival
 
-                arrival.bring(ws)
+                    arrival.bring(ws)
                 ws.engine  # noqa: B018
             yield Call(ws, self.behaviour, progress)
 
@@ -197,6 +198,13 @@ class Session:
                 ws.close()
             if whole:
                 self._idle.put(_Kept(ws, _looks(ws)))
+
+    def warm_up(self) -> None:
+        """Load the models that the first query needs. What goes wrong here, that query says."""
+        with contextlib.suppress(VmragError), self._workspace(CallProgress(), reads=True) as ws:
+            for each in ws.engine.collections(ws.revision()) if ws.initialized else ():
+                if (model := ws.model_for(each)).local:
+                    model.embed_query(each.name)
 
     def _bug(self, error: Exception, tool: str) -> VmragError:
         from vmrag_link.ops import buglog

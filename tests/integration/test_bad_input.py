@@ -608,7 +608,6 @@ def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs
         (["query", "x", "-k", "0"], "0 is not in the range"),
         (["query", "x", "--mode", "q"], "'q' is not one of"),
         (["commit"], "Missing option"),
-        (["commit", "-m", " "], "needs a message"),
         (["show", "faq.md"], "is not COLLECTION/DOCUMENT"),
         (["log", "-n", "-1"], "-1 is not in the range"),
         (["completion", "tcsh"], "'tcsh' is not one of"),
@@ -624,6 +623,10 @@ def test_a_command_line_that_cannot_be_meant_is_a_usage_error(project, line, say
     assert error["code"] == "INVALID_PARAMETER"
     assert says in error["message"]
     assert "vmrag" in error["hint"]
+
+
+def test_a_commit_without_words_is_refused(project):
+    refused(project, "commit", "-m", " ", code=2, error="MESSAGE_REQUIRED")
 
 
 @pytest.mark.parametrize(

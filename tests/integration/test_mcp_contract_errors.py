@@ -20,8 +20,11 @@ from tests.contract.reading import (
     seen,
 )
 from tests.support import contract_world
-from tests.support.contract_world import State, World
+from tests.support.cli import small_disk
+from tests.support.contract_states import OFF, State
+from tests.support.contract_world import World
 from tests.support.mcp import Tools, warned
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope
 from vmrag_mcp.options import Chosen, selection
@@ -116,6 +119,40 @@ def test_a_bug_is_told_without_its_trace_which_is_in_the_log(world, name, monkey
 def usual(name: str) -> dict[str, Any]:
     """A legal call without values that a state has to give."""
     return {key: "x" if str(value)[:1] == "<" else value for key, value in examples(name)[0].call.items()}
+
+
+def test_a_full_disk_is_told_and_costs_nothing_that_was_stored(world):
+    state = world.state("dirty")
+    with small_disk(state.shared, kilobytes=8000) as fill:
+        tools = Tools(state.top)
+        before = tools("chroma_get_documents", collection_name="notes")["documents"]
+        fill(0)
+        long = {"collection_name": "notes", "documents": ["long " * 100_000]}
+        found = tools.error("FILE_SYSTEM_ERROR", "chroma_add_documents", **long)
+        assert broken_failure(found, Expected("chroma_add_documents", "", {}, "FILE_SYSTEM_ERROR")) == []
+        assert tools("chroma_get_documents", collection_name="notes")["documents"] == before
+        (state.shared / "filler").unlink()
+        assert tools("dolt_commit", message="m")["changes_committed"]["total"] == 1
+
+
+@pytest.mark.parametrize("name", ["dolt_commit", "commit"])
+def test_a_commit_that_comes_too_late_for_its_pin_says_so(world, name, monkeypatch):
+    state = world.state("dirty")
+    commit = DoltliteEngine.commit
+
+    def overtaken(*arguments: Any, **keywords: Any) -> str:
+        revision = commit(*arguments, **keywords)
+        state.git("switch", "-q", "-c", "elsewhere", env=OFF)  # in another terminal
+        return revision
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DoltliteEngine, "commit", overtaken)
+        found = Tools(state.top).error("UNPINNED_REVISION", name, message="m")
+    assert broken_failure(found, Expected(name, "", {}, "UNPINNED_REVISION")) == []
+    state.git("switch", "-q", "main", env=OFF)
+    tools = Tools(state.top)
+    assert "NOTE" in warned(tools("dolt_status")), "the interrupted commit was finished"
+    assert tools("dolt_status")["link"]["state"] == "in_sync"
 
 
 # -- names that are no tools ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import contract_world
-from tests.support.contract_world import OFF, State
+from tests.support.contract_states import OFF, State, with_model
 from tests.support.mcp import Tools, warned
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.errors import EmbeddingFailed
@@ -173,7 +173,7 @@ def test_a_model_that_comes_back_lets_sync_all_repair_what_is_pending(world):
     (row,) = tools("get_sync_status")["collections"]
     assert (row["sync_status"], row["pending_documents"]) == ("error", 1)
     assert row["error_message"]
-    contract_world.with_model(state)
+    with_model(state)
     tools = Tools(state.top)
     assert tools("sync_all")["totals"]["added"] == 1
     assert tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)["ids"] == [["d"]]

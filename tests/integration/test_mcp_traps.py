@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support import contract_world
-from tests.support.contract_world import OFF, State, World, past_the_tools
+from tests.support.contract_states import OFF, TEXTS, State, past_the_tools
+from tests.support.contract_world import World
 from tests.support.mcp import Tools, warned
 
 templates, world = contract_world.templates, contract_world.world
@@ -41,7 +42,7 @@ def test_a_document_that_the_index_does_not_hold_is_not_taken_for_deleted(world)
     state.forget_indexes()
     assert tools("dolt_status")["local_changes"]["summary"] == {"added": 1, "modified": 0, "deleted": 0, "total": 1}
     assert tools("dolt_commit", message="kept")["changes_committed"]["deleted"] == 0
-    assert texts(tools) == contract_world.TEXTS | {"e": "epsilon"}
+    assert texts(tools) == TEXTS | {"e": "epsilon"}
     state.forget_indexes()
     tools.error("NO_CHANGES", "dolt_commit", message="nothing")
 
@@ -62,7 +63,7 @@ def test_a_failure_is_an_error_and_never_an_empty_list(world):
     }.items():
         tools.error("DATABASE_ERROR", name, **arguments)
     state.file.write_bytes(sound)
-    assert texts(tools) == contract_world.TEXTS
+    assert texts(tools) == TEXTS
     assert not tools("dolt_status")["local_changes"]["has_changes"]
 
 
@@ -139,7 +140,7 @@ def test_a_new_text_keeps_the_metadata_and_each_document_gets_its_own(world):
     for number, expected in ((1, "a"), (20, "b"), (30, "c")):
         asked = tools("chroma_query_documents", **NOTES, query_texts=["words"], where={"n": number})
         assert asked["ids"] == [[expected]]
-    assert texts(tools) == contract_world.TEXTS | {"a": "new words"}
+    assert texts(tools) == TEXTS | {"a": "new words"}
 
 
 @pytest.mark.parametrize("way", ["merge_branch", "dolt_checkout", "dolt_pull"])
@@ -257,8 +258,8 @@ def test_two_that_write_at_once_wait_for_each_other_and_nothing_is_lost(world):
     assert failures == []
     tools = Tools(state.top)
     expected = {f"{who}{number}" for who in ("x", "y") for number in range(4)}
-    assert texts(tools).keys() == expected | contract_world.TEXTS.keys()
-    assert set(found(tools, "x")) == expected | contract_world.TEXTS.keys()
+    assert texts(tools).keys() == expected | TEXTS.keys()
+    assert set(found(tools, "x")) == expected | TEXTS.keys()
     assert tools("get_sync_status")["in_sync"]
 
 
