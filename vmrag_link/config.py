@@ -19,8 +19,9 @@ from vmrag_link.models import Record
 from vmrag_link.nearest import nearest
 from vmrag_link.paths import read_regular
 from vmrag_link.pin_values import shown
-from vmrag_link.settings import KEYS, SECTIONS, Config, Key
+from vmrag_link.settings import Config
 from vmrag_link.settings_docs import documentation, template
+from vmrag_link.settings_keys import KEYS, SECTIONS, Key
 
 __all__ = ["Config", "Loaded", "documentation", "load", "own_text", "template"]
 

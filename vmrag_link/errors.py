@@ -35,6 +35,14 @@ def quoted(word: str | Path) -> str:
     return shlex.quote(str(word))
 
 
+def shortened(text: str) -> str:
+    """What somebody gave, for a message: 80 characters at the most."""
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+
+
+_MOST_SHOWN = 80
+
+
 class VmragError(Exception):
     """A known failure: `code` for programs, one sentence for a person, a runnable `hint`, JSON-ready `details`."""
 

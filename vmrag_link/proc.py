@@ -49,17 +49,25 @@ def run(
     """
     if timeout is not None:
         return _bounded(list(argv), cwd, env, stdin, timeout)
-    done = subprocess.run(
-        list(argv),
-        cwd=cwd,
-        env=env,
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        stdout=subprocess.PIPE,
-        stderr=None if show_stderr else subprocess.PIPE,
-        check=False,
-    )
-    return Finished(done.args, done.returncode, done.stdout, done.stderr or b"")
+    given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    shown = None if show_stderr else subprocess.PIPE
+    with subprocess.Popen(list(argv), cwd=cwd, env=env, stdin=given, stdout=subprocess.PIPE, stderr=shown) as process:
+        try:
+            said, complained = process.communicate(stdin)
+        except BaseException:
+            _clear_up(process)
+            raise
+    return Finished(list(argv), process.returncode, said, complained or b"")
+
+
+def _clear_up(process: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C has reached the program, too, which then takes its locks away, as git does: killed at once it would leave them."""
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number:
+            process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_SECONDS)
+            return
 
 
 def _bounded(

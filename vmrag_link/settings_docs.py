@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link import env, settings_file
-from vmrag_link.settings import KEYS, Key
+from vmrag_link.settings_keys import KEYS, Key
 
 _PAGE = """\
 # Configuration
@@ -50,8 +50,10 @@ The variables of `mcp.toolsets`, `mcp.tools`, `mcp.exclude_tools` and `mcp.read_
 
 `vmrag.remote` in git config is something else: the name of the git remote that `git:` stands for.
 
-Two more environment variables are no settings: `{switch}=0` switches the hooks off, and `{debug}=1` shows where a known
-error was raised.
+More environment variables are no settings: `{switch}=0` switches the hooks off, and `{debug}=1` shows where a known error was raised.
+`{imported}` names the folder of another program's Chroma store (`chroma.sqlite3` lies in it): what it holds becomes the first commit of a
+knowledge base that the MCP tool `dolt_init` starts, unless that is called with `import_existing=false`. `{repository}` and `{token}` are
+the MCP server's.
 
 ## Embedding services
 
@@ -116,6 +118,9 @@ def documentation() -> str:
         huggingface=env.HUGGINGFACE_KEY,
         switch=env.SWITCH,
         debug=env.DEBUG,
+        imported=env.IMPORTED,
+        repository=env.REPOSITORY,
+        token=env.TOKEN,
     )
 
 

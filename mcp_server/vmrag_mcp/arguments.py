@@ -1,6 +1,6 @@
-"""What a client sends as a tool's arguments: declared by annotations, shown as JSON Schema, and made into what the handler takes.
+"""What a client sends as a tool's arguments: declared by annotations, shown as JSON Schema, and made into what the tool's function takes.
 
-A parameter is a keyword of the handler, annotated `Annotated[type, Given(...)]`. Clients were written against several servers, so
+A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. Clients were written against several servers, so
 more is taken than the schema says: JSON as text, numbers and booleans as text, one string for a list of them, aliases.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from vmrag_link.errors import JsonInvalid, UsageInvalid
+from vmrag_link.errors import JsonInvalid, UsageInvalid, shortened
 from vmrag_link.models import Record, json_from_user
 from vmrag_link.nearest import nearest
 
@@ -93,7 +93,7 @@ class Parameter(Record, frozen=True):
     # -- from clients ---------------------------------------------------------------------------------------------------
 
     def taken(self, value: Any, warn: Warn) -> Any:
-        """The value for the handler. Raises `UsageInvalid`, `JsonInvalid`."""
+        """The value for the function. Raises `UsageInvalid`, `JsonInvalid`."""
         match self.kind:
             case "string":
                 return self._text(value)
@@ -200,18 +200,19 @@ class Parameter(Record, frozen=True):
 
     def _refusal(self, value: Any, expected: str, *, where: str = "", json: Any = None) -> UsageInvalid | JsonInvalid:
         """`json`: what was given, where that may be JSON text of another kind."""
-        shown = value if isinstance(value, int | float) or value is None else _shown(value)
+        given = shortened(repr(value))
+        shown = value if isinstance(value, int | float) or value is None else given
         kind = JsonInvalid if isinstance(json, str) else UsageInvalid
-        return kind(f"{where or self.name} must be {expected}, not {_shown(value)}.", parameter=self.name, value=shown)
+        return kind(f"{where or self.name} must be {expected}, not {given}.", parameter=self.name, value=shown)
 
 
 @cache
-def parameters(handler: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The parameters that a handler declares: its keywords."""
-    hints = get_type_hints(handler, include_extras=True)
+def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The parameters that a tool's function declares: its keywords."""
+    hints = get_type_hints(function, include_extras=True)
     return tuple(
         _declared(hints[each.name], each)
-        for each in inspect.signature(handler).parameters.values()
+        for each in inspect.signature(function).parameters.values()
         if each.kind is inspect.Parameter.KEYWORD_ONLY
     )
 
@@ -259,7 +260,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def accepted(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
-    """The handler's keywords. Raises `UsageInvalid` for what is unknown, missing or no value, `JsonInvalid`."""
+    """The function's keywords. Raises `UsageInvalid` for what is unknown, missing or no value, `JsonInvalid`."""
     by_name = {each.name: each for each in declared}
     aliases = {alias: each.name for each in declared for alias in each.given.aliases}
     unknown = sorted(name for name in arguments if name not in by_name and name not in aliases)
@@ -301,8 +302,3 @@ def _integer(value: Any) -> int | None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004

@@ -24,8 +24,8 @@ from vmrag_mcp.options import Flags
 
 SERVER = "vmrag"
 SCRIPT = "vmrag-mcp"
-MODULE = ("-m", "vmrag_link.cli.mcp")
-"""What `python` is told where there is no script."""
+MODULE = ("-P", "-m", "vmrag_link.cli.mcp")
+"""What `python` is told where there is no script; it starts in the project, from whose files it must not import."""
 
 _LARGEST = 1024 * 1024
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.base import reserved
 from vmrag_mcp.prompts import PROMPTS
 from vmrag_mcp.resources import TEMPLATES
 from vmrag_mcp.session import Call
@@ -33,5 +33,5 @@ def _values(call: Call, reference: str, argument: str, known: Mapping[str, str])
             case "doc_id" if "collection" in known:
                 return (each.doc_id for each in engine.headers(at, collection=known["collection"]))
     if reference in PROMPTS and argument == "since":
-        return (each.name for each in engine.branches() if not each.name.startswith(RESERVED_PREFIX))
+        return (each.name for each in engine.branches() if not reserved(each.name))
     return ()

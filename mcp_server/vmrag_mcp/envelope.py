@@ -1,4 +1,4 @@
-"""What a client gets for a failed call: one shape, from which programs written against several servers can read.
+"""What a client gets: for a failed call one shape, from which programs written against several servers can read.
 
 No exception's text and no stack trace is part of it, but for the errors of `vmrag_link.errors`, which are written for people.
 """
@@ -27,7 +27,7 @@ SUGGESTIONS = {
     "PIN_MISSING_REVISION": ("dolt_fetch brings a remote's commits",),
     "MERGE_CONFLICT": ("resolve_conflicts decides", "dolt_reset with confirm_discard=true gives the merge up"),
     "NO_UPSTREAM": ("dolt_push puts the branch on the remote", "branch names the one to pull"),
-    "REMOTE_REJECTED": ("dolt_pull takes in what the remote has",),
+    "REMOTE_REJECTED": ("dolt_pull with branch takes in what that branch of the remote has",),
     "INDEX_PENDING": ("sync_all brings the index up to date",),
     "CHROMADB_ERROR": ("force_full_resync builds the index again",),
     "EMBEDDING_MISMATCH": ("get_sync_status shows each collection's model",),
@@ -61,7 +61,7 @@ def failure(error: VmragError) -> dict[str, Any]:
         "error": error.code,
         "message": error.message,
         "details": details,
-        "suggestions": [*SUGGESTIONS.get(error.code, ()), *([error.hint] if error.hint else [])],
+        "suggestions": _suggestions(error),
         "code": error.code,
         "status": "error",
     }
@@ -70,14 +70,21 @@ def failure(error: VmragError) -> dict[str, Any]:
     return envelope
 
 
-def success(fields: dict[str, Any], kb: dict[str, Any] | None, warnings: list[dict[str, str]]) -> dict[str, Any]:
+def _suggestions(error: VmragError) -> list[str]:
+    ours = SUGGESTIONS.get(error.code, ())
+    if error.code in ("NOT_INITIALIZED", "ALREADY_INITIALIZED") and "path" in error.details:
+        ours = (
+            "dolt_clone fetches the knowledge base that is pinned",
+        )  # one that is not here, and no new one is begun
+    elif error.code == "MERGE_CONFLICT" and error.details.get("merge_in_progress") is False:
+        ours = ("Nothing was changed: another on_conflict or if_uncommitted goes on.",)
+    return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
+
+
+def success(fields: dict[str, Any], kb: dict[str, Any], warnings: list[dict[str, str]]) -> dict[str, Any]:
     """What a tool returned, and what every result says: where it comes from, and what was worth a warning."""
-    result = {"success": True, **fields}
-    if kb is not None:
-        result["kb"] = kb
-    if warnings:
-        result["warnings"] = warnings
-    return result
+    result = {"success": True, **fields, "kb": kb}
+    return result | {"warnings": warnings} if warnings else result
 
 
 def internal(incident: str, log: str) -> VmragError:

@@ -71,7 +71,7 @@ class Selection(Record, frozen=True):
         if self.chosen.read_only and not known.reads:
             raise AccessDenied(
                 f"{known.name} changes something, and this server is read-only.",
-                hint="Start the server without --read-only.",
+                hint="Start the server without --read-only, and without mcp.read_only in its settings.",
                 tool=known.name,
             )
         excluded = known.name in _names(self.chosen.exclude_tools)

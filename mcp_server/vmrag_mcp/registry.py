@@ -1,4 +1,4 @@
-"""The table of all tools: name, toolset, effect, parameters, handler. The functions of the modules of `tools` are the tools.
+"""The table of all tools: name, toolset, effect, parameters, function. The functions of the modules of `tools` are the tools.
 
 `tools.json` is the same table for clients. It is generated (`python -m vmrag_mcp.reference`) and read
 at the start, so that listing the tools imports none of what they do.
@@ -70,7 +70,7 @@ class Listed(Record, frozen=True):
 
 
 class Declared(Record, frozen=True):
-    """What `tool` says of a handler. `founds`: it works where there is no knowledge base yet."""
+    """What `tool` says of a function. `founds`: it works where there is no knowledge base yet."""
 
     effect: str
     idempotent: bool
@@ -83,9 +83,9 @@ def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Call
     It takes the `Call`, and its parameters as keywords (`arguments`), and returns the fields of its result.
     """
 
-    def mark(handler: Callable[P, R]) -> Callable[P, R]:
-        handler.__dict__["declared"] = Declared(effect, idempotent, founds)
-        return handler
+    def mark(function: Callable[P, R]) -> Callable[P, R]:
+        function.__dict__["declared"] = Declared(effect, idempotent, founds)
+        return function
 
     return mark
 
@@ -96,7 +96,7 @@ def catalogue() -> Mapping[str, Listed]:
     return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[Listed])}
 
 
-def handler(listed: Listed) -> Callable[..., dict[str, Any]]:
+def function_of(listed: Listed) -> Callable[..., dict[str, Any]]:
     """Imports what the tool needs, which takes a moment the first time."""
     found: Callable[..., dict[str, Any]] = getattr(module(listed.module), listed.name)
     return found

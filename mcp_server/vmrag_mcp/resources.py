@@ -9,7 +9,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import Record
+from vmrag_link.models import Record, json_text
+from vmrag_link.nearest import no_collection
 from vmrag_mcp.session import Call
 
 STATUS = "vmrag://status"
@@ -94,8 +95,6 @@ def _collections(call: Call) -> list[Any]:
 
 
 def _collection(call: Call, name: str, *, documents: bool = False) -> dict[str, Any]:
-    from vmrag_link.nearest import no_collection
-
     rows = {each.name: each for each in _collections(call)}
     if name not in rows:
         raise no_collection(name, sorted(rows))
@@ -124,6 +123,4 @@ def _document(call: Call, collection: str, doc_id: str) -> Content:
 
 
 def _json(call: Call, value: Any) -> Content:
-    from vmrag_link.models import json_text
-
     return Content(json_text(value), JSON, call.kb())

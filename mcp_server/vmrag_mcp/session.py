@@ -17,7 +17,7 @@ from vmrag_link.models import Record
 from vmrag_link.progress import Task
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
-from vmrag_mcp.registry import Declared, Listed, handler
+from vmrag_mcp.registry import Declared, Listed, function_of
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
@@ -78,7 +78,7 @@ class _CallTask:
 
 
 class Call:
-    """One call of a tool: what its handler gets."""
+    """One call of a tool: what its function gets."""
 
     def __init__(self, ws: Workspace, behaviour: Behaviour, progress: CallProgress) -> None:
         self.ws = ws
@@ -92,18 +92,22 @@ class Call:
         if warning not in self.warnings:
             self.warnings.append(warning)
 
+    def pending(self, why: str) -> None:
+        """`why` the index did not follow what was stored; empty if it did."""
+        if why:
+            self.warn("INDEX_PENDING", why)
+
     def standing(self) -> Standing:
         """Where documents are read in this call: the pin has been followed first, and the answer's `kb` will say this place."""
-        from vmrag_link.ops.recover import reconciled_for_reading
+        from vmrag_link.ops.recover import followed
         from vmrag_link.ops.standing import standing
 
         if self._standing is None:
-            reconciled_for_reading(self.ws)
-            self._standing = standing(self.ws)
+            self._standing = followed(self.ws, lambda: standing(self.ws))
         return self._standing
 
     def stands(self, at: Standing) -> None:
-        """The handler has found out by itself where its answer comes from."""
+        """The tool has found out by itself where its answer comes from."""
         self._standing = at
 
     def kb(self) -> dict[str, Any]:
@@ -152,7 +156,7 @@ class Session:
             return envelope.failure(system_failure(error) or self._bug(error, tool.name)), True
 
     def _called(self, tool: Listed, arguments: Mapping[str, Any], progress: CallProgress) -> dict[str, Any]:
-        function = handler(tool)
+        function = function_of(tool)
         warned: list[tuple[str, str]] = []
         keywords = given.accepted(given.parameters(function), arguments, lambda *warning: warned.append(warning))
         declared: Declared = function.__dict__["declared"]

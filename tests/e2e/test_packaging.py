@@ -19,7 +19,7 @@ from tests.support.repos import Repo, isolate, make_repo
 
 ROOT = Path(__file__).parents[2]
 VERSION = vmrag_link.__version__
-PACKAGES = {"vmrag_hooks", "vmrag_link"}
+PACKAGES = {"vmrag_hooks", "vmrag_link", "vmrag_mcp"}
 OF_EXTRAS = ("chromadb", "mcp", "numpy", "onnxruntime", "tokenizers", "wordllama")
 
 pytestmark = pytest.mark.xdist_group("packaging")  # one process builds and installs, once
@@ -83,9 +83,15 @@ def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
     assert modules == {name for name in names if name.startswith("vmrag_link/") and name.endswith(".py")}
 
 
-def test_the_wheel_has_one_command(wheel: Path) -> None:
+def test_the_wheel_has_the_command_and_the_one_that_clients_start(wheel: Path) -> None:
     entry_points = zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/entry_points.txt").decode()
-    assert entry_points.split() == ["[console_scripts]", "vmrag", "=", "vmrag_link.cli.main:main"]
+    section, *commands = entry_points.replace(" ", "").split()
+    assert section == "[console_scripts]"
+    assert commands == ["vmrag=vmrag_link.cli.main:main", "vmrag-mcp=vmrag_link.cli.mcp:main"]
+
+
+def test_the_wheel_has_the_table_of_tools(wheel: Path) -> None:
+    assert "vmrag_mcp/tools.json" in zipfile.ZipFile(wheel).namelist()
 
 
 def test_the_sdist_has_what_the_checks_need(built: Path) -> None:

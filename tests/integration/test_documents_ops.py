@@ -319,7 +319,17 @@ def test_the_author_of_a_commit_can_be_given(project):
     assert project.ask("log")["revisions"][0]["author"] == "Grace Hopper <grace@example.org>"
 
 
-@pytest.mark.parametrize("author", ["Grace", "Grace <>", "<g@example.org>", "A <a@b>\nB <c@d>"])
+@pytest.mark.parametrize(
+    ("author", "signed"),
+    [("Grace", "Grace <ada@example.com>"), ("grace@example.org", "grace <grace@example.org>")],
+)
+def test_a_name_or_an_address_alone_is_an_author(project, author, signed):
+    project.put("x.md", "x")
+    project.vmrag("commit", "-m", "x", "--author", author)
+    assert project.ask("log")["revisions"][0]["author"] == signed
+
+
+@pytest.mark.parametrize("author", ["Grace <>", "<g@example.org>", "A <a@b>\nB <c@d>"])
 def test_an_author_that_is_none_is_refused_before_anything_happens(project, author):
     project.put("x.md", "x")
     error = project.vmrag("commit", "-m", "x", "--author", author, "--json", code=2).error

@@ -14,25 +14,14 @@ import msgspec
 import pytest
 
 from tests.support import terminal
-from tests.support.terminal import SCRIPT
+from tests.support.terminal import SCRIPT, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import GitReferenceMissing, PinMissing
 from vmrag_link.models import Working
 from vmrag_link.ops import history
-from vmrag_link.progress import QUIET
-from vmrag_link.workspace import Workspace
 
 template, project = terminal.template, terminal.project
-
-
-@contextlib.contextmanager
-def opened(project):
-    workspace = Workspace.open(project.top, QUIET)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
 
 
 def rejoined(pieces, *ops):

@@ -18,8 +18,10 @@ from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_fil
 from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import DATABASE, DATABASE_FILE, TENANT, Rows, open_store
+from vmrag_link.index.contents import HNSW_WRITTEN_OUT, problem_of
 from vmrag_link.index.manifest import FILE, Manifest
-from vmrag_link.index.store import HNSW_WRITTEN_OUT, IndexStore, chroma_metadata, problem_of
+from vmrag_link.index.metadata import chroma_metadata
+from vmrag_link.index.store import IndexStore
 from vmrag_link.models import Chunk, Chunking, Working
 
 LONG = " ".join(f"word{number}" for number in range(400))

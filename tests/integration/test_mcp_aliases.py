@@ -58,7 +58,8 @@ def test_create_branch_makes_one_and_stays(notes, tools):
     assert tools("create_branch", name="back", **{"from": "HEAD~1"})["commit"] == first
     tools.error("BRANCH_EXISTS", "create_branch", name="topic")
     tools.error("COMMIT_NOT_FOUND", "create_branch", name="fresh", **{"from": "absent"})
-    tools.error("INVALID_NAME", "create_branch", name="vmrag_links")
+    for name in ("vmrag_links", "refs/heads/main", "origin/main"):
+        tools.error("INVALID_NAME", "create_branch", name=name)
     tools.error("INVALID_PARAMETER", "create_branch", name="")
 
 

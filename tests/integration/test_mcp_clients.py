@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import terminal
 from vmrag_mcp import clients
+from vmrag_mcp.options import Flags
 
 template, project = terminal.template, terminal.project
 
@@ -212,6 +213,17 @@ def test_one_in_the_project_is_named_from_there(project, script, client, here):
     script(project.top / ".venv" / "bin")
     report = install(project, client)
     assert (report["server"]["command"], report["portable"]) == (f"{here}/.venv/bin/vmrag-mcp", True)
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_a_module_of_the_projects_own_is_not_what_the_server_imports(project, monkeypatch, client):
+    python = project.top.parent / "bare" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(clients.sysconfig, "get_path", lambda _: str(python.parent))
+    server = clients.printed(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
+    assert (server["command"], server["args"][:3]) == (str(python), ["-P", "-m", "vmrag_link.cli.mcp"])
 
 
 # -- printing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from pathlib import Path
@@ -12,10 +11,8 @@ import pytest
 
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
-from tests.support.terminal import Project
-from vmrag_link.index.store import hnsw_of
-from vmrag_link.progress import QUIET
-from vmrag_link.workspace import Workspace
+from tests.support.terminal import Project, opened
+from vmrag_link.index.contents import hnsw_of
 from vmrag_mcp.session import Behaviour
 
 template, project = terminal.template, terminal.project
@@ -26,15 +23,6 @@ ABSENT = {"collection_name": "absent", "branch": "main"}
 @pytest.fixture
 def tools(project: Project) -> Tools:
     return Tools(project.top)
-
-
-@contextlib.contextmanager
-def opened(project: Project) -> Any:
-    ws = Workspace.open(project.top, QUIET)
-    try:
-        yield ws
-    finally:
-        ws.close()
 
 
 def chroma_metadata(project: Project, name: str) -> dict[str, Any]:
@@ -200,7 +188,9 @@ def test_metadata_that_cannot_be_is_refused_and_nothing_is_written(
 
 @pytest.mark.parametrize("name", ["", "a b", "ab", "a..b", "-ab", "1.2.3.4", "x" * 256])
 def test_a_name_that_chroma_would_not_take_is_refused(tools: Tools, name: str) -> None:
-    tools.error("INVALID_NAME", "chroma_create_collection", collection_name=name)
+    refused = tools.error("INVALID_NAME", "chroma_create_collection", collection_name=name)
+    proposed = refused["suggestions"][-1].rpartition(" ")[2]
+    tools("chroma_create_collection", collection_name=proposed, get_or_create=True)
 
 
 def test_an_existing_collection_is_refused_or_taken_as_it_is(project: Project, tools: Tools) -> None:

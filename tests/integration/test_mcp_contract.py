@@ -26,7 +26,7 @@ from tests.support.mcp import ALL, Tools
 from vmrag_mcp.arguments import Parameter, accepted, parameters
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.reference import generated
-from vmrag_mcp.registry import CATALOGUE, DEFAULT, TOOLSETS, catalogue, handler
+from vmrag_mcp.registry import CATALOGUE, DEFAULT, TOOLSETS, catalogue, function_of
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -129,7 +129,7 @@ def test_a_tool_is_listed_as_the_contract_says(name):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_the_parameters_of_a_tool_are_those_of_the_contract(name):
-    declared = {each.name: each for each in parameters(handler(catalogue()[name]))}
+    declared = {each.name: each for each in parameters(function_of(catalogue()[name]))}
     contract = TOOLS[name]["parameters"]
     assert set(declared) == set(contract)
     assert {each: _declared(declared[each]) for each in declared} == {each: _says(contract[each]) for each in contract}
@@ -302,7 +302,7 @@ def test_a_tool_takes_legal_arguments_in_every_form(name, tmp_path):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_what_is_above_a_limit_of_ours_is_cut_down_with_a_warning(name):
-    declared = parameters(handler(catalogue()[name]))
+    declared = parameters(function_of(catalogue()[name]))
     for each, says in TOOLS[name]["parameters"].items():
         if says.get("above_maximum") == "clamped":
             warned: list[tuple[str, str]] = []
@@ -315,7 +315,7 @@ def test_what_is_above_a_limit_of_ours_is_cut_down_with_a_warning(name):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_an_empty_or_null_argument_means_what_a_missing_one_means(name):
-    declared = parameters(handler(catalogue()[name]))
+    declared = parameters(function_of(catalogue()[name]))
     plain = accepted(declared, usual(name), _no_warning)
     for each, says in TOOLS[name]["parameters"].items():
         for absent in RULES["optional_null_like"] if not says.get("required") else ():

@@ -28,7 +28,7 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope
 from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.registry import catalogue, handler
+from vmrag_mcp.registry import catalogue, function_of
 
 templates, world = contract_world.templates, contract_world.world
 
@@ -102,7 +102,7 @@ def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_bug_is_told_without_its_trace_which_is_in_the_log(world, name, monkeypatch):
-    function = handler(catalogue()[name])
+    function = function_of(catalogue()[name])
 
     @functools.wraps(function)  # so its parameters are the tool's
     def failing(*_: object, **__: object) -> None:

@@ -13,11 +13,12 @@ import pytest
 from tests.support.mcp import Tools, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
+from vmrag_link import settings_edit
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.index import chroma
 from vmrag_link.models import Chunking, content_hash
-from vmrag_link.ops import import_chroma, settings_edit
+from vmrag_link.ops import import_chroma
 
 TEXT = "The rivers rise in the mountains. They run through the hills and into the sea, where the salt begins."
 
@@ -70,6 +71,17 @@ def test_a_knowledge_base_begins_and_is_staged_for_the_next_git_commit(bare, too
     assert tools("chroma_list_collections")["total_count"] == 0
     bare.put("a.md", "alpha")
     assert bare.record("first", b="beta") == bare.pinned
+
+
+def test_one_that_is_pinned_and_not_here_is_not_proposed_to_be_begun(bare, tools):
+    tools("dolt_init")
+    bare.record("first", a="alpha")
+    shutil.rmtree(bare.shared)
+    for refused in (tools.error("NOT_INITIALIZED", "dolt_status"), tools.error("ALREADY_INITIALIZED", "dolt_init")):
+        assert refused["suggestions"][0].startswith("dolt_clone")
+        assert not any(
+            name in each for each in refused["suggestions"] for name in ("dolt_init", "dolt_fetch", "dolt_reset")
+        )
 
 
 def test_a_second_one_is_refused(bare, tools):

@@ -119,7 +119,10 @@ def test_a_bare_repository_gets_a_row_and_no_file(project, tools, tmp_path: Path
     assert rows(project)[head] == project.pinned
 
 
-@pytest.mark.parametrize("file", ["../pin", "/tmp/pin", ".git/pin", "docs/../../pin", ".", "out/pin", "link"])
+@pytest.mark.parametrize(
+    "file",
+    ["../pin", "/tmp/pin", ".git/pin", ".GIT/hooks/pin", "git~1/pin", "docs/../../pin", ".", "out/pin", "link", "a\0b"],
+)
 def test_the_link_file_stays_in_the_work_tree(project, tools, file, tmp_path):
     (project.top / "out").symlink_to(tmp_path)
     (project.top / "link").symlink_to(tmp_path / "elsewhere")
@@ -127,6 +130,19 @@ def test_the_link_file_stays_in_the_work_tree(project, tools, file, tmp_path):
     refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
     assert refused["details"] | {"error_type": ""} == {"parameter": "link_file", "value": file, "error_type": ""}
     assert rows(project) == before
+
+
+@pytest.mark.parametrize("file", ["README.md", ".vmrag.yaml", ".gitattributes"])
+def test_a_file_that_holds_something_else_is_not_overwritten(project, tools, file):
+    (project.top / file).write_text(text := "# What somebody wrote and has not committed\n")
+    before = rows(project)
+    tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
+    assert ((project.top / file).read_text(), rows(project)) == (text, before)
+
+
+def test_an_empty_file_becomes_the_link_file(project, tools):
+    project.write("pin.json", "")
+    assert tools("dolt_link_git", bidirectional=True, link_file="pin.json")["bidirectional"]["staged"]
 
 
 def test_what_is_not_there_is_not_linked(project, tools, tmp_path):

@@ -2,58 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from pathlib import Path
-
 import msgspec
 import pytest
 
 from tests.support import branching as support
-from tests.support.branching import TEXTS, branched, changed, conflicting, drop, put
-from tests.support.compare import assert_whole
+from tests.support.branching import TEXTS, branched, changed, conflicting, drop, everything, kb_branches, put, whole
 from tests.support.mcp import Tools, warned
-from tests.support.terminal import Project
+from tests.support.terminal import opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import KbBranch, Working, content_hash
-from vmrag_link.progress import QUIET
+from vmrag_link.models import content_hash
 from vmrag_link.sync import apply
-from vmrag_link.workspace import Workspace
 
 template, notes, tools = support.template, support.notes, support.tools
-
-
-@contextlib.contextmanager
-def opened(project: Project) -> Iterator[Workspace]:
-    workspace = Workspace.open(project.top, QUIET)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
-
-
-def kb_branches(project: Project) -> dict[str, KbBranch]:
-    with opened(project) as workspace:
-        return {each.name: each for each in workspace.engine.branches()}
-
-
-def everything(project: Project) -> tuple[object, ...]:
-    """All that a call must leave as it is that changes nothing."""
-    pin, config = (project.top / ".dolt-version").read_bytes(), (project.top / ".git/config").read_bytes()
-    merge = project.own / "merge.json"
-    with opened(project) as workspace:
-        rows = {each.name: list(workspace.engine.documents(Working(each.name))) for each in workspace.engine.branches()}
-    return pin, config, project.git("status", "--porcelain"), kb_branches(project), rows, merge.exists()
-
-
-def whole(project: Project, tmp_path: Path) -> None:
-    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
-    scratch.mkdir()
-    assert_whole(project, scratch)
-    assert project.status()["state"] == "in_sync"
 
 
 def ids(conflicts: list[dict[str, object]]) -> list[object]:
@@ -181,6 +144,7 @@ def test_with_abort_a_merge_that_would_conflict_changes_nothing(notes, tools):
     before = everything(notes)
     failed = tools.error("MERGE_CONFLICT", "merge_branch", source="topic", on_conflict="abort")
     assert ids(failed["details"]["conflicts"]) == ["a"]
+    assert not any("resolve" in each or "dolt_reset" in each for each in failed["suggestions"])  # nothing is open
     assert everything(notes) == before
     put(notes, d="delta")
     before = everything(notes)

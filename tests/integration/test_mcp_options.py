@@ -9,7 +9,8 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp_process import finished
 from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing, ToolDisabled, UsageInvalid, VmragError
-from vmrag_link.settings import KEYS, Mcp
+from vmrag_link.settings import Mcp
+from vmrag_link.settings_keys import KEYS
 from vmrag_mcp import place
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
 from vmrag_mcp.place import Place, PlacedSession, known

@@ -520,6 +520,10 @@ def test_what_others_pushed_is_not_overwritten_unless_by_force_and_stays_there(w
     bob.write_document("mine.md", "mine")
     refused = bobs.error("REMOTE_REJECTED", "dolt_push")
     assert refused["details"]["branch"] == "main"
+    assert any("dolt_pull with branch" in each for each in refused["suggestions"])
+    pulled = bobs("dolt_pull")  # without: git has not fetched what pins it
+    assert pulled["pull_result"]["commits_merged"] == 0
+    assert "has nothing new" not in pulled["message"]
     done = bobs("dolt_push", force=True)
     assert done["remote_state"]["remote_commit"] == bob.pinned
     assert done["push_result"]["from_commit"] == theirs

@@ -16,6 +16,7 @@ from tests.support.travel import free_port, git_server, silent_server
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.travel import reach
+from vmrag_mcp.tools import history
 
 template, project = terminal.template, terminal.project
 shared, world = people.shared, people.world
@@ -57,6 +58,17 @@ def test_a_clean_branch_without_a_remote(project: Project, tools: Tools) -> None
     assert result["index"] == {"status": "synced", "pending_collections": []}
     assert result["link"] == {"link_file": ".dolt-version", "pinned_commit": project.pinned, "state": "in_sync"}
     assert not warned(result)
+
+
+def test_of_very_many_uncommitted_documents_the_first_are_named(project: Project, tools: Tools, monkeypatch) -> None:
+    monkeypatch.setattr(history, "LISTED", 2)
+    for name in ("a.md", "b.md", "c.md"):
+        project.put(name, "New.")
+    found = tools("dolt_status", verbose=True)
+    assert found["local_changes"]["documents"] == ["a.md", "b.md"]
+    assert found["local_changes"]["summary"]["total"] == 3
+    assert "get_diff lists them: offset=2." in found["warnings"][0]["message"]
+    assert [each["doc_id"] for each in tools("get_diff", offset=2)["documents"]] == ["c.md"]
 
 
 def test_uncommitted_documents_are_counted_and_named_if_asked_for(project: Project, tools: Tools) -> None:

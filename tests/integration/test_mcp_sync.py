@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import threading
 from pathlib import Path
@@ -12,13 +11,11 @@ import pytest
 
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
-from tests.support.terminal import Project
+from tests.support.terminal import Project, opened
 from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Document, content_hash
-from vmrag_link.progress import QUIET
 from vmrag_link.sync import apply
-from vmrag_link.workspace import Workspace
 
 template, project = terminal.template, terminal.project
 
@@ -37,15 +34,6 @@ def numbers(row: dict[str, Any]) -> dict[str, int]:
 def only(rows: list[dict[str, Any]], name: str = "handbook") -> dict[str, Any]:
     key = "collection" if "collection" in rows[0] else "collection_name"
     return next(each for each in rows if each[key] == name)
-
-
-@contextlib.contextmanager
-def opened(project: Project) -> Any:
-    ws = Workspace.open(project.top, QUIET)
-    try:
-        yield ws
-    finally:
-        ws.close()
 
 
 def store_without_index(project: Project, *rows: Write) -> None:
@@ -170,7 +158,7 @@ def test_a_collection_without_a_row_goes_from_the_index(project: Project, tools:
     found = tools("sync_all")
     assert found["totals"]["deleted"] == 1
     with opened(project) as ws, ws.view() as view:
-        from vmrag_link.index.store import held_collections
+        from vmrag_link.index.contents import held_collections
 
         assert list(held_collections(view.folder)) == ["handbook"]
 

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.support import branching as support
 from tests.support import people
-from tests.support.branching import TEXTS, branched, changed, conflicting, drop, put
+from tests.support.branching import TEXTS, branched, changed, conflicting, drop, everything, kb_branches, put, whole
 from tests.support.cli import ROOT, start
-from tests.support.compare import assert_whole
 from tests.support.mcp import Tools, warned
-from tests.support.terminal import Project
+from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
-from vmrag_link.models import KbBranch, Working
-from vmrag_link.progress import QUIET
+from vmrag_link.models import Working
 from vmrag_link.sync import apply
-from vmrag_link.workspace import Workspace
 
 template, notes, tools = support.template, support.notes, support.tools
 shared, world = people.shared, people.world
@@ -32,39 +26,9 @@ shared, world = people.shared, people.world
 NONE = {"added": 0, "modified": 0, "deleted": 0, "total": 0}
 
 
-@contextlib.contextmanager
-def opened(project: Project) -> Iterator[Workspace]:
-    workspace = Workspace.open(project.top, QUIET)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
-
-
-def kb_branches(project: Project) -> dict[str, KbBranch]:
-    with opened(project) as workspace:
-        return {each.name: each for each in workspace.engine.branches()}
-
-
 def holds(project: Project, at: str) -> dict[str, str]:
     with opened(project) as workspace:
         return {each.doc_id: each.content for each in workspace.engine.documents(at)}
-
-
-def everything(project: Project) -> tuple[object, ...]:
-    """All that a refused call must leave as it is."""
-    pin = (project.top / ".dolt-version").read_bytes()
-    config = (project.top / ".git/config").read_bytes()
-    with opened(project) as workspace:
-        rows = [list(workspace.engine.documents(Working(each.name))) for each in workspace.engine.branches()]
-    return pin, config, project.git("status", "--porcelain"), kb_branches(project), rows
-
-
-def whole(project: Project, tmp_path: Path) -> None:
-    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
-    scratch.mkdir()
-    assert_whole(project, scratch)
-    assert project.status()["state"] == "in_sync"
 
 
 @pytest.fixture
@@ -486,6 +450,12 @@ def test_a_reset_of_what_is_clean_to_head_does_nothing(notes, tools):
     assert done["reset_result"]["discarded_changes"] == NONE
     assert done["sync_summary"] == {"documents_restored": 0, "documents_removed": 0}
     assert everything(notes) == before
+
+
+def test_a_changed_collection_is_named_where_no_document_is(tools):
+    tools("chroma_create_collection", collection_name="fresh")
+    refused = tools.error("CONFIRMATION_REQUIRED", "dolt_reset")
+    assert refused["message"].startswith("What was changed about collections of 'main' is not committed.")
 
 
 def test_a_clean_branch_moved_back_lists_the_orphans_and_they_can_be_read(notes, tools, tmp_path):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -15,26 +14,15 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import driven, start
 from tests.support.compare import assert_whole
-from tests.support.terminal import Project
+from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Chunking, Collection, Document, RevisionInfo, content_hash
 from vmrag_link.ops import merge_state
-from vmrag_link.progress import QUIET
-from vmrag_link.workspace import Workspace
 
 template, project = terminal.template, terminal.project
 
 OFF = {"VMRAG": "0"}
 AUTHOR, DATE = "Bea <bea@example.org>", "2026-02-03T04:05:06Z"
-
-
-@contextlib.contextmanager
-def opened(project: Project) -> Iterator[Workspace]:
-    workspace = Workspace.open(project.top, QUIET)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
 
 
 def document(doc_id: str, content: str = "text", **fields: str) -> Document:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import terminal
 from tests.support.compare import assert_whole
-from tests.support.terminal import Project
-from vmrag_link.progress import QUIET
-from vmrag_link.workspace import Workspace
+from tests.support.terminal import Project, opened
 
 template, project = terminal.template, terminal.project
-
-
-@contextlib.contextmanager
-def opened(project: Project) -> Iterator[Workspace]:
-    workspace = Workspace.open(project.top, QUIET)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
 
 
 def pinned_by(project: Project, ref: str) -> str:

@@ -10,11 +10,26 @@ from pathlib import Path
 import pytest
 
 from tests.support import notes as states
+from tests.support.compare import assert_whole
 from tests.support.mcp import Tools
 from tests.support.notes import TEXTS
-from tests.support.terminal import Project, copied
+from tests.support.terminal import Project, copied, opened
+from vmrag_link.models import KbBranch, Working
 
-__all__ = ["TEXTS", "branched", "changed", "conflicting", "drop", "notes", "put", "template", "tools"]
+__all__ = [
+    "TEXTS",
+    "branched",
+    "changed",
+    "conflicting",
+    "drop",
+    "everything",
+    "kb_branches",
+    "notes",
+    "put",
+    "template",
+    "tools",
+    "whole",
+]
 
 COLLECTION = "notes"
 template = states.template
@@ -60,3 +75,24 @@ def conflicting(project: Project, tools: Tools, *names: str) -> tuple[str, str]:
     """`main` and `topic` gave these documents different texts; returns both commits."""
     theirs = branched(project, tools, **dict.fromkeys(names or ("a",), "theirs"))
     return changed(project, tools, "ours", **dict.fromkeys(names or ("a",), "ours")), theirs
+
+
+def kb_branches(project: Project) -> dict[str, KbBranch]:
+    with opened(project) as workspace:
+        return {each.name: each for each in workspace.engine.branches()}
+
+
+def everything(project: Project) -> tuple[object, ...]:
+    """All that a call must leave as it is that is refused, or changes nothing."""
+    pin, config = (project.top / ".dolt-version").read_bytes(), (project.top / ".git/config").read_bytes()
+    merge = project.own / "merge.json"
+    with opened(project) as workspace:
+        rows = {each.name: list(workspace.engine.documents(Working(each.name))) for each in workspace.engine.branches()}
+    return pin, config, project.git("status", "--porcelain"), kb_branches(project), rows, merge.exists()
+
+
+def whole(project: Project, tmp_path: Path) -> None:
+    scratch = tmp_path / f"scratch-{len(list(tmp_path.glob('scratch-*')))}"
+    scratch.mkdir()
+    assert_whole(project, scratch)
+    assert project.status()["state"] == "in_sync"

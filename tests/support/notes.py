@@ -12,9 +12,7 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools
 from tests.support.repos import isolate
-from tests.support.terminal import Project, new_project
-from vmrag_link.progress import QUIET
-from vmrag_link.workspace import Workspace
+from tests.support.terminal import Project, new_project, opened
 
 TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}
 LONG = "\n\n".join(f"Paragraph {number} speaks of owls and of the number {number}." for number in range(40))
@@ -58,13 +56,9 @@ def indexed(project: Project, *, collection: str = "notes") -> list[str]:
     """The names of all chunks that Chroma holds of a collection, once the index has followed."""
     from vmrag_link.index.chroma import open_store
 
-    ws = Workspace.open(project.top, QUIET)
-    try:
-        with ws.view() as view:
-            store = open_store(view.folder / "chroma")
-            try:
-                return sorted(store.ids(store.collections()[collection]))
-            finally:
-                store.close()
-    finally:
-        ws.close()
+    with opened(project) as ws, ws.view() as view:
+        store = open_store(view.folder / "chroma")
+        try:
+            return sorted(store.ids(store.collections()[collection]))
+        finally:
+            store.close()

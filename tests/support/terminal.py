@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.cli.main import run
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
 
 SCRIPT = Path(sys.executable).with_name("vmrag")
 QUERIES = ("install the program", "rest and sleep", "certificates for TLS", "uv", "faq question")
@@ -203,3 +206,12 @@ def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     isolate(monkeypatch, tmp_path / "home")
     subprocess.run(["cp", "-a", template, tmp_path / "project"], check=True)
     return Project(tmp_path / "project")
+
+
+@contextlib.contextmanager
+def opened(project: Project) -> Iterator[Workspace]:
+    workspace = Workspace.open(project.top, QUIET)
+    try:
+        yield workspace
+    finally:
+        workspace.close()

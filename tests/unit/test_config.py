@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from vmrag_link import config, settings
 from vmrag_link.errors import ConfigInvalid
-from vmrag_link.settings import KEYS, Config
+from vmrag_link.settings import Config
+from vmrag_link.settings_keys import KEYS, SECTIONS
 
 ROOT = Path(__file__).parents[2]
 MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"
@@ -343,7 +344,7 @@ def test_any_bytes_load_or_are_refused(data):
     loads_or_refuses(data)
 
 
-words = st.sampled_from([*KEYS, *settings.SECTIONS, "keep", "k", "x"])
+words = st.sampled_from([*KEYS, *SECTIONS, "keep", "k", "x"])
 pieces = st.sampled_from(
     [": ", ":", "\n", "\n  ", "\t", "- ", "[", "]", "{", "}", '"', "'", "&a ", "*a", "!!x ", "|\n", "? ", "#"]
 )

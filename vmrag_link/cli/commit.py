@@ -12,7 +12,7 @@ from vmrag_link.ops import commit as operation
 
 @vmrag_command("commit")
 @click.option("-m", "--message", required=True, help="What changed in the knowledge.")
-@click.option("--author", help="'Name <email>'; by default git's.")
+@click.option("--author", help="'Name <email>', or one of both; by default git's.")
 def command(invocation: Invocation, *, message: str, author: str | None) -> int:
     """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage it for 'git commit'."""
     with invocation.workspace() as ws:

@@ -5,13 +5,13 @@ What is left out is listed with its reason; what should be readable and is not i
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import stat
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from vmrag_link import clock
 from vmrag_link.documents import reading
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
@@ -116,7 +116,7 @@ def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument
         file_type=file.file_type,
         metadata=canonical_json(page.metadata),
         source=_relative(file.path, work_tree) or file.path.as_posix(),
-        last_modified=dt.datetime.fromtimestamp(int(modified), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        last_modified=clock.at(int(modified)),
     )
 
 

@@ -38,6 +38,11 @@ ASIDE_PREFIX = "vmrag/wip/"
 """Before the name of a KB branch: its uncommitted documents, set aside in a commit because they conflict with a moved pin."""
 
 
+def reserved(branch: str) -> bool:
+    """Whether a branch is the tool's own, on which nobody works; those with documents that were set aside are among them."""
+    return branch.startswith(RESERVED_PREFIX)
+
+
 def root_of(engine: Engine) -> str:
     """The revision that `vmrag_root` is at: every knowledge base has one, and two that differ in it have nothing in common."""
     found = engine.branch(ROOT_BRANCH)

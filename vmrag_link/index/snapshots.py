@@ -21,7 +21,7 @@ from pathlib import Path
 from vmrag_link import locks, proc
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index.chroma import DATABASE_FILE
-from vmrag_link.index.store import FORMAT, problem_of
+from vmrag_link.index.contents import FORMAT, problem_of
 from vmrag_link.models import Record, canonical_json
 
 BUILDING = ".building-"

@@ -11,48 +11,15 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import Any, Self
 
-import msgspec
-
-from vmrag_link.errors import IndexFailed, no_space
+from vmrag_link.errors import no_space
 from vmrag_link.index import keywords, vectors
-from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, MetadataValue, Rows, open_store
-from vmrag_link.index.manifest import FILE, Held, Manifest
-from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record, canonical_json
-
-FORMAT = "1"
-"""Rises with every change of what lies in an index directory or of how texts are cut."""
-
-HNSW_WRITTEN_OUT = "index_metadata.pickle"
-"""The file beside an HNSW index that holds something."""
-
-RESERVED_METADATA = frozenset(
-    {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}
-)
-
-
-HNSW_PREFIX = "hnsw:"
-
-
-class HnswSetting(NamedTuple):
-    """A setting of an HNSW index: its name in Chroma's configuration, what it is if nobody says, and its possible values."""
-
-    chroma: str
-    usual: int
-    low: int
-    high: int
-
-    def possible(self, value: object) -> TypeGuard[int]:
-        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
-
-
-HNSW = {
-    "hnsw:M": HnswSetting("max_neighbors", 16, 2, 512),
-    "hnsw:construction_ef": HnswSetting("ef_construction", 100, 1, 10_000),
-    "hnsw:search_ef": HnswSetting("ef_search", 100, 1, 10_000),
-}
-"""By the keys of a collection's metadata, where clients put them. The limits keep what somebody else wrote from filling the memory."""
+from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Rows, open_store
+from vmrag_link.index.contents import FORMAT, sizes, unusable
+from vmrag_link.index.manifest import Held, Manifest
+from vmrag_link.index.metadata import chroma_metadata, chunk_id, description, hnsw_settings
+from vmrag_link.models import Chunk, Collection, Document, Record, canonical_json
 
 
 class ChunkedDocument(Record, frozen=True):
@@ -109,7 +76,7 @@ class IndexStore:
         chroma_id = self.chroma.create(
             collection.name,
             space=collection.distance,
-            metadata=_description(collection),
+            metadata=description(collection),
             hnsw=hnsw_settings(collection),
         )
         with self.manifest:
@@ -117,7 +84,7 @@ class IndexStore:
 
     def redefine_collection(self, collection: Collection) -> None:
         """Take over a definition that indexes equally (see `indexes_equally`)."""
-        self.chroma.describe(self._held(collection.name).chroma_id, _description(collection))
+        self.chroma.describe(self._held(collection.name).chroma_id, description(collection))
         with self.manifest:
             self.manifest.redefine_collection(collection)
 
@@ -191,13 +158,12 @@ class IndexStore:
         if problem:
             raise unusable(self.folder, problem)
         for held in self.manifest.collections().values():
-            description = {**_description(held.collection), "revision": revision}
-            self.chroma.describe(held.chroma_id, description)
+            self.chroma.describe(held.chroma_id, {**description(held.collection), "revision": revision})
         self.close()
         _sweep_segments(self.folder / "chroma")
         manifest = Manifest(self.folder)
         with manifest:
-            manifest.set(format=FORMAT, revision=revision, settings=settings, files=canonical_json(_sizes(self.folder)))
+            manifest.set(format=FORMAT, revision=revision, settings=settings, files=canonical_json(sizes(self.folder)))
             manifest.set(store_documents=canonical_json(self._store_documents))
         manifest.close()
 
@@ -240,124 +206,6 @@ class IndexStore:
         return ""
 
 
-def chunk_id(doc_id: str, number: int) -> str:
-    """The name of a chunk in Chroma."""
-    return f"{doc_id}_chunk_{number}"
-
-
-def unusable(folder: Path, problem: str) -> IndexFailed:
-    return IndexFailed(
-        f"The index {folder.name} does not verify: {problem}.",
-        hint="It is derived; 'vmrag sync --rebuild' builds it again.",
-        folder=str(folder),
-    )
-
-
-def problem_of(folder: Path, *, revision: str, settings: str) -> str:
-    """Why a sealed index must not be served; empty when it verifies. Reads the manifest and file sizes only (about a millisecond)."""
-    if not folder.is_dir():
-        return "it is not there"
-    try:
-        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-            found = {key: manifest.get(key) for key in ("format", "revision", "settings")}
-            sealed = manifest.get("files")
-        if found != {"format": FORMAT, "revision": revision, "settings": settings}:
-            return f"its manifest describes {found}"
-        if sealed is None:
-            return "it was never finished"
-        return _damage(msgspec.json.decode(sealed, type=dict[str, int]), _sizes(folder))
-    except (sqlite3.Error, msgspec.DecodeError) as error:
-        return f"its manifest cannot be read ({error})"
-    except FileNotFoundError:
-        return "it is being removed"
-
-
-def _damage(expected: Mapping[str, int], actual: Mapping[str, int]) -> str:
-    for name, size in expected.items():
-        grown = name == f"chroma/{DATABASE_FILE}" and actual.get(name, -1) > size  # Chroma writes a row when it reads
-        if actual.get(name) != size and not grown:
-            return f"{name} has {actual.get(name, 'no')} bytes instead of {size}"
-    return ""
-
-
-def chunk_counts(folder: Path) -> dict[tuple[str, str], int]:
-    """The number of chunks of each document that the index holds. Raises `IndexFailed` for a damaged manifest."""
-    try:
-        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-            return manifest.chunk_counts()
-    except sqlite3.Error as error:
-        raise unusable(folder, str(error)) from error
-
-
-class Contents(NamedTuple):
-    """What an index holds: collections by name; documents, and their numbers of chunks, by (collection, doc_id).
-
-    `unembedded`: as `Manifest.unembedded`.
-    """
-
-    collections: dict[str, Held]
-    headers: dict[tuple[str, str], DocumentHeader]
-    chunks: dict[tuple[str, str], int]
-    unembedded: dict[str, str]
-
-
-def contents(folder: Path) -> Contents:
-    """Raises `IndexFailed` for a damaged manifest."""
-    try:
-        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-            return Contents(manifest.collections(), manifest.headers(), manifest.chunk_counts(), manifest.unembedded())
-    except sqlite3.Error as error:
-        raise unusable(folder, str(error)) from error
-
-
-def held_collections(folder: Path) -> dict[str, Held]:
-    """The collections that the index holds, by name. Raises `IndexFailed` for a damaged manifest."""
-    try:
-        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-            return manifest.collections()
-    except sqlite3.Error as error:
-        raise unusable(folder, str(error)) from error
-
-
-def unembedded(folder: Path) -> dict[str, str]:
-    """As `Manifest.unembedded`. Raises `IndexFailed` for a damaged manifest."""
-    try:
-        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-            return manifest.unembedded()
-    except sqlite3.Error as error:
-        raise unusable(folder, str(error)) from error
-
-
-def hnsw_of(folder: Path, name: str) -> dict[str, int]:
-    """What Chroma's HNSW index of a collection was made with, by the keys of metadata. Raises `IndexFailed`."""
-    with contextlib.closing(open_store(folder / "chroma")) as store:
-        found = store.hnsw(name)
-    return {key: int(found[each.chroma]) for key, each in HNSW.items()}
-
-
-def has_given_vectors(folder: Path) -> bool:
-    """Whether an index, if it is there, holds vectors that nobody can make again from its texts."""
-    if not folder.is_dir():
-        return False
-    try:
-        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-            return manifest.get("given_vectors") is not None
-    except sqlite3.Error:
-        return False  # damaged: it will be made again, from texts
-
-
-def chunks_held(folder: Path, documents: Iterable[tuple[str, str]]) -> int:
-    """How many chunks the index holds of these documents together. Raises `IndexFailed` for a damaged manifest."""
-    asked: dict[str, list[str]] = {}
-    for collection, doc_id in documents:
-        asked.setdefault(collection, []).append(doc_id)
-    try:
-        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-            return sum(sum(manifest.chunks_of(name, ids).values()) for name, ids in asked.items())
-    except sqlite3.Error as error:
-        raise unusable(folder, str(error)) from error
-
-
 def indexes_equally(one: Collection, other: Collection) -> bool:
     """Whether the same documents give the same index under both definitions."""
 
@@ -366,54 +214,6 @@ def indexes_equally(one: Collection, other: Collection) -> bool:
         return (*model, each.distance, each.chunking)
 
     return decisive(one) == decisive(other)
-
-
-def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, MetadataValue]:
-    """What Chroma holds of a chunk besides text and vector. No branch, commit or time: equal contents give equal indexes."""
-    return document_metadata(document.header) | place(document.header, chunk.number, total)
-
-
-def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:
-    """What filters see of a document, the same for each of its chunks.
-
-    None and keys that Chroma keeps to itself are left out; answers take a document's metadata from the manifest.
-    """
-    given = msgspec.json.decode(document.metadata)
-    kept = {key: _chroma_value(value) for key, value in given.items() if value is not None and _chroma_key(key)}
-    if document.title:
-        kept.setdefault("title", document.title)
-    return kept | _origin(document)
-
-
-def place(document: DocumentHeader, number: int, total: int) -> dict[str, MetadataValue]:
-    """Which chunk it is of which document, under names that are the index's own (`RESERVED_METADATA`)."""
-    return _origin(document) | {"chunk_index": number, "total_chunks": total}
-
-
-def _origin(document: DocumentHeader) -> dict[str, MetadataValue]:
-    return {
-        "source_id": document.doc_id,
-        "content_hash": document.content_hash,
-        "source_table": "documents",
-        "collection": document.collection,
-    }
-
-
-def _chroma_key(key: str) -> bool:
-    return key != "" and not key.startswith(("$", "#", "chroma:"))
-
-
-def _chroma_value(value: Any) -> MetadataValue:
-    """Chroma takes scalars and non-empty lists of one kind of them; everything else reaches it as JSON text."""
-    if _scalar(value):
-        return value  # type: ignore[no-any-return]
-    if isinstance(value, list) and all(map(_scalar, value)) and len({type(each) for each in value}) == 1:
-        return value
-    return canonical_json(value)
-
-
-def _scalar(value: Any) -> bool:
-    return isinstance(value, bool | str | float) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 def _collect(rows: Rows, each: ChunkedDocument) -> None:
@@ -428,43 +228,6 @@ def _collect(rows: Rows, each: ChunkedDocument) -> None:
 def _rows(held: Held, slots: range) -> range:
     """The rows of the word index that belong to these slots."""
     return range(keywords.row_id(held.id, slots.start), keywords.row_id(held.id, slots.stop))
-
-
-def hnsw_settings(collection: Collection) -> dict[str, int]:
-    """What its metadata asks of Chroma's HNSW index, by Chroma's names; what is no possible value is left to Chroma.
-
-    Only outside clients search there: our own answers are exact.
-    """
-    given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
-    found = ((each, given.get(key)) for key, each in HNSW.items())
-    return {each.chroma: value for each, value in found if each.possible(value)}
-
-
-def _description(collection: Collection) -> dict[str, MetadataValue]:
-    """The Chroma collection's own metadata, for outside clients."""
-    given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
-    kept = {key: value for key, value in given.items() if _scalar(value) and _chroma_key(key)}
-    return {key: value for key, value in kept.items() if not key.startswith(HNSW_PREFIX)} | {
-        "embedding_function": collection.embedding_function,
-        "embedding_model": collection.embedding_model,
-    }
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    """Names and sizes in bytes of the files that a reader needs, the manifest itself (which holds them) left out.
-
-    Chroma writes an HNSW index out after 1,000 changes. Until then its vectors lie in the database's log, and whoever opens
-    the collection, reader or not, writes the files anew: they hold nothing and may be empty at any moment.
-    """
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
-    return {
-        path.relative_to(folder).as_posix(): path.stat().st_size
-        for path in files
-        if path.name != FILE
-        and not path.name.endswith("-journal")
-        and (path.parent in written_out or path.parent.parent != folder / "chroma")
-    }
 
 
 def _sweep_segments(chroma: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.errors import Busy
+from vmrag_link.index.contents import has_given_vectors, problem_of
 from vmrag_link.index.snapshots import remove
-from vmrag_link.index.store import has_given_vectors, problem_of
 
 
 class WorkingCopy:

@@ -6,11 +6,11 @@ They are set aside in a commit first. From then on every step can be repeated, s
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 
 import msgspec
 
+from vmrag_link import clock
 from vmrag_link.engines.base import ASIDE_PREFIX, Engine
 from vmrag_link.errors import KnowledgeMoved, quoted
 from vmrag_link.journal import Journal, ReplayEntry
@@ -94,7 +94,7 @@ def _free_aside(engine: Engine, kb_branch: str) -> str:
 
 
 def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
-    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = clock.now()
     rows = as_rows(engine.diff(entry.head, Working(entry.kb_branch)))
     message = f"Uncommitted documents of {entry.kb_branch}"
     kept = engine.commit_onto(entry.head, [rows], message=message, author=AUTHOR, date=now)

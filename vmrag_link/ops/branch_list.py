@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from fnmatch import translate
 
+from vmrag_link.engines.base import reserved
 from vmrag_link.models import Record
-from vmrag_link.ops.revisions import Commit, commit, shown
+from vmrag_link.ops.distance import Apart, Distances
+from vmrag_link.ops.revisions import Commit, commit
 from vmrag_link.ops.standing import Standing
-from vmrag_link.ops.upstream import Apart, Distances, Upstream, upstream
+from vmrag_link.ops.upstream import Upstream, upstream
 from vmrag_link.travel import reach
 from vmrag_link.workspace import Workspace
 
@@ -41,11 +43,11 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
     ours = {each.name: each.head for each in ws.engine.branches()}
     theirs = _theirs(ws, remote)
     matches = re.compile(translate(pattern or "*")).match
-    reserved = bool(pattern) and not shown(pattern)
+    kept = bool(pattern) and reserved(pattern)
     names = sorted(
         name
         for name in (ours.keys() | theirs.keys() if local else theirs.keys())
-        if matches(name) and (shown(name) or reserved)
+        if matches(name) and (kept or not reserved(name))
     )
     both = [name for name in names if name in ours and name in theirs and ours[name] != theirs[name]]
     distances = Distances(ws.engine, [side[name] for name in both for side in (ours, theirs)]) if both else None
@@ -53,7 +55,7 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
     for name in names:
         apart = None
         if name in ours and name in theirs:
-            apart = distances.apart(ours[name], [theirs[name]]) if distances and name in both else Apart()
+            apart = distances.apart([ours[name]], [theirs[name]]) if distances and name in both else Apart()
         head = commit(ws.engine.info(ours.get(name) or theirs[name]))
         rows.append(Branch(name, name == here.kb.branch, name in ours, name in theirs, head, apart))
     return BranchList(here.kb.branch, tuple(rows), _doubt(ws, remote))
@@ -74,7 +76,7 @@ def named_heads(ws: Workspace, here: Standing) -> dict[str, str]:
     """The head of each branch that people work on: the current one, then the others by name, then those that only the remote has, as
     `REMOTE/NAME`.
     """
-    ours = {each.name: each.head for each in ws.engine.branches() if shown(each.name)}
+    ours = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
     current = {here.kb.branch: ours[here.kb.branch]} if here.kb.branch in ours else {}
     remote = upstream(ws)
     theirs = (

@@ -16,6 +16,9 @@ from vmrag_link.workspace import Workspace
 _LIKE_A_HASH = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}", re.IGNORECASE)
 """What some engine takes for a revision; a knowledge base may move to another engine."""
 
+_LIKE_A_REF = ("refs/", "origin/")
+"""How references to git, and to the branches of the remote, begin."""
+
 
 class BranchRow(Record, frozen=True):
     """A KB branch; `code_branch` is the code branch whose documents are written on it, None when there is none."""
@@ -69,7 +72,8 @@ def require_new(ws: Workspace, name: str) -> None:
     code branch which has not written yet.
     """
     reserved = name.lower().startswith(RESERVED_PREFIX)
-    if reserved or _LIKE_A_HASH.fullmatch(name) or not ws.engine.legal_branch_name(name):
+    mistaken = _LIKE_A_HASH.fullmatch(name) or name.startswith(_LIKE_A_REF)
+    if reserved or mistaken or not ws.engine.legal_branch_name(name):
         why = (
             f"names that begin with {RESERVED_PREFIX} are reserved"
             if reserved

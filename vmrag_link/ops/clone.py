@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from vmrag_link import locks
-from vmrag_link.engines.base import RESERVED_PREFIX, Engine
+from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
 from vmrag_link.models import Record
@@ -77,7 +77,7 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
 
 def _report(ws: Workspace, source: Address) -> CloneReport:
     pin = ws.target().pin
-    names = sorted(name for name in ws.engine.remote_heads(source.key) if not name.startswith(RESERVED_PREFIX))
+    names = sorted(name for name in ws.engine.remote_heads(source.key) if not reserved(name))
     revision = pin.dolt_commit if pin else None
     here = revision is not None and ws.engine.has_revision(revision)
     return CloneReport(source.text, str(ws.places.kb), tuple(names), revision, here)

@@ -6,12 +6,11 @@ finishes what the entry says (`recover`).
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 
 import msgspec
 
-from vmrag_link import locks
+from vmrag_link import clock, locks
 from vmrag_link.errors import (
     Embedding,
     Files,
@@ -27,7 +26,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.contents import chunks_held
 from vmrag_link.journal import CommitEntry
 from vmrag_link.merging.revisions import Signature
 from vmrag_link.models import Changes, Record, Working
@@ -35,7 +34,7 @@ from vmrag_link.ops import merge, merge_state, pinning, writing
 from vmrag_link.ops.pinning import PinBlock, PinReport
 from vmrag_link.sync import apply
 from vmrag_link.sync.resolve import Target
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import Workspace
 
 _WORDS = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
 AUTHOR = re.compile(rf"{_WORDS} <[^<>\s]+>")
@@ -97,16 +96,8 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
     """How many chunks the index has of the documents that a commit added or modified; none while it does not follow."""
     if report.pending:
         return 0
-    changed: dict[str, list[str]] = {}
-    for each in ws.engine.diff(report.parent, report.revision).documents:
-        if each.after:
-            changed.setdefault(each.key[0], []).append(each.key[1])
-
-    def counted(view: View) -> int:
-        with Manifest(view.folder, frozen=True) as manifest:
-            return sum(sum(manifest.chunks_of(name, ids).values()) for name, ids in changed.items())
-
-    return ws.read(counted)
+    put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
+    return ws.read(lambda view: chunks_held(view.folder, put))
 
 
 def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
@@ -114,15 +105,11 @@ def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitR
     state = merge_state.required(ws)
     if not state.commit and not state.written:
         merge.proceed(ws)  # its result was to be looked at: that is over now
-    report = merge.proceed(ws, Signature(message, author, _now()))
+    report = merge.proceed(ws, Signature(message, author, clock.now()))
     name = target.kb_branch.name if target.kb_branch else ""
     return CommitReport(
         report.revision or "", state.ours, name, report.changes, report.pin, report.staged, report.pending
     )
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def signed(ws: Workspace, author: str | None) -> str:
@@ -145,7 +132,7 @@ def _committed(ws: Workspace, target: Target, message: str, author: str) -> Comm
     assert target.kb_branch is not None  # noqa: S101  commit() has looked
     branch, parent = target.kb_branch.name, target.revision
     changes = ws.engine.count_changes(parent, Working(branch))
-    now = _now()
+    now = clock.now()
     if not ws.config.auto_pin:
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
         return CommitReport(revision, parent, branch, changes, None, staged=False)

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.index.store import chunk_id, place
+from vmrag_link.index.metadata import chunk_id, place
 from vmrag_link.models import Collection, Document, DocumentHeader, Record
 from vmrag_link.ops import collections
 from vmrag_link.ops.document_selection import Named, Selection, chunked, select
-from vmrag_link.ops.recover import reconciled_for_reading
+from vmrag_link.ops.recover import followed
 from vmrag_link.ops.standing import Standing, standing, viewed
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
@@ -61,15 +61,14 @@ class Page(Record, frozen=True):
 
 def get(ws: Workspace, name: str, selection: Selection, wanted: Wanted) -> Page:
     """Raises `CollectionMissing`, `FilterInvalid`; and `IndexFailed` where embeddings are wanted: all else is not the index's."""
-    reconciled_for_reading(ws)
     if not wanted.embeddings:
-        return _Reading(ws, standing(ws), name, wanted, None).page(selection)
+        return followed(ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection))
 
     def read(view: View) -> Page:
         with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
             return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
 
-    return ws.read(read)
+    return followed(ws, lambda: ws.read(read))
 
 
 class _Reading:

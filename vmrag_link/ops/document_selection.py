@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.index.store import document_metadata
+from vmrag_link.index.metadata import document_metadata, parted
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.retrieval import filters
 from vmrag_link.sync.bring import within_window
 from vmrag_link.workspace import Workspace
-
-_CHUNK = re.compile(r"(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
 
 
 class Selection(Record, frozen=True):
@@ -95,8 +92,8 @@ class _Passing:
 
 
 def _chunk(name: str) -> Named | None:
-    found = _CHUNK.fullmatch(name)
-    return Named(name, found["doc"], int(found["number"])) if found else None
+    found = parted(name)
+    return Named(name, *found) if found else None
 
 
 def _within(ws: Workspace, at: At, collection: Collection, named: Named, known: dict[str, int]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import math
 import struct
@@ -13,10 +12,12 @@ from typing import Any
 
 import msgspec
 
+from vmrag_link import clock
 from vmrag_link.documents.reading import markdown_title
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused, DocumentExists, NothingSelected, UsageInvalid
-from vmrag_link.index.store import RESERVED_METADATA, IndexStore
+from vmrag_link.index.metadata import RESERVED_METADATA
+from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Collection, Document, Record, canonical_json, content_hash, json_from_user
 from vmrag_link.ops import collections, names, writing
 from vmrag_link.ops.document_selection import Selection, chunked, select
@@ -83,7 +84,7 @@ def add(ws: Workspace, name: str, new: Sequence[New], *, follow: bool = True) ->
         names.check_document(doc_id)
     if repeated := [doc_id for doc_id, times in Counter(ids).items() if times > 1]:
         raise _exists(repeated, "stand in the call more than once")
-    now = _now()
+    now = clock.now()
     metadatas = [checked_metadata(each.metadata, doc_id) for doc_id, each in zip(ids, new, strict=True)]
 
     def rows(at: At, collection: Collection) -> Write:
@@ -119,7 +120,7 @@ def update(ws: Workspace, name: str, changes: Sequence[Change]) -> UpdateReport:
     Embeddings are the index's of this machine alone, until it is built again; raises `UsageInvalid` for one that cannot be.
     """
     given = [each.metadata if each.metadata is None else checked_metadata(each.metadata, each.name) for each in changes]
-    now = _now()
+    now = clock.now()
     unchanged: list[str] = []
     vectors: dict[str, bytes] = {}
     meant = name
@@ -278,7 +279,3 @@ def _exists(ids: Iterable[str], what: str) -> DocumentExists:
     found = list(ids)
     shown = ", ".join(map(repr, found[:3])) + (" …" if found[3:] else "")
     return DocumentExists(f"Document ids {what}: {shown}. Nothing was added.", ids=found)
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

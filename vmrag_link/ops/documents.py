@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from vmrag_link import clock
 from vmrag_link.documents import importing
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
@@ -22,7 +22,8 @@ from vmrag_link.errors import (
     UsageInvalid,
     quoted,
 )
-from vmrag_link.index.store import RESERVED_METADATA, chunk_counts
+from vmrag_link.index.contents import chunk_counts
+from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import (
     At,
     Changes,
@@ -174,7 +175,7 @@ def _plan(
     )
     if not changed and not gone and not (new and not skipped):
         return _Planned(created=False, changes=changes, rows=None)
-    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = clock.now()
     rows = Write(
         put_collections=[new] if new else [],
         put_documents=[_row(ws, at, name, each, now, known=each.doc_id in present) for each in changed],
@@ -203,7 +204,7 @@ def _new_collection(ws: Workspace, at: At, name: str) -> Collection | None:
         embedding_model=model.fingerprint,
         embedding_dimensions=model.dimensions,
         chunking=Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap),
-        created_at=dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created_at=clock.now(),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, Remote, RemoteEmpty
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations, distance
+from vmrag_link.ops.distance import Apart, Distances
 from vmrag_link.travel import exchange
 from vmrag_link.travel.address import Address
 from vmrag_link.travel.publish import Moved
@@ -70,22 +71,20 @@ def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | No
     source, moved = first_with(ws, addresses, target.pin.dolt_commit if target.pin else None)
     there = ws.engine.remote_heads(source.key)
     if branch is not None:
-        if branch not in there or branch.startswith(RESERVED_PREFIX):
+        if branch not in there or reserved(branch):
             raise no_such_branch(source.text, branch, there)
         moved = tuple(each for each in moved if each.branch == branch)
+    new = [each.new for each in moved]
+    distances = Distances(ws.engine, [*new, *known])
     counted = tuple(
-        BranchFetched(each.branch, each.old, each.new, distance.beyond(ws.engine, [each.new], known)) for each in moved
+        BranchFetched(each.branch, each.old, each.new, distances.apart([each.new], known).ahead) for each in moved
     )
-    commits = distance.beyond(ws.engine, [each.new for each in moved], known)
     own = target.kb_branch
     name = own.name if own else target.pin.dolt_branch if target.pin else ""
     here = own.head if own else target.pin.dolt_commit if target.pin else ""
-    ahead, behind = (0, 0)
-    if ws.engine.has_revision(here):
-        theirs = there.get(name)
-        ahead = distance.beyond(ws.engine, [here], [theirs] if theirs else list(there.values()))
-        behind = distance.beyond(ws.engine, [theirs], [here]) if theirs else 0
-    return BranchesFetched(source.text, counted, commits, own.name if own else None, ahead, behind)
+    apart = distance.from_remote(ws.engine, here, name, there) if ws.engine.has_revision(here) else Apart()
+    commits = distances.apart(new, known).ahead
+    return BranchesFetched(source.text, counted, commits, own.name if own else None, apart.ahead, apart.behind)
 
 
 def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) -> tuple[Address, tuple[Moved, ...]]:
@@ -121,12 +120,12 @@ def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
         task.advance(1)
         after = peer.heads()
     changed = {name: head for name, head in after.items() if before.get(name) != head}
-    shown = sorted(name for name in changed if not name.startswith(RESERVED_PREFIX))
+    shown = sorted(name for name in changed if not reserved(name))
     return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
 
 
 def no_such_branch(remote: str, name: str, there: Iterable[str]) -> BranchMissing:
-    names = ", ".join(sorted(each for each in there if not each.startswith(RESERVED_PREFIX)))
+    names = ", ".join(sorted(each for each in there if not reserved(each)))
     return BranchMissing(
         f"{remote} has no KB branch {name!r}; it has {names or 'none at all'}.",
         hint="vmrag push (puts HEAD's KB branch there)",

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.engines.base import RESERVED_PREFIX, ROOT_BRANCH, Write
+from vmrag_link.engines.base import ROOT_BRANCH, Write, reserved
 from vmrag_link.errors import (
     AlreadyInitialized,
     Embedding,
@@ -27,7 +27,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import index_entries, plumbing, remotes
 from vmrag_link.models import Chunking, Record, RevisionInfo
-from vmrag_link.ops import collections, destinations, history_pins, import_chroma, remote, writing
+from vmrag_link.ops import collection_writes, destinations, history_pins, import_chroma, remote, writing
 from vmrag_link.ops.clone import clone
 from vmrag_link.ops.fetch import no_such_branch
 from vmrag_link.ops.import_chroma import Foreign
@@ -139,7 +139,7 @@ def found_from(ws: Workspace, url: str, *, branch: str | None = None, commit: st
 
 def _start(ws: Workspace, source: str, heads: Mapping[str, str], branch: str | None, commit: str | None) -> Start:
     """Where a clone stands, of a remote with these branches."""
-    there = {name: head for name, head in heads.items() if not name.startswith(RESERVED_PREFIX)}
+    there = {name: head for name, head in heads.items() if not reserved(name)}
     code = ws.trigger().branch or ""
     if commit:
         revision = _commit(ws, source, there.values(), commit)
@@ -217,7 +217,7 @@ def _agree(ws: Workspace, setting: str) -> None:
 
 def _taken(ws: Workspace, store: Path) -> Foreign:
     sizes = ws.config.chunking
-    model = collections.working_model(ws, ws.config.embedding.model)
+    model = collection_writes.working_model(ws, ws.config.embedding.model)
     return import_chroma.read(store, model=model, chunking=Chunking(size=sizes.size, overlap=sizes.overlap))
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX
+from vmrag_link.engines.base import ASIDE_PREFIX, reserved
 from vmrag_link.errors import BranchMissing, KnowledgeMoved, Uncommitted
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
@@ -144,7 +144,7 @@ def _branches(ws: Workspace) -> _Branches:
     for each in ws.engine.branches():
         if each.name.startswith(ASIDE_PREFIX):
             keep.append(KeptBranch(each.name, each.head, "set_aside", f"vmrag merge {shlex.quote(each.name)}"))
-        elif each.name.startswith(RESERVED_PREFIX) or each.name in in_use:
+        elif reserved(each.name) or each.name in in_use:
             continue
         elif each.dirty:
             hint = f"vmrag branch --switch {shlex.quote(each.name)}"

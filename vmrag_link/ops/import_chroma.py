@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -10,10 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vmrag_link import clock
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import IndexFailed, NameInvalid
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Described, open_store
-from vmrag_link.index.store import HNSW_PREFIX, RESERVED_METADATA
+from vmrag_link.index.metadata import HNSW_PREFIX, RESERVED_METADATA
 from vmrag_link.models import Chunking, Collection, Document, Record, canonical_json, content_hash
 from vmrag_link.ops import names
 
@@ -43,7 +43,7 @@ def read(folder: Path, *, model: Model, chunking: Chunking) -> Foreign:
     """
     if not (folder / DATABASE_FILE).is_file():
         raise _no_store(folder, f"it has no {DATABASE_FILE}")
-    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = clock.now()
     with tempfile.TemporaryDirectory(prefix="vmrag-import-") as copied:
         for each in folder.glob(f"{DATABASE_FILE}*"):  # the vectors stay where they are
             shutil.copy(each, copied)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
-from vmrag_link import config, locks
+from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write, root_of
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
 from vmrag_link.git import merging, plumbing
 from vmrag_link.models import Record
-from vmrag_link.ops import branches, history_pins, pinning, settings_edit
+from vmrag_link.ops import branches, history_pins, pinning
 from vmrag_link.ops.clone import clone
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.ops.switch import require_free
@@ -75,7 +74,7 @@ def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> I
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         started = pinned is None or not ws.initialized
         if not ws.initialized:
-            now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            now = clock.now()
             DoltliteEngine.create(ws.places.kb, author=plumbing.identity(ws.places), date=now).close()
         if start:
             _branch(ws, start)
@@ -141,7 +140,7 @@ def _branch(ws: Workspace, start: Start) -> None:
         ws.engine.create_branch(name, root)
     branch = ws.engine.branch(name)
     if start.rows is not None and branch and branch.head == root:
-        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = clock.now()
         ws.engine.write(name, start.rows, expected=root)
         who = plumbing.identity(ws.places)
         ws.engine.commit(name, message=start.message, author=who, date=now, expected=root)

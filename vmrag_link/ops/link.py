@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
-from vmrag_link import locks
+from vmrag_link import clock, locks
 from vmrag_link import pin as pins
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing, repository
 from vmrag_link.models import Link, Record, Working
 from vmrag_link.ops import pinning, recover
 from vmrag_link.ops.pin import refuse_if_in_conflict
-from vmrag_link.paths import PIN_NAME, Places, write_atomically
+from vmrag_link.paths import PIN_NAME, Places, read_regular, write_atomically
 from vmrag_link.workspace import Workspace
 
 AUTHOR = "vmrag <vmrag@localhost>"
@@ -60,7 +59,7 @@ def link(
 
     A second time the row is replaced. With `bidirectional` the link file, inside that repository's work tree, names the revision
     and is staged; it will be part of the next commit, not of the linked one. Raises `GitRepositoryMissing`, `GitReferenceMissing`,
-    `UsageInvalid` for a link file outside the work tree, `FileFailed`, `NotInitialized`.
+    `UsageInvalid` for a link file outside the work tree or a file that is none, `FileFailed`, `NotInitialized`.
     """
     recover.reconciled_for_reading(ws)
     found = repository.commit(git_repo_path, git_commit)
@@ -87,22 +86,21 @@ def link(
 
 def store(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, ...] = ()) -> None:
     """In the table `git_links`, whose author is the program: who links is not who knows."""
-    ws.engine.write_links(rows, remove=remove, message=message, author=AUTHOR, date=_now())
+    ws.engine.write_links(rows, remove=remove, message=message, author=AUTHOR, date=clock.now())
 
 
 def _inside(places: Places, link_file: str) -> Path:
     """The link file's path, for which nobody has laid a link out of the work tree."""
+    if "\0" in link_file:
+        raise _no_link_file(f"{link_file!r} has a name that no file can have", link_file)
     path = places.top / link_file
     real = path.parent.resolve() / path.name
     top = places.top.resolve()
     inner = real.relative_to(top).parts if real.is_relative_to(top) else ()
-    if not inner or ".git" in inner or path.is_symlink() or path.is_dir():
-        raise UsageInvalid(
-            f"The link file {link_file!r} is not a file in the work tree {places.top}.",
-            hint=f"--link-file {PIN_NAME}",
-            parameter="link_file",
-            value=link_file,
-        )
+    if not inner or any(map(_gits, inner)) or path.is_symlink() or path.is_dir():
+        raise _no_link_file(f"{link_file!r} is not a file in the work tree {places.top}", link_file)
+    if path.exists() and path != places.pin and not _links(path):
+        raise _no_link_file(f"{link_file!r} holds something else already, which is not overwritten", link_file)
     standing = next(each for each in path.parents if each.exists())
     if not standing.is_dir():
         raise FileFailed(
@@ -111,6 +109,21 @@ def _inside(places: Places, link_file: str) -> Path:
             path=str(standing),
         )
     return path
+
+
+def _gits(part: str) -> bool:
+    """Whether a part of a path is git's own directory, on file systems, too, that take other names for the same."""
+    return part.rstrip(". ").lower() in (".git", "git~1")
+
+
+def _links(path: Path) -> bool:
+    """Whether a file is empty, or a link file that was made before. Anything else would be lost: nobody keeps a copy."""
+    data = read_regular(path, pins.MAX_BYTES + 1)
+    return not data.strip() or pinning.parsed(data) is not None
+
+
+def _no_link_file(why: str, link_file: str) -> UsageInvalid:
+    return UsageInvalid(f"The link file {why}.", hint=f"--link-file {PIN_NAME}", parameter="link_file", value=link_file)
 
 
 def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revision: str, name: str) -> Bidirectional:
@@ -132,7 +145,3 @@ def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revis
 def _named(ws: Workspace) -> str:
     pin = pinning.parsed(plumbing.pin_bytes(ws.places))
     return pin.dolt_branch if pin else ws.trigger().branch or "main"
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Write
+from vmrag_link.engines.base import ASIDE_PREFIX, Write, reserved
 from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging import replay
@@ -63,7 +63,7 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
 
 def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
     """The branch of that name, if it holds documents that were set aside. Raises `NameInvalid` for another reserved one."""
-    found = ws.engine.branch(source) if source.startswith(RESERVED_PREFIX) else None
+    found = ws.engine.branch(source) if reserved(source) else None
     if found and not source.startswith(ASIDE_PREFIX):
         raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
     return found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 from collections.abc import Iterator
 from typing import Literal
 
-from vmrag_link.errors import MergeConflict
+from vmrag_link import clock
+from vmrag_link.errors import MergeConflict, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging.conflicts import Choice, Conflict, all_taken
 from vmrag_link.merging.revisions import Signature
@@ -58,7 +58,7 @@ def merge_branch(
     name = other.name if other else _name(here)
     ours = _ours(here, other, how)
     if on_conflict == "abort" and (conflicts := _conflicts(ws, source, aside, ours=ours, theirs=theirs)):
-        raise _conflict(ws, f"{source} conflicts with {name}; nothing was changed", conflicts)
+        raise _conflict(ws, source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
     # What was set aside is merged with what is uncommitted here; anything else would mix the two.
     clean = contextlib.nullcontext() if aside else uncommitted.cleared(ws, how, message=f"Before merging {source}")
     with clean, _standing_on(ws, other):
@@ -71,13 +71,13 @@ def merge_branch(
         if aside:
             report = merge.merge_aside(ws, into, aside, decisions=decisions)
         else:
-            signature = Signature(message or f"Merge {source} into {name}", plumbing.identity(ws.places), _now())
+            signature = Signature(message or f"Merge {source} into {name}", plumbing.identity(ws.places), clock.now())
             base = merge.merge_base(ws, source, ours=into.revision, theirs=theirs)
             report = merge.merge_revision(
                 ws, into, source, base=base, theirs=theirs, decisions=decisions, signature=signature
             )
         if report.result == "conflict":
-            raise _conflict(ws, f"{source} conflicts with {name}; the merge is open", conflicts)
+            raise _conflict(ws, source, f"{source} conflicts with {name}; the merge is open", conflicts, merging=True)
     return BranchMerge(name, report, commits, conflicts)
 
 
@@ -122,9 +122,16 @@ def _conflicts(ws: Workspace, source: str, aside: KbBranch | None, *, ours: At, 
     return three_way(ws.engine, base=base, ours=ours, theirs=theirs).conflicts
 
 
-def _conflict(ws: Workspace, what: str, conflicts: tuple[Conflict, ...]) -> MergeConflict:
+def _conflict(
+    ws: Workspace, source: str, what: str, conflicts: tuple[Conflict, ...], *, merging: bool
+) -> MergeConflict:
     listed = conflict_rows.as_json(conflict_rows.rows(ws, conflicts))
-    return MergeConflict(f"{what}: {len(listed)} in conflict.", hint="vmrag resolve", conflicts=listed)
+    return MergeConflict(
+        f"{what}: {len(listed)} in conflict.",
+        hint="vmrag resolve" if merging else f"vmrag merge {quoted(source)}",
+        conflicts=listed,
+        merge_in_progress=merging,
+    )
 
 
 @contextlib.contextmanager
@@ -141,7 +148,3 @@ def _standing_on(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
     finally:
         if not merge_state.opened(ws):
             switch(ws, former)
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

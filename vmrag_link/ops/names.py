@@ -15,15 +15,19 @@ ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 def check(collection: str) -> None:
     """Chroma's rule for collections, cut to what fits into a key of the knowledge base. Raises `NameInvalid`."""
-    legal = COLLECTION.fullmatch(collection) and ".." not in collection and not ADDRESS.fullmatch(collection)
-    if not legal or len(collection) not in COLLECTION_LENGTH:
+    if not _legal(collection):
         proposal = re.sub(r"[^A-Za-z0-9._-]+", "-", collection).strip("._-")
         raise NameInvalid(
             f"{collection!r} cannot name a collection: 3 to 255 letters, digits, '.', '_' or '-', "
             "with a letter or digit at both ends.",
-            hint=f"For example: --collection {proposal if len(proposal) in COLLECTION_LENGTH else 'handbook'}",
+            hint=f"For example: --collection {proposal if _legal(proposal) else 'handbook'}",
             collection_name=collection,
         )
+
+
+def _legal(collection: str) -> bool:
+    formed = COLLECTION.fullmatch(collection) and ".." not in collection and not ADDRESS.fullmatch(collection)
+    return bool(formed) and len(collection) in COLLECTION_LENGTH
 
 
 def check_document(doc_id: str) -> None:

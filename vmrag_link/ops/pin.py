@@ -7,7 +7,7 @@ import contextlib
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, Embedding, Files, GitBusy, Index, KnowledgeMoved, Lock, MergeConflict
 from vmrag_link.git import merging, plumbing
 from vmrag_link.ops import pinning, recover
@@ -70,7 +70,7 @@ def _revision(ws: Workspace, reference: str) -> str:
         f"There is no revision or KB branch {reference!r} in this knowledge base.",
         hint="vmrag log (shows the revisions; give the full hash), vmrag branch (shows the branches)",
         reference=reference,
-        branches=[each.name for each in ws.engine.branches() if not each.name.startswith(RESERVED_PREFIX)],
+        branches=[each.name for each in ws.engine.branches() if not reserved(each.name)],
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitBusy, GitReferenceMissing, MergeConflict, UpstreamMissing, quoted
 from vmrag_link.git import plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
@@ -134,7 +134,7 @@ def _kb_branch_at(ws: Workspace, addresses: list[Address], name: str) -> _Found:
     pin = ws.target().pin
     source, updates = first_with(ws, addresses, pin.dolt_commit if pin else None)
     there = ws.engine.remote_heads(source.key)
-    if name not in there or name.startswith(RESERVED_PREFIX):
+    if name not in there or reserved(name):
         raise no_such_branch(source.text, name, there)
     return _Found(source, updates, f"{source.text}/{name}", there[name])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
@@ -122,7 +122,7 @@ def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> Pu
     Raises `NameInvalid`, `BranchMissing`, `RemoteRejected`, and as `ops.fetch.fetch`.
     """
     for name in names:
-        if name.startswith(RESERVED_PREFIX):
+        if reserved(name):
             raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag push --help", branch=name)
     places = destinations.to_push(ws, remote)
     for each in places:
@@ -138,7 +138,7 @@ def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted
     moved = dict.fromkeys(move for each in done for move in each.branches)
     return PushReport(
         " and ".join(each.text for each in places),
-        tuple(each for each in moved if not each.branch.startswith(RESERVED_PREFIX)),
+        tuple(each for each in moved if not reserved(each.branch)),
         tuple(dict.fromkeys(revision for each in done for revision in each.kept)),
         uncommitted=uncommitted,
         deleted=tuple(dict.fromkeys(name for each in done for name in each.deleted)),
@@ -156,7 +156,7 @@ def published(ws: Workspace, address: Address, wanted: Wanted) -> Published:
 
 
 def _heads(ws: Workspace, names: Sequence[str], *, every: bool) -> dict[str, str]:
-    there = {each.name: each.head for each in ws.engine.branches() if not each.name.startswith(RESERVED_PREFIX)}
+    there = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
     if every:
         return there
     for name in names:

@@ -10,10 +10,10 @@ import msgspec
 
 from vmrag_link.errors import IndexFailed
 from vmrag_link.git import plumbing
-from vmrag_link.index.store import chunk_id
+from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Collection, Record
-from vmrag_link.ops import arrival
-from vmrag_link.ops.recover import reconciled_for_reading
+from vmrag_link.ops import arrival, collections
+from vmrag_link.ops.recover import followed
 from vmrag_link.ops.standing import KbBlock, Standing, viewed
 from vmrag_link.retrieval.search import Hit, Mode, Near, Query, Searcher
 from vmrag_link.workspace import View, Workspace
@@ -43,8 +43,7 @@ def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport
     """
     if ref is not None:
         return _at(ws, asked, ref)
-    reconciled_for_reading(ws)
-    return ws.read(lambda view: _answer(ws, asked, view))
+    return followed(ws, lambda: ws.read(lambda view: _answer(ws, asked, view)))
 
 
 def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
@@ -79,18 +78,11 @@ def similar(
 
     def answer(view: View) -> SimilarReport:
         with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
-            collection = searcher.collection(name) or _meant(ws, view, name)
+            collection = searcher.collection(name) or collections.find(ws, view.at, name)
             asked = Query("", (collection.name,), k, Mode.VECTOR, where, where_document)
             matches = [searcher.nearest(msgspec.structs.replace(asked, text=text)) for text in texts]
             names = {chunk_id(each.hit.doc_id, each.hit.chunk): None for found in matches for each in found}
             stored = searcher.embeddings(collection.name, [*names]) if embeddings else {}
             return SimilarReport(collection, matches, stored, viewed(ws, view))
 
-    reconciled_for_reading(ws)
-    return ws.read(answer)
-
-
-def _meant(ws: Workspace, view: View, name: str) -> Collection:
-    from vmrag_link.ops import collections  # with all that changes them, which `vmrag query` starts without
-
-    return collections.find(ws, view.at, name)
+    return followed(ws, lambda: ws.read(answer))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from vmrag_link import locks
 from vmrag_link.errors import Busy, GitBusy, GitFailed, quoted
@@ -13,6 +15,10 @@ from vmrag_link.ops import arrival, pinning
 from vmrag_link.sync import apply, background
 from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import Workspace
+
+ATTEMPTS = 3
+
+T = TypeVar("T")
 
 
 def reconciled(ws: Workspace) -> SyncReport | None:
@@ -37,6 +43,20 @@ def reconciled_for_reading(ws: Workspace) -> None:
     except GitBusy:
         if ws.binding is None:
             raise
+
+
+def followed(ws: Workspace, look: Callable[[], T]) -> T:
+    """What `look` makes of the workspace, which is brought to its pin first; it looks again if another process moved the pin meanwhile.
+
+    A commit moves the KB branch first and the pin then: who looks in between finds what was uncommitted nowhere.
+    """
+    for _ in range(ATTEMPTS):
+        before = ws.trigger()
+        reconciled_for_reading(ws)
+        found = look()
+        if ws.trigger() == before and not pending(ws):
+            break
+    return found
 
 
 def reconciled_aloud(ws: Workspace) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.base import reserved
 from vmrag_link.errors import BranchMissing, GitReferenceMissing, Remote, RevisionMissing
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.models import At
@@ -67,7 +67,7 @@ def branch_revision(ws: Workspace, name: str, here: Standing | None = None) -> s
 
 
 def no_branch(ws: Workspace, name: str) -> BranchMissing:
-    there = [each.name for each in ws.engine.branches() if not each.name.startswith(RESERVED_PREFIX)]
+    there = [each.name for each in ws.engine.branches() if not reserved(each.name)]
     near = nearest(name, there)
     return BranchMissing(
         f"The knowledge base has no branch {name[:80]!r}." + (f" Is it {near!r}?" if near else ""),
@@ -80,7 +80,7 @@ def no_branch(ws: Workspace, name: str) -> BranchMissing:
 def remote_head(ws: Workspace, name: str) -> str | None:
     """Where `REMOTE/BRANCH` was when the remote was last asked; the remote is one of git's, or `origin` for where knowledge travels."""
     remote, _, branch = name.partition("/")
-    if not branch or branch.startswith(RESERVED_PREFIX):
+    if not branch or reserved(branch):
         return None
     known = remotes.names(ws.places)
     # A remote's name may have slashes, too.
@@ -124,7 +124,7 @@ def _begun(ws: Workspace, name: str) -> str | None:
 
 def visible(ws: Workspace) -> Iterator[str]:
     """The heads that people see: of branches, of what is read, and of remotes as last fetched."""
-    yield from (each.head for each in ws.engine.branches() if not each.name.startswith(RESERVED_PREFIX))
+    yield from (each.head for each in ws.engine.branches() if not reserved(each.name))
     if ws.binding is not None:
         yield ws.binding.revision
     for each in _travels(ws):

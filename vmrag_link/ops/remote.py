@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.base import reserved
 from vmrag_link.errors import Remote, RemoteInvalid
 from vmrag_link.git import remotes, settings
 from vmrag_link.models import Record
@@ -66,4 +66,4 @@ def _row(ws: Workspace, address: Address) -> RemoteRow:
     if address.peer and address.peer.where in remotes.names(ws.places):
         url = remotes.shown(remotes.url(ws.places, address.peer.where))
     heads = ws.engine.remote_heads(address.key) if ws.initialized else {}
-    return RemoteRow(address.text, url, {n: h for n, h in sorted(heads.items()) if not n.startswith(RESERVED_PREFIX)})
+    return RemoteRow(address.text, url, {n: h for n, h in sorted(heads.items()) if not reserved(n)})

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from graphlib import TopologicalSorter
 from typing import Literal
 
-from vmrag_link.engines.base import RESERVED_PREFIX, Engine, root_of
+from vmrag_link.engines.base import Engine, root_of
 from vmrag_link.models import Changes, Record, RevisionInfo
 from vmrag_link.ops.ancestry import Ancestry
 
@@ -203,8 +203,3 @@ def _infos(
         found = map(engine.info, own) if len(own) <= _EACH else engine.log(heads[name])
         infos |= {each.revision: each for each in found if each.revision not in without}
     return infos
-
-
-def shown(name: str) -> bool:
-    """Whether a branch is one that people work on."""
-    return not name.startswith(RESERVED_PREFIX)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from vmrag_link.errors import DocumentMissing, MergeConflict, NothingSelected, TableMissing
+from vmrag_link.index.metadata import parted
 from vmrag_link.merging.conflicts import Conflict, Side
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
@@ -16,9 +16,7 @@ from vmrag_link.ops.merge_state import Kind, MergeState
 from vmrag_link.workspace import Workspace
 
 ALL = "all"
-TABLES = (*tables.TABLES, tables.COLLECTIONS)
-
-_CHUNK = re.compile(r"(.+)_chunk_\d+", re.DOTALL)
+_TABLES = (ALL, *tables.TABLES, tables.COLLECTIONS)
 
 
 class SettleReport(Record, frozen=True):
@@ -39,7 +37,7 @@ class SettleReport(Record, frozen=True):
 def settle(
     ws: Workspace, table: str, side: Side, *, ids: Sequence[str] = (), commit: bool = False, message: str = ""
 ) -> SettleReport:
-    """Take a side in what is in conflict of a `table` (one of `TABLES`, a collection, or `ALL`), or of its documents `ids`.
+    """Take a side in what is in conflict of a `table` (of `ops.tables`, a collection, or `ALL`), or of its documents `ids`.
 
     Once nothing is left, git's conflict ends by itself, and documents that were set aside become uncommitted; a merge of ours waits for
     a commit, which `commit` makes. Raises `NothingSelected` where nothing is in conflict, `TableMissing`, `DocumentMissing`, and
@@ -82,12 +80,12 @@ def _chosen(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: S
     known = (*merged.conflicts, *merged.decided)
     listed = dict(zip(known, conflict_rows.rows(ws, known), strict=True))
     here = [each for each, row in listed.items() if table in (ALL, row.table, each.collection)]
-    if not here and table not in (ALL, *TABLES) and not _is_collection(ws, state, table):
+    if not here and table not in _TABLES and not _is_collection(ws, state, table):
         raise TableMissing(
             f"There is no table or collection {table!r}.",
             hint="vmrag resolve --list",
             table=table,
-            tables=[ALL, *TABLES],
+            tables=list(_TABLES),
         )
     if ids:
         return [each for doc_id in ids for each in _of_document(here, doc_id, table)]
@@ -104,8 +102,8 @@ def _is_collection(ws: Workspace, state: MergeState, name: str) -> bool:
 
 def _of_document(conflicts: Sequence[Conflict], doc_id: str, table: str) -> list[Conflict]:
     """A document's id, or that of a chunk of it; several collections may have it."""
-    chunk = _CHUNK.fullmatch(doc_id)
-    for wanted in (doc_id, chunk[1] if chunk else ""):
+    chunk = parted(doc_id)
+    for wanted in (doc_id, chunk[0] if chunk else ""):
         if found := [each for each in conflicts if wanted and each.doc_id == wanted]:
             return found
     raise DocumentMissing(

@@ -11,11 +11,12 @@ from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record, Working
-from vmrag_link.ops import conflict_rows, index_status
+from vmrag_link.ops import conflict_rows, distance, index_status
 from vmrag_link.ops.changed import ChangedDocument, Summary, changed, shown
 from vmrag_link.ops.conflict_rows import OpenConflict
+from vmrag_link.ops.distance import Apart
 from vmrag_link.ops.standing import Standing
-from vmrag_link.ops.upstream import Apart, Distances, Upstream, upstream
+from vmrag_link.ops.upstream import Upstream, upstream
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import apply
 from vmrag_link.travel import reach
@@ -112,15 +113,9 @@ def local_changes(ws: Workspace, here: Standing) -> LocalChanges:
 
 
 def _apart(ws: Workspace, here: Standing, remote: Upstream | None) -> Apart:
-    """Against the remote's branch of the same name; while it has none, what the remote does not have at all is ahead."""
     if remote is None or here.kb.branch is None:
         return Apart()
-    own = remote.heads.get(here.kb.branch)
-    if own == here.revision:
-        return Apart()
-    theirs = [own] if own else [*remote.heads.values()]
-    found = Distances(ws.engine, [here.revision, *theirs]).apart(here.revision, theirs)
-    return found if own else Apart(found.ahead)
+    return distance.from_remote(ws.engine, here.revision, here.kb.branch, remote.heads)
 
 
 def _index(ws: Workspace, here: Standing) -> IndexBlock:

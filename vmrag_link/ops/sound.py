@@ -7,7 +7,7 @@ from typing import Any
 from vmrag_link.documents.chunking import require_possible
 from vmrag_link.embedding import registry
 from vmrag_link.errors import ContentRefused, EmbeddingMismatch, NameInvalid, UsageInvalid
-from vmrag_link.index.store import RESERVED_METADATA
+from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Collection, Document, canonical_json, content_hash, json_from_user
 from vmrag_link.ops import names
 from vmrag_link.settings import Embedding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link import locks
-from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX
+from vmrag_link.engines.base import ASIDE_PREFIX, reserved
 from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, quoted
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import Record
@@ -67,7 +67,7 @@ def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
 
     Raises `BranchInUse`, and `NameInvalid` for a branch that holds no documents to write on.
     """
-    if kb_branch.startswith(RESERVED_PREFIX):
+    if reserved(kb_branch):
         helps = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
         raise NameInvalid(f"{kb_branch!r} is no branch to write on.", hint=helps, branch=kb_branch)
     existing = worktrees.code_branches(ws.places)

@@ -10,18 +10,24 @@ import contextlib
 from collections.abc import Iterator
 from typing import Literal
 
+import msgspec
+
 from vmrag_link.errors import MergeConflict, Uncommitted, VmragError, quoted
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.ops import commit as committing
 from vmrag_link.ops import conflict_rows, merge, merge_state
+from vmrag_link.ops.changed import Summary
 from vmrag_link.ops.commit import CommitReport
 from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
 """`abort` refuses to go on. `stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict there."""
+
+LISTED = 1000
+"""Documents that a refusal names in its details."""
 
 Handled = Literal["none", "commit_first", "reset_first", "stash", "carry"]
 
@@ -62,14 +68,17 @@ def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = Non
 
 
 def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
-    """Why something is not done that needs a clean branch; `local_changes` has the numbers and the ids of the documents."""
+    """Why something is not done that needs a clean branch; `local_changes` has the numbers and the ids of the first documents."""
     found = ws.engine.diff(branch.head, Working(branch.name))
     counts = found.counts()
-    summary = {"added": counts.added, "modified": counts.modified, "deleted": counts.removed, "total": counts.total}
-    documents = [each.key[1] for each in found.documents]
+    summary = msgspec.to_builtins(Summary.of(counts))
+    documents = [each.key[1] for each in found.documents[:LISTED]]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
+    what = (
+        f"{counts.total} document{'s' * (counts.total != 1)}" if counts.total else "What was changed about collections"
+    )
     return Uncommitted(
-        f"{counts.total} document{'s' * (counts.total != 1)} of {branch.name!r} are not committed{named}.",
+        f"{what} of {branch.name!r} {'are' if counts.total > 1 else 'is'} not committed{named}.",
         hint="vmrag commit",
         branch=branch.name,
         local_changes={"has_changes": True, "summary": summary, "documents": documents},
@@ -128,6 +137,7 @@ def _require_room(ws: Workspace, branch: KbBranch, onto: At) -> None:
             f"{len(conflicts)} of the uncommitted documents of {branch.name!r} conflict with what is there; nothing was changed.",
             hint="vmrag commit",
             conflicts=conflict_rows.as_json(conflict_rows.rows(ws, conflicts)),
+            merge_in_progress=False,
         )
 
 

@@ -9,7 +9,8 @@ from vmrag_link import locks
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import Embedding, Files, GitBusy, Index, KnowledgeMoved, MergeConflict, Uncommitted
 from vmrag_link.git import merging, plumbing
-from vmrag_link.index.store import IndexStore, chunks_held
+from vmrag_link.index.contents import chunks_held
+from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops import branches
 from vmrag_link.ops.recover import reconciled
@@ -38,6 +39,9 @@ class Landed(Record, frozen=True):
 def writable(ws: Workspace) -> Target:
     """What a write would go to, after the workspace was brought to its pin. Raises why nothing may be written here."""
     target = movable(ws)
+    if target.attachment in ("held", "behind"):
+        # Between the two steps of another process's commit it looks so, too: the pin comes after the branch.
+        target = movable(ws)
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":

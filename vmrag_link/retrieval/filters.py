@@ -89,9 +89,9 @@ def _regex(pattern: str) -> TextMatches:
     """By the engine that Chroma uses, too: the same syntax, and no pattern takes more than linear time."""
     try:
         from pydantic_core import SchemaError, SchemaValidator
-    except ImportError as error:  # comes with chromadb and mcp
+    except ImportError as error:
         raise IndexExtraMissing(
-            "Filters by regular expressions need pydantic, which the base installation leaves out.",
+            "Filters by regular expressions need pydantic-core, which the base installation leaves out.",
             hint="pip install 'vmrag-link[index]'",
         ) from error
     try:

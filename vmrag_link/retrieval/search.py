@@ -17,8 +17,9 @@ from vmrag_link.embedding.base import Model
 from vmrag_link.errors import EmbeddingMismatch, FilterInvalid, IndexFailed, UsageInvalid
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import ChromaStore, open_store
+from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import Held, Manifest
-from vmrag_link.index.store import place, unusable
+from vmrag_link.index.metadata import place
 from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
 from vmrag_link.nearest import no_collection
 from vmrag_link.retrieval import filters, fusion

@@ -15,8 +15,9 @@ from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import Embedding, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
+from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import Manifest
-from vmrag_link.index.store import ChunkedDocument, IndexStore, unusable
+from vmrag_link.index.store import ChunkedDocument, IndexStore
 from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, Working, content_hash
 from vmrag_link.progress import Progress, Task
 from vmrag_link.sync import plan as planning

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from vmrag_link.engines.base import RESERVED_PREFIX, Engine
+from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.errors import Remote, RemoteMissing, RemoteUnreachable
 from vmrag_link.git import transfer
 from vmrag_link.paths import Places
@@ -128,4 +128,4 @@ def _moved(address: Address) -> str:
 
 
 def _public(heads: Mapping[str, str]) -> dict[str, str]:
-    return {name: head for name, head in heads.items() if not name.startswith(RESERVED_PREFIX)}
+    return {name: head for name, head in heads.items() if not reserved(name)}

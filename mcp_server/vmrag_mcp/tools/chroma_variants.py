@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from vmrag_link.ops import document_writes
-from vmrag_link.ops.collections import modify
+from vmrag_link.ops.collection_writes import modify
 from vmrag_link.ops.document_pages import Page, Wanted
 from vmrag_link.ops.document_selection import Selection
 from vmrag_link.ops.document_writes import Change, New
@@ -61,7 +61,7 @@ def chroma_rename_collection(
 ) -> dict[str, Any]:
     """Rename a collection; documents and vectors stay."""
     renamed = modify(call.ws, collection_name, new_name=new_name)
-    documents.warn_if_pending(call, renamed.pending)
+    call.pending(renamed.pending)
     return chroma_get_collection(call, collection_name=renamed.collection.name)
 
 
@@ -241,7 +241,7 @@ def chroma_update_document_metadata(
 
 def _updated(call: Call, name: str, change: Change) -> dict[str, Any]:
     report = document_writes.update(call.ws, name, [change])
-    documents.warn_if_pending(call, report.pending)
+    call.pending(report.pending)
     [doc_id] = [*report.ids, *report.unchanged]
     what = "is changed; dolt_commit keeps it" if report.ids else "was like that already"
     return {

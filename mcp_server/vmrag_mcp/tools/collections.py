@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vmrag_link.index.chroma import DATABASE, TENANT
-from vmrag_link.ops import collections as operations
-from vmrag_link.ops.collections import shown_metadata
+from vmrag_link.ops import collection_writes as writes
+from vmrag_link.ops.collection_metadata import shown_metadata
 from vmrag_link.ops.index_status import Indexed, indexed
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -99,7 +99,7 @@ def chroma_create_collection(
     chunking: Annotated[dict[str, Any] | None, Given("size, overlap in characters")] = None,
 ) -> dict[str, Any]:
     """Create a collection."""
-    made = operations.create(
+    made = writes.create(
         call.ws,
         collection_name,
         metadata=metadata or {},
@@ -107,7 +107,7 @@ def chroma_create_collection(
         chunking=chunking,
         get_or_create=get_or_create,
     )
-    _warn_if_pending(call, made.pending)
+    call.pending(made.pending)
     each = made.collection
     if not made.created and metadata:
         call.warn("IGNORED_SETTING", f"Collection {each.name!r} exists; the metadata given was not taken over.")
@@ -134,8 +134,8 @@ def chroma_modify_collection(
     new_metadata: Annotated[dict[str, Any] | None, Given("replaces the metadata")] = None,
 ) -> dict[str, Any]:
     """Rename a collection, or replace its metadata."""
-    done = operations.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
-    _warn_if_pending(call, done.pending)
+    done = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
+    call.pending(done.pending)
     if done.unapplied:
         call.warn(
             "IGNORED_SETTING", f"The index that is there keeps what it was made with: {', '.join(done.unapplied)}."
@@ -151,8 +151,8 @@ def chroma_modify_collection(
 @tool("WD")
 def chroma_delete_collection(call: Call, *, collection_name: str, confirm: bool = False) -> dict[str, Any]:
     """Delete a collection with all its documents. Other branches keep theirs."""
-    done = operations.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
-    _warn_if_pending(call, done.pending)
+    done = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
+    call.pending(done.pending)
     kept = f" What was never committed of it is kept in revision {done.kept}." if done.kept else ""
     return {
         "deleted_collection": done.name,
@@ -166,8 +166,3 @@ def _indexed(call: Call, name: str, *, hnsw: bool = False) -> Indexed:
     at, found = indexed(call.ws, call.standing(), name, hnsw=hnsw)
     call.stands(at)
     return found
-
-
-def _warn_if_pending(call: Call, pending: str) -> None:
-    if pending:
-        call.warn("INDEX_PENDING", pending)

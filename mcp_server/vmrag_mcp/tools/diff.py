@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from vmrag_link.ops import changed, references
+from vmrag_link.ops.tables import TABLES
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -18,7 +19,7 @@ def get_diff(
     *,
     from_ref: Annotated[str, Given("branch, tag, hash, HEAD~n, WORKING, origin/x")] = "HEAD",
     to_ref: str = "WORKING",
-    table: Annotated[str, Given("documents, issue_logs, knowledge_docs, or a collection")] = "",
+    table: Annotated[str, Given(f"{', '.join(TABLES)}, or a collection")] = "",
     include_content: bool = False,
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from vmrag_link.errors import LengthMismatch, UsageInvalid
-from vmrag_link.index.store import chunk_id
+from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Distance
 from vmrag_link.ops import document_pages, document_writes, query
 from vmrag_link.ops.document_pages import Page, Wanted
@@ -213,7 +213,7 @@ def chroma_add_documents(
 def added(call: Call, name: str, new: Sequence[New], *, follow: bool = True) -> AddReport:
     """For all tools that add."""
     report = document_writes.add(call.ws, name, new, follow=follow)
-    warn_if_pending(call, report.pending)
+    call.pending(report.pending)
     return report
 
 
@@ -245,7 +245,7 @@ def chroma_update_documents(
     report = document_writes.update(call.ws, collection_name, changes)
     if any(embeddings or ()):
         call.warn("CUSTOM_EMBEDDING", "The embeddings are this machine's; building the index again replaces them.")
-    warn_if_pending(call, report.pending)
+    call.pending(report.pending)
     return {
         "collection_name": report.collection,
         "documents_updated": len(report.ids),
@@ -262,7 +262,7 @@ def chroma_delete_documents(
 ) -> dict[str, Any]:
     """Delete documents by ids or filters; what is given must all hold."""
     report = document_writes.delete(call.ws, collection_name, Selection(ids, where, where_document))
-    warn_if_pending(call, report.pending)
+    call.pending(report.pending)
     missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""
     return {
         "collection_name": report.collection,
@@ -271,11 +271,6 @@ def chroma_delete_documents(
         "missing_ids": report.missing,
         "message": f"{len(report.ids)} documents deleted from {report.collection!r}{missing}.",
     }
-
-
-def warn_if_pending(call: Call, pending: str) -> None:
-    if pending:
-        call.warn("INDEX_PENDING", pending)
 
 
 def _same_length(**lists: Sequence[Any] | None) -> None:

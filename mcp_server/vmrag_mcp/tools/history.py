@@ -16,7 +16,7 @@ from vmrag_mcp.session import Call
 from vmrag_mcp.tools import diff
 
 LISTED = 1000
-"""Documents of one commit that are named."""
+"""Documents of one commit, or uncommitted ones, that are named."""
 
 
 @tool("RN")
@@ -43,8 +43,11 @@ def status_fields(call: Call, found: Situation, *, connected: bool | None, verbo
         "summary": msgspec.to_builtins(found.local_changes.summary),
     }
     if verbose:
-        local["documents"] = [each.doc_id for each in found.local_changes.documents]
-        local["changes"] = msgspec.to_builtins(list(found.local_changes.documents))
+        listed = found.local_changes.documents[:LISTED]
+        local["documents"] = [each.doc_id for each in listed]
+        local["changes"] = msgspec.to_builtins(list(listed))
+        if more := len(found.local_changes.documents) - len(listed):
+            call.warn("NOTE", f"{more} more documents are uncommitted; get_diff lists them: offset={LISTED}.")
     apart, remote = found.apart, found.remote
     return {
         "branch": found.branch,

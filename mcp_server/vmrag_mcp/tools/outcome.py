@@ -8,18 +8,14 @@ import msgspec
 
 from vmrag_link.models import Changes
 from vmrag_link.ops import conflict_rows, revisions
+from vmrag_link.ops.changed import Summary
 from vmrag_link.ops.conflict_rows import OpenConflict
 from vmrag_mcp.session import Call
 
 
 def summary(changes: Changes) -> dict[str, int]:
     """Numbers of documents that differ."""
-    return {
-        "added": changes.added,
-        "modified": changes.modified,
-        "deleted": changes.removed,
-        "total": changes.total,
-    }
+    return msgspec.to_builtins(Summary.of(changes))  # type: ignore[no-any-return]
 
 
 def sync_summary(changes: Changes) -> dict[str, int]:
@@ -43,7 +39,6 @@ def conflicts(found: tuple[OpenConflict, ...] | list[OpenConflict]) -> list[dict
 
 def warn(call: Call, *, pending: str, staged: bool) -> None:
     """What of the whole is left to do: the index did not follow; another git command held git's index."""
-    if pending:
-        call.warn("INDEX_PENDING", pending)
+    call.pending(pending)
     if not staged:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")

@@ -132,6 +132,7 @@ def dolt_pull(
             f"branch={done.more!r} merges them.",
         )
     made = done.cleared.commit
+    nothing = f"{source} pins nothing new." if done.more else f"{source} has nothing new."
     return {
         "action_taken": {
             "uncommitted_handling": done.cleared.handling,
@@ -144,7 +145,7 @@ def dolt_pull(
             "to_commit": merged.revision,
         },
         "sync_summary": outcome.sync_summary(merged.changes),
-        "message": f"{_commits(done.commits)} merged from {source}." if done.commits else f"{source} has nothing new.",
+        "message": f"{_commits(done.commits)} merged from {source}." if done.commits else nothing,
     }
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any
 
-from vmrag_link.errors import CollectionMissing, TableMissing
+from vmrag_link.errors import TableMissing
 from vmrag_link.nearest import no_collection
-from vmrag_link.ops import collections as operations
-from vmrag_link.ops import index_status
-from vmrag_link.ops.index_status import Synced, SyncedAll
+from vmrag_link.ops import collections, index_status, index_sync
+from vmrag_link.ops.index_sync import Synced, SyncedAll
 from vmrag_link.ops.standing import standing
+from vmrag_link.ops.tables import DOCUMENTS, TABLES
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
-
-TABLES = ("documents", "issue_logs", "knowledge_docs")
 
 
 @tool("W")
@@ -32,10 +30,10 @@ def sync_collection(
             hint=f"There are: {', '.join(TABLES)}.",
             table=source_table,
         )
-    if source_table != "documents":
+    if source_table != DOCUMENTS:  # the others hold nothing
         raise no_collection(identifier, [])
     report = _brought(call)
-    row = _row(call, report, identifier)
+    row = report.of(call.ws, identifier)
     if report.failure and report.failed == row.collection:
         raise report.failure
     return {**_shown(row), "message": _told(row)}
@@ -45,14 +43,14 @@ def sync_collection(
 def sync_all(call: Call) -> dict[str, Any]:
     """Bring the whole vector index up to date, or make it again if it is missing."""
     report = _brought(call)
-    totals = _totals(report)
+    whole = report.together
     failed = []
     if report.failure:
         failed = [{"collection": report.failed, "error": report.failure.code, "message": report.failure.message}]
-    changed = totals["added"] + totals["modified"] + totals["deleted"]
+    changed = whole.added + whole.modified + whole.deleted
     return {
         "collections": [_shown(each) for each in report.collections],
-        "totals": totals,
+        "totals": {name: getattr(whole, name) for name in ("added", "modified", "deleted", "chunks")},
         "failed": failed,
         "message": f"The index could not be brought up to date: {report.failure.message}"
         if report.failure
@@ -98,16 +96,10 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]
     started = time.monotonic()
     name = None
     if collection != "all":
-        name = operations.find(call.ws, call.standing().at, collection).name
-    report = index_status.rebuild(call.ws)
+        name = collections.find(call.ws, call.standing().at, collection).name
+    report = index_sync.rebuild(call.ws)
     call.stands(report.standing)
-    if name is not None:
-        row = _row(call, report, name)
-    else:
-        folder = call.ws.places.snapshots.name if not report.collections else report.collections[0].snapshot
-        row = Synced(
-            "all", folder, report.standing.kb.branch, report.standing.revision, **_totals(report), sync_status="synced"
-        )
+    row = report.of(call.ws, name) if name else report.together
     return {
         **_shown(row),
         "rebuilt": True,
@@ -117,31 +109,15 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]
 
 
 def _brought(call: Call) -> SyncedAll:
-    report = index_status.bring(call.ws)
+    report = index_sync.bring(call.ws)
     call.stands(report.standing)
     if report.failure:
         call.warn("INDEX_PENDING", f"Collection {report.failed!r}: {report.failure.message}")
     return report
 
 
-def _row(call: Call, report: SyncedAll, name: str) -> Synced:
-    """That of a collection, which may have gone from the index just now. Raises `CollectionMissing`."""
-    rows = {each.collection: each for each in report.collections}
-    try:
-        name = operations.find(call.ws, report.standing.at, name).name
-    except CollectionMissing:
-        if name not in rows:
-            raise
-    return rows[name]
-
-
 def _shown(row: Synced) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__struct_fields__}
-
-
-def _totals(report: SyncedAll) -> dict[str, int]:
-    names = ("added", "modified", "deleted", "chunks")
-    return {name: sum(getattr(each, name) for each in report.collections) for name in names}
 
 
 def _told(row: Synced) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from vmrag_link.engines.base import reserved
 from vmrag_link.ops import checkout as checking_out
 from vmrag_link.ops import commit as committing
 from vmrag_link.ops import revisions, situation
@@ -64,7 +65,7 @@ def get_branch_status(call: Call) -> dict[str, Any]:
     rows = [
         {"name": each.name, "is_current": each.name == found.branch, "short_hash": each.head[: revisions.SHORT]}
         for each in call.ws.engine.branches()
-        if revisions.shown(each.name)
+        if not reserved(each.name)
     ]
     return {**history.status_fields(call, found, connected=connected), "branches": rows}
 

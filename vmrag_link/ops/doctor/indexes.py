@@ -8,7 +8,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import Busy, quoted
-from vmrag_link.index.store import problem_of
+from vmrag_link.index.contents import problem_of
 from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.ops.status import status
 from vmrag_link.ops.sync import sync

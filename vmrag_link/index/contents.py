@@ -1,0 +1,153 @@
+"""What an index directory holds that nobody changes meanwhile, and whether it may be trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index.chroma import DATABASE_FILE, open_store
+from vmrag_link.index.manifest import FILE, Held, Manifest
+from vmrag_link.index.metadata import HNSW
+from vmrag_link.models import DocumentHeader
+
+FORMAT = "1"
+"""Rises with every change of what lies in an index directory or of how texts are cut."""
+
+HNSW_WRITTEN_OUT = "index_metadata.pickle"
+"""The file beside an HNSW index that holds something."""
+
+
+# -- verifying ----------------------------------------------------------------------------------------------------------
+
+
+def unusable(folder: Path, problem: str) -> IndexFailed:
+    return IndexFailed(
+        f"The index {folder.name} does not verify: {problem}.",
+        hint="It is derived; 'vmrag sync --rebuild' builds it again.",
+        folder=str(folder),
+    )
+
+
+def problem_of(folder: Path, *, revision: str, settings: str) -> str:
+    """Why a sealed index must not be served; empty when it verifies. Reads the manifest and file sizes only (about a millisecond)."""
+    if not folder.is_dir():
+        return "it is not there"
+    try:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            found = {key: manifest.get(key) for key in ("format", "revision", "settings")}
+            sealed = manifest.get("files")
+        if found != {"format": FORMAT, "revision": revision, "settings": settings}:
+            return f"its manifest describes {found}"
+        if sealed is None:
+            return "it was never finished"
+        return _damage(msgspec.json.decode(sealed, type=dict[str, int]), sizes(folder))
+    except (sqlite3.Error, msgspec.DecodeError) as error:
+        return f"its manifest cannot be read ({error})"
+    except FileNotFoundError:
+        return "it is being removed"
+
+
+def _damage(expected: Mapping[str, int], actual: Mapping[str, int]) -> str:
+    for name, size in expected.items():
+        grown = name == f"chroma/{DATABASE_FILE}" and actual.get(name, -1) > size  # Chroma writes a row when it reads
+        if actual.get(name) != size and not grown:
+            return f"{name} has {actual.get(name, 'no')} bytes instead of {size}"
+    return ""
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    """Names and sizes in bytes of the files that a reader needs, the manifest itself (which holds them) left out.
+
+    Chroma writes an HNSW index out after 1,000 changes. Until then its vectors lie in the database's log, and whoever opens
+    the collection, reader or not, writes the files anew: they hold nothing and may be empty at any moment.
+    """
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size
+        for path in files
+        if path.name != FILE
+        and not path.name.endswith("-journal")
+        and (path.parent in written_out or path.parent.parent != folder / "chroma")
+    }
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------
+# Each raises `IndexFailed` for a damaged manifest.
+
+
+class Contents(NamedTuple):
+    """What an index holds: collections by name; documents, and their numbers of chunks, by (collection, doc_id).
+
+    `unembedded`: as `Manifest.unembedded`.
+    """
+
+    collections: dict[str, Held]
+    headers: dict[tuple[str, str], DocumentHeader]
+    chunks: dict[tuple[str, str], int]
+    unembedded: dict[str, str]
+
+
+def contents(folder: Path) -> Contents:
+    with _manifest(folder) as manifest:
+        return Contents(manifest.collections(), manifest.headers(), manifest.chunk_counts(), manifest.unembedded())
+
+
+def held_collections(folder: Path) -> dict[str, Held]:
+    """The collections that the index holds, by name."""
+    with _manifest(folder) as manifest:
+        return manifest.collections()
+
+
+def unembedded(folder: Path) -> dict[str, str]:
+    """As `Manifest.unembedded`."""
+    with _manifest(folder) as manifest:
+        return manifest.unembedded()
+
+
+def chunk_counts(folder: Path) -> dict[tuple[str, str], int]:
+    """The number of chunks of each document that the index holds."""
+    with _manifest(folder) as manifest:
+        return manifest.chunk_counts()
+
+
+def chunks_held(folder: Path, documents: Iterable[tuple[str, str]]) -> int:
+    """How many chunks the index holds of these documents together."""
+    asked: dict[str, list[str]] = {}
+    for collection, doc_id in documents:
+        asked.setdefault(collection, []).append(doc_id)
+    with _manifest(folder) as manifest:
+        return sum(sum(manifest.chunks_of(name, ids).values()) for name, ids in asked.items())
+
+
+def hnsw_of(folder: Path, name: str) -> dict[str, int]:
+    """What Chroma's HNSW index of a collection was made with, by the keys of metadata."""
+    with contextlib.closing(open_store(folder / "chroma")) as store:
+        found = store.hnsw(name)
+    return {key: int(found[each.chroma]) for key, each in HNSW.items()}
+
+
+def has_given_vectors(folder: Path) -> bool:
+    """Whether an index, if it is there, holds vectors that nobody can make again from its texts."""
+    if not folder.is_dir():
+        return False
+    try:
+        with _manifest(folder) as manifest:
+            return manifest.get("given_vectors") is not None
+    except IndexFailed:
+        return False  # it will be made again, from texts
+
+
+@contextlib.contextmanager
+def _manifest(folder: Path) -> Iterator[Manifest]:
+    try:
+        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
+            yield manifest
+    except sqlite3.Error as error:
+        raise unusable(folder, str(error)) from error

@@ -1,0 +1,118 @@
+"""What Chroma, and whoever looks into it, is told of collections and chunks beside texts and vectors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple, TypeGuard
+
+import msgspec
+
+from vmrag_link.index.chroma import MetadataValue
+from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, canonical_json
+
+RESERVED_METADATA = frozenset(
+    {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}
+)
+
+HNSW_PREFIX = "hnsw:"
+
+_CHUNK = re.compile(r"(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
+
+
+class HnswSetting(NamedTuple):
+    """A setting of an HNSW index: its name in Chroma's configuration, what it is if nobody says, and its possible values."""
+
+    chroma: str
+    usual: int
+    low: int
+    high: int
+
+    def possible(self, value: object) -> TypeGuard[int]:
+        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
+
+
+HNSW = {
+    "hnsw:M": HnswSetting("max_neighbors", 16, 2, 512),
+    "hnsw:construction_ef": HnswSetting("ef_construction", 100, 1, 10_000),
+    "hnsw:search_ef": HnswSetting("ef_search", 100, 1, 10_000),
+}
+"""By the keys of a collection's metadata, where clients put them. The limits keep what somebody else wrote from filling the memory."""
+
+
+def chunk_id(doc_id: str, number: int) -> str:
+    """The name of a chunk in Chroma."""
+    return f"{doc_id}_chunk_{number}"
+
+
+def parted(name: str) -> tuple[str, int] | None:
+    """The document and the number of the chunk that has this name; None for what can be no chunk's."""
+    found = _CHUNK.fullmatch(name)
+    return (found["doc"], int(found["number"])) if found else None
+
+
+def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, MetadataValue]:
+    """What Chroma holds of a chunk besides text and vector. No branch, commit or time: equal contents give equal indexes."""
+    return document_metadata(document.header) | place(document.header, chunk.number, total)
+
+
+def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:
+    """What filters see of a document, the same for each of its chunks.
+
+    None and keys that Chroma keeps to itself are left out; answers take a document's metadata from the manifest.
+    """
+    given = msgspec.json.decode(document.metadata)
+    kept = {key: _chroma_value(value) for key, value in given.items() if value is not None and _chroma_key(key)}
+    if document.title:
+        kept.setdefault("title", document.title)
+    return kept | _origin(document)
+
+
+def place(document: DocumentHeader, number: int, total: int) -> dict[str, MetadataValue]:
+    """Which chunk it is of which document, under names that are the index's own (`RESERVED_METADATA`)."""
+    return _origin(document) | {"chunk_index": number, "total_chunks": total}
+
+
+def _origin(document: DocumentHeader) -> dict[str, MetadataValue]:
+    return {
+        "source_id": document.doc_id,
+        "content_hash": document.content_hash,
+        "source_table": "documents",
+        "collection": document.collection,
+    }
+
+
+def description(collection: Collection) -> dict[str, MetadataValue]:
+    """The Chroma collection's own metadata, for outside clients."""
+    given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
+    kept = {key: value for key, value in given.items() if _scalar(value) and _chroma_key(key)}
+    return {key: value for key, value in kept.items() if not key.startswith(HNSW_PREFIX)} | {
+        "embedding_function": collection.embedding_function,
+        "embedding_model": collection.embedding_model,
+    }
+
+
+def hnsw_settings(collection: Collection) -> dict[str, int]:
+    """What its metadata asks of Chroma's HNSW index, by Chroma's names; what is no possible value is left to Chroma.
+
+    Only outside clients search there: our own answers are exact.
+    """
+    given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
+    found = ((each, given.get(key)) for key, each in HNSW.items())
+    return {each.chroma: value for each, value in found if each.possible(value)}
+
+
+def _chroma_key(key: str) -> bool:
+    return key != "" and not key.startswith(("$", "#", "chroma:"))
+
+
+def _chroma_value(value: Any) -> MetadataValue:
+    """Chroma takes scalars and non-empty lists of one kind of them; everything else reaches it as JSON text."""
+    if _scalar(value):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, list) and all(map(_scalar, value)) and len({type(each) for each in value}) == 1:
+        return value
+    return canonical_json(value)
+
+
+def _scalar(value: Any) -> bool:
+    return isinstance(value, bool | str | float) or (isinstance(value, int) and -(2**63) <= value < 2**63)

@@ -1,0 +1,70 @@
+"""What an index holds, and how that differs from the knowledge base."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index.contents import contents
+from vmrag_link.index.store import indexes_equally
+from vmrag_link.models import At, Collection, DocumentHeader, Record
+from vmrag_link.sync import apply
+from vmrag_link.workspace import Moment, Workspace
+
+Key = tuple[str, str]
+
+
+class Holdings(Record, frozen=True):
+    """What an index holds. `current`: it is the one that answers for the workspace as it stands, and verifies.
+
+    `unembedded`: collections that it finds by words alone, and why.
+    """
+
+    folder: Path | None = None
+    revision: str | None = None
+    current: bool = False
+    definitions: Mapping[str, Collection] = {}
+    headers: Mapping[Key, DocumentHeader] = {}
+    chunks: Mapping[Key, int] = {}
+    unembedded: Mapping[str, str] = {}
+
+
+def held_now(ws: Workspace, seen: Moment) -> Holdings:
+    """Of the index that answers for the workspace; if it cannot, of the one that it would be made from."""
+    if seen.branch and seen.dirty:
+        copy = apply.working_copy(ws.parts, seen.branch, seen.revision)
+        with copy.reading() as problem:
+            if not copy.damage():  # though it may be behind
+                with contextlib.suppress(IndexFailed):  # of the right size, but damaged
+                    return read(copy.path, seen.revision, current=not problem)
+    path = ws.shelf.path(seen.revision)
+    with ws.shelf.reading(path):
+        if not ws.shelf.problem(seen.revision):
+            with contextlib.suppress(IndexFailed):
+                return read(path, seen.revision, current=not seen.dirty)
+    return Holdings()
+
+
+def read(folder: Path, revision: str, *, current: bool) -> Holdings:
+    found = contents(folder)
+    definitions = {name: held.collection for name, held in found.collections.items()}
+    return Holdings(folder, revision, current, definitions, found.headers, found.chunks, found.unembedded)
+
+
+def differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
+    """The collections of either side that are not held as they are at a place, with the numbers of documents that this concerns."""
+    wanted = {each.name: each for each in ws.engine.collections(at)}
+    anew = {name for name, each in wanted.items() if not held_equally(held, each)}
+    numbers = dict.fromkeys((*anew, *(held.definitions.keys() - wanted.keys())), 0)
+    headers = {each.key: each for each in ws.engine.headers(at)}
+    for key in headers.keys() | held.headers.keys():
+        if key[0] in anew or headers.get(key) != held.headers.get(key):
+            numbers[key[0]] = numbers.get(key[0], 0) + 1
+    return numbers
+
+
+def held_equally(held: Holdings, collection: Collection) -> bool:
+    there = held.definitions.get(collection.name)
+    return there is not None and indexes_equally(there, collection)

@@ -1,0 +1,90 @@
+"""The settings as whoever reads or describes them needs them: by their dotted names, with what their declarations say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+
+from vmrag_link import env
+from vmrag_link.models import Record
+from vmrag_link.settings import Config
+
+
+class Key(Record, frozen=True):
+    """One setting's declaration. `kind` is str, int or bool; `flaw` says why a text is no value, None if it is one.
+
+    `variable`: the environment variable, which has a name of its own where the annotation's `extra` gives one.
+    `trusted_only`: whether no stranger may set it; or the values that none may set it to.
+    """
+
+    name: str
+    variable: str
+    kind: type
+    default: Any
+    doc: str
+    choices: tuple[str, ...] = ()
+    lowest: int = 0
+    highest: int = 0
+    trusted_only: bool | tuple[str, ...] = False
+    in_git: bool = True
+    flaw: Callable[[str], str | None] | None = None
+
+    def doubtful(self, value: object) -> bool:
+        """Whether it must not have this value because a stranger says so."""
+        return value in self.trusted_only if isinstance(self.trusted_only, tuple) else self.trusted_only
+
+    @property
+    def git_name(self) -> str:
+        """`embedding.model_path` → `vmrag.embedding.model-path`."""
+        return "vmrag." + self.name.replace("_", "-")
+
+    @property
+    def expected(self) -> str:
+        if self.choices:
+            return self.choices[0] if len(self.choices) == 1 else f"one of {', '.join(self.choices)}"
+        if self.kind is int:
+            return f"a whole number from {self.lowest} to {self.highest}"
+        return "true or false" if self.kind is bool else "text"
+
+    @property
+    def default_text(self) -> str:
+        """The default as it is written in YAML, where a text that is empty or ends in a colon needs quotes."""
+        if self.kind is bool:
+            return str(self.default).lower()
+        text = str(self.default)
+        return f'"{text}"' if not text or text.endswith(":") else text
+
+
+def _declared(struct: type[Record], prefix: str = "") -> dict[str, Key]:
+    keys: dict[str, Key] = {}
+    for field in msgspec.structs.fields(struct):
+        if get_origin(field.type) is not Annotated:
+            keys |= _declared(field.type, f"{field.name}.")
+            continue
+        base, meta = get_args(field.type)
+        name = prefix + field.name
+        extra = {"variable": env.setting_variable(name)} | (meta.extra or {})
+        keys[name] = Key(
+            name=name,
+            kind=str if get_origin(base) is Literal else base,
+            default=field.default,
+            doc=meta.description,
+            choices=get_args(base),
+            lowest=meta.ge or 0,
+            highest=meta.le or 0,
+            **extra,
+        )
+    return keys
+
+
+KEYS = _declared(Config)
+"""Every setting by its dotted name."""
+
+SECTIONS = {
+    field: tuple(name for name in KEYS if name.startswith(f"{field}."))
+    for field in Config.__struct_fields__
+    if field not in KEYS
+}
+"""The keys of every section."""
