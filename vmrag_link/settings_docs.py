@@ -52,8 +52,7 @@ The variables of `mcp.toolsets`, `mcp.tools`, `mcp.exclude_tools` and `mcp.read_
 
 More environment variables are no settings: `{switch}=0` switches the hooks off, and `{debug}=1` shows where a known error was raised.
 `{imported}` names the folder of another program's Chroma store (`chroma.sqlite3` lies in it): what it holds becomes the first commit of a
-knowledge base that the MCP tool `dolt_init` starts, unless that is called with `import_existing=false`. `{repository}` and `{token}` are
-the MCP server's.
+knowledge base that an agent starts, unless it says `import_existing=false`. `{repository}` and `{token}` are the MCP server's.
 
 ## Embedding services
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
@@ -46,7 +47,9 @@ def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, w
 
 
 def test_an_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch):
-    here = project.git("rev-parse", "HEAD")
+    """HEAD moves while it is looked for: it is looked for again, at the commit that is there now."""
+    first = project.git("rev-parse", "first")
+    pinned = json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"]
     searched = Searcher.search
 
     def interrupted(self, asked):
@@ -56,7 +59,7 @@ def test_an_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypat
 
     monkeypatch.setattr(Searcher, "search", interrupted)
     report = query.query(ws, Query("setup"))
-    assert (report.kb.git_head, report.kb.in_sync) == (here, True)
+    assert (report.kb.git_head, report.kb.commit, report.kb.in_sync) == (first, pinned, True)
 
 
 def test_a_reset_says_which_revision_the_branch_left(project):
