@@ -43,6 +43,11 @@ def shortened(text: str) -> str:
 _MOST_SHOWN = 80
 
 
+def plural(number: int, noun: str) -> str:
+    """`1 document`, `3 documents`, `2 matches`."""
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
 class VmragError(Exception):
     """A known failure: `code` for programs, one sentence for a person, a runnable `hint`, JSON-ready `details`."""
 

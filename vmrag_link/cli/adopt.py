@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import click
 
-from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.engines.base import USUAL_LIMITS, Limits
+from vmrag_link.errors import plural
 from vmrag_link.ops import adopt as operation
 from vmrag_link.ops.adopt import AdoptReport
 from vmrag_link.travel.quarantine import MEGABYTE

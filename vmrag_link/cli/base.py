@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vmrag_link.cli.common import common_options
+from vmrag_link.errors import plural
 from vmrag_link.models import Changes, json_text
 from vmrag_link.progress import QUIET, Progress
 
@@ -95,10 +96,6 @@ def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 def headline(message: str) -> str:
     """The first line of a commit message that says something."""
     return next(iter(message.strip().splitlines()), "")
-
-
-def plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def described(changes: Changes) -> str:

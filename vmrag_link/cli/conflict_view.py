@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from vmrag_link import worddiff
-from vmrag_link.cli.base import plural
+from vmrag_link.errors import plural
 from vmrag_link.merging.conflicts import CELLS, COLLECTION, Row, both_texts
 from vmrag_link.models import Document, json_text
 from vmrag_link.ops.resolve import ConflictRow

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 import click
 
 from vmrag_link import worddiff
-from vmrag_link.cli.base import Invocation, described, plural
+from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import plural
 from vmrag_link.models import ChangeKind
 from vmrag_link.ops import history
 from vmrag_link.worddiff import Piece

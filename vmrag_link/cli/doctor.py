@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import click
 
 from vmrag_hooks import doctor as hooks
-from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import plural
 from vmrag_link.ops import doctor as operation
 from vmrag_link.ops.doctor import DoctorReport, Finding
 from vmrag_link.workspace import Workspace

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import click
 
-from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import quoted
+from vmrag_link.errors import plural, quoted
 from vmrag_link.ops import gc as operation
 from vmrag_link.ops.gc import GcReport
 from vmrag_link.ops.gc_remote import RemoteGcReport, gc_remote

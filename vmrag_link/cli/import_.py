@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described, plural
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import plural
 from vmrag_link.ops import documents
 
 SHOWN = 5

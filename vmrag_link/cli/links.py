@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.models import Link
 from vmrag_link.ops import links as operation
 

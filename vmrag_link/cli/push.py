@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import click
 
-from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.fetch import moves
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops import push as operation
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from vmrag_link.cli.base import NEXT_COMMIT, Invocation, plural
+from vmrag_link.cli.base import NEXT_COMMIT, Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.errors import plural
 from vmrag_link.ops import documents
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from vmrag_link.cli import conflict_view
-from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import FileFailed, UsageInvalid, quoted
+from vmrag_link.errors import FileFailed, UsageInvalid, plural, quoted
 from vmrag_link.merging.conflicts import Side
 from vmrag_link.ops import resolve as operation
 from vmrag_link.workspace import Workspace

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from vmrag_link.cli.base import Invocation, plural
+from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import plural
 from vmrag_link.ops import status as operation
 
 TITLES = {

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from vmrag_link.errors import plural
 from vmrag_link.index.chroma import DATABASE, TENANT
 from vmrag_link.ops import collection_writes as writes
 from vmrag_link.ops.collection_metadata import shown_metadata
@@ -70,7 +71,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: str) -> dict[str,
         "embedding_dimensions": each.embedding_dimensions,
         "chunking": msgspec.to_builtins(each.chunking),
         "index_status": found.status,
-        "message": f"Collection {each.name!r} has {found.documents} documents.",
+        "message": f"Collection {each.name!r} has {plural(found.documents, 'document')}.",
     }
 
 
@@ -82,7 +83,7 @@ def chroma_get_collection_count(call: Call, *, collection_name: str) -> dict[str
         "collection_name": found.collection.name,
         "count": found.documents,
         "chunk_count": found.chunks,
-        "message": f"Collection {found.collection.name!r} has {found.documents} documents.",
+        "message": f"Collection {found.collection.name!r} has {plural(found.documents, 'document')}.",
     }
 
 
@@ -158,7 +159,7 @@ def chroma_delete_collection(call: Call, *, collection_name: str, confirm: bool 
         "deleted_collection": done.name,
         "documents_deleted": done.documents,
         "status": "success",
-        "message": f"Collection {done.name!r} is deleted with {done.documents} documents; dolt_reset brings back what was committed.{kept}",
+        "message": f"Deleted {done.name!r} with {plural(done.documents, 'document')}; dolt_reset restores what was committed.{kept}",
     }
 
 

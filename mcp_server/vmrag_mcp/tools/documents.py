@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from vmrag_link.errors import LengthMismatch, UsageInvalid
+from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Distance
 from vmrag_link.ops import document_pages, document_writes, query
@@ -95,7 +95,7 @@ def chroma_query_documents(
         "collection_name": report.collection.name,
         "results": results,
         "ids": [[shown(each.hit) for each in found] for found in report.matches],
-        "message": f"{sum(map(len, report.matches))} matches in {report.collection.name!r}.",
+        "message": f"{plural(sum(map(len, report.matches)), 'match')} in {report.collection.name!r}.",
     }
     if "distances" in include:
         fields["distances"] = [[distance(space, each.cosine) for each in found] for found in report.matches]
@@ -206,7 +206,7 @@ def chroma_add_documents(
         "documents_added": len(report.ids),
         "ids": report.ids,
         "chunks_created": report.chunks,
-        "message": f"{len(report.ids)} documents added to {report.collection!r}; dolt_commit keeps them.",
+        "message": f"{plural(len(report.ids), 'document')} added to {report.collection!r}; dolt_commit keeps them.",
     }
 
 
@@ -251,7 +251,7 @@ def chroma_update_documents(
         "documents_updated": len(report.ids),
         "ids": report.ids,
         "unchanged_ids": report.unchanged,
-        "message": f"{len(report.ids)} documents changed in {report.collection!r}"
+        "message": f"{plural(len(report.ids), 'document')} changed in {report.collection!r}"
         + (f", {len(report.unchanged)} were like that already." if report.unchanged else "."),
     }
 
@@ -269,7 +269,7 @@ def chroma_delete_documents(
         "documents_deleted": len(report.ids),
         "ids_deleted": report.ids,
         "missing_ids": report.missing,
-        "message": f"{len(report.ids)} documents deleted from {report.collection!r}{missing}.",
+        "message": f"{plural(len(report.ids), 'document')} deleted from {report.collection!r}{missing}.",
     }
 
 

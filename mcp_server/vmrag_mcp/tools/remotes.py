@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from vmrag_link import env
+from vmrag_link.errors import plural
 from vmrag_link.ops import fetch, founding, pull, push
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -59,7 +60,7 @@ def dolt_init(
             "documents_imported": count,
             "collections": [each.name for each in done.taken.collections],
         },
-        "message": f"The knowledge base is there, with {count} imported documents; its pin is staged for the next git commit.",
+        "message": f"The knowledge base is there, with {plural(count, 'imported document')}; its pin is staged for the next git commit.",
     }
 
 
@@ -78,7 +79,7 @@ def dolt_clone(
             "commit": {"hash": info.revision, "message": info.message, "timestamp": info.date},
         },
         "sync_summary": {"documents_loaded": done.documents, "collections_created": list(done.collections)},
-        "message": f"{done.documents} documents at {info.revision[:7]} came from {done.url}.",
+        "message": f"{plural(done.documents, 'document')} at {info.revision[:7]} came from {done.url}.",
     }
 
 
@@ -104,7 +105,7 @@ def dolt_fetch(
             "total_commits_fetched": done.commits,
         },
         "current_branch_status": {"branch": done.branch, "behind": done.behind, "ahead": done.ahead},
-        "message": f"{_commits(done.commits)} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead.",
+        "message": f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead.",
     }
 
 
@@ -145,7 +146,7 @@ def dolt_pull(
             "to_commit": merged.revision,
         },
         "sync_summary": outcome.sync_summary(merged.changes),
-        "message": f"{_commits(done.commits)} merged from {source}." if done.commits else nothing,
+        "message": f"{plural(done.commits, 'commit')} merged from {source}." if done.commits else nothing,
     }
 
 
@@ -171,13 +172,9 @@ def dolt_push(
             "to_url": done.url,
         },
         "remote_state": {"remote_branch": done.branch, "remote_commit": done.head},
-        "message": f"{_commits(done.commits)} of {done.branch} pushed to {done.remote}.",
+        "message": f"{plural(done.commits, 'commit')} of {done.branch} pushed to {done.remote}.",
     }
 
 
 def _named(remote: str) -> str | None:
     return None if remote == ORIGIN else remote
-
-
-def _commits(number: int) -> str:
-    return f"{number} commit{'s' * (number != 1)}"

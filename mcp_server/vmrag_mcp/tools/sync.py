@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any
 
-from vmrag_link.errors import TableMissing
+from vmrag_link.errors import TableMissing, plural
 from vmrag_link.nearest import no_collection
 from vmrag_link.ops import collections, index_status, index_sync
 from vmrag_link.ops.index_sync import Synced, SyncedAll
@@ -54,7 +54,7 @@ def sync_all(call: Call) -> dict[str, Any]:
         "failed": failed,
         "message": f"The index could not be brought up to date: {report.failure.message}"
         if report.failure
-        else f"{len(report.collections)} collections are in sync; {changed} documents were brought.",
+        else f"In sync: {plural(len(report.collections), 'collection')}; {plural(changed, 'document')} brought.",
     }
 
 
@@ -86,7 +86,7 @@ def get_sync_status(call: Call) -> dict[str, Any]:
         "in_sync": found.in_sync,
         "message": f"{late} of {len(rows)} collections are not up to date; sync_all brings them."
         if late
-        else f"All {len(rows)} collections are up to date.",
+        else f"Up to date: {plural(len(rows), 'collection')}.",
     }
 
 
@@ -104,7 +104,7 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]
         **_shown(row),
         "rebuilt": True,
         "seconds": round(time.monotonic() - started, 3),
-        "message": f"The index was built again: {row.added} documents, {row.chunks} chunks.",
+        "message": f"The index was built again: {plural(row.added, 'document')}, {plural(row.chunks, 'chunk')}.",
     }
 
 

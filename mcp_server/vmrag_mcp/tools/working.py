@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vmrag_link.errors import VmragError
+from vmrag_link.errors import VmragError, plural
 from vmrag_link.ops import checkout as checking_out
 from vmrag_link.ops import commit as committing
 from vmrag_link.ops import link as linking
@@ -41,7 +41,7 @@ def committed(call: Call, report: committing.CommitReport, *, linked: dict[str, 
         "commit": outcome.commit(call, report.revision),
         "changes_committed": outcome.summary(report.changes),
         "linked": linked,
-        "message": f"Committed {report.changes.total} documents as {report.revision[:7]} to {report.branch!r}; {then}.",
+        "message": f"Committed {plural(report.changes.total, 'document')} as {report.revision[:7]} to {report.branch!r}; {then}.",
     }
 
 
@@ -88,7 +88,7 @@ def dolt_checkout(
         },
         "sync_summary": outcome.sync_summary(report.changes),
         "detached": report.to_branch is None,
-        "message": f"On {where}; {report.changes.total} documents differ.",
+        "message": f"On {where}; {plural(report.changes.total, 'changed document')}.",
     }
 
 
@@ -102,7 +102,7 @@ def dolt_reset(
     """Take the branch back to a commit. Discards uncommitted changes and gives up an open merge."""
     report = resetting.reset(call.ws, target, confirmed=confirm_discard)
     outcome.warn(call, pending=report.pending, staged=report.staged)
-    left = f"; {len(report.orphaned)} commits are on no branch any more" if report.orphaned else ""
+    left = f"; on no branch any more: {plural(len(report.orphaned), 'commit')}" if report.orphaned else ""
     return {
         "reset_result": {
             "from_commit": report.from_commit,
@@ -114,5 +114,5 @@ def dolt_reset(
             "documents_removed": report.changes.removed,
         },
         "orphaned_commits": msgspec.to_builtins([revisions.commit(each) for each in report.orphaned]),
-        "message": f"At {report.to_commit[:7]}; {report.discarded.total} uncommitted documents discarded{left}.",
+        "message": f"At {report.to_commit[:7]}; {plural(report.discarded.total, 'uncommitted document')} discarded{left}.",
     }
