@@ -7,11 +7,9 @@ drop: every answer says by itself where it comes from.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import anyio
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourcesListChanged, ResourceUpdated
@@ -20,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.paths import Places
+from vmrag_mcp.looks import Looks, looks
 
 POLL_SECONDS = 1.0
 
@@ -53,16 +52,16 @@ class Changes:
 
     async def watch(self) -> None:
         """Look once a second whether something has moved, for as long as anybody wants to hear it."""
-        seen: tuple[Any, ...] | None = None
+        seen: Looks | None = None
         while True:
             await anyio.sleep(POLL_SECONDS)
             if not self._told and not self.bus.listened:
                 seen = None
                 continue
-            looks = await anyio.to_thread.run_sync(self._looks)
-            if seen is not None and looks != seen:
+            now = await anyio.to_thread.run_sync(self._looks)
+            if seen is not None and now != seen:
                 await self._announce()
-            seen = looks
+            seen = now
 
     async def _announce(self) -> None:
         for key, tell in list(self._told.items()):
@@ -72,13 +71,13 @@ class Changes:
                 self._told.pop(key, None)
         await self.bus.announce()
 
-    def _looks(self) -> tuple[Any, ...]:
+    def _looks(self) -> Looks:
         """What changes with every checkout, pin and write: names, sizes and times of a few files."""
         try:
             places = plumbing.locate(self._directory)
         except VmragError:
             return ()
-        return tuple(_look(path) for path in _files(places))
+        return looks(_files(places))
 
 
 class Bus(InMemorySubscriptionBus):
@@ -112,11 +111,3 @@ class Bus(InMemorySubscriptionBus):
 def _files(places: Places) -> list[Path]:
     kb = sorted(places.kb.glob("*"))
     return [places.git_dir / "HEAD", places.git_dir / "logs" / "HEAD", places.pin, places.workspace, *kb]
-
-
-def _look(path: Path) -> tuple[Any, ...]:
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return (str(path), None)
-    return (str(path), found.st_ino, found.st_size, found.st_mtime_ns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from vmrag_link.models import Record
 from vmrag_link.progress import Task
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
+from vmrag_mcp.looks import Looks, looks
 from vmrag_mcp.registry import Declared, Listed, function_of
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
@@ -132,7 +132,7 @@ class _Kept(NamedTuple):
     """A workspace that nobody uses, and what the files under it looked like."""
 
     workspace: Workspace
-    looks: tuple[object, ...]
+    looks: Looks
 
 
 class Session:
@@ -184,8 +184,8 @@ class Session:
         from vmrag_link.workspace import Workspace
 
         try:
-            ws, looks = self._idle.get_nowait()
-            if _looks(ws) != looks:
+            ws, seen = self._idle.get_nowait()
+            if _looks(ws) != seen:
                 ws.close()
                 ws = Workspace.open(self.directory, progress, models=self._models)
         except queue.Empty:
@@ -217,17 +217,7 @@ class Session:
         return envelope.internal(path.stem, str(path))
 
 
-def _looks(ws: Workspace) -> tuple[object, ...]:
+def _looks(ws: Workspace) -> Looks:
     """What a kept workspace has read already: its settings, and the knowledge base's file."""
-    files = (ws.places.config, ws.places.common / "config", ws.places.git_dir, *sorted(ws.places.kb.glob("*")))
-    return tuple(_look(path) for path in files)
-
-
-def _look(path: Path) -> tuple[object, ...]:
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return (path, None)
-    if path.is_dir():
-        return (path, found.st_ino)
-    return (path, found.st_ino, found.st_size, found.st_mtime_ns)
+    places = ws.places
+    return looks((places.config, places.common / "config", places.git_dir, *sorted(places.kb.glob("*"))))

@@ -12,7 +12,7 @@ import msgspec
 
 from vmrag_link import clock
 from vmrag_link.engines.base import ASIDE_PREFIX, Engine
-from vmrag_link.errors import KnowledgeMoved, quoted
+from vmrag_link.errors import KnowledgeMoved, plural, quoted
 from vmrag_link.journal import Journal, ReplayEntry
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import KbBranch, Record, Working
@@ -35,7 +35,7 @@ class Replayed(Record, frozen=True):
     @property
     def note(self) -> str:
         back = f"To bring them back: vmrag merge {quoted(self.kept_on)}"
-        some = f"{self.documents} uncommitted document{'s' * (self.documents != 1)} of {self.branch!r}"
+        some = f"{plural(self.documents, 'uncommitted document')} of {self.branch!r}"
         if self.conflicts:
             return f"{some} conflict with revision {self.to[:7]} and are kept. {back}"
         if self.kept_on:

@@ -11,7 +11,14 @@ from vmrag_link import clock
 from vmrag_link.documents.chunking import require_possible
 from vmrag_link.embedding.base import Model
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import CollectionExists, ConfirmationMissing, EmbeddingFailed, IndexExtraMissing, UsageInvalid
+from vmrag_link.errors import (
+    CollectionExists,
+    ConfirmationMissing,
+    EmbeddingFailed,
+    IndexExtraMissing,
+    UsageInvalid,
+    plural,
+)
 from vmrag_link.index.metadata import HNSW, HNSW_PREFIX
 from vmrag_link.merging.replay import AUTHOR
 from vmrag_link.merging.threeway import as_rows
@@ -189,7 +196,7 @@ def _uncommitted(ws: Workspace, at: At, name: str) -> int:
 def _unconfirmed(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
     lost = f", {uncommitted} of them with a text that was never committed" if uncommitted else ", all of them committed"
     return ConfirmationMissing(
-        f"This would delete collection {name!r} with {count} document{'s' * (count != 1)}{lost if count else ''}.",
+        f"This would delete collection {name!r} with {plural(count, 'document')}{lost if count else ''}.",
         hint="confirm=true deletes it",
         collection_name=name,
         document_count=count,

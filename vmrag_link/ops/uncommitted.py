@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.errors import MergeConflict, Uncommitted, VmragError, quoted
+from vmrag_link.errors import MergeConflict, Uncommitted, VmragError, plural, quoted
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
@@ -74,9 +74,7 @@ def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
     summary = msgspec.to_builtins(Summary.of(counts))
     documents = [each.key[1] for each in found.documents[:LISTED]]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
-    what = (
-        f"{counts.total} document{'s' * (counts.total != 1)}" if counts.total else "What was changed about collections"
-    )
+    what = plural(counts.total, "document") if counts.total else "What was changed about collections"
     return Uncommitted(
         f"{what} of {branch.name!r} {'are' if counts.total > 1 else 'is'} not committed{named}.",
         hint="vmrag commit",

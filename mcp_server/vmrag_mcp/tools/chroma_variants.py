@@ -199,15 +199,13 @@ def chroma_get_all_documents(
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
 ) -> dict[str, Any]:
     """Get the whole documents of a collection, page by page."""
-    wanted = _wanted(limit, offset, include)
-    if not limit:
-        wanted = Wanted(ALL_DOCUMENTS, offset, ALL_CHARACTERS, wanted.texts, wanted.embeddings)
+    wanted = _wanted(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
     page = paged(call, collection_name, Selection(), wanted)
     return _parallel(page, include) | {"has_more": page.more(offset), "message": documents.told(page, offset)}
 
 
-def _wanted(limit: int, offset: int, include: list[Any]) -> Wanted:
-    return Wanted(limit or None, offset, None, "documents" in include, "embeddings" in include)
+def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> Wanted:
+    return Wanted(limit or None, offset, characters, "documents" in include, "embeddings" in include)
 
 
 def _parallel(page: Page, include: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from vmrag_link.errors import plural
 from vmrag_link.ops import changed, references
 from vmrag_link.ops.tables import TABLES
 from vmrag_mcp.arguments import Given
@@ -45,7 +46,7 @@ def get_diff(
         "summary": msgspec.to_builtins(found.summary),
         "documents": msgspec.to_builtins(rows),
         "has_more": offset + len(rows) < total,
-        "message": f"{total} document{'s' * (total != 1)} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
+        "message": f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
     }
     return fields | collections(found)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops import branch_list, changed, conflict_rows, references, revisions, situation
 from vmrag_link.ops.situation import Situation
 from vmrag_mcp.arguments import Given
@@ -70,13 +70,13 @@ def status_fields(call: Call, found: Situation, *, connected: bool | None, verbo
 def _told(found: Situation) -> str:
     where = f"On {found.branch!r}" if found.branch else "On no branch"
     total, apart = found.local_changes.summary.total, found.apart
-    parts = [f"{where} at {found.commit[:7]}", f"{total} uncommitted document{'s' * (total != 1)}"]
+    parts = [f"{where} at {found.commit[:7]}", f"{plural(total, 'uncommitted document')}"]
     if found.local_changes.has_changes and not total:
         parts.append("a collection is changed")
     if apart.ahead or apart.behind:
         parts.append(f"{apart.ahead} ahead of and {apart.behind} behind the remote")
     if found.merge_in_progress:
-        parts.append(f"a merge is open with {len(found.conflicts)} conflicts")
+        parts.append(f"a merge is open with {plural(len(found.conflicts), 'conflict')}")
     return f"{', '.join(parts)}."
 
 
@@ -111,7 +111,7 @@ def dolt_branches(
         "current_branch": found.current,
         "branches": rows,
         "total_count": total,
-        "message": f"{total} branch{'es' * (total != 1)}.",
+        "message": f"{plural(total, 'branch')}.",
     }
 
 
@@ -178,7 +178,7 @@ def dolt_show(
         "commit": msgspec.to_builtins(shown),
         "changes": changes,
         "branches": revisions.holding(ws.engine, shown.hash, branch_list.named_heads(ws, here)),
-        "message": f"{shown.short_hash} {shown.message.partition(chr(10))[0]!r} changed {total} document{'s' * (total != 1)}.",
+        "message": f"{shown.short_hash} {shown.message.partition(chr(10))[0]!r} changed {plural(total, 'document')}.",
     }
 
 
@@ -202,5 +202,5 @@ def dolt_find(
         "query": query,
         "results": msgspec.to_builtins(found[:limit]),
         "total_found": total,
-        "message": f"{total} commit{'s' * (total != 1)} found.",
+        "message": f"{plural(total, 'commit')} found.",
     }

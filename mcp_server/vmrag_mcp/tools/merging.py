@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from vmrag_link.errors import plural
 from vmrag_link.ops import conflict_rows
 from vmrag_link.ops import merge_branches as merging
 from vmrag_link.ops import settle as settling
@@ -43,7 +44,7 @@ def merge_branch(
         "commits_merged": done.commits,
         "from_commit": report.ours,
         "to_commit": report.revision or report.ours,
-        "conflicts": outcome.conflicts(conflict_rows.rows(call.ws, done.decided)),
+        "conflicts": conflict_rows.as_json(conflict_rows.rows(call.ws, done.decided)),
         "sync_summary": outcome.sync_summary(report.changes),
         "message": _merged(done, source),
     }
@@ -56,7 +57,7 @@ def _merged(done: merging.BranchMerge, source: str) -> str:
         case "uncommitted":
             return f"{done.merge.changes.total} documents of {source!r} are back, uncommitted."
     revision = (done.merge.revision or "")[:7]
-    return f"Merged {source!r} into {done.target!r}: {done.merge.changes.total} documents changed; {revision} is pinned there."
+    return f"Merged {source!r} into {done.target!r}: {plural(done.merge.changes.total, 'document')} changed; {revision} is pinned there."
 
 
 @tool("W")
@@ -77,7 +78,7 @@ def resolve_conflicts(
         "strategy": strategy,
         "resolved": report.decided,
         "remaining": len(report.left),
-        "conflicts": outcome.conflicts(report.left),
+        "conflicts": conflict_rows.as_json(report.left),
         "commit": outcome.commit(call, report.revision) if report.revision else None,
         "message": _settled(report),
     }

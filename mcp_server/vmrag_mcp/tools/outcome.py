@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from vmrag_link.models import Changes
-from vmrag_link.ops import conflict_rows, revisions
+from vmrag_link.ops import revisions
 from vmrag_link.ops.changed import Summary
-from vmrag_link.ops.conflict_rows import OpenConflict
 from vmrag_mcp.session import Call
 
 
@@ -31,10 +30,6 @@ def sync_summary(changes: Changes) -> dict[str, int]:
 def commit(call: Call, revision: str) -> dict[str, Any]:
     made: dict[str, Any] = msgspec.to_builtins(revisions.described(call.ws.engine, revision))
     return made
-
-
-def conflicts(found: tuple[OpenConflict, ...] | list[OpenConflict]) -> list[dict[str, Any]]:
-    return conflict_rows.as_json(found)
 
 
 def warn(call: Call, *, pending: str, staged: bool) -> None:
