@@ -14,10 +14,10 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 
 from tests.support import terminal
-from tests.support.mcp import ALL
+from tests.support.mcp import ALL, Tools
 from vmrag_mcp.options import selection
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Behaviour, CallProgress, Cancelled, Session
 
 template, project = terminal.template, terminal.project
 
@@ -265,7 +265,7 @@ def test_a_client_that_can_ask_the_person_does_so_before_a_collection_is_deleted
     async def person(_: Any, params: Any) -> types.ElicitResult:
         questions.append(params.message)
         if answer == "decline":
-            return types.ElicitResult(action="decline")
+            return types.ElicitResult(action="decline", content={"confirm": True})
         return types.ElicitResult(action="accept", content={"confirm": answer == "yes"})
 
     async def body(client):
@@ -304,6 +304,19 @@ def test_a_result_is_the_same_as_structure_and_as_text(project, era):
     assert not good.is_error
     assert none.structured_content["code"] == "TOOL_NOT_FOUND"
     assert "chroma_list_collections" in none.structured_content["suggestions"]
+
+
+def test_a_call_that_was_given_up_stops_at_its_next_step_and_leaves_nothing_in_between(project):
+    tools = Tools(project.top)
+    given_up = CallProgress()
+    given_up.cancelled.set()
+    arguments = {"collection_name": "handbook", "documents": ["given up"], "ids": ["x"]}
+    with pytest.raises(Cancelled):
+        tools.session.run(tools.selection.tool("chroma_add_documents"), arguments, given_up)
+    there = tools("chroma_get_documents", collection_name="handbook", ids=["x"])["documents"]
+    found = tools("chroma_query_documents", collection_name="handbook", query_texts=["given up"], n_results=100)
+    assert ("x" in found["ids"][0]) == bool(there)  # stored or not: index and documents agree
+    assert tools("dolt_status")["index"]["status"] == "synced"
 
 
 def test_a_bug_is_an_internal_error_with_its_log_and_without_its_text(project, monkeypatch):
