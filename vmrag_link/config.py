@@ -1,20 +1,21 @@
 """What the settings are here and now: from the environment, git config and `.vmrag.yaml`, in that order of precedence.
 
-`python -m vmrag_link.config` prints docs/configuration.md.
+Cloned settings are a stranger's. Of those that need agreement only what this machine's person agreed to counts; until
+then the file may narrow that, never widen it. `python -m vmrag_link.config` prints docs/configuration.md.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from vmrag_link import env, settings_file
-from vmrag_link.errors import ConfigInvalid
+from vmrag_link.errors import ConfigInvalid, enumerated
 from vmrag_link.models import Record
 from vmrag_link.nearest import nearest
 from vmrag_link.paths import read_regular
@@ -23,7 +24,10 @@ from vmrag_link.settings import Config
 from vmrag_link.settings_docs import documentation, template
 from vmrag_link.settings_keys import KEYS, SECTIONS, Key
 
-__all__ = ["Config", "Loaded", "documentation", "load", "own_text", "template"]
+__all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_text", "stated", "template"]
+
+AGREE = "vmrag trust"
+"""The command by which a person agrees to what the file states."""
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
@@ -33,10 +37,24 @@ _GIT_BOOLEANS = _BOOLEANS | {"yes": True, "on": True, "1": True, "no": False, "o
 
 
 class Loaded(Record, frozen=True):
-    """The settings that hold, and a sentence about everything that was ignored."""
+    """The settings that hold, and a sentence about everything that was ignored.
+
+    `machine`: those that the environment or git config names, which only this machine's person can; `agreed`: those
+    that count because this person agreed to them.
+    """
 
     config: Config
     warnings: list[str]
+    machine: frozenset[str] = frozenset()
+    agreed: frozenset[str] = frozenset()
+
+
+class Stated(Record, frozen=True):
+    """What the file says of one setting that needs agreement; `line` counts from 1."""
+
+    name: str
+    value: str | int | bool
+    line: int
 
 
 class _Place(Record, frozen=True):
@@ -58,33 +76,44 @@ def load(
     path_label: str,
     overrides: Mapping[str, str],
     environ: Mapping[str, str],
-    trusted_text: Callable[[], bytes | None],
+    agreements: Sequence[Mapping[str, Any]] = (),
+    known_remote: Callable[[str], bool] = lambda _: False,
 ) -> Loaded:
     """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such file).
 
-    `overrides` is the section `vmrag.` of git config. `trusted_text` gives the `.vmrag.yaml` that the maintainers have
-    accepted; it is asked only where the file holds what must not come from a stranger. Raises `ConfigInvalid`.
+    `overrides` is the section `vmrag.` of git config. `agreements`: what the person agreed to in this repository, as
+    `stated` gave it, by name; the latest last. `known_remote` says whether a remote was agreed to by itself.
+    Raises `ConfigInvalid`.
     """
     warnings = _misspelled(overrides)
-    outside = _from_git(overrides) | _from_environment(environ)
+    machine = [_from_environment(environ), _from_git(overrides)]
     found = _from_file(text, path_label) if text else {}
-    doubtful = {name: item for name, item in found.items() if KEYS[name].doubtful(item.value) and name not in outside}
-    if doubtful:
-        trusted = _from_trusted(trusted_text(), f"the accepted {path_label}", warnings)
-        for name, own in doubtful.items():
-            if name in trusted:
-                found[name] = trusted[name]
-            else:
-                del found[name]
-            if name not in trusted or trusted[name].value != own.value:
-                warnings.append(_ignored(KEYS[name], own))
-    found |= outside
+    own = {name: item.value for name, item in found.items() if KEYS[name].trust_relevant(item.value)}
+    agreed: Mapping[str, Any] = own
+    if own not in agreements and (own or agreements):
+        agreed = agreements[-1] if agreements else {}
+        found, ignored = _before_agreement(found, own, agreed, known_remote)
+        if shown_ones := [text for name, text in ignored.items() if not any(name in source for source in machine)]:
+            warnings.append(_unagreed(path_label, shown_ones, before=bool(agreements)))
+    for source in reversed(machine):
+        found |= {name: _added_up(name, item, found.get(name)) for name, item in source.items()}
     config = _built(found)
     if config.chunking.overlap >= config.chunking.size:
         place = (found.get("chunking.overlap") or found["chunking.size"]).place
         sizes = f"{config.chunking.overlap} is not less than {config.chunking.size}"
         raise _invalid(f"chunking.overlap must be less than chunking.size; {sizes}", place)
-    return Loaded(config, warnings)
+    kept = frozenset(name for name, value in agreed.items() if name in found and found[name].value == value)
+    return Loaded(config, warnings, frozenset().union(*machine), kept)
+
+
+def stated(text: bytes | None, path_label: str) -> list[Stated]:
+    """What of a file needs agreement, in its order. Raises `ConfigInvalid`."""
+    found = _from_file(text, path_label) if text else {}
+    return [
+        Stated(name, item.value, item.place.details["line"])
+        for name, item in found.items()
+        if KEYS[name].trust_relevant(item.value)
+    ]
 
 
 def own_text(path: Path) -> bytes | None:
@@ -155,21 +184,60 @@ def _from_file(data: bytes, label: str) -> dict[str, _Found]:
     return found
 
 
-def _from_trusted(data: bytes | None, label: str, warnings: list[str]) -> dict[str, _Found]:
-    try:
-        return _from_file(data, label) if data else {}
-    except ConfigInvalid as error:
-        warnings.append(f"{error.message} Nothing in it is trusted.")
-        return {}
+# -- what nobody has agreed to
 
 
-def _ignored(key: Key, own: _Found) -> str:
-    import shlex  # only for this sentence
+def _before_agreement(
+    found: Mapping[str, _Found],
+    own: Mapping[str, Any],
+    agreed: Mapping[str, Any],
+    known_remote: Callable[[str], bool],
+) -> tuple[dict[str, _Found], dict[str, str]]:
+    """What counts of a file while nobody has agreed to it as it is; and, by name, what does not, for a sentence.
 
-    return (
-        f"{own.place.label}: {key.name} is ignored, because a pull request could set it. "
-        f"To trust it: git config {key.git_name} {shlex.quote(str(own.value))}"
-    )
+    `own`: what it states of the settings that need agreement; `agreed`: what was agreed to last, before it changed.
+    """
+    counting, ignored = dict(found), dict[str, str]()
+    for name in KEYS:
+        if name not in own and name not in agreed:
+            continue
+        key = KEYS[name]
+        here = found[name].value if name in found else key.default
+        before = _agreed_value(key, agreed)
+        value = here if name == "remote" and known_remote(here) else key.before_agreement(here, before)
+        if value == here:
+            continue
+        ignored[name] = f"{name} (line {found[name].place.details['line']})" if name in found else f"{name} (gone)"
+        if name in agreed or value != key.default:
+            counting[name] = _Found(value, _AGREED)
+        else:
+            del counting[name]  # as if it were not stated: this machine's own word is no second restriction
+    return counting, ignored
+
+
+_AGREED = _Place("what was agreed to", AGREE, {})
+
+
+def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
+    """What was agreed to; a newer version may not know that value any more: then it raises `ConfigInvalid`."""
+    if key.name not in agreed:
+        return key.default
+    value = agreed[key.name]
+    return _value(key, str(value).lower() if isinstance(value, bool) else str(value), _AGREED)
+
+
+def _unagreed(label: str, ignored: Sequence[str], *, before: bool) -> str:
+    verb = ("count" if len(ignored) > 1 else "counts") if before else ("do" if len(ignored) > 1 else "does")
+    rest = "as you agreed before it changed" if before else "not count until you agree"
+    return f"{label}: {enumerated(ignored)} {verb} {rest}. To see and agree: {AGREE}"
+
+
+def _added_up(name: str, item: _Found, below: _Found | None) -> _Found:
+    """The value of a source that precedes another; a restriction of the other one holds all the same."""
+    key = KEYS[name]
+    if not key.adds_up or below is None or key.narrower is None:
+        return item
+    return _Found(key.narrower(item.value, below.value), item.place)
 
 
 # -- one value

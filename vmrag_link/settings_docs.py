@@ -72,16 +72,34 @@ collections; only the addresses are everybody's own. Where the key is missing or
 by words alone (`vmrag query --mode keyword`); a query by meaning says why it has no answer, and the first one after the service is there
 again finds everything. A request is tried three times; then nobody asks there for 30 seconds.
 
-## What a pull request may not set
+## What counts from a clone
 
-A pull request can change `.vmrag.yaml`, and checking it out must not let a stranger choose which files are loaded. A
-setting marked **trusted only** therefore counts only from the environment, from git config, or as the `.vmrag.yaml` of the
-remote's default branch (`refs/remotes/<remote>/HEAD`) has it. Anything else is ignored, and a warning shows the command
-that trusts it:
+`.vmrag.yaml` comes with the clone and changes with every pull request that is checked out. A setting marked
+**needs agreement** names a host, a program, a file outside or a secret, or decides what is written, shown or published.
+It counts from the environment, from git config, or from a `.vmrag.yaml` that you agreed to on this machine:
 
 ```console
-$ git config vmrag.embedding.model-path models/minilm
+$ vmrag trust
+.vmrag.yaml states, and it does not count yet:
+  line 2: hooks.on_dirty: commit   (now: warn)
+      What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code.
+Let it count in this repository? [y/N]
 ```
+
+`vmrag trust --yes` agrees without asking, for scripts. What you agreed to is remembered below `$XDG_DATA_HOME/vmrag/trust`
+(by default `~/.local/share`), for this repository and exactly these values. When they change, what you agreed to last goes
+on counting, and one line says so, until you agree again. `vmrag trust --list` shows what you agreed to on this machine,
+`vmrag trust --revoke` forgets it for this repository. `vmrag init` agrees to the file of whoever starts a knowledge base.
+
+Before that a file can narrow, but not widen: `mcp.read_only: true`, `mcp.exclude_tools`, `mcp.require_confirm: true`,
+`hooks.on_dirty: block`, `auto_fetch: false` and the like count at once, and nothing is fetched from elsewhere than `git:`.
+Restrictions add up: a tool that any source excludes is excluded, and a server that any source makes read-only is.
+
+A key of the environment (`{openai}` …) goes to the service's own address, or to one that the environment or git config
+names; not to one of `.vmrag.yaml`, agreed or not, and over `http:` to this machine only. A collection that names a service
+comes with the knowledge base, so its texts are sent only after `vmrag trust --service NAME` (or, for every repository:
+`git config --global --add vmrag.trustedService NAME`), unless you chose that service or its address yourself. Until then
+the collection is searched by words alone.
 """
 
 
@@ -101,7 +119,7 @@ def template() -> str:
 def documentation() -> str:
     """docs/configuration.md."""
     rows = [
-        f"| `{key.name}` | {_values(key)} | `{key.default_text}` | {key.doc}{' **Trusted only.**' * (key.trusted_only is True)} |"
+        f"| `{key.name}` | {_values(key)} | `{key.default_text}` | {key.doc}{' **Needs agreement.**' * key.needs_agreement} |"
         for key in KEYS.values()
     ]
     names = [

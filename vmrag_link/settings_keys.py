@@ -9,14 +9,16 @@ import msgspec
 
 from vmrag_link import env
 from vmrag_link.models import Record
-from vmrag_link.settings import Config
+from vmrag_link.settings import Config, Narrower
 
 
 class Key(Record, frozen=True):
     """One setting's declaration. `kind` is str, int or bool; `flaw` says why a text is no value, None if it is one.
 
     `variable`: the environment variable, which has a name of its own where the annotation's `extra` gives one.
-    `trusted_only`: whether no stranger may set it; or the values that none may set it to.
+    `needs_agreement`, but for the `free` values: it counts from a `.vmrag.yaml` only after this machine's person agreed to
+    it. `narrower`, of (the file's value, the one that counts without it), gives what counts before that; None: the latter.
+    `adds_up`: it restricts, and counts from every source that states it.
     """
 
     name: str
@@ -27,13 +29,20 @@ class Key(Record, frozen=True):
     choices: tuple[str, ...] = ()
     lowest: int = 0
     highest: int = 0
-    trusted_only: bool | tuple[str, ...] = False
+    needs_agreement: bool = False
+    free: tuple[str, ...] = ()
+    narrower: Narrower | None = None
+    adds_up: bool = False
     in_git: bool = True
     flaw: Callable[[str], str | None] | None = None
 
-    def doubtful(self, value: object) -> bool:
+    def trust_relevant(self, value: object) -> bool:
         """Whether it must not have this value because a stranger says so."""
-        return value in self.trusted_only if isinstance(self.trusted_only, tuple) else self.trusted_only
+        return self.needs_agreement and value not in self.free
+
+    def before_agreement(self, own: Any, agreed: Any) -> Any:
+        """What counts where the file says `own`, and `agreed` counts without it."""
+        return self.narrower(own, agreed) if self.narrower else agreed
 
     @property
     def git_name(self) -> str:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vmrag_link import config as settings
+from vmrag_link.config import Loaded
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import (
     Busy,
-    ConfigInvalid,
-    GitReferenceMissing,
     IndexFailed,
     NotInitialized,
     PinMissing,
@@ -29,7 +26,7 @@ from vmrag_link.index import snapshots
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.journal import Journal
 from vmrag_link.models import At, Collection, KbBranch, Record, Working
-from vmrag_link.paths import CONFIG_NAME, Places
+from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import apply, background
@@ -37,10 +34,11 @@ from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.apply import Parts, SyncReport
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.resolve import Target, Trigger, read_trigger, resolve
+from vmrag_link.trust import settings as counting
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
-    from vmrag_link.embedding.registry import Choice
+    from vmrag_link.embedding.registry import Choice, Permission
     from vmrag_link.index.store import IndexStore
     from vmrag_link.sync.bring import Bringer
 
@@ -135,39 +133,18 @@ class Workspace:
     # -- parts --------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def settings(self) -> settings.Loaded:
+    def settings(self) -> Loaded:
         """Raises `ConfigInvalid`."""
-        return settings.load(
-            settings.own_text(self.places.config),
-            path_label=CONFIG_NAME,
-            overrides=plumbing.config_section(self.places, "vmrag"),
-            environ=os.environ,
-            trusted_text=self._accepted_settings,
-        )
+        return counting.load(self.places)
 
-    def _accepted_settings(self) -> bytes | None:
-        """The settings file that the maintainers have accepted: that of the remote's default branch.
-
-        A contributor's branch is checked out from a remote of its own, which says nothing about the project.
-        """
-        from vmrag_link.git import remotes
-
-        for remote in remotes.nearest(self.places, None):
-            if default := remotes.default_branch(self.places, remote):
-                with contextlib.suppress(GitReferenceMissing):  # it was never fetched
-                    return plumbing.blob(self.places, f"{default}:{CONFIG_NAME}")
-        return None
+    def forget_settings(self) -> None:
+        """They are read again when they are next asked for: their file, or what was agreed to, has changed."""
+        for name in ("settings", "permission", "shelf"):
+            self.__dict__.pop(name, None)
 
     def accepted_remote(self) -> str | None:
-        """`remote` of the settings that the maintainers have accepted; None where there are none."""
-        text = self._accepted_settings()
-        if text is None:
-            return None
-        try:
-            loaded = settings.load(text, path_label=CONFIG_NAME, overrides={}, environ={}, trusted_text=lambda: text)
-        except ConfigInvalid:
-            return None  # nothing in it is trusted
-        return loaded.config.remote
+        """`remote` of the settings that count here."""
+        return self.config.remote
 
     @property
     def config(self) -> Config:
@@ -239,13 +216,20 @@ class Workspace:
         """The model that the collection was made with. Raises `UsageInvalid`, `EmbeddingMismatch`."""
         from vmrag_link.embedding import registry
 
-        return self._loaded(registry.choose_for(collection, self.config.embedding))
+        return self._loaded(registry.choose_for(collection, self.config.embedding, self.permission))
 
     def model(self, name: str) -> Model:
         """The model of that name for new collections. Raises `UsageInvalid`."""
         from vmrag_link.embedding import registry
 
-        return self._loaded(registry.choose(name, self.config.embedding))
+        return self._loaded(registry.choose(name, self.config.embedding, self.permission))
+
+    @cached_property
+    def permission(self) -> Permission:
+        """Which embedding services may be asked."""
+        from vmrag_link.trust import services
+
+        return services.permitted(self.places, self.settings)
 
     def _loaded(self, choice: Choice) -> Model:
         if choice not in self._models:

@@ -59,7 +59,7 @@ def before_commit(index_file: Path | None) -> bool:
 
 def _committed(workspace: Workspace) -> Sequence[Finding]:
     report = commit_check.check(workspace)
-    if report.committed and not workspace.config.hooks.quiet:
+    if report.committed:
         say(f"committed the documents as {report.committed[:7]}; this commit pins them")
     return report.findings
 
@@ -73,7 +73,7 @@ def before_push(push: Push) -> bool:
 def _pushed(workspace: Workspace, push: Push) -> Sequence[Finding]:
     report = push_check.check(workspace, push)
     for where, done in report.sent:
-        if not done.empty and not workspace.config.hooks.quiet:
+        if not done.empty:
             say(f"pushed the knowledge that these commits pin to {where}")
     return report.findings
 
@@ -84,6 +84,6 @@ def _looked(workspace: Workspace, look: Callable[[], Sequence[Finding]]) -> bool
     finally:
         workspace.close()
     blocking = [each for each in findings if each.blocks]
-    for each in blocking or ([] if workspace.config.hooks.quiet else findings[:1]):
+    for each in blocking or findings[:1]:
         say(f"{each.message} ({each.hint})")
     return bool(blocking)

@@ -1,4 +1,7 @@
-"""Which tools a server has: toolsets, single tools, exclusions, read-only; flag before environment before settings before default."""
+"""Which tools a server has: toolsets, single tools, exclusions, read-only; flag before environment before settings before default.
+
+Restrictions add up: what any of them excludes is excluded.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +46,11 @@ class Flags(Record, frozen=True):
 
 
 def chosen(flags: Flags, settings: Mcp) -> Chosen:
-    """A flag before the settings, which know of the environment."""
+    """A flag before the settings, which know of the environment; exclusions and read-only hold wherever they come from."""
     return Chosen(
         toolsets=settings.toolsets if flags.toolsets is None else flags.toolsets,
         tools=settings.tools if flags.tools is None else flags.tools,
-        exclude_tools=settings.exclude_tools if flags.exclude_tools is None else flags.exclude_tools,
+        exclude_tools=",".join(filter(None, (flags.exclude_tools, settings.exclude_tools))),
         read_only=flags.read_only or settings.read_only,
         prefix=settings.tool_prefix,
     )

@@ -14,6 +14,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import Config
+from vmrag_link.trust import settings
 from vmrag_mcp.session import Behaviour, CallProgress, Session
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
@@ -62,18 +63,11 @@ class Known(Record, frozen=True):
 
 
 def known(place: Place) -> Known:
-    """Settings that only trusted places may give are those of the environment and of git: calls read the others."""
     try:
         places = plumbing.locate(place.directory) if place.outright or not refused(place.directory) else None
         if places is None or (not place.outright and refused(places.top)):
             raise refusal(place.directory)
-        loaded = config.load(
-            config.own_text(places.config),
-            path_label=CONFIG_NAME,
-            overrides=plumbing.config_section(places, "vmrag"),
-            environ=os.environ,
-            trusted_text=lambda: None,
-        )
+        loaded = settings.load(places)
     except VmragError as problem:
         return Known(_outside(), problem)
     return Known(loaded.config)
@@ -81,9 +75,7 @@ def known(place: Place) -> Known:
 
 def _outside() -> Config:
     with contextlib.suppress(ConfigInvalid):
-        return config.load(
-            None, path_label=CONFIG_NAME, overrides={}, environ=os.environ, trusted_text=lambda: None
-        ).config
+        return config.load(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ).config
     return Config()
 
 

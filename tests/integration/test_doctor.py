@@ -63,6 +63,8 @@ def findings(project: Project, *arguments: str) -> dict[str, dict[str, Any]]:
 def obeyed(project: Project, fix: str) -> None:
     """Type the printed command; in this process, where it is one of ours, to save its start."""
     words = shlex.split(fix)
+    if fix == "vmrag trust":
+        words.append("--yes")  # it asks on a terminal
     if words[0] == "vmrag" and "&&" not in words:
         project.vmrag(*words[1:], code=None)
     else:

@@ -57,6 +57,7 @@ def another_machine(project: Project, folder: Path) -> Project:
     (other.own / "applied").unlink()
     for name in NAMES:
         other.run("config", "--unset", f"vmrag.embedding.{name}-url")
+    other.git("config", "--add", "vmrag.trustedService", "openai")
     return other
 
 
@@ -130,6 +131,7 @@ def test_collections_of_several_models_answer_together(project, services):
 @pytest.mark.parametrize("name", KEYS)
 def test_without_a_key_a_collection_is_not_made(project, services, monkeypatch, name):
     monkeypatch.setattr(endpoint, "ask", None)
+    project.vmrag("trust", "--service", name)
     tools = Tools(project.top)
     error = tools.error(
         "EMBEDDING_SERVICE_ERROR", "chroma_create_collection", collection_name="api", embedding_function=name
@@ -168,6 +170,7 @@ def test_documents_that_cannot_be_embedded_are_not_stored(project, services):
 def test_here_where_the_index_is_a_missing_key_costs_queries_by_meaning_only(project, services):
     recorded(project, services)
     project.git("config", "--unset", "vmrag.embedding.openai-url")
+    project.vmrag("trust", "--service", "openai")
     for mode in ("vector", "hybrid"):
         failed = project.vmrag("query", "sea", "--collection", "api", "--mode", mode, "--json", code=3)
         assert failed.error["code"] == "EMBEDDING_SERVICE_ERROR"
@@ -281,13 +284,34 @@ def test_what_a_branch_says_about_services_is_ignored(project, services, line, k
     address(project, services, "openai")
     project.write(".vmrag.yaml", line.format(url=services.url) + "\n")
     done = project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.")
-    assert f".vmrag.yaml, line 1: {key} is ignored, because a pull request could set it." in done.err
+    assert f".vmrag.yaml: {key} (line 1) does not count until you agree." in done.err
     assert services.asked == []
 
 
-def test_a_local_model_needs_nobodys_trust(project):
+def test_a_local_model_needs_no_agreement(project):
     project.write(".vmrag.yaml", "embedding.model: hash\n")
-    assert "ignored" not in project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.").err
+    assert "agree" not in project.vmrag("add", "-", "--collection", "new", "--id", "x", stdin="A text.").err
+
+
+def test_a_collection_of_a_service_spends_nothing_before_this_machines_person_agreed(
+    project, services, monkeypatch, tmp_path
+):
+    recorded(project, services)
+    other = another_machine(project, tmp_path / "other")
+    other.git("config", "--unset-all", "vmrag.trustedService")
+    with monkeypatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", KEY)
+        patch.setattr(endpoint, "ask", lambda *_, **__: pytest.fail("a service was asked"))
+        tools = Tools(other.top)
+        assert found_by_words(other) == ["river"]
+        error = tools.error("SERVICE_NOT_TRUSTED", "chroma_query_documents", collection_name="api", query_texts=["sea"])
+        assert error["suggestions"][0] == "vmrag trust --service openai"
+        tools.error(
+            "SERVICE_NOT_TRUSTED", "chroma_create_collection", collection_name="more", embedding_function="cohere"
+        )
+    other.vmrag("trust", "--service", "openai")
+    address(other, services, "openai")
+    assert nearest(Tools(other.top), "the sea") == "river"
 
 
 @pytest.mark.parametrize(

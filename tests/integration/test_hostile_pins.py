@@ -625,7 +625,7 @@ def test_what_somebody_agreed_to_is_contacted_at_once(victim, scene, what):
     assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
 
 
-def test_a_remote_of_the_accepted_settings_is_contacted(victim, scene):
+def test_a_remote_of_the_settings_that_were_agreed_to_is_contacted(victim, scene):
     accept(victim, scene.filled(UNTRUSTED["git over HTTP"]))
     victim.check_out("missing", "git over HTTP")
     assert victim.fails("sync")["code"] == "PIN_MISSING_REVISION"
@@ -637,7 +637,7 @@ def test_a_remote_of_the_accepted_settings_is_contacted(victim, scene):
 @pytest.mark.parametrize(
     "what", ["a database", "a database through a link", "a repository", "a repository through a link"]
 )
-def test_a_folder_of_the_accepted_settings_is_opened_below_an_allowed_root(victim, scene, what):
+def test_a_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed_root(victim, scene, what):
     accept(victim, scene.filled(UNTRUSTED[what]))
     victim.check_out("missing", what)
     error = victim.fails("sync")
@@ -705,6 +705,7 @@ def test_every_program_on_the_path_is_recorded(victim):
 
 
 def accept(victim: Victim, remote: str) -> None:
-    """The maintainers write it into the settings of the default branch."""
+    """The maintainers write it into the settings, and this person agrees to it."""
     victim.commit("accepted", **{".vmrag.yaml": f"{SETTINGS}remote: {json.dumps(remote)}\n"})
     victim.git("push", "-q", "--no-verify", "origin", "main")
+    victim.vmrag("trust", "--yes")

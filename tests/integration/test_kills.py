@@ -87,7 +87,7 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
 def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part):
     dice = Dice(f"sync {part}", 8)
     # Spares are evicted at once: every sync builds, binds and evicts.
-    (stocked.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\nindex:\n  keep: 0\n")
+    stocked.git("config", "vmrag.index.keep", "0")
     stocked.git("commit", "-q", "-am", "keep no spares")
     for branch in BRANCHES[1:]:
         stocked.git("switch", "-q", branch)
@@ -212,7 +212,7 @@ def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch):
 @pytest.mark.parametrize("part", range(2))
 def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
     dice = Dice(f"checkout {part}", 5)
-    (stocked.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\nindex:\n  keep: 0\n")
+    stocked.git("config", "vmrag.index.keep", "0")
     stocked.git("commit", "-q", "-am", "keep no spares")
     for branch in BRANCHES[1:]:
         stocked.git("switch", "-q", branch)

@@ -72,16 +72,19 @@ def test_a_call_of_what_is_switched_off_is_told_how_to_get_it():
         selection(Chosen(read_only=True)).tool("dolt_commit")
 
 
-def test_a_flag_precedes_the_settings():
+def test_a_flag_precedes_the_settings_and_exclusions_add_up():
     said = Mcp(toolsets="merge", tools=LIST, exclude_tools="dolt_commit", tool_prefix="kb_")
     assert chosen(Flags(), said) == Chosen("merge", LIST, "dolt_commit", read_only=False, prefix="kb_")
-    assert chosen(Flags(toolsets="", tools="", exclude_tools=""), said) == Chosen("", "", "", prefix="kb_")
+    assert chosen(Flags(toolsets="", tools="", exclude_tools=""), said) == Chosen("", "", "dolt_commit", prefix="kb_")
+    assert chosen(Flags(exclude_tools=LIST), said).exclude_tools == f"{LIST},dolt_commit"
     assert chosen(Flags(read_only=True), said).read_only
     assert chosen(Flags(), Mcp(read_only=True)).read_only
 
 
 def test_the_environment_precedes_git_config_which_precedes_the_file(project, monkeypatch):
     project.write(".vmrag.yaml", "mcp:\n  toolsets: merge\n  page_chars: 5000\n")
+    assert settings(project.top) == Mcp()
+    project.vmrag("trust", "--yes")
     assert (settings(project.top).toolsets, settings(project.top).page_chars) == ("merge", 5000)
     project.git("config", "vmrag.mcp.toolsets", "sync")
     assert settings(project.top).toolsets == "sync"
@@ -113,6 +116,7 @@ def test_an_unknown_name_ends_the_start_with_all_that_there_are(project, argumen
 
 def test_an_unknown_name_in_a_setting_ends_the_start_as_well(project):
     project.write(".vmrag.yaml", "mcp.toolsets: nonsense\n")
+    project.vmrag("trust", "--yes")
     assert finished(project.top).returncode == 2
     assert finished(project.top, env={"VMRAG_TOOLS": "nonsense"}).returncode == 2
 
@@ -190,6 +194,7 @@ def test_settings_reach_the_calls_that_come_after_them(project):
     session = PlacedSession(Place(project.top))
     for size in (2000, 3000):
         project.write(".vmrag.yaml", f"embedding.model: hash\nmcp.page_chars: {size}\n")
+        project.vmrag("trust", "--yes")
         session.run(catalogue()[LIST], {}, CallProgress())
         assert session.behaviour.page_chars == size
 

@@ -20,12 +20,23 @@ ROOT = Path(__file__).parents[2]
 MODEL_PATH = b"embedding:\n  model: minilm\n  model_path: /opt/model\n"
 
 
-def load(text=None, *, overrides=None, environ=None, trusted=None) -> config.Loaded:
-    if isinstance(text, str):
-        text = text.encode()
+def cloned(text=None, *, overrides=None, environ=None, agreements=(), **more) -> config.Loaded:
+    """The settings where nobody agreed to anything but `agreements`."""
     return config.load(
-        text, path_label=".vmrag.yaml", overrides=overrides or {}, environ=environ or {}, trusted_text=lambda: trusted
+        text.encode() if isinstance(text, str) else text,
+        path_label=".vmrag.yaml",
+        overrides=overrides or {},
+        environ=environ or {},
+        agreements=agreements,
+        **more,
     )
+
+
+def load(text=None, **sources) -> config.Loaded:
+    """The settings where somebody agreed to all that the file states."""
+    data = text.encode() if isinstance(text, str) else text
+    agreed = {each.name: each.value for each in config.stated(data, ".vmrag.yaml")}
+    return cloned(data, agreements=[agreed] if agreed else (), **sources)
 
 
 def refusal(text=None, **sources) -> ConfigInvalid:
@@ -133,36 +144,99 @@ def test_a_nearly_right_name_in_git_config_gives_a_warning_and_a_foreign_one_doe
     )
 
 
-# -- what a stranger cannot set
+# -- what counts of a clone's file before its person agreed
+
+STATED = "remote: git+https://kb.example/kb.git\nhooks.on_dirty: commit\n"
 
 
-def test_a_model_path_in_the_file_alone_is_ignored_with_the_command_that_trusts_it():
-    loaded = load(MODEL_PATH)
-    assert loaded.config.embedding == settings.Embedding(model="minilm")
-    (warning,) = loaded.warnings
-    assert warning == (
-        ".vmrag.yaml, line 3: embedding.model_path is ignored, because a pull request could set it. "
-        "To trust it: git config vmrag.embedding.model-path /opt/model"
+def test_what_nobody_agreed_to_does_not_count_and_one_line_names_the_command():
+    loaded = cloned(STATED + "retrieval.k: 7\n")
+    assert loaded.config == Config(retrieval=settings.Retrieval(k=7))
+    assert loaded.warnings == [
+        ".vmrag.yaml: remote (line 1) and hooks.on_dirty (line 2) do not count until you agree. To see and agree: vmrag trust"
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.needs_agreement])
+def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
+    """Whatever a file says, what counts is the default, or narrower than that."""
+    key = KEYS[name]
+    others = {bool: (True, False), int: (key.lowest, key.highest), str: key.choices or (_TEXTS.get(name, "other"),)}
+    for value in others[key.kind]:
+        if not key.trust_relevant(value):
+            continue
+        text = str(value).lower() if key.kind is bool else str(value)
+        found = leaf(cloned(f"{name}: {text}\n").config, name)
+        assert found == key.before_agreement(value, key.default)
+        assert found == key.default or (key.narrower is not None and found == value)
+
+
+_TEXTS = {
+    "remote": "file:///srv/kb",
+    **{
+        f"embedding.{service}_url": "http://evil.example/v1"
+        for service in ("openai", "cohere", "huggingface", "ollama")
+    },
+}
+
+
+def leaf(found, name):
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("hooks.on_dirty: block", "hooks.on_dirty", "block"),
+        ("auto_fetch: false", "auto_fetch", False),
+        ("auto_pin: false", "auto_pin", False),
+        ("mcp.read_only: true", "mcp.read_only", True),
+        ("mcp.exclude_tools: dolt_push", "mcp.exclude_tools", "dolt_push"),
+    ],
+)
+def test_what_narrows_counts_at_once_and_without_a_word(line, name, value):
+    loaded = cloned(f"{line}\n")
+    assert (leaf(loaded.config, name), loaded.warnings) == (value, [])
+
+
+def test_what_was_agreed_to_counts_without_a_warning():
+    agreed = {"remote": "git+https://kb.example/kb.git", "hooks.on_dirty": "commit"}
+    loaded = cloned("# other lines\n" + STATED, agreements=[agreed])
+    assert (loaded.config.remote, loaded.config.hooks.on_dirty) == ("git+https://kb.example/kb.git", "commit")
+    assert (loaded.warnings, loaded.agreed) == ([], frozenset(agreed))
+
+
+def test_every_state_that_was_agreed_to_counts_again_on_its_branch():
+    old, new = {"hooks.on_dirty": "commit"}, {"hooks.on_dirty": "block", "auto_pin": False}
+    assert cloned("hooks.on_dirty: commit\n", agreements=[old, new]).config.hooks.on_dirty == "commit"
+
+
+def test_until_a_change_is_agreed_to_the_latest_agreement_counts_and_one_line_says_so():
+    agreed = {"hooks.on_dirty": "commit", "mcp.read_only": True, "remote": "file:///srv/kb"}
+    loaded = cloned("hooks.on_dirty: commit\nremote: file:///evil\n", agreements=[agreed])
+    assert (loaded.config.remote, loaded.config.mcp.read_only) == ("file:///srv/kb", True)
+    assert loaded.config.hooks.on_dirty == "commit"
+    assert loaded.warnings == [
+        ".vmrag.yaml: remote (line 2) and mcp.read_only (gone) count as you agreed before it changed. To see and agree: vmrag trust"
+    ]
+
+
+def test_a_file_that_is_deleted_takes_no_restriction_back():
+    loaded = cloned(None, agreements=[{"mcp.exclude_tools": "dolt_push", "hooks.on_dirty": "commit"}])
+    assert loaded.config.mcp.exclude_tools == "dolt_push"
+    assert loaded.config.hooks.on_dirty == "warn"  # the file narrows it
+
+
+def test_restrictions_of_all_sources_add_up():
+    loaded = cloned(
+        "mcp.exclude_tools: a, b\nmcp.read_only: true\nmcp.require_confirm: true\n",
+        overrides={"vmrag.mcp.exclude-tools": "b,c", "vmrag.mcp.require-confirm": "false"},
+        environ={"VMRAG_READ_ONLY": "0", "VMRAG_EXCLUDE_TOOLS": "d"},
     )
-
-
-def test_a_model_path_that_the_maintainers_have_accepted_counts_without_a_warning():
-    assert load(MODEL_PATH, trusted=b"# other lines\n" + MODEL_PATH) == config.Loaded(
-        Config(embedding=settings.Embedding(model="minilm", model_path="/opt/model")), []
-    )
-
-
-def test_where_the_accepted_file_names_another_path_that_one_counts_with_a_warning():
-    loaded = load(MODEL_PATH, trusted=b"embedding.model_path: /theirs\n")
-    assert loaded.config.embedding.model_path == "/theirs"
-    assert "embedding.model_path is ignored" in loaded.warnings[0]
-
-
-def test_an_accepted_file_that_cannot_be_read_trusts_nothing():
-    loaded = load(MODEL_PATH, trusted=b"index:\n  keep: lots\n")
-    assert loaded.config.embedding.model_path == ""
-    assert loaded.warnings[0].startswith("the accepted .vmrag.yaml, line 2: ")
-    assert "embedding.model_path is ignored" in loaded.warnings[1]
+    assert set(loaded.config.mcp.exclude_tools.split(",")) == {*"abcd"}
+    assert (loaded.config.mcp.read_only, loaded.config.mcp.require_confirm) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -172,26 +246,24 @@ def test_an_accepted_file_that_cannot_be_read_trusts_nothing():
         {"environ": {"VMRAG_EMBEDDING_MODEL_PATH": "/mine"}},
     ],
 )
-def test_what_the_user_says_is_trusted_and_the_accepted_file_is_not_asked(sources):
-    def never() -> bytes | None:
-        raise AssertionError
-
-    parts = {"overrides": {}, "environ": {}} | sources
-    loaded = config.load(MODEL_PATH, path_label="x", trusted_text=never, **parts)
+def test_what_this_machine_says_needs_no_agreement_and_no_warning(sources):
+    loaded = cloned(MODEL_PATH, **sources)
     assert loaded.config.embedding.model_path == "/mine"
-    assert loaded.warnings == []
+    assert (loaded.warnings, loaded.machine) == ([], {"embedding.model_path"})
 
 
-def test_the_accepted_file_is_not_asked_for_a_file_without_such_a_key():
-    def never() -> bytes | None:
-        raise AssertionError
-
-    config.load(b"retrieval.k: 3\n", path_label="x", overrides={}, environ={}, trusted_text=never)
+def test_a_remote_that_git_config_trusts_needs_no_second_agreement():
+    loaded = cloned("remote: file:///srv/kb\n", known_remote="file:///srv/kb".__eq__)
+    assert (loaded.config.remote, loaded.warnings) == ("file:///srv/kb", [])
 
 
-def test_the_command_that_trusts_a_path_is_quoted_for_the_shell():
-    loaded = load('embedding.model_path: "$(touch pwned) \'"\n')
-    assert loaded.warnings[0].endswith("""model-path '$(touch pwned) '"'"''""")
+def test_stating_the_default_address_of_a_service_is_no_agreement_to_it():
+    assert cloned("embedding.openai_url: https://api.openai.com/v1\n").agreed == frozenset()
+
+
+def test_a_value_that_this_version_does_not_know_any_more_is_refused_not_dropped():
+    with pytest.raises(ConfigInvalid, match=r"what was agreed to: hooks\.on_dirty must be one of"):
+        cloned("hooks.sync: off\n", agreements=[{"hooks.on_dirty": "shout"}])
 
 
 # -- what is refused, and where
@@ -402,7 +474,7 @@ def test_every_setting_is_described_by_one_sentence_and_has_a_default_that_is_al
 def test_yaml_is_imported_only_where_there_is_a_file():
     program = (
         "import sys; from vmrag_link import config, pin; "
-        "config.load(None, path_label='', overrides={}, environ={}, trusted_text=lambda: None); "
+        "config.load(None, path_label='', overrides={}, environ={}); "
         "sys.exit('yaml' in sys.modules or 'git' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

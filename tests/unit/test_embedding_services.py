@@ -10,8 +10,10 @@ import math
 import struct
 import subprocess
 import sys
+import threading
 import time
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +27,7 @@ from vmrag_link.embedding import services as speaking
 from vmrag_link.embedding.base import Model, featureless
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import vectors_for
-from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
+from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, UsageInvalid
 from vmrag_link.models import Collection
 from vmrag_link.settings import Embedding
 
@@ -38,8 +40,12 @@ def settings(services: Services, name: str, **others: str) -> Embedding:
     return Embedding(**{f"{name}_url": services.base(name), **others})
 
 
+ALLOWED = registry.Permission(frozenset(NAMES), frozenset(NAMES))
+"""This machine's person agreed to all services, and said where they are."""
+
+
 def load(services: Services, name: str, **others: str) -> Model:
-    return registry.load(name, settings(services, name, **others))
+    return registry.load(name, settings(services, name, **others), ALLOWED)
 
 
 def failure(model: Model, kind: type[EmbeddingFailed | EmbeddingMismatch] = EmbeddingFailed) -> Any:
@@ -164,7 +170,7 @@ def test_the_dimensions_of_a_new_model_are_asked_once(services):
 def test_no_text_is_sent_twice_to_a_service(services, tmp_path):
     cache, texts = EmbeddingCache(tmp_path / "vectors.sqlite"), {"a" * 64: "one", "b" * 64: "two"}
     first, _ = vectors_for(cache, load(services, "ollama"), texts)
-    model = registry.choose_for(made(services, "ollama"), settings(services, "ollama")).load()
+    model = registry.choose_for(made(services, "ollama"), settings(services, "ollama"), ALLOWED).load()
     services.asked.clear()
     again, counts = vectors_for(cache, model, texts | {"c" * 64: "three"})
     assert [asked.texts for asked in services.asked] == [["three"]]
@@ -191,7 +197,7 @@ def test_a_collection_is_read_with_the_model_that_it_names_whatever_the_settings
     collection = made(services, name)
     services.asked.clear()
     other = {f"{name}_model": "another", "model": "hash"}
-    model = registry.choose_for(collection, settings(services, name, **other)).load()
+    model = registry.choose_for(collection, settings(services, name, **other), ALLOWED).load()
     assert (model.fingerprint, model.dimensions) == (collection.embedding_model, 256)
     assert services.asked == []
     model.embed(["x"])
@@ -226,7 +232,7 @@ def test_a_collection_whose_dimensions_are_not_those_of_its_model_is_a_mismatch(
 
 
 def test_another_model_with_the_same_name_is_a_mismatch(services):
-    model = registry.choose_for(made(services, "openai"), settings(services, "openai")).load()
+    model = registry.choose_for(made(services, "openai"), settings(services, "openai"), ALLOWED).load()
     services.dimensions = 128
     error = failure(model, EmbeddingMismatch)
     assert "128 dimensions; those that are there have 256" in error.message
@@ -239,7 +245,7 @@ def test_another_model_with_the_same_name_is_a_mismatch(services):
 @pytest.mark.parametrize("name", KEYS)
 def test_without_its_key_a_service_is_not_even_asked(services, monkeypatch, name):
     monkeypatch.setattr(endpoint, "ask", None)
-    error = failure(registry.load(name))
+    error = failure(registry.load(name, permission=ALLOWED))
     assert error.message.endswith(f" wants a key, and {KEYS[name]} is not set.")
     assert error.hint == f"Set it for whoever runs this: export {KEYS[name]}=KEY"
     assert error.details["variable"] == KEYS[name]
@@ -340,7 +346,7 @@ def test_a_service_that_hangs_is_given_up(services, monkeypatch):
 
 @pytest.mark.parametrize(("name", "hint"), [("openai", "Run the command again later."), ("ollama", "ollama serve")])
 def test_where_nobody_listens_it_is_said_so(services, name, hint):
-    error = failure(registry.load(name, Embedding(**{f"{name}_url": "http://127.0.0.1:9"})))
+    error = failure(registry.load(name, Embedding(**{f"{name}_url": "http://127.0.0.1:9"}), ALLOWED))
     assert "(127.0.0.1:9) cannot be reached" in error.message
     assert hint in error.hint
 
@@ -403,3 +409,72 @@ def test_every_service_has_its_settings():
     assert set(speaking.SERVICES) == set(NAMES)
     for name in NAMES:
         assert registry.choose(name, Embedding()).url.startswith("http")
+
+
+# -- who is asked, and who gets a key
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_service_that_nobody_agreed_to_is_not_asked(services, key, name):
+    model = registry.load(name, settings(services, name), registry.Permission(frozenset(), frozenset(NAMES)))
+    error = failure(model, ServiceNotTrusted)
+    assert error.hint == f"vmrag trust --service {name}"
+    assert services.asked == []
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_an_address_that_only_the_file_names_gets_texts_without_the_key(services, key, name):
+    model = registry.load(name, settings(services, name), registry.Permission(frozenset(NAMES)))
+    model.embed(TEXTS)
+    assert [asked.key for asked in services.asked] == [None]
+    services.script = [(401, {}, {})]
+    error = failure(model)
+    assert f"{KEYS[name]} was not sent, because only .vmrag.yaml names this address" in error.message
+    assert error.hint == f"git config vmrag.embedding.{name}-url {services.base(name)}"
+
+
+def test_a_key_is_not_sent_in_the_clear_beyond_this_machine(services, key, monkeypatch):
+    monkeypatch.setattr(endpoint, "ask", lambda url, body, *, key: pytest.fail("a key") if key else b"{}")
+    model = registry.load("openai", Embedding(openai_url="http://kb.example/v1"), ALLOWED)
+    with pytest.raises(EmbeddingFailed):
+        model.embed(["x"])
+
+
+@pytest.mark.parametrize(
+    ("url", "private"),
+    [
+        ("https://api.example/v1", True),
+        ("http://localhost:1/", True),
+        ("http://127.9.9.9/", True),
+        ("http://[::1]:2/", True),
+        ("http://127.example.org/", False),
+        ("http://127.0.0.1.example.org/", False),
+        ("http://localhost.example.org/", False),
+        ("http://10.0.0.1/", False),
+    ],
+)
+def test_only_https_and_this_machine_are_private(url, private):
+    assert endpoint.is_private(url) is private
+
+
+def test_a_redirection_carries_the_key_nowhere(services, key):
+    there: list[str | None] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            there.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+
+        do_GET = do_POST  # noqa: N815  the name is given
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as other:
+        threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        for status in (301, 302, 303, 307, 308):
+            services.script = [(status, {"Location": f"http://127.0.0.1:{other.server_port}/v1/embeddings"}, {})]
+            failure(load(services, "openai"))
+        other.shutdown()
+    assert there == []

@@ -33,19 +33,24 @@ class Invocation:
     verbosity: int
 
     @contextlib.contextmanager
-    def workspace(self) -> Iterator[Workspace]:
-        """The work tree that the command works on. Warnings about its settings go to standard error."""
+    def workspace(self, *, warn: bool = True) -> Iterator[Workspace]:
+        """The work tree that the command works on. `warn`: what was ignored of its settings goes to standard error."""
         from vmrag_link.workspace import Workspace
 
         with self.progress() as progress:
             workspace = Workspace.open(self.directory, progress)
             try:
-                if self.verbosity >= 0:
-                    for warning in workspace.settings.warnings:
-                        click.echo(f"warning: {warning}", err=True)
+                if warn:
+                    self.warn(workspace)
                 yield workspace
             finally:
                 workspace.close()
+
+    def warn(self, workspace: Workspace) -> None:
+        """Say what was ignored of the settings, unless quiet."""
+        if self.verbosity >= 0:
+            for warning in workspace.settings.warnings:
+                click.echo(f"warning: {warning}", err=True)
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Progress]:

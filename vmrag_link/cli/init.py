@@ -12,6 +12,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import AlreadyInitialized, HooksRefused, IndexExtraMissing, UsageInvalid
 from vmrag_link.ops import init as operation
+from vmrag_link.ops import trust
 from vmrag_link.paths import Places
 
 
@@ -32,8 +33,11 @@ def command(invocation: Invocation, *, no_hooks: bool, template: Path | None, ne
     if template is not None:
         _template(invocation, template, no_hooks=no_hooks)
         return
-    with invocation.workspace() as ws:
+    with invocation.workspace(warn=False) as ws:
         report = operation.init(ws, new=new)
+        if report.started:
+            trust.agree_to_own(ws)
+        invocation.warn(ws)
         hooks, said = (False, []) if no_hooks else _hooks(ws.places)
         if not report.written and not hooks and not report.cloned:
             raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")

@@ -51,6 +51,7 @@ COMMANDS = {
     "show": "Print a document.",
     "status": "Show whether pin, knowledge base and index agree.",
     "sync": "Bring knowledge base and index to the pin.",
+    "trust": "Agree to what a clone's settings ask for.",
     "uninstall": "Remove the git hooks.",
     "verify": "Find the code commits that drop knowledge.",
 }

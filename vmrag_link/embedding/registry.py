@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from vmrag_link.embedding import services
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.hashing import HashModel
@@ -20,10 +22,21 @@ NAMES = (*LOCAL, *SERVICES)
 _USUAL = Embedding()
 
 
+class Permission(Record, frozen=True):
+    """What this machine's person allows: `services` may be asked; of those in `addresses` this person said where they are."""
+
+    services: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()
+
+
+NOTHING = Permission()
+
+
 class Choice(Record, frozen=True):
     """Everything that decides a model: equal choices are the same one, which is loaded once.
 
     `folder`: minilm's `model.onnx` and `tokenizer.json`, where they are not installed as packages. `dimensions` 0: unknown yet.
+    `permitted`: whether the service may be asked; `keyed`: whether a key of the environment may go to `url`.
     """
 
     name: str
@@ -31,6 +44,8 @@ class Choice(Record, frozen=True):
     model: str = ""
     url: str = ""
     dimensions: int = 0
+    permitted: bool = True
+    keyed: bool = False
 
     def load(self) -> Model:
         """Nothing heavy happens, and nobody is asked, before the first `embed`; but for the dimensions of a service's new model."""
@@ -41,18 +56,28 @@ class Choice(Record, frozen=True):
                 return HashModel()
             case "minilm":
                 return MiniLmModel(Path(self.folder) if self.folder else None)
-        return ServiceModel(self.name, self.model, self.url, self.dimensions)
+        return ServiceModel(
+            self.name, self.model, self.url, self.dimensions, permitted=self.permitted, keyed=self.keyed
+        )
 
 
-def load(name: str, settings: Embedding = _USUAL) -> Model:
+def load(name: str, settings: Embedding = _USUAL, permission: Permission = NOTHING) -> Model:
     """The model of that name for a new collection, if it is used for one only. Raises as `choose`."""
-    return choose(name, settings).load()
+    return choose(name, settings, permission).load()
 
 
-def choose(name: str, settings: Embedding) -> Choice:
+def choose(name: str, settings: Embedding, permission: Permission = NOTHING) -> Choice:
     """The model of that name for a new collection. Raises `UsageInvalid` for other names."""
     if name in SERVICES:
-        return Choice(name, model=getattr(settings, f"{name}_model"), url=getattr(settings, f"{name}_url"))
+        url = getattr(settings, f"{name}_url")
+        own = url == getattr(_USUAL, f"{name}_url")
+        return Choice(
+            name,
+            model=getattr(settings, f"{name}_model"),
+            url=url,
+            permitted=name in permission.services,
+            keyed=own or name in permission.addresses,
+        )
     if name in LOCAL:
         return Choice(name, folder=settings.model_path if name == "minilm" else "")
     near = nearest(name, NAMES, cutoff=0.5)
@@ -64,9 +89,9 @@ def choose(name: str, settings: Embedding) -> Choice:
     )
 
 
-def choose_for(collection: Collection, settings: Embedding) -> Choice:
+def choose_for(collection: Collection, settings: Embedding, permission: Permission = NOTHING) -> Choice:
     """The model that the collection was made with; settings say where it is, not which one. Raises as `choose`, `EmbeddingMismatch`."""
-    choice = choose(collection.embedding_function, settings)
+    choice = choose(collection.embedding_function, settings, permission)
     if choice.name not in SERVICES:
         return choice
     made = services.made_with(choice.name, collection.embedding_model)
@@ -77,4 +102,4 @@ def choose_for(collection: Collection, settings: Embedding) -> Choice:
             hint="pip install --upgrade 'vmrag-link[index]'",
             collection_name=collection.name,
         )
-    return Choice(choice.name, model=made.model, url=choice.url, dimensions=made.dimensions)
+    return msgspec.structs.replace(choice, model=made.model, dimensions=made.dimensions)

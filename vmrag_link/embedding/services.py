@@ -1,7 +1,9 @@
 """Models that a service computes: any server with OpenAI's `/embeddings`, Cohere, Hugging Face, Ollama.
 
-Texts are sent to the address of the settings, whose `embedding.*_url` no stranger can set. A collection remembers
-service, model and dimensions: whoever reads it asks for that model, whatever new collections get here.
+Texts are sent to the address of the settings, whose `embedding.*_url` no stranger can set, and only to a service that
+this machine's person agreed to. A key of the environment goes to the service's own address, or to one that environment
+or git config names; never in the clear beyond this machine. A collection remembers service, model and dimensions:
+every reader asks for that model, whatever new collections get here.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import msgspec
 
 from vmrag_link import endpoint, env
 from vmrag_link.embedding.base import Model, Vector, extra_missing, featureless, require_unicode
-from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch
+from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, quoted
 from vmrag_link.models import Record
+from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SERVICE_MODEL, Embedding
 
 WINDOW = 4000
@@ -126,18 +129,26 @@ def made_with(name: str, fingerprint: str) -> Made | None:
 
 
 class ServiceModel(Model):
-    """`dimensions` 0: they are asked for, by one text, when somebody wants to know them."""
+    """`dimensions` 0: they are asked for, by one text, when somebody wants to know them.
+
+    `permitted`: without it nothing is asked. `keyed`: whether a key of the environment may go to this address.
+    """
 
     deterministic = False
     local = False
     window = WINDOW
 
-    def __init__(self, name: str, model: str, url: str, dimensions: int = 0) -> None:
+    def __init__(
+        self, name: str, model: str, url: str, dimensions: int = 0, *, permitted: bool = False, keyed: bool = False
+    ) -> None:
         self._name, self._model = name, model
         self._service = SERVICES[name]
         self._own = url == getattr(Embedding(), f"{name}_url")
+        self._base = url
         self._url = url.rstrip("/") + self._service.path.format(model=model)
         self._dimensions = dimensions
+        self._permitted = permitted
+        self._keyed = keyed and endpoint.is_private(url)
 
     @property
     def name(self) -> str:
@@ -187,6 +198,7 @@ class ServiceModel(Model):
         ]
 
     def _answer(self, texts: list[str], *, query: bool) -> list[list[float]]:
+        self._require_permission()
         key = self._key()
         try:
             answer = endpoint.ask(self._url, self._service.body(self._model, texts, query), key=key)
@@ -215,9 +227,21 @@ class ServiceModel(Model):
                 **self._details,
             )
 
+    def _require_permission(self) -> None:
+        """Raises `ServiceNotTrusted`."""
+        if not self._permitted:
+            raise ServiceNotTrusted(
+                f"{self._called} was not asked: nobody here has agreed that it gets texts of this repository"
+                + (f", and is paid by the key in {self._service.key}." if self._service.key else "."),
+                hint=f"vmrag trust --service {self._name}",
+                **self._details,
+            )
+
     def _key(self) -> str | None:
-        """Raises `EmbeddingFailed` where there is none, or no possible one, for what does not go without."""
+        """The key to send, if one may be sent there. Raises `EmbeddingFailed` where the service does not go without."""
         variable = self._service.key
+        if not self._keyed:
+            return None
         key = (env.secret(variable) or "").strip() if variable else ""
         if variable and not key and self._own:
             raise self._failed(f"wants a key, and {variable} is not set", hint=_set(variable), variable=variable)
@@ -230,6 +254,8 @@ class ServiceModel(Model):
     def _refused(self, error: endpoint.NoAnswer, key: str | None) -> EmbeddingFailed:
         variable = self._service.key
         if error.status in endpoint.REFUSALS and variable:
+            if not self._keyed and env.secret(variable):
+                return self._key_kept_back(variable, error.status)
             reason = f"refuses the key in {variable}" if key else f"wants a key, and {variable} is not set"
             return self._failed(reason, hint=_set(variable), variable=variable, status=error.status)
         if error.status == NO_SUCH and self._name == "ollama":
@@ -242,6 +268,15 @@ class ServiceModel(Model):
             if self._name == "ollama":
                 hint = "See whether it runs: ollama serve"
         return self._failed(reason, hint=hint, status=error.status)
+
+    def _key_kept_back(self, variable: str, status: int | None) -> EmbeddingFailed:
+        if not endpoint.is_private(self._url):
+            reason = f"wants a key, and {variable} was not sent: everybody on the way could read it"
+            hint = f"{self._setting('url')} https://…"
+        else:
+            reason = f"wants a key, and {variable} was not sent, because only {CONFIG_NAME} names this address"
+            hint = f"{self._setting('url')} {quoted(self._base)}"
+        return self._failed(reason, hint=hint, variable=variable, status=status)
 
     def _failed(self, reason: str, *, hint: str = "", **details: Any) -> EmbeddingFailed:
         return EmbeddingFailed(

@@ -97,6 +97,11 @@ def default_branch(places: Places, name: str) -> str | None:
     return target if target.startswith(head.removesuffix("HEAD")) else None
 
 
+def has_touched(places: Places, name: str) -> bool:
+    """Whether a file is in the history of any remote's branch, as that was when it was last fetched."""
+    return bool(demand(places, "rev-list", "-1", "--remotes", "--", name).text.strip())
+
+
 def tracked(places: Places, name: str) -> list[str]:
     """Where the branches of a configured remote were when they were last fetched: commits."""
     return demand(places, "for-each-ref", "--format=%(objectname)", f"refs/remotes/{name}/").text.split()

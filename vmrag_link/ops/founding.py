@@ -254,7 +254,7 @@ def _all_or_nothing(ws: Workspace) -> Iterator[None]:
         yield
     except BaseException:  # a call that was given up, too
         ws.close()
-        ws.__dict__.pop("settings", None)
+        ws.forget_settings()
         for folder, names in kept.items():
             _remove_all_but(folder, names)
         _restore(contents)

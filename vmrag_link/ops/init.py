@@ -153,7 +153,7 @@ def _write(ws: Workspace, start: Start) -> None:
     settings = _settings(start.remote, before)
     if settings != before:
         write_atomically(ws.places.config, settings)
-        ws.__dict__.pop("settings", None)  # they were read before
+        ws.forget_settings()
     own = ws.kb_branch()
     revision = start.revision if start.detached else own.head if own else root_of(ws.engine)
     pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main")

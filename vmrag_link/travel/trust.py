@@ -1,4 +1,4 @@
-"""May this be contacted without being asked to? A pin and a settings file can be changed by whoever opens a pull request."""
+"""May this be contacted without being asked to? A pin and a settings file come from whoever wrote what was cloned."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROOTS_KEY = "vmrag.fileRoot"
 
 
 def require(places: Places, remote: str, *, accepted: Callable[[], str | None]) -> None:
-    """Raises `RemoteNotTrusted` for a remote that neither this machine's git configuration names nor the maintainers have accepted.
+    """Raises `RemoteNotTrusted` for a remote that neither this machine's git configuration names nor its person has agreed to.
 
-    `git:` is the code's own remote, which is contacted for the code anyway. `accepted` gives the `remote` of the settings file on the
-    remote's default branch; a folder of this machine that it names must lie below a `vmrag.fileRoot` of git's configuration.
+    `git:` is the code's own remote, which is contacted for the code anyway. `accepted` gives the `remote` of the settings that count
+    here; a folder of this machine that it names must lie below a `vmrag.fileRoot` of git's configuration.
     """
-    if remote == OWN or remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote):
+    if remote == OWN or is_known(places, remote):
         return
     agree = f"vmrag remote --trust {quoted(remote)}"
     if remote != accepted():
@@ -38,6 +38,11 @@ def require(places: Places, remote: str, *, accepted: Callable[[], str | None]) 
             hint=f"{agree}   (or all that lies beside it: git config --add {ROOTS_KEY} {quoted(_real(place).parent)})",
             remote=remote,
         )
+
+
+def is_known(places: Places, remote: str) -> bool:
+    """Whether git's configuration on this machine names exactly this remote."""
+    return remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote)
 
 
 def _is_git_remote(places: Places, remote: str) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from vmrag_link.config import AGREE
 from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.workspace import Workspace
 
-_TRUST = re.compile(r"To trust it: (git config .+)$")
 _MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+)\?")
 
 
@@ -19,12 +19,10 @@ def check(ws: Workspace) -> Iterator[Finding]:
 
 
 def _fix(warning: str) -> str:
-    if trust := _TRUST.search(warning):
-        return trust[1]
     if wrong := _MISSPELLED.search(warning):
         name, meant = wrong.groups()
         return f'git config {meant} "$(git config {name})" && git config --unset-all {name}'
-    return "Correct .vmrag.yaml on the remote's default branch."
+    return AGREE
 
 
 TOPIC = Topic("settings", check)

@@ -1,0 +1,163 @@
+"""`vmrag trust`: what it shows, what it remembers and where, and how it is taken back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project, new_project
+from vmrag_link.git import plumbing
+from vmrag_link.trust import agreements
+
+template, project = terminal.template, terminal.project
+
+WIDE = "embedding.model: hash\nhooks:\n  on_dirty: commit\nremote: file:///srv/kb\n"
+
+
+def stated(project: Project, text: str) -> None:
+    project.write(".vmrag.yaml", text)
+
+
+def counting(project: Project) -> tuple[str, str]:
+    with terminal.opened(project) as ws:
+        return ws.config.hooks.on_dirty, ws.config.remote
+
+
+def test_it_shows_what_would_count_where_it_stands_and_what_counts_now(project):
+    stated(project, WIDE)
+    done = project.vmrag("trust", code=1)
+    assert "line 3: hooks.on_dirty: commit   (now: warn)" in done.out
+    assert "line 4: remote: file:///srv/kb   (now: git:)" in done.out
+    assert "embedding.model" not in done.out
+    assert done.out.rstrip().endswith("To agree: vmrag trust --yes")
+    assert counting(project) == ("warn", "git:")
+
+
+def test_what_was_agreed_to_counts_until_it_is_taken_back(project):
+    stated(project, WIDE)
+    project.vmrag("trust", "--yes")
+    assert counting(project) == ("commit", "file:///srv/kb")
+    assert project.vmrag("status").err == ""
+    assert "You agreed to what .vmrag.yaml states" in project.vmrag("trust").out
+    assert "hooks.on_dirty: commit" in project.vmrag("trust", "--list").out
+    project.vmrag("trust", "--revoke")
+    assert counting(project) == ("warn", "git:")
+    assert project.vmrag("trust", "--list").out == "Nothing was agreed to on this machine.\n"
+    assert project.ask("trust", "--revoke") == {"revoked": False}
+
+
+def test_a_change_is_asked_about_again_and_says_one_line_meanwhile(project):
+    stated(project, WIDE)
+    project.vmrag("trust", "--yes")
+    stated(project, WIDE.replace("/srv/kb", "/srv/evil"))
+    assert counting(project) == ("commit", "file:///srv/kb")
+    said = project.vmrag("list").err
+    assert said.count("\n") == 1
+    assert "remote (line 4) counts as you agreed before it changed. To see and agree: vmrag trust" in said
+    project.vmrag("trust", code=1)
+    project.vmrag("trust", "--yes")
+    assert counting(project) == ("commit", "file:///srv/evil")
+
+
+def test_a_setting_that_is_gone_counts_on_until_that_is_agreed_to(project):
+    stated(project, "mcp.read_only: true\n")
+    project.vmrag("trust", "--yes")
+    stated(project, "")
+    assert "mcp.read_only: false   (now: true)" in project.vmrag("trust", code=1).out
+    project.vmrag("trust", "--yes")
+    with terminal.opened(project) as ws:
+        assert not ws.config.mcp.read_only
+
+
+def test_another_repository_at_the_same_path_inherits_nothing(project, tmp_path):
+    stated(project, WIDE)
+    project.vmrag("trust", "--yes")
+    shutil.rmtree(project.top)
+    other = new_project(project.top, settings=WIDE)
+    other.git("commit", "-q", "--allow-empty", "-m", "x")
+    assert counting(other) == ("warn", "git:")
+
+
+def test_a_copy_elsewhere_inherits_nothing(project, tmp_path):
+    stated(project, WIDE)
+    project.vmrag("trust", "--yes")
+    shutil.copytree(project.top, tmp_path / "copy", symlinks=True)
+    assert counting(Project(tmp_path / "copy")) == ("warn", "git:")
+
+
+def test_a_linked_work_tree_shares_what_was_agreed_to(project, tmp_path):
+    stated(project, WIDE)
+    project.vmrag("trust", "--yes")
+    project.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"))
+    linked = Project(tmp_path / "linked")
+    stated(linked, WIDE)
+    assert counting(linked) == ("commit", "file:///srv/kb")
+
+
+def test_what_is_remembered_is_this_users_alone(project):
+    stated(project, WIDE)
+    project.vmrag("trust", "--yes")
+    folder = Path(os.environ["XDG_DATA_HOME"]) / "vmrag" / "trust"
+    (file,) = folder.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert json.loads(file.read_bytes())["repository"] == str(project.top / ".git")
+
+
+def test_damaged_memory_is_an_error_that_names_the_file_for_restrictions_may_have_stood_there(project):
+    stated(project, WIDE)
+    project.vmrag("trust", "--yes")
+    (file,) = (Path(os.environ["XDG_DATA_HOME"]) / "vmrag" / "trust").iterdir()
+    file.write_text("{")
+    error = project.vmrag("status", "--json", code=2).error
+    assert (error["code"], str(file) in error["hint"]) == ("CONFIG_INVALID", True)
+
+
+def test_where_nothing_can_be_remembered_agreeing_fails_and_reading_goes_on(project, monkeypatch):
+    stated(project, WIDE)
+    monkeypatch.setenv("XDG_DATA_HOME", str(project.top / "README"))
+    project.write("README", "a file")
+    assert project.vmrag("trust", "--yes", "--json", code=None).error["code"] == "FILE_SYSTEM_ERROR"
+    assert counting(project) == ("warn", "git:")
+
+
+def test_whoever_starts_a_knowledge_base_agrees_to_their_own_settings(tmp_path, monkeypatch):
+    terminal.isolate(monkeypatch, tmp_path / "home")
+    mine = new_project(tmp_path / "mine", settings="embedding.model: hash\nhooks.on_dirty: commit\n")
+    assert "agree" not in mine.vmrag("init", "--no-hooks").err
+    assert counting(mine)[0] == "commit"
+
+
+def test_starting_a_knowledge_base_in_a_clone_agrees_to_nothing(tmp_path, monkeypatch):
+    terminal.isolate(monkeypatch, tmp_path / "home")
+    theirs = new_project(tmp_path / "theirs", settings="embedding.model: hash\nhooks.on_dirty: commit\n")
+    theirs.git("add", "-A")
+    theirs.git("commit", "-q", "-m", "settings")
+    theirs.git("clone", "-q", str(theirs.top), str(tmp_path / "clone"))
+    clone = Project(tmp_path / "clone")
+    assert "hooks.on_dirty (line 2) does not count until you agree" in clone.vmrag("init", "--no-hooks").err
+    assert counting(clone)[0] == "warn"
+
+
+def test_a_remote_that_was_trusted_by_itself_may_stand_in_the_settings(project):
+    stated(project, "remote: file:///srv/kb\n")
+    project.vmrag("remote", "--trust", "file:///srv/kb")
+    assert counting(project)[1] == "file:///srv/kb"
+
+
+@pytest.mark.parametrize("options", [("--yes", "--revoke"), ("--list", "--service", "openai")])
+def test_one_thing_at_a_time(project, options):
+    assert project.vmrag("trust", *options, "--json", code=None).error["code"] == "INVALID_PARAMETER"
+
+
+def test_a_service_that_there_is_not_is_no_service(project):
+    assert project.vmrag("trust", "--service", "mallory", "--json", code=None).error["code"] == "INVALID_PARAMETER"
+
+
+def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project, monkeypatch):
+    monkeypatch.setattr(agreements.env, "data_home", lambda: pytest.fail("looked at home"))
+    assert agreements.read(plumbing.locate(project.top)).agreed == ()

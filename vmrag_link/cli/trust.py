@@ -1,0 +1,101 @@
+"""`vmrag trust`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK, OK
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.ops import trust as operation
+from vmrag_link.ops.trust import TrustReport, Value
+from vmrag_link.trust.agreements import Agreements
+
+
+@vmrag_command("trust")
+@click.option("--yes", is_flag=True, help="Agree without asking.")
+@click.option("--service", metavar="NAME", help="Let the collections of this repository ask that embedding service.")
+@click.option("--list", "listing", is_flag=True, help="Show what was agreed to on this machine.")
+@click.option("--revoke", is_flag=True, help="Forget what was agreed to in this repository.")
+def command(invocation: Invocation, *, yes: bool, service: str | None, listing: bool, revoke: bool) -> int:
+    """See what the .vmrag.yaml of this clone asks for, and agree to it.
+
+    Settings that name a host, a program or a file outside, or that decide what is written, shown or published, count
+    only after that. It is remembered for this repository and exactly these values. Exit code 1 while something is not
+    agreed to.
+    """
+    if sum((yes, service is not None, listing, revoke)) > 1:
+        raise UsageInvalid("One of --yes, --service, --list and --revoke at a time.", hint="vmrag trust --help")
+    if listing:
+        every = operation.every()
+        invocation.emit(every, _listed(every))
+        return OK
+    with invocation.workspace(warn=False) as ws:
+        if revoke:
+            done = operation.revoke(ws)
+            said = "Forgot what was agreed to here." if done else "Nothing was agreed to here."
+            invocation.emit({"revoked": done}, [said])
+            return OK
+        if service is not None:
+            operation.agree_to_service(ws, service)
+            invocation.emit(operation.examine(ws), [f"The collections of this repository may ask {service} now."])
+            return OK
+        report = operation.examine(ws)
+        if report.agreed:
+            invocation.emit(report, _nothing_open(report))
+            return OK
+        if not yes and not _person_agrees(invocation, report):
+            return FAILED_CHECK
+        operation.agree(ws, report)
+        invocation.emit(
+            operation.examine(ws), ["It counts in this repository now. To take that back: vmrag trust --revoke"]
+        )
+    return OK
+
+
+def _person_agrees(invocation: Invocation, report: TrustReport) -> bool:
+    """Shows what it is about; asks on a terminal only."""
+    asks = not invocation.as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    invocation.emit(report, [*_shown(report), *([] if asks else ["To agree: vmrag trust --yes"])])
+    return asks and click.confirm("Let it count in this repository?", default=False)
+
+
+def _nothing_open(report: TrustReport) -> list[str]:
+    if not report.stated:
+        return [f"{report.file} states nothing that needs agreement."]
+    return [f"You agreed to what {report.file} states:", *(_line(each.name, each.value) for each in report.stated)]
+
+
+def _shown(report: TrustReport) -> Iterator[str]:
+    if report.stated:
+        yield f"{report.file} states, and not all of it counts yet:"
+    for each in report.stated:
+        now = "" if each.value == each.counts else f"   (now: {_text(each.counts)})"
+        yield f"  line {each.line}: {each.name}: {_text(each.value)}{now}"
+        yield f"      {each.about}"
+    if report.dropped:
+        yield f"{report.file} does not state any more what you agreed to:"
+    for dropped in report.dropped:
+        yield f"  {dropped.name}: {_text(dropped.default)}   (now: {_text(dropped.counts)})"
+
+
+def _listed(every: list[Agreements]) -> Iterator[str]:
+    if not every:
+        yield "Nothing was agreed to on this machine."
+    for each in every:
+        yield each.repository
+        if each.agreed:
+            yield from (_line(name, value) for name, value in each.agreed[-1].settings.items())
+        yield from (f"  may ask {name}" for name in each.services)
+
+
+def _line(name: str, value: Value) -> str:
+    return f"  {name}: {_text(value)}"
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

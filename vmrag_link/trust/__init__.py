@@ -1,0 +1,1 @@
+"""What cloned content may do on this machine: only what its person agreed to."""

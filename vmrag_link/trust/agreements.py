@@ -1,0 +1,138 @@
+"""What this person agreed to, repository by repository: outside of every work tree, in a folder of their own.
+
+A repository is told from another one that lay at the same path by a random id below its `.git/vmrag`, which no clone
+carries. So without an agreement nothing outside of the repository is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vmrag_link import clock, env
+from vmrag_link.errors import ConfigInvalid, FileFailed, quoted, system_failure
+from vmrag_link.models import Record
+from vmrag_link.paths import Places, read_regular, write_atomically
+
+MOST_REMEMBERED = 50
+"""Agreements of one repository; the oldest goes when there are more."""
+
+_MAX_BYTES = 4_000_000
+_ID = re.compile(rb"[0-9a-f]{32}")
+
+
+class Agreement(Record, frozen=True):
+    """What `.vmrag.yaml` stated of the settings that need agreement, by name, when a person agreed to it."""
+
+    settings: dict[str, str | int | bool]
+    date: str
+
+
+class Agreements(Record, frozen=True):
+    """Of one repository (its common git directory): the latest last; and the embedding services that it may ask."""
+
+    repository: str
+    agreed: tuple[Agreement, ...] = ()
+    services: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> list[dict[str, str | int | bool]]:
+        return [each.settings for each in self.agreed]
+
+
+def read(places: Places) -> Agreements:
+    """Raises `ConfigInvalid` for a damaged file: restrictions that a person agreed to may have stood in it."""
+    path = _file(places)
+    return (_read(path) if path else None) or Agreements(_repository(places))
+
+
+def every() -> list[Agreements]:
+    """Of every repository on this machine, by path."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        found = [_read(path) for path in _folder().iterdir() if path.suffix == ".json"]
+        return sorted((each for each in found if each), key=lambda each: each.repository)
+    return []
+
+
+def add(places: Places, settings: Mapping[str, Any]) -> None:
+    """Remember that a person agreed to this; from now on it is the latest. Raises `FileFailed`."""
+    before = read(places)
+    kept = tuple(each for each in before.agreed if each.settings != settings)
+    agreed = (*kept, Agreement(dict(settings), clock.now()))[-MOST_REMEMBERED:]
+    _write(places, msgspec.structs.replace(before, agreed=agreed))
+
+
+def add_service(places: Places, name: str) -> None:
+    """Remember that a person lets this repository's collections ask an embedding service. Raises `FileFailed`."""
+    before = read(places)
+    _write(places, msgspec.structs.replace(before, services=tuple(sorted({*before.services, name}))))
+
+
+def revoke(places: Places) -> bool:
+    """Forget all that was agreed to for this repository; whether there was anything."""
+    path = _file(places)
+    if path is None or not path.exists():
+        return False
+    path.unlink()
+    return True
+
+
+def _read(path: Path) -> Agreements | None:
+    try:
+        return msgspec.json.decode(read_regular(path, _MAX_BYTES), type=Agreements)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None  # what this user cannot read, this user did not write
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigInvalid(
+            f"What you agreed to cannot be read: {path} is damaged.",
+            hint=f"rm {quoted(path)}   (then agree again: vmrag trust)",
+            file=str(path),
+        ) from error
+
+
+def _write(places: Places, agreements: Agreements) -> None:
+    path = _file(places) or _made(places)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(agreements)) + b"\n", durable=True)
+    except OSError as error:
+        reason = system_failure(error)
+        raise FileFailed(
+            f"What you agree to cannot be remembered: {reason.message if reason else error}",
+            hint=f"export {env.DATA_HOME}=DIR   (a folder that you may write)",
+            path=str(path),
+        ) from error
+
+
+def _made(places: Places) -> Path:
+    write_atomically(places.trust_id, os.urandom(16).hex().encode())
+    path = _file(places)
+    assert path is not None  # noqa: S101  it has an id now
+    return path
+
+
+def _file(places: Places) -> Path | None:
+    """Where this repository's agreements are; None: it has no id, so there are none."""
+    try:
+        own = read_regular(places.trust_id, 64)
+    except OSError:
+        return None
+    if not _ID.fullmatch(own):
+        return None
+    name = hashlib.sha256(os.fsencode(_repository(places)) + b"\0" + own).hexdigest()
+    return _folder() / f"{name}.json"
+
+
+def _repository(places: Places) -> str:
+    return os.path.realpath(places.common)
+
+
+def _folder() -> Path:
+    return env.data_home() / "vmrag" / "trust"
