@@ -200,7 +200,10 @@ def test_the_same_with_a_remote_that_is_no_git_repository(world, kind, serve):
     assert ada.said("push", "-q") == [f"vmrag: pushed the knowledge that these commits pin to {url}"]
 
     bob = world.join("bob")
-    if kind == "file":  # the maintainers' settings name it, but not on Bob's machine
+    done = bob.vmrag("query", "where", code=2)
+    assert "was not contacted: nobody here has agreed to it." in done.err
+    bob.vmrag("trust", "--yes")
+    if kind == "file":  # the settings name it, but not on Bob's machine
         done = bob.vmrag("query", "where", code=2)
         assert f"git config --add vmrag.fileRoot {folder}" in done.err
         bob.git("config", "vmrag.fileRoot", str(world.top))
@@ -244,7 +247,7 @@ def test_a_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world,
     ada = world.ada
     url = "http://127.0.0.1:9/handbook"
     ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\nhooks:\n  on_unreachable: {policy}\n")
-    ada.vmrag("remote", "--trust", url)
+    ada.vmrag("trust", "--yes")
     ada.write_document("where.md", "The knowledge lies elsewhere.")
     before = world.hub.git("rev-parse", "main")
     blocks = policy == "block"
@@ -445,6 +448,7 @@ def test_what_pins_nothing_new_is_pushed_without_a_network_and_without_python(wo
     ada = world.ada
     url = "http://127.0.0.1:9/handbook"
     ada.write(".vmrag.yaml", f"{people.SETTINGS}remote: {url}\n")
+    ada.vmrag("trust", "--yes")
     ada.write_document("where.md", "The knowledge lies elsewhere.")
     ada.git("push", "-q", "--no-verify")
     started = world.top / "started"

@@ -469,5 +469,5 @@ def test_warnings_do_not_get_into_the_json(project):
     project.write(".vmrag.yaml", "embedding:\n  model: hash\n  model_path: /somewhere\n")
     done = project.vmrag("list", "--json")
     assert mismatch(done.json, LIST) == ""
-    assert "git config vmrag.embedding.model-path" in done.err
+    assert "embedding.model_path (line 3) does not count until you agree" in done.err
     assert project.vmrag("list", "-q").err == ""

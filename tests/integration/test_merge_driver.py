@@ -337,6 +337,7 @@ def test_a_remote_that_both_sides_changed_is_the_one_that_a_person_has_chosen(st
     story.plain_conflict(before)
     config = (story.top / ".vmrag.yaml").read_text()
     story.write(".vmrag.yaml", f"{config}\nremote: {settled}\n")
+    story.vmrag("trust", "--yes")
     story.vmrag("resolve")
     assert pins.parse(story.pin).dolt_remote == settled
     assert story.texts() == {**BASE, "more": "More."}

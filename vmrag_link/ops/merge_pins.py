@@ -88,7 +88,7 @@ def _remote(before: Pin | None, left: Pin, right: Pin, *, wanted: str, virtual: 
         return wanted
     raise PinConflict(
         f"Both sides changed dolt_remote: {sides[0]!r} and {sides[1]!r}.",
-        hint="Choose one of them as `remote` in .vmrag.yaml, then: vmrag resolve",
+        hint="Choose one of them as `remote` in .vmrag.yaml, then: vmrag trust && vmrag resolve",
     )
 
 

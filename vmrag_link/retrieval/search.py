@@ -281,7 +281,7 @@ class Searcher:
         if where_document is not None and self._manifest.get("store_documents") == "false":
             raise FilterInvalid(
                 "Filters on the text of chunks need the texts in Chroma, and this index was made without them.",
-                hint="Set index.store_documents to true in .vmrag.yaml, then: vmrag sync",
+                hint="Set index.store_documents to true in .vmrag.yaml, then: vmrag trust && vmrag sync",
             )
         asked = canonical_json((query.collections, where, where_document))
         if asked not in self._passing:

@@ -90,7 +90,7 @@ def of_url(text: str, *, ask: bool = False) -> Address:
         return Address(f"url-{_hash(text)}", seen, url=f"file://{_path(text)}" if scheme == "file" else text)
     raise RemoteInvalid(
         f"{shown(text)} needs the engine dolt; the embedded engine travels by git:, git+https|ssh|file://, file:// or http://.",
-        hint='Write into .vmrag.yaml: remote: "git:"',
+        hint='Write remote: "git:" into .vmrag.yaml, then: vmrag trust',
         remote=text,
     )
 
