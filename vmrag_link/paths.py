@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from vmrag_link import permissions
+
 PIN_NAME = ".dolt-version"
 PIN_READ_LIMIT = 8192
 """Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
@@ -156,10 +158,11 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Replace a file in one step; readers see the old or the new bytes. `durable`: survives a power cut on return."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    permissions.make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
     try:
         with temporary.open("xb") as out:
+            permissions.adjust(out.fileno(), temporary)
             out.write(content)
             if durable:
                 out.flush()

@@ -12,7 +12,7 @@ from pathlib import Path
 from vmrag_hooks import chaining, driver_command, scope, shims
 from vmrag_hooks.shims import HOOKS
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
-from vmrag_link.git import merging
+from vmrag_link.git import merging, sharing
 from vmrag_link.git.run import demand, failure, git_in
 from vmrag_link.models import Record
 from vmrag_link.nearest import nearest
@@ -91,6 +91,7 @@ def install(
     for hook in hooks:
         refuse_a_second_chained_hook(folder, hook)
     with readable_failures(folder):
+        sharing.prepare(places)
         there = ours(folder)
         if worktree and (scope.is_limited(places) or not there):
             scope.limit(places)

@@ -9,7 +9,7 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write, root_of
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
-from vmrag_link.git import merging, plumbing
+from vmrag_link.git import merging, plumbing, sharing
 from vmrag_link.models import Record
 from vmrag_link.ops import branches, history_pins, pinning
 from vmrag_link.ops.clone import clone
@@ -71,6 +71,7 @@ def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> Ini
 def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> InitReport:
     """Everything that a knowledge base needs in this work tree, as far as it is not there: see `init`. Raises as `branches.require_new`."""
     pinned = plumbing.pin_bytes(ws.places)
+    sharing.prepare(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         started = pinned is None or not ws.initialized
         if not ws.initialized:
