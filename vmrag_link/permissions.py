@@ -41,7 +41,8 @@ def make_folder(folder: Path, *, parents: bool = True) -> None:
 def make_file(path: Path) -> None:
     """An empty file; one that is there stays as it is, with a new time. Folders are made."""
     make_folder(path.parent)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, for_new_file(path))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, for_new_file(path))
     try:
         adjust(descriptor, path)
         os.utime(descriptor)

@@ -87,9 +87,9 @@ def tighten(places: Places) -> None:
 
 
 def _tops(places: Places) -> list[Path]:
-    """In a removed work tree there is none of its own."""
+    """In a removed work tree there is none of its own; what somebody put elsewhere by a link is theirs."""
     both = dict.fromkeys((places.shared, places.own))
-    return [each for each in both if each.parent.is_dir()]
+    return [each for each in both if each.parent.is_dir() and not each.is_symlink()]
 
 
 def _is_open(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from vmrag_link.ops import branches, history_pins, pinning
 from vmrag_link.ops.clone import clone
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.ops.switch import require_free
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import Places, require_files, require_folders, write_atomically
 from vmrag_link.workspace import Workspace
 
 ATTRIBUTES = ".gitattributes"
@@ -60,12 +60,19 @@ def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> Ini
     pushed there. `new` starts one all the same, unless the checked-out code itself pins the old one. `start`: how; it counts for nothing
     where one is fetched. Raises `AlreadyInitialized` where it cannot be fetched.
     """
+    require_no_links(ws.places)
     pinned = plumbing.pin_bytes(ws.places)
     ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
     cloned = None
     if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
         cloned = _cloned(ws)
     return begin(ws, start if cloned is None else None, cloned=cloned)
+
+
+def require_no_links(places: Places) -> None:
+    """Nothing that a knowledge base needs in a work tree is read or written through a link. Raises `FileFailed`."""
+    require_files(places.config, places.pin, places.top / ATTRIBUTES)
+    require_folders(places.shared, places.own)
 
 
 def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> InitReport:
