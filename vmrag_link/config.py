@@ -18,7 +18,7 @@ from vmrag_link import env, settings_file
 from vmrag_link.errors import ConfigInvalid, enumerated
 from vmrag_link.models import Record
 from vmrag_link.nearest import nearest
-from vmrag_link.paths import read_regular
+from vmrag_link.paths import in_the_way, read_regular, what_it_is
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import Config
 from vmrag_link.settings_docs import documentation, template
@@ -123,6 +123,9 @@ def own_text(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        if what := what_it_is(path):
+            refused = in_the_way(path, f"{what}, and no file")
+            raise ConfigInvalid(refused.message, hint=refused.hint, file=path.name) from error
         raise ConfigInvalid(
             f"{path.name} cannot be read: {error.strerror}.", hint=f"See what it is: ls -ld '{path}'", file=path.name
         ) from error

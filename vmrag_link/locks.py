@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from vmrag_link import permissions
 from vmrag_link.errors import Busy, FileFailed
 
 POLL_SECONDS = 0.02
@@ -29,6 +30,7 @@ def exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
         name = _holder_file(path)
         try:
             with contextlib.suppress(OSError):  # a full disk must not keep anyone from working: the name is a courtesy
+                permissions.make_file(name)
                 name.write_text(f"{os.getpid()} {purpose}")
             yield
         finally:
@@ -117,14 +119,18 @@ def _is_at(path: Path, descriptor: int) -> bool:
 def _opened(path: Path, access: int, purpose: str, *, parents: bool = True) -> int:
     """Who only reads needs no right to write, once there is a lock file."""
     try:
-        path.parent.mkdir(parents=parents, exist_ok=True)
-        return os.open(path, access | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, access | os.O_CLOEXEC)
+        permissions.make_folder(path.parent, parents=parents)
+        descriptor = os.open(path, access | os.O_CREAT | os.O_CLOEXEC, permissions.for_new_file(path))
+        permissions.adjust(descriptor, path)
     except OSError as error:
         raise FileFailed(
             f"Cannot {purpose}: {path} cannot be written ({error.strerror}).",
             hint=f"Check that you may write to {path.parent} and that its disk has room.",
             path=str(path),
         ) from error
+    return descriptor
 
 
 def _acquire(descriptor: int, kind: int, path: Path, purpose: str, timeout: float) -> None:

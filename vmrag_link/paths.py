@@ -10,6 +10,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from vmrag_link import permissions
+from vmrag_link.errors import FileFailed, quoted
+
 PIN_NAME = ".dolt-version"
 PIN_READ_LIMIT = 8192
 """Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
@@ -159,12 +162,52 @@ def read_regular(path: Path, limit: int) -> bytes:
         os.close(descriptor)
 
 
+def what_it_is(path: Path) -> str:
+    """`a link to TARGET`, `a folder`, `a named pipe` and so on; empty for a file, and for what is not there."""
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    if stat.S_ISLNK(mode):
+        return f"a link to {os.readlink(path)}"  # noqa: PTH115  a Path would tidy it up
+    if stat.S_ISREG(mode):
+        return ""
+    return _KINDS.get(stat.S_IFMT(mode), "a device")
+
+
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+
+
+def require_files(*paths: Path) -> None:
+    """Raises `FileFailed` where one of them is there and is no file: through a link, what lies elsewhere would be read or written."""
+    for path in paths:
+        if what := what_it_is(path):
+            raise in_the_way(path, f"{what}, and no file")
+
+
+def require_folders(*paths: Path) -> None:
+    """As `require_files`, for folders."""
+    for path in paths:
+        what = what_it_is(path) or ("a file" if path.exists() else "")
+        if what not in ("", _KINDS[stat.S_IFDIR]):
+            raise in_the_way(path, f"{what}, and no folder")
+
+
+def in_the_way(path: Path, what: str) -> FileFailed:
+    return FileFailed(
+        f"{path} is {what}; nothing was changed.",
+        hint=f"Move it aside: mv {quoted(path)} {quoted(path.with_name(path.name + '.before'))}",
+        path=str(path),
+    )
+
+
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Replace a file in one step; readers see the old or the new bytes. `durable`: survives a power cut on return."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    permissions.make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
     try:
         with temporary.open("xb") as out:
+            permissions.adjust(out.fileno(), temporary)
             out.write(content)
             if durable:
                 out.flush()

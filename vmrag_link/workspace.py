@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from vmrag_link import permissions
 from vmrag_link.config import Loaded
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
@@ -432,7 +433,7 @@ class Workspace:
         from vmrag_link.index.store import IndexStore
 
         if not whole:
-            folder.parent.mkdir(parents=True, exist_ok=True)
+            permissions.make_folder(folder.parent)
             with self.snapshot(revision) as source:
                 snapshots.copy(source, folder)
         with IndexStore(folder, store_documents=self.shelf.store_documents) as store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import sys
@@ -11,7 +12,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from vmrag_hooks.run import brought, guarded
-from vmrag_link import env, proc
+from vmrag_link import env, permissions, proc
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
@@ -59,12 +60,20 @@ def _reconcile(places: Places, watched: Watched, log: logging.Logger) -> None:
         workspace.close()
 
 
+class _Log(RotatingFileHandler):
+    """Whose files are as open as the folder that they lie in."""
+
+    def _open(self) -> io.TextIOWrapper:
+        permissions.make_file(Path(self.baseFilename))
+        return super()._open()
+
+
 @contextlib.contextmanager
 def _log(places: Places) -> Iterator[logging.Logger]:
     log = logging.getLogger("vmrag.background")
     log.setLevel(logging.INFO)
     log.propagate = False
-    handler = RotatingFileHandler(places.background_log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    handler = _Log(places.background_log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(message)s"))
     log.addHandler(handler)
     try:

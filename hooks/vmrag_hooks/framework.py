@@ -14,8 +14,8 @@ from pathlib import Path
 
 from vmrag_hooks import installer, shims
 from vmrag_hooks.run import guarded
-from vmrag_link import env, proc
-from vmrag_link.git import plumbing
+from vmrag_link import env, permissions, proc
+from vmrag_link.git import plumbing, sharing
 from vmrag_link.paths import Places
 
 
@@ -54,8 +54,8 @@ def sync() -> bool:
         hook, *arguments = event or ("post-checkout",)
         proc.run(["sh", "-c", shims.text(hook).decode(), hook, *arguments], cwd=places.top, show_stderr=True)
     elif places.kb.exists():
-        places.own.mkdir(exist_ok=True)
-        places.pending.touch()  # the next query looks by itself
+        sharing.prepare(places)
+        permissions.make_file(places.pending)  # the next query looks by itself
     return False
 
 

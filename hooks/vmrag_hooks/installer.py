@@ -12,11 +12,11 @@ from pathlib import Path
 from vmrag_hooks import chaining, driver_command, scope, shims
 from vmrag_hooks.shims import HOOKS
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
-from vmrag_link.git import merging
+from vmrag_link.git import merging, sharing
 from vmrag_link.git.run import demand, failure, git_in
 from vmrag_link.models import Record
 from vmrag_link.nearest import nearest
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places, require_folders, what_it_is, write_atomically
 
 OR_FORCE = " (or vmrag install --force)"
 
@@ -88,9 +88,12 @@ def install(
         hooks = scope.chosen(places)
     if not force:
         refuse_shared(places, folder)
+    require_folders(places.shared, places.own, folder / chaining.FOLDER)
     for hook in hooks:
+        refuse_what_is_no_hook(folder / hook)
         refuse_a_second_chained_hook(folder, hook)
     with readable_failures(folder):
+        sharing.prepare(places)
         there = ours(folder)
         if worktree and (scope.is_limited(places) or not there):
             scope.limit(places)
@@ -219,12 +222,14 @@ def refuse_shared(places: Places, folder: Path) -> None:
     Its hint is a command for hooks of this clone that run those as well, and where it can be forced `OR_FORCE`.
     """
     if not folder.is_dir() and chaining.exists(folder):
-        message, force = f"core.hooksPath names {folder}, which is no directory: git runs no hooks at all.", ""
+        message, force = f"{_called(folder)}, which is no directory: git runs no hooks at all.", ""
     elif not inside(folder, places):
         message, force = _outside(folder), OR_FORCE
     elif _is_tracked(places, folder):
         message = f"git tracks the hooks in {folder}: they would be changed for everybody, and stand in the way of a checkout."
         force = OR_FORCE
+    elif folder.is_symlink():
+        message, force = f"{_called(folder)}: what is written there is written elsewhere.", OR_FORCE
     else:
         return
     raise HooksRefused(message, hint=_hooks_of_this_clone(places, folder) + force, folder=str(folder))
@@ -245,8 +250,13 @@ def _hooks_of_this_clone(places: Places, folder: Path) -> str:
     return " && ".join(steps)
 
 
+def _called(folder: Path) -> str:
+    what = what_it_is(folder)
+    return f"{folder} is {what}" if folder.is_symlink() else f"core.hooksPath names {folder}"
+
+
 def _outside(folder: Path) -> str:
-    return f"core.hooksPath names {folder}, outside of this repository: other repositories run those hooks, too."
+    return f"{_called(folder)}, outside of this repository: other repositories run those hooks, too."
 
 
 def _is_tracked(places: Places, folder: Path) -> bool:
@@ -257,6 +267,16 @@ def _is_tracked(places: Places, folder: Path) -> bool:
     if done.returncode:
         raise failure(("ls-files",), done)
     return bool(done.stdout)
+
+
+def refuse_what_is_no_hook(slot: Path) -> None:
+    """A link to a program is one. Raises `HooksRefused` for what git cannot run, and what nobody could read without waiting."""
+    if slot.exists() and not slot.is_file():
+        raise HooksRefused(
+            f"{slot} is {what_it_is(slot)}, and no hook.",
+            hint=f"mv {shlex.quote(str(slot))} {shlex.quote(f'{slot}.before')}",
+            hook=slot.name,
+        )
 
 
 def refuse_a_second_chained_hook(folder: Path, hook: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from vmrag_hooks.shims import HOOKS
+from vmrag_link import permissions
 from vmrag_link.paths import Places, write_atomically
 
 
@@ -41,8 +42,7 @@ def acts(places: Places) -> bool:
 def limit(places: Places) -> None:
     """To this work tree, and those that have a mark already."""
     for path in (_mark(places), _limit(places)):  # never without a mark
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        permissions.make_file(path)
 
 
 def leave(places: Places) -> bool:

@@ -9,7 +9,7 @@ import re
 
 from vmrag_link.git.plumbing import LOCAL_VARIABLES
 
-VERSION = 3
+VERSION = 4
 
 SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
 """After these HEAD or the pin may have moved; git ignores what they say, except that a failing post-checkout fails the checkout."""
@@ -113,6 +113,9 @@ fi
 if [ -e "$common/vmrag/some-work-trees" ] && [ ! -e "$dir/vmrag/hooked" ]; then
     exit $status # `vmrag install --worktree` was run in others
 fi
+made() { # An empty file, for its owner; where git shares the repository, for the group, too
+    [ -e "$1" ] || (umask 077 && { [ ! -g "$common/vmrag" ] || umask 007; } && : >>"$1") 2>/dev/null
+}
 """
 
 _QUEUE_COMMIT = r"""
@@ -128,10 +131,12 @@ case $commit in
 esac
 branch=${head#refs/heads/}
 [ "$head" = detached ] && branch=
+made "$common/vmrag/links.queue"
 { echo "commit $commit $branch" >>"$common/vmrag/links.queue"; } 2>/dev/null
 """
 
 _QUEUE_REWRITTEN = r"""
+made "$common/vmrag/links.queue"
 rewritten() { # For the table of links, which the next `vmrag links` fills
     while read -r old new line; do
         echo "rewrite $old $new"
@@ -180,8 +185,8 @@ if [ "$hook $1" != "post-rewrite rebase" ]; then
     if [ -d "$dir/rebase-merge" ] || [ -d "$dir/rebase-apply" ] || [ -d "$dir/sequencer" ] ||
         { [ $hook = post-checkout ] && [ -n "${GIT_INDEX_FILE-}${_PRE_COMMIT_SKIP_POST_CHECKOUT-}" ]; } ||
         { [ -f "$dir/BISECT_LOG" ] && [ "$head" = detached ]; }; then
-        [ -d "$dir/vmrag" ] || mkdir "$dir/vmrag" 2>/dev/null
-        true 2>/dev/null >"$dir/vmrag/pending"
+        [ -d "$dir/vmrag" ] || mkdir -m 700 "$dir/vmrag" 2>/dev/null
+        made "$dir/vmrag/pending"
         exit $status
     fi
 fi

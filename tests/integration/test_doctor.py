@@ -484,6 +484,14 @@ def remote_lost(project: Project) -> None:
     subprocess.run(["git", "-C", bare, "update-ref", "-d", "refs/vmrag/data"], check=True)
 
 
+def open_to_others(project: Project) -> None:
+    project.shared.chmod(0o755)
+
+
+def closed_although_shared(project: Project) -> None:
+    project.git("config", "core.sharedRepository", "group")
+
+
 class Broken(NamedTuple):
     """What breaks it, what is found, and how it can be mended: by the printed command, by `--fix`."""
 
@@ -546,6 +554,8 @@ BROKEN = [
     Broken(checked_out_without_hooks, "NOT_SYNCED", "warning"),
     Broken(background_failed, "BACKGROUND_FAILED", "warning"),
     Broken(branch_elsewhere, "KB_ELSEWHERE", "warning", fixed=False),
+    Broken(open_to_others, "OPEN_TO_OTHERS", "warning"),
+    Broken(closed_although_shared, "NOT_SHARED", "note", fixed=False),
     Broken(holder_killed, "HOLDER_STALE", "note"),
     Broken(git_killed, "GIT_LOCK_STALE", "warning", fixed=False),
     Broken(work_tree_removed, "WORK_TREE_GONE", "note", fixed=False),

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from vmrag_link import locks
+from vmrag_link import locks, permissions
 from vmrag_link.embedding.base import Vector
 from vmrag_link.errors import Busy, FileFailed
 from vmrag_link.models import Record
@@ -136,6 +136,7 @@ class EmbeddingCache:
                 number = self._on_connection(lambda connection: _copy(connection, temporary, megabytes, days))
                 with temporary.open("rb") as copied:
                     os.fsync(copied.fileno())
+                permissions.settle(temporary)
                 temporary.replace(self._path)
             except _Unusable:
                 return Excess()  # it was damaged a moment ago: the next use sets it aside
@@ -197,6 +198,8 @@ class EmbeddingCache:
         if not new and not self._path.exists():
             raise _Unusable("There is no embedding cache yet.")
         try:
+            if new:
+                permissions.make_file(self._path)  # what SQLite puts beside it is as open as the database
             connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
             with contextlib.closing(connection):
                 if not new and connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):

@@ -6,7 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from vmrag_link import locks
+from vmrag_link import locks, permissions
+from vmrag_link.git import sharing
 from vmrag_link.git.run import demand, failure, git_in
 from vmrag_link.paths import Places
 
@@ -18,17 +19,24 @@ def make(places: Places, folder: Path) -> Places:
     """A bare repository in an empty directory. git runs in our work tree all the same: remotes may have paths relative to it."""
     kind = demand(places, "rev-parse", "--show-object-format").text.strip()
     apart = at(places, folder)
-    arguments = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", str(folder))
+    arguments = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", *_shared(places), str(folder))
     done = git_in(folder, *arguments)
     if done.returncode != 0:
         raise failure(arguments, done)
     own = folder / "config.own"
+    permissions.make_file(own)
     own.write_text(_SETTINGS)
     # What is set for our repository alone, credentials and proxies among it, counts here, too; what is read later counts more.
     # Relative: a project may be moved to another place.
     for each in (places.common / "config", own):
         demand(apart, "config", "--local", "--add", "include.path", os.path.relpath(each, folder))
     return apart
+
+
+def _shared(places: Places) -> list[str]:
+    """As open as our other folders; git itself sees to that from now on."""
+    mode = sharing.folder_mode(sharing.setting(places))
+    return [f"--shared=0{mode & 0o666:o}"] if mode else []
 
 
 def at(places: Places, folder: Path) -> Places:
@@ -40,7 +48,7 @@ def lend(places: Places, apart: Places) -> None:
     """Let it see our objects, so that it need not fetch them again."""
     if not (places.common / "shallow").exists():  # git takes what such a clone has for whole histories
         alternates = apart.common / "objects" / "info" / "alternates"
-        alternates.parent.mkdir(exist_ok=True)
+        permissions.make_file(alternates)
         alternates.write_text(f"{places.common / 'objects'}\n")
 
 
@@ -51,7 +59,7 @@ def lasting(places: Places, folder: Path) -> Places:
             if not _is_made(folder):
                 unfinished = folder.with_name(f"{folder.name}.unfinished")
                 shutil.rmtree(unfinished, ignore_errors=True)  # somebody was killed over it
-                unfinished.mkdir(parents=True)
+                permissions.make_folder(unfinished)
                 make(places, unfinished)
                 unfinished.rename(folder)
     return at(places, folder)

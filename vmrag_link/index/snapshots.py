@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from vmrag_link import locks, proc
+from vmrag_link import locks, permissions, proc
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.index.contents import FORMAT, problem_of
@@ -202,6 +202,7 @@ def copy(source: Path, target: Path) -> None:
             f"The index {source.name} cannot be copied: {copied.complaint.splitlines()[0]}",
             hint=f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
         )
+    permissions.settle(target)
 
 
 def lonely(root: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from vmrag_link import permissions
 from vmrag_link.errors import no_space
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Rows, open_store
@@ -37,7 +38,7 @@ class IndexStore:
         self.folder = folder
         self._store_documents = store_documents
         if create:
-            (folder / "chroma").mkdir(parents=True)
+            permissions.make_folder(folder / "chroma")
         with contextlib.ExitStack() as opened:
             try:
                 self.manifest = opened.enter_context(contextlib.closing(Manifest(folder, create=create)))
@@ -59,6 +60,7 @@ class IndexStore:
         if self._chroma is not None:
             self._chroma.close()
             self._chroma = None
+        permissions.settle(self.folder)
 
     def __enter__(self) -> Self:
         return self

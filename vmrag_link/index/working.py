@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from vmrag_link import locks
+from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
 from vmrag_link.index.contents import has_given_vectors, problem_of
 from vmrag_link.index.snapshots import remove
@@ -76,7 +76,7 @@ class WorkingCopy:
             usable = not self.damage()
             if not usable:
                 self.drop()
-            self._mark.touch()
+            permissions.make_file(self._mark)
             yield usable
             self._behind.unlink(missing_ok=True)
             self._mark.unlink()
@@ -86,7 +86,7 @@ class WorkingCopy:
         """Hold the copy alone while documents are stored that it will follow only when it is read next."""
         with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
             if self.path.is_dir():
-                self._behind.touch()
+                permissions.make_file(self._behind)
             yield
 
     def replace(self, make: Callable[[Path], None]) -> None:
@@ -99,7 +99,7 @@ class WorkingCopy:
                 remove(beside)
                 try:
                     make(beside)
-                    self._mark.touch()
+                    permissions.make_file(self._mark)
                     self.drop()
                     beside.rename(self.path)
                 finally:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from vmrag_link import __version__
+from vmrag_link import __version__, permissions
 from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.git.remotes import masked
@@ -31,7 +31,7 @@ def write(error: BaseException, argv: Sequence[str]) -> Path:
     try:
         start = Path.cwd().joinpath(*(folder for option, folder in pairwise(argv) if option == "-C"))
         path = plumbing.locate(start).logs / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        permissions.make_file(path)
         path.write_bytes(text)
     except (VmragError, OSError):
         path = Path(tempfile.gettempdir()) / name

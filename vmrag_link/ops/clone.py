@@ -8,6 +8,7 @@ from vmrag_link import locks
 from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
+from vmrag_link.git import sharing
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations
 from vmrag_link.ops.fetch import first_with, nothing_at
@@ -34,6 +35,7 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     """
     pinned = destinations.pinned_remote(ws)
     addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
+    sharing.prepare(ws.places)
     # All work trees of the repository get the same one.
     with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
         if ws.initialized:

@@ -31,7 +31,7 @@ from vmrag_link.ops import collection_writes, destinations, history_pins, import
 from vmrag_link.ops.clone import clone
 from vmrag_link.ops.fetch import no_such_branch
 from vmrag_link.ops.import_chroma import Foreign
-from vmrag_link.ops.init import ATTRIBUTES, Start, begin, init
+from vmrag_link.ops.init import ATTRIBUTES, Start, begin, init, require_no_links
 from vmrag_link.ops.references import CANDIDATES, SHORTEST_HASH
 from vmrag_link.ops.standing import KbBlock, Standing
 from vmrag_link.paths import write_atomically
@@ -244,6 +244,7 @@ def _url(ws: Workspace, remote: str) -> str:
 @contextlib.contextmanager
 def _all_or_nothing(ws: Workspace) -> Iterator[None]:
     """If the block fails, the knowledge base and what it has put into work tree, index and configuration are gone again."""
+    require_no_links(ws.places)
     files = (ws.places.config, ws.places.pin, ws.places.top / ATTRIBUTES)
     contents = {path: path.read_bytes() if path.is_file() else None for path in files}
     entries = index_entries.read(ws.places, files)

@@ -9,13 +9,13 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write, root_of
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
-from vmrag_link.git import merging, plumbing
+from vmrag_link.git import merging, plumbing, sharing
 from vmrag_link.models import Record
 from vmrag_link.ops import branches, history_pins, pinning
 from vmrag_link.ops.clone import clone
 from vmrag_link.ops.pinning import PinBlock
 from vmrag_link.ops.switch import require_free
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import Places, require_files, require_folders, write_atomically
 from vmrag_link.workspace import Workspace
 
 ATTRIBUTES = ".gitattributes"
@@ -60,6 +60,7 @@ def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> Ini
     pushed there. `new` starts one all the same, unless the checked-out code itself pins the old one. `start`: how; it counts for nothing
     where one is fetched. Raises `AlreadyInitialized` where it cannot be fetched.
     """
+    require_no_links(ws.places)
     pinned = plumbing.pin_bytes(ws.places)
     ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
     cloned = None
@@ -68,9 +69,16 @@ def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> Ini
     return begin(ws, start if cloned is None else None, cloned=cloned)
 
 
+def require_no_links(places: Places) -> None:
+    """Nothing that a knowledge base needs in a work tree is read or written through a link. Raises `FileFailed`."""
+    require_files(places.config, places.pin, places.top / ATTRIBUTES)
+    require_folders(places.shared, places.own)
+
+
 def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> InitReport:
     """Everything that a knowledge base needs in this work tree, as far as it is not there: see `init`. Raises as `branches.require_new`."""
     pinned = plumbing.pin_bytes(ws.places)
+    sharing.prepare(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         started = pinned is None or not ws.initialized
         if not ws.initialized:

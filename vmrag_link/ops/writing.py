@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import Embedding, Files, GitBusy, Index, KnowledgeMoved, MergeConflict, Uncommitted
-from vmrag_link.git import merging, plumbing
+from vmrag_link.git import merging, plumbing, sharing
 from vmrag_link.index.contents import chunks_held
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Record, Working
@@ -52,6 +52,7 @@ def writable(ws: Workspace) -> Target:
 def movable(ws: Workspace) -> Target:
     """As `writable`, for what decides where the KB branch stands: it need not stand at the pin."""
     refuse_if_busy(ws)
+    sharing.prepare(ws.places)
     reconciled(ws)
     # Before anything is planned: who does not hold the lease must not look at the other one's uncommitted documents.
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)

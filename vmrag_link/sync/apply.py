@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vmrag_link import locks
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing, quoted
-from vmrag_link.git import plumbing
+from vmrag_link.git import plumbing, sharing
 from vmrag_link.index import working
 from vmrag_link.index.snapshots import Snapshot, Snapshots
 from vmrag_link.index.working import WorkingCopy
@@ -78,6 +78,7 @@ def settled(parts: Parts) -> bool:
 def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
     """Bring KB branch, index and binding to the pin. `rebuild`: with a snapshot that is built anew, even if there is one."""
     started = time.perf_counter()
+    sharing.prepare(parts.places)
     for _ in range(ATTEMPTS):
         wait_for_git(parts)
         trigger = read_trigger(parts.places)

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from vmrag_link import locks
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
+from vmrag_link.git import sharing
 from vmrag_link.paths import Places
 from vmrag_link.travel import through
 from vmrag_link.travel.address import Address
@@ -73,6 +74,7 @@ def remembered(places: Places, engine: Engine, address: Address, *, timeout: flo
 
 @contextlib.contextmanager
 def _alone(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
+    sharing.prepare(places)
     with locks.exclusive(places.locks / f"remote-{address.key}.lock", purpose=purpose, timeout=timeout):
         through.release(places, address.key)
         yield

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link import locks
+from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
 from vmrag_link.git import apart, remotes, transfer
 from vmrag_link.git.transfer import Peer
@@ -69,8 +69,7 @@ def opened(places: Places, *, timeout: float) -> Iterator[Quarantine]:
         folder = places.quarantine / os.urandom(8).hex()
         store = folder / "git"
         try:
-            folder.mkdir(parents=True, mode=0o700)
-            store.mkdir()
+            permissions.make_folder(store)
             strange = apart.make(places, store)
             apart.lend(places, strange)
             yield Quarantine(strange, folder)

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from vmrag_link import permissions
 from vmrag_link.errors import RemoteDamaged, RemoteTooNew
 from vmrag_link.git import objects
 from vmrag_link.models import Record
@@ -71,8 +72,10 @@ def restore(places: Places, commit: str, file: Path, *, limit: int | None = None
     """
     stored = _Stored.read(places, commit, limit=limit)
     manifest = stored.manifest
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    permissions.make_folder(file.parent)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(file, flags, permissions.for_new_file(file))
+    permissions.adjust(descriptor, file)
     with os.fdopen(descriptor, "r+b") as target:
         wanted = dict(enumerate(stored.blobs))
         for number, segment in enumerate(_cut(target, manifest.segment_size)):

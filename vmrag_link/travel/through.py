@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from vmrag_link import permissions
 from vmrag_link.engines.base import ROOT_BRANCH, Engine, root_of
 from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected, quoted
 from vmrag_link.git import apart, transfer
@@ -72,7 +73,7 @@ class Through:
 
     def push(self, write: Callable[[str], T]) -> T:
         before = self._settle()
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        permissions.make_folder(self._file.parent)
         self._note.unlink(missing_ok=True)  # from here on copy and engine may be ahead of the remote
         done = write(self._url)
         try:
@@ -101,7 +102,7 @@ class Through:
         there = self._replaceable()
         self._settle()  # a fetch of what is damaged may have left the engine anywhere
         key, fresh = f"{self._key}-new", self._file.with_name("new.doltlite")
-        fresh.parent.mkdir(parents=True, exist_ok=True)  # it may never have held anything that is sound
+        permissions.make_folder(fresh.parent)  # it may never have held anything that is sound
         discard_file(fresh)
         try:
             write(key, f"file://{fresh}")
@@ -259,6 +260,7 @@ def _settled(file: Path, commit: str) -> None:
     """Note it, once the file would survive a power cut: a push adds to the file, and what is missing then would be gone from the remote."""
     with file.open("rb") as content:
         os.fsync(content.fileno())
+    permissions.settle(file.parent)  # doltlite's lock lies beside it
     note = _note_of(file)
     for leftover in note.parent.glob(f".{note.name}.*.tmp"):
         leftover.unlink()  # of a killed writer; nobody else writes while we hold the lock

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link import locks
+from vmrag_link import locks, permissions
 from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, UNCOMMITTED_NAME, Limits, Write
 from vmrag_link.engines.doltlite import anchors, history, links, reading, remotes, schema, unfinished, validation
 from vmrag_link.engines.doltlite import joining as joins
@@ -103,9 +103,10 @@ class DoltliteEngine:
             import shutil  # not for every opening
 
             shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir()
+            permissions.make_folder(unfinished)
             with Connection(unfinished / FILE_NAME, access="create") as connection:
                 fill(connection)
+            permissions.settle(unfinished)
             (unfinished / FILE_NAME).rename(path)
             shutil.rmtree(unfinished)
             _flush(folder)
@@ -280,6 +281,7 @@ class DoltliteEngine:
         with self.writing("collect garbage"):
             unfinished.drop(self._main)
             self._main.execute_long("SELECT dolt_gc()")
+        permissions.settle(self._folder)  # it is a new file
 
     # -- remotes
 
@@ -421,7 +423,7 @@ class DoltliteEngine:
 
     def write(self, branch: str, rows: Write, *, expected: str) -> None:
         with self._writing_on(branch, f"write to the branch {branch}", expected) as connection:
-            (self._folder / UNCOMMITTED_NAME).touch()
+            permissions.make_file(self._folder / UNCOMMITTED_NAME)
             schema.store(connection, rows)
 
     def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
@@ -503,6 +505,7 @@ class DoltliteEngine:
             before = int(note.read_text()) if note.exists() else 0
             if path.stat().st_size - before > max(COMPACT_BYTES, before // 2):
                 self.collect_garbage()
+                permissions.make_file(note)
                 note.write_text(str(path.stat().st_size))
 
     @contextlib.contextmanager

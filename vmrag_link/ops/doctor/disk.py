@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Iterator
 
 from vmrag_link.errors import quoted
+from vmrag_link.git import sharing
 from vmrag_link.ops import leftovers
-from vmrag_link.ops.doctor.findings import Finding, Level, Topic
+from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.workspace import Workspace
 
 MEGABYTE = 1_000_000
@@ -17,8 +18,26 @@ NOTHING = 20 * MEGABYTE
 
 
 def check(ws: Workspace) -> Iterator[Finding]:
+    yield from _openness(ws)
     yield from _writable(ws)
     yield from _room(ws)
+
+
+def _openness(ws: Workspace) -> Iterator[Finding]:
+    for folder in sharing.too_open(ws.places):
+        message = (
+            f"Other users of this machine can look into {folder}: they read it, and may stop every write by a lock."
+        )
+        yield Finding("OPEN_TO_OTHERS", "warning", message, DOCTOR, str(folder))
+    for folder in sharing.too_closed(ws.places):
+        message = f"{sharing.KEY} shares this repository, and others cannot use {folder}: somebody closed it, or it was made before."
+        fix = f"chmod -R g+rwX {quoted(folder)} && find {quoted(folder)} -type d -exec chmod g+s {{}} +"
+        yield Finding("NOT_SHARED", "note", message, fix, str(folder))
+
+
+def _close(ws: Workspace, finding: Finding) -> str:
+    sharing.tighten(ws.places)
+    return f"Took the rights of others away from {finding.subject}."
 
 
 def _writable(ws: Workspace) -> Iterator[Finding]:
@@ -45,4 +64,4 @@ def _room(ws: Workspace) -> Iterator[Finding]:
         yield Finding("DISK_FULL", level, message, "vmrag gc --apply", str(folder))
 
 
-TOPIC = Topic("disk", check)
+TOPIC = Topic("disk", check, {"OPEN_TO_OTHERS": _close})

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_link import locks
+from vmrag_link import locks, permissions
 from vmrag_link.engines.base import UNCOMMITTED_NAME
 from vmrag_link.engines.doltlite.engine import LOCK_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
@@ -52,7 +52,7 @@ def _note(ws: Workspace) -> Iterator[Finding]:
 def _mend_note(ws: Workspace, finding: Finding) -> str:
     with ws.engine.writing("note what is uncommitted"):  # nobody's documents come or go meanwhile
         if any(each.dirty for each in ws.engine.branches()):
-            Path(finding.subject).touch()
+            permissions.make_file(Path(finding.subject))
             return "Noted that there are uncommitted documents."
         Path(finding.subject).unlink(missing_ok=True)
     return "Removed the note."

@@ -11,7 +11,7 @@ from vmrag_link.git.run import git
 from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.ops.init import ATTRIBUTES
 from vmrag_link.ops.pinning import parsed
-from vmrag_link.paths import PIN_NAME
+from vmrag_link.paths import PIN_NAME, what_it_is
 from vmrag_link.workspace import Workspace
 
 
@@ -55,7 +55,7 @@ def attributes(ws: Workspace) -> Iterator[Finding]:
     if plumbing.pin_bytes(ws.places) is None:
         return
     path = ws.places.top / ATTRIBUTES
-    named = path.is_file() and merging.names_driver(path.read_bytes())
+    named = path.exists() and not what_it_is(path) and merging.names_driver(path.read_bytes())
     if not named:
         message = (
             f"{ATTRIBUTES} does not send the pin to vmrag's merge driver: git merges it line by line, into conflicts."

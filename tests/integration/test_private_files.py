@@ -1,0 +1,172 @@
+"""What lies below `.git/vmrag` is its owner's alone, or its group's where git shares the repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import VMRAG, WITHOUT_RIGHTS, start
+from tests.support.repos import isolate
+from tests.support.terminal import Done, Project, new_project
+
+NOBODY, STRANGER = 65534, 65533
+GROUP = 54321
+"""A group without a name: numbers are enough."""
+
+PEEK = """
+import fcntl, os, sys
+os.setgroups([]); os.setgid(STRANGER); os.setuid(STRANGER)
+for name in sys.argv[1:]:
+    try:
+        descriptor = os.open(name, os.O_RDONLY)
+    except OSError:
+        continue
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print(name)
+""".replace("STRANGER", str(STRANGER))
+
+IN_GROUP = (sys.executable, "-c", f"import os, sys; os.setgroups([{GROUP}]); os.execvp(sys.argv[1], sys.argv[1:])")
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second user")
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that every user may enter, unlike pytest's own."""
+    before = os.umask(0o022)
+    folder = Path(tempfile.mkdtemp(prefix="vmrag-private-"))
+    folder.chmod(0o755)
+    isolate(monkeypatch, folder / "home")
+    yield folder
+    os.umask(before)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def project(place: Path) -> Project:
+    """Knowledge, an index, uncommitted documents, a remote that was pushed to, and a linked work tree."""
+    project = new_project(place / "project")
+    fill(project)
+    subprocess.run(["git", "init", "-q", "--bare", str(place / "remote.git")], check=True)
+    project.git("remote", "add", "origin", str(place / "remote.git"))
+    project.vmrag("push")
+    project.git("worktree", "add", "-q", "-b", "other", str(place / "other"))
+    Project(place / "other").put("apart.md", "Apart.")
+    project.put("uncommitted.md", "Uncommitted.")
+    return project
+
+
+def fill(project: Project) -> None:
+    project.vmrag("init")
+    project.put("setup.md", "# Setup\n\nInstall the program.")
+    project.vmrag("commit", "-m", "first")
+    project.git("commit", "-q", "-m", "first")
+
+
+def kept(project: Project) -> list[Path]:
+    """Everything of ours in the git directory."""
+    git = project.top / ".git"
+    tops = [git / "vmrag", *git.glob("worktrees/*/vmrag")]
+    return [each for top in tops for each in (top, *top.rglob("*"))]
+
+
+def openness(paths: list[Path]) -> dict[str, str]:
+    """What group and others may do, of what they may do anything with."""
+    modes = {str(each): stat.S_IMODE(each.lstat().st_mode) for each in paths}
+    return {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
+
+
+def peek(paths: list[Path]) -> list[str]:
+    """Those that another user can open, and so lock."""
+    done = subprocess.run([sys.executable, "-c", PEEK, *paths], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_no_other_user_may_do_anything_with_what_lies_below_vmrag(project: Project) -> None:
+    assert openness(kept(project)) == {}
+    names = {each.name for each in kept(project)}
+    assert {"remotes.git", "chroma.sqlite3", "embeddings.sqlite", "links.queue", "remote.doltlite", "working"} <= names
+    umasked = [project.top / ".dolt-version", project.top / ".git" / "hooks" / "post-commit"]
+    assert [oct(stat.S_IMODE(each.stat().st_mode)) for each in umasked] == ["0o644", "0o755"]
+
+
+@as_root
+def test_another_user_can_neither_read_nor_lock_anything(project: Project) -> None:
+    files = [each for each in kept(project) if each.is_file()]
+    assert peek(files) == []
+    assert peek([project.top / ".dolt-version"]) != []  # who may enter the work tree
+
+
+def test_what_an_earlier_version_left_open_is_closed_by_the_next_write(place: Path) -> None:
+    project = new_project(place / "project")
+    fill(project)
+    for each in kept(project):
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    project.put("more.md", "More.")
+    assert openness(kept(project)) == {}
+
+
+def test_what_somebody_closed_even_more_stays_so(place: Path) -> None:
+    project = new_project(place / "project")
+    fill(project)
+    project.shared.chmod(0o500)
+    project.run_quietly("sync")
+    assert stat.S_IMODE(project.shared.stat().st_mode) == 0o500
+    project.shared.chmod(0o700)
+    project.git("config", "core.sharedRepository", "group")
+    project.put("more.md", "More.")
+    assert stat.S_IMODE(project.shared.stat().st_mode) == 0o700
+
+
+def test_a_repository_that_all_may_read_is_shared_with_all(place: Path) -> None:
+    project = new_project(place / "project")
+    project.git("config", "core.sharedRepository", "all")
+    project.vmrag("init", "--no-hooks")
+    modes = {each: stat.S_IMODE(each.stat().st_mode) for each in kept(project)}
+    assert {mode & 0o777 for each, mode in modes.items() if each.is_dir()} == {0o775}
+    assert {mode for each, mode in modes.items() if each.is_file()} == {0o664}
+    assert "OPEN_TO_OTHERS" not in project.run_quietly("doctor", "--json").out
+
+
+@as_root
+@pytest.mark.skipif(sys.platform != "linux", reason="rights that root gives up: Linux has them")
+def test_where_git_shares_with_a_group_its_members_work_on_one_knowledge_base(place: Path) -> None:
+    project = new_project(place / "project")
+    project.git("config", "core.sharedRepository", "group")
+    share(project)
+    fill(project)
+    share(project)  # what git does not: the work tree
+    for path in [project.top, *project.top.rglob("*")]:
+        os.chown(path, NOBODY, -1)
+    member = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+
+    def vmrag(*arguments: str) -> Done:
+        return start(project, *arguments, program=(*IN_GROUP, *WITHOUT_RIGHTS, *VMRAG), **member).done()
+
+    project.write("rest.md", "# Rest\n\nSleep well.")
+    for arguments in (
+        ["import", "rest.md", "--collection", "handbook"],
+        ["commit", "-m", "second"],
+        ["sync", "--rebuild"],
+        ["query", "install"],
+    ):
+        done = vmrag(*arguments)
+        assert done.code == 0, (arguments, done)
+    assert peek([each for each in kept(project) if each.is_file()]) == []
+
+
+def share(project: Project) -> None:
+    """As git's documentation says for a repository that is there."""
+    for path in [project.top, *project.top.rglob("*")]:
+        if not path.is_relative_to(project.top / ".git" / "vmrag"):
+            os.chown(path, -1, GROUP)
+            mode = stat.S_IMODE(path.stat().st_mode)
+            path.chmod(mode | (0o2070 if path.is_dir() else 0o060))

@@ -1,0 +1,36 @@
+"""What `core.sharedRepository` means for our folders."""
+
+from __future__ import annotations
+
+import stat
+import sys
+
+import pytest
+
+from vmrag_link.git.sharing import folder_mode
+
+SETGID = stat.S_ISGID if sys.platform == "linux" else 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "mode"),
+    [
+        (None, 0o700),
+        ("group", SETGID | 0o770),
+        ("true", SETGID | 0o770),
+        ("1", SETGID | 0o770),
+        ("0660", SETGID | 0o770),
+        ("660", SETGID | 0o770),
+        ("0640", SETGID | 0o750),
+        ("0600", 0o700),
+        ("all", SETGID | 0o775),
+        ("world", SETGID | 0o775),
+        ("everybody", SETGID | 0o775),
+        ("0664", SETGID | 0o775),
+        ("umask", None),
+        ("false", None),
+        ("0", None),
+    ],
+)
+def test_each_way_to_share_a_repository_gives_the_mode_that_git_gives(setting: str | None, mode: int | None) -> None:
+    assert folder_mode(setting) == mode

@@ -1,0 +1,96 @@
+"""Who besides its owner may use a repository: `core.sharedRepository`, by git's own rules, for our folders in it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import stat
+import sys
+from pathlib import Path
+
+from vmrag_link import permissions
+from vmrag_link.git.run import git
+from vmrag_link.paths import Places
+from vmrag_link.permissions import PRIVATE
+
+KEY = "core.sharedRepository"
+
+_GROUP, _EVERYBODY = 0o660, 0o664
+_NAMED = {
+    "group": _GROUP,
+    "all": _EVERYBODY,
+    "world": _EVERYBODY,
+    "everybody": _EVERYBODY,
+    "1": _GROUP,
+    "2": _EVERYBODY,
+}
+_UMASK = ("umask", "false", "no", "off", "0")
+_OTHERS = 0o077
+
+
+def setting(places: Places) -> str | None:
+    """What the repository's own configuration says: git reads it nowhere else."""
+    done = git(places, "config", "--local", "--get", KEY)
+    return None if done.returncode else done.text.strip().lower() or "true"
+
+
+def folder_mode(setting: str | None) -> int | None:
+    """The mode of our folders: 0700 where nothing is said, None where the umask decides because somebody said so.
+
+    `group` is the group and nobody else: git leaves others to the umask, and who may read may hold our locks.
+    """
+    if setting is None:
+        return PRIVATE
+    if setting in _UMASK:
+        return None
+    octal = int(setting, 8) & 0o666 if re.fullmatch(r"0*[0-7]{3}", setting) else _GROUP
+    file_mode = _NAMED.get(setting, octal) | 0o600
+    mode = file_mode | (file_mode & 0o444) >> 2
+    # As git: elsewhere than on Linux new files have the folder's group anyway.
+    return mode | stat.S_ISGID if mode & 0o060 and sys.platform == "linux" else mode
+
+
+def prepare(places: Places) -> None:
+    """Before something is written: our folders are there, and no more open than they should be."""
+    missing = [each for each in _tops(places) if not each.exists()]
+    if not missing and not any(map(_is_open, _tops(places))):
+        return
+    mode = folder_mode(setting(places))
+    for top in missing:
+        with contextlib.suppress(FileExistsError):
+            top.mkdir(mode=PRIVATE if mode else 0o777)
+            if mode:
+                top.chmod(mode)
+    tighten(places)
+
+
+def too_open(places: Places) -> list[Path]:
+    """Our folders that others may look into although nothing asks for that."""
+    found = [each for each in _tops(places) if _is_open(each)]
+    mode = folder_mode(setting(places)) if found else None
+    return [] if mode is None else [each for each in found if stat.S_IMODE(each.stat().st_mode) & _OTHERS & ~mode]
+
+
+def too_closed(places: Places) -> list[Path]:
+    """Our folders that those cannot use for whom the repository is shared."""
+    there = [each for each in _tops(places) if each.is_dir()]
+    mode = folder_mode(setting(places)) if there else None
+    return [] if mode is None else [each for each in there if mode & _OTHERS & ~each.stat().st_mode]
+
+
+def tighten(places: Places) -> None:
+    """Nothing is opened: who closed a folder meant it. Another user's stay as they are."""
+    if found := too_open(places):
+        mode = folder_mode(setting(places))
+        for each in found:
+            permissions.tighten(each, PRIVATE if mode is None else mode)
+
+
+def _tops(places: Places) -> list[Path]:
+    """In a removed work tree there is none of its own; what somebody put elsewhere by a link is theirs."""
+    both = dict.fromkeys((places.shared, places.own))
+    return [each for each in both if each.parent.is_dir() and not each.is_symlink()]
+
+
+def _is_open(folder: Path) -> bool:
+    return folder.is_dir() and bool(folder.stat().st_mode & _OTHERS)
