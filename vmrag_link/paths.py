@@ -10,12 +10,16 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from vmrag_link.errors import too_little_space
+
 PIN_NAME = ".dolt-version"
 PIN_READ_LIMIT = 8192
 """Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
 
 CONFIG_NAME = ".vmrag.yaml"
 STALE_SECONDS = 600
+SPARE_BYTES = 32_000_000
+"""What is left free on a disk by whoever may be asked to write much."""
 
 
 class Places(NamedTuple):
@@ -190,3 +194,17 @@ def stale_temporaries(*folders: Path, name: str = "*") -> list[Path]:
 def sweep_temporaries(*folders: Path) -> None:
     for path in stale_temporaries(*folders):
         path.unlink(missing_ok=True)
+
+
+def require_space(folder: Path, needed: int, what: str) -> None:
+    """Before `needed` bytes are written for `what`: they fit, with some left over. Raises `FileFailed`, which names both figures.
+
+    `folder` need not be there yet.
+    """
+    import shutil  # a checkout should not wait for it
+
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if needed + SPARE_BYTES > free:
+        raise too_little_space(folder, what, needed + SPARE_BYTES, free)

@@ -33,7 +33,7 @@ from vmrag_link.engines.doltlite.library import (
     failure,
     library,
 )
-from vmrag_link.errors import ContentRefused, EngineFailed, VmragError
+from vmrag_link.errors import ContentRefused, EngineFailed, LimitExceeded, VmragError
 
 _SLICE_MS = 100
 """How long C waits for a lock at a time: between two slices Python sees Ctrl-C."""
@@ -54,8 +54,8 @@ class Connection:
     """Opened on the default branch, or `at` a branch (with its working set) or a full revision hash (read-only).
 
     `access`: `read` changes nothing; `write` does not create a file, but makes an empty or zeroed one a database.
-    `timeout`: seconds to wait for another writer. `longest`: bytes of a text; what is longer raises `EngineFailed`, unread.
-    `longest_step`: seconds that a statement may take until its next row; then it is given up, which raises `EngineFailed`.
+    `timeout`: seconds to wait for another writer. `longest`: bytes of a text; what is longer raises `LimitExceeded`, unread.
+    `longest_step`: seconds that a statement may take until its next row; then it is given up, which raises `LimitExceeded`.
 
     The file may be a stranger's: nothing that its schema says is executed. Triggers and views are switched off, expressions in it may
     call no function that has effects.
@@ -85,7 +85,12 @@ class Connection:
         try:
             self._check(self._lib.open(name, ctypes.byref(self._handle), _FLAGS[access] | OPEN_FULL_MUTEX, None))
             self._lib.busy_timeout(self._handle, _SLICE_MS)
-            for option, on in ((DEFENSIVE, True), (TRUSTED_SCHEMA, False), (ENABLE_TRIGGER, False), (ENABLE_VIEW, False)):
+            for option, on in (
+                (DEFENSIVE, True),
+                (TRUSTED_SCHEMA, False),
+                (ENABLE_TRIGGER, False),
+                (ENABLE_VIEW, False),
+            ):
                 self._lib.switch(self._handle, option, on=on)
             self._lib.watch(self._handle, _WATCHED_EVERY, self._watch, None)
             if longest is not None:
@@ -233,7 +238,7 @@ class Connection:
         message = self._lib.errmsg(self._handle).decode(errors="replace")
         code = self._lib.extended_errcode(self._handle)
         if code & 0xFF == INTERRUPTED:
-            return EngineFailed(
+            return LimitExceeded(
                 f"A statement on the knowledge base {self.path} was given up after {self._longest_step:g} s; it changed nothing.",
                 hint="See whether the machine is overloaded; else the knowledge base holds what no command of ours wrote: vmrag doctor",
                 sqlite_code=code,

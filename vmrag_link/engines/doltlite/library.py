@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vmrag_link.errors import Busy, EngineFailed, VmragError
+from vmrag_link.errors import Busy, EngineFailed, LimitExceeded, VmragError
 
 VERSION = "0.51.3"
 """The one version whose storage format this program knows; the format is beta."""
@@ -176,5 +176,6 @@ def failure(code: int, message: str, path: Path) -> VmragError:
         )
     if primary in _SENTENCES:
         sentence, hint = _SENTENCES[primary]
-        return EngineFailed(sentence.format(path=path), hint=hint, **details)
+        kind = LimitExceeded if primary == TOO_BIG else EngineFailed
+        return kind(sentence.format(path=path), hint=hint, **details)
     return EngineFailed(f"The knowledge base {path} failed: {message}.", **details)
