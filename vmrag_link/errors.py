@@ -7,7 +7,7 @@
     ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
     ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
-    ├── Engine       (exit 3)     EngineFailed · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
+    ├── Engine       (exit 3)     EngineFailed (LimitExceeded) · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
     │                             CollectionMissing · CollectionExists · DocumentMissing · DocumentExists · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
@@ -270,6 +270,10 @@ class EngineFailed(Engine):
     """The engine failed for a reason without a code of its own."""
 
 
+class LimitExceeded(EngineFailed):
+    """A document is larger, is cut into more pieces, or a statement takes longer than is allowed."""
+
+
 class SchemaTooNew(Engine):
     code = "SCHEMA_TOO_NEW"
 
@@ -448,6 +452,16 @@ def system_failure(error: BaseException) -> FileFailed | None:
 
 def no_space(folder: Path) -> FileFailed:
     return FileFailed(f"The disk is full: {folder} cannot be written.", hint=_SPACE, path=str(folder))
+
+
+def too_little_space(folder: Path, what: str, needed: int, free: int) -> FileFailed:
+    return FileFailed(
+        f"The disk is too full for {what}: {needed / 1e6:,.0f} MB are needed below {folder}, {free / 1e6:,.0f} MB are free.",
+        hint=_SPACE,
+        path=str(folder),
+        needed=needed,
+        free=free,
+    )
 
 
 _SPACE = "Make room on that disk ('vmrag gc --apply' removes what can be built again), then run the command again."

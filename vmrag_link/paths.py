@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import permissions
-from vmrag_link.errors import FileFailed, quoted
+from vmrag_link.errors import FileFailed, quoted, too_little_space
 
 PIN_NAME = ".dolt-version"
 PIN_READ_LIMIT = 8192
@@ -19,6 +19,8 @@ PIN_READ_LIMIT = 8192
 
 CONFIG_NAME = ".vmrag.yaml"
 STALE_SECONDS = 600
+SPARE_BYTES = 32_000_000
+"""What is left free on a disk by whoever may be asked to write much."""
 
 
 class Places(NamedTuple):
@@ -238,3 +240,17 @@ def stale_temporaries(*folders: Path, name: str = "*") -> list[Path]:
 def sweep_temporaries(*folders: Path) -> None:
     for path in stale_temporaries(*folders):
         path.unlink(missing_ok=True)
+
+
+def require_space(folder: Path, needed: int, what: str) -> None:
+    """Before `needed` bytes are written for `what`: they fit, with some left over. Raises `FileFailed`, which names both figures.
+
+    `folder` need not be there yet.
+    """
+    import shutil  # a checkout should not wait for it
+
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if needed + SPARE_BYTES > free:
+        raise too_little_space(folder, what, needed + SPARE_BYTES, free)

@@ -275,6 +275,27 @@ class Mcp(Record, frozen=True):
     ] = 80_000
 
 
+class Limits(Record, frozen=True):
+    knowledge_mb: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="How many MB the knowledge base of a remote may have; of a larger one nothing is fetched.",
+            extra=_agreed(min),
+        ),
+    ] = 4000
+    document_mb: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=900,
+            description="How many MB a document may have, with its metadata. A larger one is neither stored nor read.",
+            extra=_agreed(min),
+        ),
+    ] = 256
+
+
 class Config(Record, frozen=True):
     engine: Annotated[Literal["doltlite"], Meta(description="What stores the knowledge base.")] = "doltlite"
     # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another thing.
@@ -309,3 +330,4 @@ class Config(Record, frozen=True):
     index: Index = Index()
     hooks: Hooks = Hooks()
     mcp: Mcp = Mcp()
+    limits: Limits = Limits()

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link import permissions
 from vmrag_link.config import Loaded
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import MEGABYTE, Engine, Limits
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import (
     Busy,
     IndexFailed,
+    KnowledgeRefused,
     NotInitialized,
     PinMissing,
     PinRevisionMissing,
@@ -50,6 +51,10 @@ T = TypeVar("T")
 
 ATTEMPTS = 5
 """How often an index is looked for that other processes take away again."""
+
+
+MOST_DOCUMENTS = 10_000_000
+"""In one revision that others pushed: ten times what was tried."""
 
 
 class Moment(Record, frozen=True):
@@ -183,7 +188,15 @@ class Workspace:
         """Raises `NotInitialized`."""
         if not self.initialized:
             raise self.uninitialized()
-        return DoltliteEngine.open(self.places.kb, lock_timeout=self.lock_timeout)
+        return DoltliteEngine.open(self.places.kb, lock_timeout=self.lock_timeout, limits=self.limits)
+
+    @property
+    def limits(self) -> Limits:
+        """How much is taken of what others pushed."""
+        asked = self.config.limits
+        return Limits(
+            file_bytes=asked.knowledge_mb * MEGABYTE, documents=MOST_DOCUMENTS, text_bytes=asked.document_mb * MEGABYTE
+        )
 
     @cached_property
     def shelf(self) -> Snapshots:
@@ -251,7 +264,8 @@ class Workspace:
         return read_trigger(self.places)
 
     def target(self) -> Target:
-        return resolve(self.places, self.engine, self.trigger())
+        bound = self.binding
+        return resolve(self.places, self.engine, self.trigger(), bound=bound.revision if bound else None)
 
     def kb_branch(self) -> KbBranch | None:
         """HEAD's KB branch, if it was made and no other work tree writes on it."""
@@ -380,6 +394,8 @@ class Workspace:
             "missing": "The pinned revision is not in this knowledge base"
             + (f" ({self.unreached.message.rstrip('.')})" if self.unreached else ""),
         }.get(target.state, "The pin has moved")
+        if isinstance(target.problem, KnowledgeRefused):
+            why = f"The pinned revision was refused: {target.problem.message.rstrip('.')}"
         if target.state in ("pinned", "missing") and background.running(self.places):
             why += ", and the index follows in the background"
         return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)

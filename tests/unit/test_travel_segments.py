@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.repos import isolate, make_repo
-from vmrag_link.errors import RemoteDamaged
+from vmrag_link.engines.base import Limits
+from vmrag_link.errors import FileFailed, KnowledgeRefused
 from vmrag_link.git import objects, plumbing
 from vmrag_link.paths import Places
 from vmrag_link.travel import segments
@@ -122,14 +125,32 @@ def test_only_segments_that_differ_are_read(places: Places, monkeypatch: pytest.
     )  # the manifest is first
 
 
-def test_more_than_the_limit_is_refused_unread(places: Places) -> None:
+@pytest.mark.parametrize(
+    ("limits", "content", "said"),
+    [
+        (Limits(file_bytes=99), bytes(100), "at most 0 MB"),
+        (Limits(text_bytes=10 * SIZE), bytes(100 * SIZE), "one segment 100 times"),
+        (Limits(), bytes(5000), "cut into 5,000 segments"),
+    ],
+)
+def test_what_is_more_than_the_limits_is_refused_unread(places, limits, content, said) -> None:
     file, copy = places.top / "file", places.top / "limited"
-    file.write_bytes(bytes(100))
-    commit = segments.store(places, file, None, segment_size=SIZE)
-    with pytest.raises(RemoteDamaged, match="100 bytes"):
-        segments.restore(places, commit, copy, limit=99)
+    file.write_bytes(content)
+    commit = segments.store(places, file, None, segment_size=1 if "cut" in said else SIZE)
+    with pytest.raises(KnowledgeRefused, match=said):
+        segments.require_acceptable(places, commit, copy, limits=limits)
     assert not copy.exists()
-    segments.restore(places, commit, copy, limit=100)
+
+
+def test_a_disk_without_room_is_said_before_anything_is_written(places, monkeypatch) -> None:
+    file, copy = places.top / "file", places.top / "far" / "away"
+    file.write_bytes(bytes(3_000_000))
+    commit = segments.store(places, file, None)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=20_000_000))
+    with pytest.raises(FileFailed, match=r"35 MB are needed .* 20 MB are free") as caught:
+        segments.require_acceptable(places, commit, copy, limits=Limits())
+    assert caught.value.hint
+    assert not copy.parent.exists()
 
 
 def test_a_link_in_place_of_the_copy_is_not_followed(places: Places, tmp_path: Path) -> None:

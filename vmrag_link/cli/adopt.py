@@ -15,6 +15,8 @@ from vmrag_link.ops import adopt as operation
 from vmrag_link.ops.adopt import AdoptReport
 from vmrag_link.travel.quarantine import MEGABYTE
 
+PAID = ("openai", "cohere", "huggingface")
+
 
 @vmrag_command("adopt")
 @click.argument("source")
@@ -27,7 +29,16 @@ from vmrag_link.travel.quarantine import MEGABYTE
     show_default=True,
     help="The size of the fork's knowledge base in MB up to which it is looked at.",
 )
-def command(invocation: Invocation, *, source: str, commit: str, no_push: bool, max_mb: int) -> int:
+@click.option(
+    "--allow-service",
+    "services",
+    multiple=True,
+    type=click.Choice(PAID),
+    help="Take collections, too, whose documents this paid service embeds. Can be given several times.",
+)
+def command(
+    invocation: Invocation, *, source: str, commit: str, no_push: bool, max_mb: int, services: tuple[str, ...]
+) -> int:
     """Take the knowledge that a fork's code pins, and push it to where the code's own knowledge is.
 
     SOURCE: the fork, a git remote or a URL. COMMIT: a commit that is here (by default HEAD), else a branch of the fork.
@@ -35,8 +46,10 @@ def command(invocation: Invocation, *, source: str, commit: str, no_push: bool, 
     Exit code 1 when the fork does not have everything that the commits before COMMIT pin.
     """
     with invocation.workspace() as ws:
-        limits = Limits(file_bytes=max_mb * MEGABYTE)
-        report = operation.adopt(ws, source, commit, start=invocation.directory, push=not no_push, limits=limits)
+        limits = Limits(file_bytes=max_mb * MEGABYTE, text_bytes=ws.limits.text_bytes)
+        report = operation.adopt(
+            ws, source, commit, start=invocation.directory, push=not no_push, limits=limits, services=services
+        )
     invocation.emit(report, _lines(report))
     return FAILED_CHECK if report.missing else 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import LimitExceeded, UsageInvalid
 from vmrag_link.models import Chunk, Chunking
 
 # Where a text may be cut, best first; a cut lies after the match.
@@ -13,6 +13,17 @@ _SENTENCE_OR_LINE = re.compile(r"[.!?]['\")\]]?\s|[\u3002\uff01\uff1f]|\n")
 _SPACE = re.compile(r"\s")
 _BOUNDARIES = (_PARAGRAPH, _SENTENCE_OR_LINE, _SPACE)
 
+MOST_CHUNKS = 1_000_000
+"""Of one document: as many as one of 64 MiB has with a sixth of the usual size."""
+
+MOST_COPIES = 64
+"""How often chunks may repeat a text, which they do where they overlap."""
+
+_SMALL = 100_000
+"""Characters of a text below which nothing is too much."""
+
+LEAST_SIZE, MOST_OVERLAP = 32, 0.9
+
 
 def chunks(text: str, chunking: Chunking) -> list[Chunk]:
     """The pieces of a text, in order; every character is in at least one of them, `size` characters at most in each.
@@ -20,18 +31,40 @@ def chunks(text: str, chunking: Chunking) -> list[Chunk]:
     A piece ends at the last paragraph, else sentence or line, else space in the second half of its room, else where the
     room ends. The next begins up to `overlap` characters earlier, at a word where there is one. Starts and ends both
     increase strictly, so no piece lies within its predecessor. An empty text is one empty piece: it is listed, too.
-    Raises `UsageInvalid` for sizes that cannot be.
+    Raises `UsageInvalid` for sizes that cannot be, `LimitExceeded` where a text makes too much of them: they may be a stranger's.
     """
     require_possible(chunking)
     size, overlap = chunking.size, chunking.overlap
     pieces: list[Chunk] = []
-    start = 0
+    start, room = 0, MOST_COPIES * max(len(text), _SMALL)
     while start + size < len(text):
+        room -= size
+        if len(pieces) >= MOST_CHUNKS or room < 0:
+            raise _too_many(text, chunking)
         end = _cut(text, start + max(overlap, size // 2), start + size)
         pieces.append(Chunk(len(pieces), text[start:end], start, end))
         start = _word(text, end - overlap, end)
     pieces.append(Chunk(len(pieces), text[start:], start, len(text)))
     return pieces
+
+
+def _too_many(text: str, chunking: Chunking) -> LimitExceeded:
+    return LimitExceeded(
+        f"A document of {len(text):,} characters cannot be indexed: its collection wants chunks of {chunking.size:,} characters, "
+        f"of which neighbours share {chunking.overlap:,}, and that makes too many.",
+        hint="Take it out (vmrag rm), or make a collection for it with larger chunks: chunking.size in .vmrag.yaml",
+        size=chunking.size,
+        overlap=chunking.overlap,
+    )
+
+
+def require_modest(chunking: Chunking) -> None:
+    """Raises `ValueError` for sizes that nobody wants who does not mean to keep others' machines busy."""
+    if chunking.size < LEAST_SIZE or chunking.overlap > chunking.size * MOST_OVERLAP:
+        raise ValueError(
+            f"its chunks of {chunking.size:,} characters that overlap by {chunking.overlap:,} make an index many times as large as its "
+            f"documents (at least {LEAST_SIZE} characters, and an overlap of at most {MOST_OVERLAP:.0%}, are taken)"
+        )
 
 
 def require_possible(chunking: Chunking) -> None:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import (
     At,
     Changes,
@@ -60,15 +61,29 @@ class Write(Record, frozen=True):
 
 
 class Limits(Record, frozen=True):
-    """How much of a stranger's is looked at: bytes of the file, new revisions, documents in one of them, bytes of a text."""
+    """How much of a stranger's is looked at: bytes of the file, new revisions, collections and documents in one of them, bytes of a text;
+    branches of the file.
+    """
 
     file_bytes: int = 1_000_000_000
     revisions: int = 1000
+    collections: int = 10_000
     documents: int = 1_000_000
     text_bytes: int = 64 << 20
+    branches: int = 10_000
 
 
 USUAL_LIMITS = Limits()
+MEGABYTE = 1_000_000
+
+
+def too_large(size: int, most: int) -> KnowledgeRefused:
+    """What a remote holds has more bytes than are taken."""
+    return KnowledgeRefused(
+        f"The remote's knowledge base has {size / MEGABYTE:,.1f} MB; at most {most / MEGABYTE:,.0f} MB are taken. Nothing of it was.",
+        hint=f"If that is what you expect: git config vmrag.limits.knowledge-mb {-(-size // MEGABYTE)}",
+        bytes=size,
+    )
 
 
 class Engine(Protocol):
@@ -81,6 +96,10 @@ class Engine(Protocol):
     @property
     def folder(self) -> Path:
         """The directory that holds the knowledge base."""
+
+    @property
+    def limits(self) -> Limits:
+        """How much is taken of what remotes hold."""
 
     def close(self) -> None: ...
 
@@ -177,8 +196,12 @@ class Engine(Protocol):
     def fetch(self, remote: str, url: str) -> None:
         """Bring everything that the branches at a `file://` or `http://` URL reach; no branch of ours moves.
 
-        Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`, `AuthenticationFailed`; then nothing was taken.
+        Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`, `AuthenticationFailed`, and `KnowledgeRefused` where a branch's head
+        has other tables than ours or exceeds the limits; then nothing was taken.
         """
+
+    def refusal(self, revision: str) -> KnowledgeRefused | None:
+        """Why a revision that is here must not be read: any in a history may have been made by other means than ours."""
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         """Make revisions the heads of branches there, one after the other; what is not there is made, and goes for an empty revision.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks, permissions
@@ -39,6 +41,31 @@ def _shared(places: Places) -> list[str]:
     return [f"--shared=0{mode & 0o666:o}"] if mode else []
 
 
+@contextlib.contextmanager
+def incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
+    """A repository that sees what `store` holds, for what is fetched and not looked at yet. It is gone at the end, with all that
+    `keep` has not moved. The caller sees to it that nobody else uses the folder.
+    """
+    shutil.rmtree(folder, ignore_errors=True)  # somebody was killed over it
+    permissions.make_folder(folder)
+    try:
+        made = make(places, folder)
+        _lend(store, made)
+        yield made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # what is left is cleared by the next one
+
+
+def keep(source: Places, store: Places) -> None:
+    """Move all objects of an `incoming` repository to the store. A pack's index goes last, which makes the pack count."""
+    objects = source.common / "objects"
+    for file in sorted(objects.glob("*/*"), key=lambda each: each.suffix == ".idx"):
+        if file.parent.name != "info" and file.is_file():
+            to = store.common / file.relative_to(source.common)
+            permissions.make_folder(to.parent)
+            file.replace(to)
+
+
 def at(places: Places, folder: Path) -> Places:
     """The repository that `make` made there."""
     return Places(places.top, folder, folder)
@@ -47,9 +74,13 @@ def at(places: Places, folder: Path) -> Places:
 def lend(places: Places, apart: Places) -> None:
     """Let it see our objects, so that it need not fetch them again."""
     if not (places.common / "shallow").exists():  # git takes what such a clone has for whole histories
-        alternates = apart.common / "objects" / "info" / "alternates"
-        permissions.make_file(alternates)
-        alternates.write_text(f"{places.common / 'objects'}\n")
+        _lend(places, apart)
+
+
+def _lend(places: Places, apart: Places) -> None:
+    alternates = apart.common / "objects" / "info" / "alternates"
+    permissions.make_file(alternates)
+    alternates.write_text(f"{places.common / 'objects'}\n")
 
 
 def lasting(places: Places, folder: Path) -> Places:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import USUAL_LIMITS, Limits
+from vmrag_link.engines.base import USUAL_LIMITS, Engine, Limits
 from vmrag_link.errors import (
     GitReferenceMissing,
     PinMissing,
@@ -19,7 +21,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
-from vmrag_link.models import Record
+from vmrag_link.models import Collection, Document, Record
 from vmrag_link.ops import destinations, sound
 from vmrag_link.ops.pinning import parsed
 from vmrag_link.ops.push import published
@@ -66,10 +68,13 @@ def adopt(
     start: Path | None = None,
     push: bool = True,
     limits: Limits = USUAL_LIMITS,
+    services: Iterable[str] = (),
 ) -> AdoptReport:
     """Take what a commit pins, and what the commits pin that the base repository's branches do not have yet.
 
     `source`: the fork, as `git fetch` takes it; a path counts from `start`. `commit`: one that is here, else a branch of the fork.
+    `services`: the paid services that collections may have their documents embedded by, apart from those that do so already.
+
     Everything that the knowledge base of the base repository does not reach is checked first; then it is anchored here and (`push`) kept
     reachable there. Raises `KnowledgeRefused`, `RemoteMissing`, `RemoteDamaged` (then nothing was taken), `PinMissing`, `PinMalformed`,
     `PinRevisionMissing`, `GitReferenceMissing`, and as `ops.push.push`.
@@ -85,7 +90,8 @@ def adopt(
         here = engine.parents(known)
         wanted = [each for each in pinned if each not in here]
         if wanted:
-            taken = _take(ws, room, peer, wanted, known=known, limits=limits)
+            agreed = functools.partial(sound.check, allowed=frozenset(services), known=_using(engine, known))
+            taken = _take(ws, room, peer, wanted, known=known, limits=limits, check=agreed)
         else:
             transfer.advertised(room.places, peer, DATA)  # a source that does not exist is no source of nothing
             taken = _Taken((), (), 0)
@@ -185,14 +191,26 @@ def _pinned(ws: Workspace, where: Places, commit: str, base: Address | None) -> 
 # -- taking it
 
 
+def _using(engine: Engine, heads: Iterable[str]) -> frozenset[sound.Using]:
+    """How the base repository's collections are embedded."""
+    return sound.services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
+
+
 def _take(
-    ws: Workspace, room: Quarantine, peer: Peer, wanted: list[str], *, known: list[str], limits: Limits
+    ws: Workspace,
+    room: Quarantine,
+    peer: Peer,
+    wanted: list[str],
+    *,
+    known: list[str],
+    limits: Limits,
+    check: Callable[[Collection | Document], None],
 ) -> _Taken:
     engine = ws.engine
     with ws.progress.task("fetching", total=1) as task:
-        theirs = room.knowledge(peer, limit=limits.file_bytes)
+        theirs = room.knowledge(peer, limits=limits)
         task.advance(1)
-    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=sound.check)
+    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)
     came = [each for each in wanted if each in new]
     if came:
         with engine.writing("adopt knowledge"):

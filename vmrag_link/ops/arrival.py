@@ -13,6 +13,7 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import (
+    Files,
     Lock,
     PinMissing,
     PinRevisionMissing,
@@ -57,7 +58,7 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     if not ws.initialized:
         return _begun(ws, insist=insist)
     target = ws.target()
-    if target.state != "missing" or target.pin is None:
+    if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
         return False
     earlier = None if insist or ws.binding is None else _failed_lately(ws, target.pin)
     if earlier:
@@ -78,7 +79,7 @@ def _begun(ws: Workspace, *, insist: bool) -> bool:
         raise ws.uninitialized(RemoteUnreachable(earlier.message, hint=earlier.hint))
     try:
         clone(ws, automatic=True)
-    except Remote as why:
+    except (Remote, Files) as why:
         if isinstance(why, RemoteUnreachable):
             _remember(ws, pin, why)
         raise ws.uninitialized(why) from why
@@ -124,7 +125,7 @@ def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
     why: VmragError | None = None
     try:
         first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
-    except (Remote, Lock) as error:
+    except (Remote, Lock, Files) as error:
         why = error
     if ws.engine.has_revision(pin.dolt_commit):
         return None

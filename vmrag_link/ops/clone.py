@@ -59,13 +59,13 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
     """
 
     def make(key: str, url: str) -> Engine:
-        return DoltliteEngine.clone(ws.places.kb, key, url)
+        return DoltliteEngine.clone(ws.places.kb, key, url, limits=ws.limits)
 
     problems: list[Remote] = []
     for each in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                made = exchange.clone(ws.places, each, make, timeout=ws.lock_timeout)
+                made = exchange.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.limits)
                 task.advance(1)
         except Remote as problem:
             problems.append(problem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmrag_link.engines.base import ROOT_BRANCH, root_of
-from vmrag_link.errors import RemoteDamaged
+from vmrag_link.errors import KnowledgeRefused, RemoteDamaged
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations, history_pins
 from vmrag_link.ops.fetch import nothing_at
@@ -48,7 +48,7 @@ def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) 
             if not peer.fetch():
                 raise nothing_at(address)
             before = _held(peer)
-        except RemoteDamaged as error:
+        except (RemoteDamaged, KnowledgeRefused) as error:
             pinned = _pinned(ws)
             if not pinned and not peer.heads():
                 raise

@@ -134,8 +134,8 @@ def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str
     if target.state == "no_pin":
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
         return "no_pin", [reason], ws.unusable(target).hint
-    if target.state == "malformed" and target.problem:
-        return "malformed", [target.problem.message], target.problem.hint
+    if target.problem and target.state in ("malformed", "missing"):
+        return target.state, [target.problem.message], target.problem.hint
     if target.state == "missing":
         problem = ws.unusable(target)
         return "missing", [problem.message], problem.hint

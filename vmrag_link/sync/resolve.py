@@ -7,7 +7,7 @@ from typing import Literal
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import PinMalformed
+from vmrag_link.errors import KnowledgeRefused, PinMalformed
 from vmrag_link.git import plumbing
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.paths import Places
@@ -35,13 +35,14 @@ class Target(Record, frozen=True):
     `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says how it relates to a usable pin:
     no such branch (`detached`: the revision is read by hash), at the pin (`attached`), elsewhere without uncommitted
     documents (`behind`), elsewhere with some (`held`). A pin that moved moves the branch along, with its uncommitted documents.
+    `problem`: why a pin is malformed; or, of a revision that is as good as missing, what it holds that must not be read.
     `in_use_by` is the git directory of another work tree that writes HEAD's branch; then there is no KB branch for this one.
     """
 
     trigger: Trigger
     state: State
     pin: Pin | None = None
-    problem: PinMalformed | None = None
+    problem: PinMalformed | KnowledgeRefused | None = None
     kb_branch: KbBranch | None = None
     attachment: Attachment = "detached"
     in_use_by: Path | None = None
@@ -56,8 +57,11 @@ def read_trigger(places: Places) -> Trigger:
     return Trigger(plumbing.head(places).symbolic, plumbing.pin_bytes(places))
 
 
-def resolve(places: Places, engine: Engine, trigger: Trigger) -> Target:
-    """The pin decides; the branch that it names is information only."""
+def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | None = None) -> Target:
+    """The pin decides; the branch that it names is information only.
+
+    `bound`: the revision that the work tree answers from, which was looked at before it did.
+    """
     other = lease.holder(places, trigger.symbolic) if trigger.symbolic else None
     branch = None if other else kb_branch(places, engine, trigger)
     if trigger.pin is None:
@@ -68,6 +72,9 @@ def resolve(places: Places, engine: Engine, trigger: Trigger) -> Target:
         return Target(trigger, "malformed", problem=problem, kb_branch=branch, in_use_by=other)
     if not engine.has_revision(pin.dolt_commit):
         return Target(trigger, "missing", pin, kb_branch=branch, in_use_by=other)
+    refusal = engine.refusal(pin.dolt_commit) if pin.dolt_commit != bound else None
+    if refusal:
+        return Target(trigger, "missing", pin, refusal, kb_branch=branch, in_use_by=other)
     attachment = _attachment(branch, pin)
     return Target(trigger, "pinned", pin, kb_branch=branch, attachment=attachment, in_use_by=other)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from vmrag_link import locks
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import USUAL_LIMITS, Engine, Limits
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
 from vmrag_link.git import sharing
 from vmrag_link.paths import Places
@@ -30,8 +30,9 @@ class Exchange(Protocol):
     def fetch(self) -> bool:
         """Ask it, and bring what it holds. False: there is no knowledge base there (yet).
 
-        Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than ours, and why it cannot be asked; then
-        nothing has moved, and nothing of it is here.
+        Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than ours, `KnowledgeRefused` for what no
+        command of ours made or is too large, `FileFailed` where the disk has no room, and why it cannot be asked; then nothing has
+        moved, and nothing of it is here.
         """
 
     def put_back(self) -> bool:
@@ -112,12 +113,19 @@ class Direct:
         return write(self._url)
 
 
-def clone(places: Places, address: Address, make: Callable[[str, str], Engine], *, timeout: float) -> Engine | None:
-    """A knowledge base that `make` creates from a short name and a URL; None where the remote has none."""
+def clone(
+    places: Places,
+    address: Address,
+    make: Callable[[str, str], Engine],
+    *,
+    timeout: float,
+    limits: Limits = USUAL_LIMITS,
+) -> Engine | None:
+    """A knowledge base that `make` creates from a short name and a URL; None where the remote has none. Raises as `Exchange.fetch`."""
     with _alone(places, address, f"clone {address.text}", timeout):
         if address.peer is None:
             try:
                 return make(address.key, address.url)
             except RemoteMissing:
                 return None
-        return through.clone(places, address.key, address.peer, make)
+        return through.clone(places, address.key, address.peer, make, limits=limits)

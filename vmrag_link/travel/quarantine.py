@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import locks, permissions
+from vmrag_link.engines.base import Limits
 from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
 from vmrag_link.git import apart, remotes, transfer
 from vmrag_link.git.transfer import Peer
@@ -38,8 +39,8 @@ class Quarantine(NamedTuple):
         """The commit that a ref is at there, with its history; None where there is no such ref. Raises as `transfer.fetch`."""
         return transfer.fetch(self.places, peer, ref, _CODE)
 
-    def knowledge(self, peer: Peer, *, limit: int) -> Path:
-        """The file of its knowledge base. Raises as `code`, `RemoteMissing`, `RemoteDamaged`, `KnowledgeRefused` above `limit` bytes."""
+    def knowledge(self, peer: Peer, *, limits: Limits) -> Path:
+        """The file of its knowledge base. Raises as `code`, `RemoteMissing`, and as `segments.require_acceptable`."""
         where = remotes.shown(peer.where)
         commit = transfer.fetch(self.places, peer, DATA, DATA)
         if commit is None:
@@ -48,7 +49,7 @@ class Quarantine(NamedTuple):
                 hint="Ask whose it is to push it: vmrag push (git push does it with the hooks installed)",
                 remote=where,
             )
-        size = segments.size(self.places, commit)
+        size, limit = segments.size(self.places, commit), limits.file_bytes
         if size > limit:
             raise KnowledgeRefused(
                 f"The knowledge base of {where} has {size / MEGABYTE:,.1f} MB; at most {limit / MEGABYTE:,.0f} are looked at.",
@@ -57,7 +58,8 @@ class Quarantine(NamedTuple):
                 bytes=size,
             )
         file = self.folder / "theirs.doltlite"
-        segments.restore(self.places, commit, file, limit=size)
+        segments.require_acceptable(self.places, commit, file, limits=limits)
+        segments.restore(self.places, commit, file)
         return file
 
 

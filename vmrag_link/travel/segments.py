@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -16,10 +17,11 @@ from typing import BinaryIO
 import msgspec
 
 from vmrag_link import permissions
-from vmrag_link.errors import RemoteDamaged, RemoteTooNew
+from vmrag_link.engines.base import Limits, too_large
+from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteTooNew
 from vmrag_link.git import objects
 from vmrag_link.models import Record
-from vmrag_link.paths import Places
+from vmrag_link.paths import Places, require_space
 
 FORMAT = 1
 SEGMENT_SIZE = 256 * 1024
@@ -28,6 +30,9 @@ MOST_SEGMENTS = 999_999
 _MOST_SEGMENT_SIZE = 1024 * 1024
 _MOST_MANIFEST = (1000, 100)
 """Bytes, and bytes a segment: somewhat more than one has."""
+
+_MANY, _SMALL = 4096, 16 * 1024
+"""More segments than that, each smaller than so many bytes, cost a git process for every few bytes. We write none that small."""
 
 _SIGNATURE = "vmrag <vmrag@localhost>"
 
@@ -65,12 +70,34 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
     return objects.write_commit(places, entries, parent=parent, message="Knowledge base", signature=_SIGNATURE)
 
 
-def restore(places: Places, commit: str, file: Path, *, limit: int | None = None) -> None:
+def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limits) -> None:
+    """Before any of it is written: what a commit that others made says of its file is within the limits, and the disk has room for it.
+
+    Raises `KnowledgeRefused`, `FileFailed` (no room), and as `restore`.
+    """
+    stored = _Stored.read(places, commit)
+    manifest = stored.manifest
+    if manifest.size > limits.file_bytes:
+        raise too_large(manifest.size, limits.file_bytes)
+    if len(stored.blobs) > _MANY and manifest.segment_size < _SMALL:
+        raise _implausible(f"it is cut into {len(stored.blobs):,} segments of {manifest.segment_size:,} bytes")
+    distinct = sum({blob: _length(manifest, number) for number, blob in enumerate(stored.blobs)}.values())
+    # A text that repeats itself makes equal segments. A few hundred bytes on the remote would fill the disk that way.
+    if manifest.size - distinct > distinct + limits.text_bytes:
+        most = max(Counter(stored.blobs).values())
+        raise _implausible(
+            f"it lists one segment {most:,} times, and has {distinct:,} bytes that differ of {manifest.size:,}"
+        )
+    held = file.stat().st_size if file.exists() else 0
+    require_space(file.parent, max(0, manifest.size - held), "the remote's knowledge base")
+
+
+def restore(places: Places, commit: str, file: Path) -> None:
     """Make the file what the commit holds; only segments that differ are read. An interruption leaves the file in between.
 
-    Raises `RemoteDamaged` for anything but what `store` writes, and above `limit` bytes; `RemoteTooNew`.
+    Raises `RemoteDamaged` for anything but what `store` writes, `RemoteTooNew`.
     """
-    stored = _Stored.read(places, commit, limit=limit)
+    stored = _Stored.read(places, commit)
     manifest = stored.manifest
     permissions.make_folder(file.parent)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -103,7 +130,7 @@ class _Stored(Record, frozen=True):
     blobs: tuple[str, ...]
 
     @classmethod
-    def read(cls, places: Places, commit: str, *, limit: int | None = None) -> _Stored:
+    def read(cls, places: Places, commit: str) -> _Stored:
         tree = objects.tree(places, commit)
         entry = tree.pop(MANIFEST, None)
         if entry is None or not 0 <= entry.size <= _longest_manifest(MOST_SEGMENTS):
@@ -111,8 +138,6 @@ class _Stored(Record, frozen=True):
         manifest = _parsed(objects.blob(places, entry.name))
         if entry.size > _longest_manifest(len(tree)):
             raise _damaged("its manifest is too long")
-        if limit is not None and manifest.size > limit:
-            raise _damaged(f"it has {manifest.size:,} bytes, and at most {limit:,} are taken")
         expected = {_name(number): _length(manifest, number) for number in range(len(manifest.sha256))}
         if expected != {name: each.size for name, each in tree.items()}:
             odd = sorted(set(expected.items()) ^ {(name, each.size) for name, each in tree.items()})
@@ -170,6 +195,13 @@ def _segments(places: Places, wanted: Mapping[int, str]) -> Iterator[tuple[int, 
 
 def _name(number: int) -> str:
     return f"{number:06d}"
+
+
+def _implausible(why: str) -> KnowledgeRefused:
+    return KnowledgeRefused(
+        f"The knowledge base on the remote was refused: {why}. Nothing of it was taken.",
+        hint="Ask who pushed it. Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
+    )
 
 
 def _damaged(why: str) -> RemoteDamaged:

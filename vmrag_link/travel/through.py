@@ -4,22 +4,37 @@ Here lies a copy of the remote's file, with which the engine speaks as with any 
 stands, or is made to before it is used: a note beside it says for which commit that is known, and what the file was like then. The
 tracking ref is at the last state that proved sound. All of this can be had again: whatever does not fit is thrown away.
 
+What is fetched arrives in a git repository of its own. Only what proved sound is moved on from there; all else goes with it, at once.
+
 The code's own repository gets none of it: `git log --all`, `git push --mirror` and its size stay what they were.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from vmrag_link import permissions
-from vmrag_link.engines.base import ROOT_BRANCH, Engine, root_of
-from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected, quoted
+from vmrag_link.engines.base import ROOT_BRANCH, Engine, Limits, root_of
+from vmrag_link.errors import (
+    Files,
+    KnowledgeRefused,
+    Remote,
+    RemoteDamaged,
+    RemoteMoved,
+    RemoteRejected,
+    VmragError,
+    quoted,
+)
 from vmrag_link.git import apart, transfer
 from vmrag_link.git.transfer import Peer
+from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
 from vmrag_link.travel import segments
 
@@ -29,6 +44,15 @@ DATA = "refs/vmrag/data"
 T = TypeVar("T")
 
 
+class _Rejected(Record, frozen=True):
+    """A commit that was not taken; `message` empty: it is worth another look, for what is damaged may be mended."""
+
+    commit: str
+    message: str
+    hint: str
+    limits: Limits
+
+
 class Through:
     """git carries it."""
 
@@ -36,9 +60,9 @@ class Through:
         self._places, self._engine, self._key, self._peer = places, engine, key, peer
         self._git = store(places)
         self._ref = _tracking(key)
-        self._fetched = _incoming(self._ref)
         self._file = copy_of(places, key)
         self._note = _note_of(self._file)
+        self._refused = self._file.with_name("refused.json")
 
     @property
     def _tip(self) -> str | None:
@@ -49,27 +73,69 @@ class Through:
         return self._engine.remote_heads(self._key)
 
     def fetch(self) -> bool:
-        fetched = self._ask()
-        if fetched is None:
-            return False
-        if fetched != self._tip or not self._stands_at(fetched):
-            self._bring(fetched)
-            transfer.set_ref(self._git, self._ref, fetched)
-            transfer.tidy(self._git)
+        self._require_news()
+        with self._arrivals() as there:
+            fetched = self._ask(there)
+            if fetched is None:
+                return False
+            tip = self._tip
+            stood = tip is not None and self._stands_at(tip)
+            if fetched != tip or not stood:
+                try:
+                    segments.require_acceptable(there, fetched, self._file, limits=self._engine.limits)
+                    self._bring(fetched, there)
+                except (Remote, Files) as why:
+                    self._reject(fetched, why, stood=stood)
+                    raise
+                apart.keep(there, self._git)
+                transfer.set_ref(self._git, self._ref, fetched)
+                transfer.tidy(self._git)
+        self._refused.unlink(missing_ok=True)
         return True
 
-    def _ask(self) -> str | None:
+    def _arrivals(self) -> contextlib.AbstractContextManager[Places]:
+        return arrivals(self._places, self._git, self._key)
+
+    def _ask(self, there: Places) -> str | None:
         try:
-            return transfer.fetch(self._git, self._peer, DATA, self._fetched)
+            return transfer.fetch(there, self._peer, DATA, DATA)
         except RemoteDamaged:
             tip = self._tip
             if tip is None or transfer.whole(self._git, tip):
                 raise
         self._forget()  # the damage may be ours
-        return transfer.fetch(self._git, self._peer, DATA, self._fetched)
+        return transfer.fetch(there, self._peer, DATA, DATA)
+
+    def _reject(self, commit: str, why: VmragError, *, stood: bool) -> None:
+        """Let the copy be what it was before, and remember what was refused. `stood`: engine and copy were where the tracking ref is."""
+        tip, refused = self._tip, isinstance(why, KnowledgeRefused)
+        if tip is None:
+            discard(self._places, self._engine, self._key)
+        elif not self._stands_at(tip):
+            with contextlib.suppress(VmragError):  # what is lost is found out, and mended, where it is needed
+                segments.restore(self._git, tip, self._file)
+                if stood and refused:  # which the engine does before it takes anything
+                    self._settled(tip)
+        note = _Rejected(commit, why.message if refused else "", why.hint, self._engine.limits)
+        write_atomically(self._refused, msgspec.json.encode(note))
+
+    def _rejected(self) -> _Rejected | None:
+        try:
+            return msgspec.json.decode(self._refused.read_bytes(), type=_Rejected)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    def _require_news(self) -> None:
+        """What was refused is not fetched again, as long as it is there and the limits are what they were."""
+        known = self._rejected()
+        if known and known.message and known.limits == self._engine.limits and self._advertised() == known.commit:
+            raise KnowledgeRefused(known.message, hint=known.hint)
+
+    def _advertised(self) -> str | None:
+        return transfer.advertised(self._git, self._peer, DATA)
 
     def current(self) -> bool:
-        return transfer.advertised(self._git, self._peer, DATA) == self._tip
+        return self._advertised() == self._tip
 
     def push(self, write: Callable[[str], T]) -> T:
         before = self._settle()
@@ -115,15 +181,15 @@ class Through:
         self._settle()
 
     def _replaceable(self) -> str | None:
-        """The commit that is there, if it was fetched, or cannot be."""
-        there, fetched = transfer.advertised(self._git, self._peer, DATA), transfer.tip(self._git, self._fetched)
-        if there == fetched:
+        """The commit that is there, if it is what was fetched or rejected last, or cannot be fetched."""
+        there, rejected = self._advertised(), self._rejected()
+        if there == self._tip or (rejected and there == rejected.commit):
             return there
         try:
-            transfer.fetch(self._git, self._peer, DATA, self._fetched)
+            with self._arrivals() as room:
+                transfer.fetch(room, self._peer, DATA, DATA)
         except RemoteDamaged:
             return there
-        transfer.set_ref(self._git, self._fetched, fetched)
         raise RemoteMoved(
             "Somebody else pushed knowledge there meanwhile; nothing was changed.", hint="vmrag gc --remote"
         )
@@ -145,7 +211,7 @@ class Through:
                 discard(self._places, self._engine, self._key)
         elif not self._stands_at(tip):
             try:
-                self._bring(tip)
+                self._bring(tip, self._git)
             except (RemoteDamaged, RemoteRejected):
                 self._forget()
                 return None
@@ -157,12 +223,11 @@ class Through:
         git fetches again what no ref says is here.
         """
         transfer.set_ref(self._git, self._ref, None)
-        transfer.set_ref(self._git, self._fetched, None)
         discard(self._places, self._engine, self._key)
 
-    def _bring(self, commit: str) -> None:
+    def _bring(self, commit: str, there: Places) -> None:
         self._note.unlink(missing_ok=True)
-        segments.restore(self._git, commit, self._file)
+        segments.restore(there, commit, self._file)
         take(self._engine, self._key, self._url)
         self._settled(commit)
 
@@ -207,18 +272,29 @@ def start_over(engine: Engine) -> str:
     return f"mv {quoted(kb)} {quoted(away)} && vmrag clone, then import your own documents again: vmrag import"
 
 
-def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engine]) -> Engine | None:
+def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engine], *, limits: Limits) -> Engine | None:
     """See `exchange.clone`."""
-    there, ref = store(places), _tracking(key)
-    fetched = transfer.fetch(there, peer, DATA, _incoming(ref))
-    if fetched is None:
-        return None
-    file = copy_of(places, key)
-    segments.restore(there, fetched, file)
-    engine = make(key, f"file://{file}")
-    transfer.set_ref(there, ref, fetched)
+    there, file = store(places), copy_of(places, key)
+    with arrivals(places, there, key) as room:
+        fetched = transfer.fetch(room, peer, DATA, DATA)
+        if fetched is None:
+            return None
+        try:
+            segments.require_acceptable(room, fetched, file, limits=limits)
+            segments.restore(room, fetched, file)
+            engine = make(key, f"file://{file}")
+        except (Remote, Files):
+            shutil.rmtree(file.parent, ignore_errors=True)
+            raise
+        apart.keep(room, there)
+        transfer.set_ref(there, _tracking(key), fetched)
     _settled(file, fetched)
     return engine
+
+
+def arrivals(places: Places, there: Places, key: str) -> contextlib.AbstractContextManager[Places]:
+    """Where it lies what is fetched from a remote, until it proved sound; nothing of it is left then."""
+    return apart.incoming(places, there, places.remotes / f"incoming-{key}")
 
 
 def last_seen(places: Places, key: str) -> str | None:
@@ -239,11 +315,6 @@ def store(places: Places) -> Places:
 
 def _tracking(key: str) -> str:
     return f"refs/remotes/{key}/data"
-
-
-def _incoming(ref: str) -> str:
-    """Beside a tracking ref: what was fetched last, sound or not."""
-    return f"{ref}-fetched"
 
 
 def _note_of(file: Path) -> Path:

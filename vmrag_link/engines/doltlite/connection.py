@@ -12,9 +12,13 @@ from typing import Any, Literal, Self
 
 from vmrag_link.engines.doltlite.library import (
     BUSY,
+    DEFENSIVE,
     DONE,
+    ENABLE_TRIGGER,
+    ENABLE_VIEW,
     FLOAT,
     INTEGER,
+    INTERRUPTED,
     LIMIT_LENGTH,
     NULL,
     OPEN_CREATE,
@@ -24,13 +28,21 @@ from vmrag_link.engines.doltlite.library import (
     ROW,
     TEXT,
     TRANSIENT,
+    TRUSTED_SCHEMA,
+    Watch,
     failure,
     library,
 )
-from vmrag_link.errors import ContentRefused, EngineFailed, VmragError
+from vmrag_link.errors import ContentRefused, EngineFailed, LimitExceeded, VmragError
 
 _SLICE_MS = 100
 """How long C waits for a lock at a time: between two slices Python sees Ctrl-C."""
+
+LONGEST_STEP = 300.0
+"""Seconds. The largest that was measured is a second: a count over a million documents."""
+
+_WATCHED_EVERY = 100_000
+"""Instructions of SQLite's machine, about a millisecond, after which the time is looked at."""
 
 _FLAGS = {"read": OPEN_READONLY, "write": OPEN_READWRITE, "create": OPEN_READWRITE | OPEN_CREATE}
 
@@ -42,7 +54,12 @@ class Connection:
     """Opened on the default branch, or `at` a branch (with its working set) or a full revision hash (read-only).
 
     `access`: `read` changes nothing; `write` does not create a file, but makes an empty or zeroed one a database.
-    `timeout`: seconds to wait for another writer. `longest`: bytes of a text; what is longer raises `EngineFailed`, unread.
+    `timeout`: seconds to wait for another writer. `longest`: bytes of a text; what is longer raises `LimitExceeded`, unread.
+    `longest_step`: seconds that a statement may take until its next row; then it is given up, which raises `LimitExceeded`.
+
+    The file may be a stranger's: nothing that its schema says is executed. Triggers and views are switched off, expressions in it may
+    call no function that has effects.
+
     A statement runs with the interpreter unlocked; Ctrl-C is delivered between two rows, and inside one by `execute_long`.
     """
 
@@ -54,8 +71,13 @@ class Connection:
         access: Literal["read", "write", "create"] = "write",
         timeout: float = 30.0,
         longest: int | None = None,
+        longest_step: float = LONGEST_STEP,
     ) -> None:
         self.path = path
+        self._longest_step = longest_step
+        self._due = due = [time.monotonic() + longest_step]
+        # It must live as long as the handle. A method of ours would keep this object alive in a ring.
+        self._watch = Watch(lambda _: int(time.monotonic() > due[0]))
         self._timeout = timeout
         self._lib = library()
         self._handle = ctypes.c_void_p()
@@ -63,6 +85,14 @@ class Connection:
         try:
             self._check(self._lib.open(name, ctypes.byref(self._handle), _FLAGS[access] | OPEN_FULL_MUTEX, None))
             self._lib.busy_timeout(self._handle, _SLICE_MS)
+            for option, on in (
+                (DEFENSIVE, True),
+                (TRUSTED_SCHEMA, False),
+                (ENABLE_TRIGGER, False),
+                (ENABLE_VIEW, False),
+            ):
+                self._lib.switch(self._handle, option, on=on)
+            self._lib.watch(self._handle, _WATCHED_EVERY, self._watch, None)
             if longest is not None:
                 self._lib.limit(self._handle, LIMIT_LENGTH, longest)
             if not self._lib.confirmed:
@@ -162,6 +192,7 @@ class Connection:
         """The first step. Nothing has been done while it reports busy, so that it can be asked again."""
         deadline = time.monotonic() + self._timeout
         while True:
+            self._due[0] = time.monotonic() + self._longest_step
             code = self._lib.step(statement)
             if code & 0xFF != BUSY or time.monotonic() >= deadline:
                 return self._stepped(code)
@@ -170,6 +201,7 @@ class Connection:
     def _step(self, statement: ctypes.c_void_p) -> bool:
         if not self._handle:
             raise EngineFailed(f"The knowledge base {self.path} was closed while it was read.")
+        self._due[0] = time.monotonic() + self._longest_step
         return self._stepped(self._lib.step(statement))
 
     def _stepped(self, code: int) -> bool:
@@ -204,4 +236,13 @@ class Connection:
 
     def _failure(self) -> VmragError:
         message = self._lib.errmsg(self._handle).decode(errors="replace")
-        return failure(self._lib.extended_errcode(self._handle), message, self.path)
+        code = self._lib.extended_errcode(self._handle)
+        if code & 0xFF == INTERRUPTED:
+            return LimitExceeded(
+                f"A statement on the knowledge base {self.path} was given up after {self._longest_step:g} s; it changed nothing.",
+                hint="See whether the machine is overloaded; else the knowledge base holds what no command of ours wrote: vmrag doctor",
+                sqlite_code=code,
+                sqlite_message=message,
+                path=str(self.path),
+            )
+        return failure(code, message, self.path)

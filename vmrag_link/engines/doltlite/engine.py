@@ -8,8 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, UNCOMMITTED_NAME, Limits, Write
-from vmrag_link.engines.doltlite import anchors, history, links, reading, remotes, schema, unfinished, validation
+from vmrag_link.engines.base import (
+    KEEP_BRANCH,
+    LINKS_BRANCH,
+    ROOT_BRANCH,
+    UNCOMMITTED_NAME,
+    USUAL_LIMITS,
+    Limits,
+    Write,
+)
+from vmrag_link.engines.doltlite import (
+    anchors,
+    history,
+    inspection,
+    links,
+    reading,
+    remotes,
+    schema,
+    unfinished,
+    validation,
+)
 from vmrag_link.engines.doltlite import joining as joins
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
@@ -20,9 +38,11 @@ from vmrag_link.errors import (
     Busy,
     EngineFailed,
     KnowledgeMoved,
+    KnowledgeRefused,
     NameInvalid,
     NoChanges,
     NotInitialized,
+    SchemaTooNew,
     Uncommitted,
 )
 from vmrag_link.models import (
@@ -45,6 +65,7 @@ COMPACTED_NAME = "compacted"
 
 COMPACT_BYTES = 4_000_000
 _UNFINISHED = ".creating"
+_HASH_LENGTH = 40
 
 _COMMIT = "SELECT dolt_commit('-A', '-m', ?, '--author', ?, '--date', ?)"
 
@@ -54,16 +75,17 @@ class DoltliteEngine:
 
     One connection stays open for revisions and branches. Documents are read and written through a connection of their own
     (0.5 ms), opened at their revision or branch: a connection that was open while its branch was moved goes on showing the
-    old rows.
+    old rows. Each of these looks first whether it stands on our tables and nothing else (0.1 ms): what was fetched may hold anything.
     """
 
-    def __init__(self, folder: Path, *, lock_timeout: float) -> None:
+    def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create` or `open`."""
         self._folder = folder
         self._lock_timeout = lock_timeout
+        self._limits = limits
         self._lock_depth = 0
         self._latest_diff: tuple[tuple[str, str], Difference] | None = None
-        self._main = Connection(folder / FILE_NAME, timeout=lock_timeout)
+        self._main = Connection(folder / FILE_NAME, timeout=lock_timeout, longest=limits.text_bytes)
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str) -> DoltliteEngine:
@@ -83,17 +105,23 @@ class DoltliteEngine:
         return cls.open(folder)
 
     @classmethod
-    def clone(cls, folder: Path, remote: str, url: str) -> DoltliteEngine:
+    def clone(cls, folder: Path, remote: str, url: str, *, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
         """Make a knowledge base of what `url` holds, whose branches are those of a remote. Raises as `create` and `fetch`.
 
         One without `vmrag_root` is somebody else's: `RemoteDamaged`.
         """
-        cls._make(folder, lambda connection: remotes.clone(connection, remote, url, ROOT_BRANCH))
-        return cls.open(folder)
+
+        def fill(connection: Connection) -> None:
+            inspection.require_room(url, connection.path, limits)
+            remotes.clone(connection, remote, url, ROOT_BRANCH)
+            inspection.require_sound(connection.path, remotes.heads(connection, remote), known={}, limits=limits)
+
+        cls._make(folder, fill)
+        return cls.open(folder, limits=limits)
 
     @staticmethod
     def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
-        """All or nothing: a kill leaves no knowledge base."""
+        """All or nothing: a kill leaves no knowledge base, a failure no trace."""
         path, unfinished = folder / FILE_NAME, folder / _UNFINISHED
         with _writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
             if path.exists():
@@ -104,16 +132,18 @@ class DoltliteEngine:
 
             shutil.rmtree(unfinished, ignore_errors=True)
             permissions.make_folder(unfinished)
-            with Connection(unfinished / FILE_NAME, access="create") as connection:
-                fill(connection)
-            permissions.settle(unfinished)
-            (unfinished / FILE_NAME).rename(path)
-            shutil.rmtree(unfinished)
+            try:
+                with Connection(unfinished / FILE_NAME, access="create") as connection:
+                    fill(connection)
+                permissions.settle(unfinished)
+                (unfinished / FILE_NAME).rename(path)
+            finally:
+                shutil.rmtree(unfinished)
             _flush(folder)
 
     @classmethod
-    def open(cls, folder: Path, *, lock_timeout: float = 30.0) -> DoltliteEngine:
-        """Open what is there; nothing is ever created. `lock_timeout`: seconds to wait for another writer.
+    def open(cls, folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
+        """Open what is there; nothing is ever created. `lock_timeout`: seconds to wait for another writer. `limits`: what is taken.
 
         Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge base.
         """
@@ -124,7 +154,8 @@ class DoltliteEngine:
         with Connection(path, access="read", timeout=lock_timeout) as connection:
             if not schema.version(connection):
                 raise EngineFailed(f"{path} is not a knowledge base: its tables are missing.", hint=FETCH_AGAIN)
-        return cls(folder, lock_timeout=lock_timeout)
+            schema.require_ours(connection, f"The beginning of {path}")
+        return cls(folder, lock_timeout=lock_timeout, limits=limits)
 
     @staticmethod
     def there(folder: Path) -> bool:
@@ -138,6 +169,10 @@ class DoltliteEngine:
     @property
     def folder(self) -> Path:
         return self._folder
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
 
     def close(self) -> None:
         self._main.close()
@@ -266,7 +301,8 @@ class DoltliteEngine:
         )
 
     def kept(self, head: str | None, revision: str, *, reason: str) -> str:
-        history.require(self._main, revision)
+        for each in (revision, *([head] if head else [])):
+            self._reading(each).close()
         return anchors.kept(self._main, head, revision, f"Keep {revision}: {reason}", self._connection)
 
     def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
@@ -293,7 +329,31 @@ class DoltliteEngine:
 
     def fetch(self, remote: str, url: str) -> None:
         with self.writing(f"fetch from {remote}"), self._connection(None) as connection:
+            known, there = remotes.heads(connection, remote), remotes.peek(url)
+            inspection.require_room(url, connection.path, self._limits)
+            if there is not None and (file := remotes.file_of(url)):
+                inspection.require_sound(file, there, known=known, limits=self._limits)
             remotes.fetch(connection, remote, url)
+            if there is None:  # a server is looked at in what it has sent
+                self._require_fetched(connection, remote, known)
+
+    def _require_fetched(self, connection: Connection, remote: str, known: Mapping[str, str]) -> None:
+        try:
+            heads = remotes.heads(connection, remote)
+            inspection.require_sound(self._folder / FILE_NAME, heads, known=known, limits=self._limits)
+        except BaseException:
+            remotes.forget(connection, remote)
+            self.collect_garbage()  # nothing of ours goes: what our branches ever stood at is anchored
+            raise
+
+    def refusal(self, revision: str) -> KnowledgeRefused | None:
+        try:
+            self._reading(revision).close()
+        except KnowledgeRefused as why:
+            return why
+        except SchemaTooNew:
+            pass  # which whoever reads it is told
+        return None
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         with self.writing(f"push to {remote}"), self._connection(None) as connection:
@@ -360,7 +420,8 @@ class DoltliteEngine:
             return self._diff(old, new).counts()
         if self._latest_diff is not None and self._latest_diff[0] == (old, new):
             return self._latest_diff[1].counts()
-        history.require(self._main, old, new)
+        for each in (old, new):
+            self._reading(each).close()
         return reading.count_changes(self._main, old, new)
 
     def _diff(self, old: At, new: At) -> Difference:
@@ -394,7 +455,22 @@ class DoltliteEngine:
         return self._connection(at)
 
     def _connection(self, at: str | None) -> Connection:
-        return Connection(self._folder / FILE_NAME, at=at, timeout=self._lock_timeout)
+        """On the default branch, which is the root's; or at a revision or a branch, which has our tables and nothing else.
+
+        Raises `KnowledgeRefused` where it has not: whatever is read or written goes through here.
+        """
+        longest = self._limits.text_bytes
+        connection = Connection(self._folder / FILE_NAME, at=at, timeout=self._lock_timeout, longest=longest)
+        if at is not None:
+            try:
+                also = links.OBJECTS if at == LINKS_BRANCH else frozenset()
+                schema.require_ours(
+                    connection, f"Revision {at[:12]}" if len(at) == _HASH_LENGTH else f"Branch {at!r}", also=also
+                )
+            except BaseException:
+                connection.close()
+                raise
+        return connection
 
     # -- links
 
@@ -448,6 +524,8 @@ class DoltliteEngine:
             history.require(self._main, revision)
             if joining and history.is_ancestor(self._main, joining, revision):
                 joining = None
+            if joining:
+                self._reading(joining).close()  # the engine merges its tables, too
             made = revision
             with unfinished.branch(self._main, revision, self._connection) as connection, connection.transaction():
                 schema.version(connection)

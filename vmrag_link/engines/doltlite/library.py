@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vmrag_link.errors import Busy, EngineFailed, VmragError
+from vmrag_link.errors import Busy, EngineFailed, LimitExceeded, VmragError
 
 VERSION = "0.51.3"
 """The one version whose storage format this program knows; the format is beta."""
@@ -23,6 +23,13 @@ ROW, DONE, BUSY = 100, 101, 5
 INTEGER, FLOAT, TEXT, NULL = 1, 2, 3, 5
 OPEN_READONLY, OPEN_READWRITE, OPEN_CREATE, OPEN_FULL_MUTEX = 0x1, 0x2, 0x4, 0x10000
 LIMIT_LENGTH = 0
+INTERRUPTED, TOO_BIG = 9, 18
+DEFENSIVE, ENABLE_TRIGGER, ENABLE_VIEW, TRUSTED_SCHEMA = 1010, 1003, 1015, 1017
+"""Options of `sqlite3_db_config`."""
+
+Watch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+"""What a running statement asks from time to time whether it should end (anything but 0)."""
+
 TRANSIENT = ctypes.c_void_p(-1)
 """SQLite copies a bound value before the call returns."""
 
@@ -66,6 +73,9 @@ class Library:
         self.get_autocommit = self._function("get_autocommit", number, handle)
         self.interrupt = self._function("interrupt", None, handle)
         self.limit = self._function("limit", number, handle, number, number)
+        self.watch = self._function("progress_handler", None, handle, number, Watch, handle)
+        # Variadic: what follows the option is passed with its type.
+        self.db_config = self._function("db_config", number, handle, number)
         self.prepare = self._function("prepare_v2", number, handle, text, number, pointer, pointer)
         self.step = self._function("step", number, handle)
         self.reset = self._function("reset", number, handle)
@@ -92,6 +102,13 @@ class Library:
         function.restype = result
         function.argtypes = arguments
         return function
+
+    def switch(self, connection: ctypes.c_void_p, option: int, *, on: bool) -> None:
+        """Set a `sqlite3_db_config` option of a connection. Raises `EngineFailed` where the library does not take it."""
+        now = ctypes.c_int(-1)
+        code = self.db_config(connection, option, ctypes.c_int(on), ctypes.byref(now))
+        if code or bool(now.value) is not on:
+            raise EngineFailed(f"The engine's library does not know its option {option}.", hint=_REINSTALL)
 
     def confirm(self, version: str) -> None:
         """Refuse a library of any other version: it would read the storage format differently."""
@@ -139,7 +156,10 @@ _SENTENCES = {
         "Free some space and run the command again.",
     ),
     14: ("The knowledge base {path} cannot be opened.", "Check that it exists and that you may read its folder."),
-    18: ("A document is larger than the engine can store (1 GB).", "Split the document."),
+    TOO_BIG: (
+        "A document is larger than `limits.document_mb` allows, which counts for what is read, too.",
+        "Split the document; or, if it is meant to be so large: git config vmrag.limits.document-mb 500",
+    ),
     26: ("{path} is not a knowledge base.", FETCH_AGAIN),
 }
 
@@ -156,5 +176,6 @@ def failure(code: int, message: str, path: Path) -> VmragError:
         )
     if primary in _SENTENCES:
         sentence, hint = _SENTENCES[primary]
-        return EngineFailed(sentence.format(path=path), hint=hint, **details)
+        kind = LimitExceeded if primary == TOO_BIG else EngineFailed
+        return kind(sentence.format(path=path), hint=hint, **details)
     return EngineFailed(f"The knowledge base {path} failed: {message}.", **details)

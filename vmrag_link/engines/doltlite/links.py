@@ -16,6 +16,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS git_links(
     git_branch LONGTEXT, git_repo_url LONGTEXT, linked_at VARCHAR(255), source VARCHAR(255),
     superseded_by VARCHAR(255), metadata LONGTEXT) WITHOUT ROWID"""
 _INDEX = "CREATE INDEX IF NOT EXISTS git_links_by_revision ON git_links(dolt_commit)"
+OBJECTS = schema.objects(_TABLE, _INDEX)
 _COLUMNS = ", ".join(Link.__struct_fields__)
 _PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * len(Link.__struct_fields__))})"  # noqa: S608  our own names
 

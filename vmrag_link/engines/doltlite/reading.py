@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.library import FETCH_AGAIN
+from vmrag_link.errors import EngineFailed
 from vmrag_link.models import (
     ChangeKind,
     Changes,
@@ -68,7 +70,14 @@ def _document_rows(
         asked["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
     where = f"WHERE {' AND '.join(asked)}" if asked else ""
     sql = f"SELECT {', '.join(columns)} FROM documents {where} ORDER BY collection_name, doc_id"  # noqa: S608  our own names
-    return connection.stream(sql, tuple(asked.values()))
+    before = ("", "")
+    for row in connection.stream(sql, tuple(asked.values())):
+        if not before < row[:2]:  # a tree that lists a part of itself many times would never end
+            raise EngineFailed(
+                f"The knowledge base {connection.path} holds documents that are not in order.", hint=FETCH_AGAIN
+            )
+        before = row[:2]
+        yield row
 
 
 # -- differences

@@ -82,13 +82,19 @@ def _register(connection: Connection, remote: str, url: str) -> None:
 
 def peek(url: str) -> dict[str, str] | None:
     """The branches in a file with their heads; None for a server, which does not say."""
-    if not url.startswith(_FILE):
+    file = file_of(url)
+    if file is None:
         return None
     try:
-        with Connection(Path(url.removeprefix(_FILE)), access="read") as connection:
+        with Connection(file, access="read") as connection:
             return dict(connection.execute("SELECT name, hash FROM dolt_branches"))
     except EngineFailed as error:
         raise _failure(error, url) from error
+
+
+def file_of(url: str) -> Path | None:
+    """Where the file of a `file://` URL lies; None for a server."""
+    return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
 
 
 def forget(connection: Connection, remote: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from vmrag_link.engines.base import SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite.connection import Connection, Value
-from vmrag_link.errors import ContentRefused, EngineFailed, SchemaTooNew
+from vmrag_link.errors import ContentRefused, EngineFailed, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import Chunking, Collection, Distance, Document, DocumentHeader, canonical_json
 
 # Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT say what Dolt needs.
@@ -62,12 +62,49 @@ COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "s
 
 _DISTANCES = get_args(Distance)
 _NAME_LENGTH = 255
+_MOST_SHOWN = 100
+
+SchemaObject = tuple[str, str, str, str]
+"""A row of `sqlite_master`: type, name, table, and the statement that makes it, with single spaces."""
+
+
+def objects(*statements: str) -> frozenset[SchemaObject]:
+    """What these statements, of the kinds that ours are, make."""
+    found = []
+    for each in statements:
+        words = each.replace("IF NOT EXISTS ", "").split()
+        name, table = words[2].partition("(")[0], words[4 if words[1] == "INDEX" else 2].partition("(")[0]
+        found.append((words[1].lower(), name, table, " ".join(words)))
+    return frozenset(found)
+
+
+_OURS = objects(*TABLES)
 
 
 def create(connection: Connection) -> None:
     for table in TABLES:
         connection.execute(table)
     connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
+
+
+def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
+    """Our tables and nothing else, but for what is in `also`; or, as in anchors and before the first revision, nothing at all.
+
+    Any other table, index, trigger, view or virtual table raises `KnowledgeRefused`, which names it and `where` it is, or
+    `SchemaTooNew` where a newer program wrote it. Nothing else may be asked of a place that has not passed: a table may stand there
+    under the name of what is asked.
+    """
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    found = {(kind, name, table, " ".join(str(sql).split())) for kind, name, table, sql in rows}
+    if not found or _OURS <= found <= _OURS | also:
+        return
+    if any(each in found for each in _OURS if each[1] == "vmrag_meta"):
+        version(connection)
+    kind, name = min(found.symmetric_difference(_OURS) - also)[:2]
+    raise KnowledgeRefused(
+        f"{where} is not read: its {kind} {str(name)[:_MOST_SHOWN]!a} is not as version {SCHEMA_VERSION} of the schema has it.",
+        hint="Ask who pushed it what that is; what is sound is listed, and pinned, by: vmrag log, vmrag pin REVISION",
+    )
 
 
 def version(connection: Connection) -> int:

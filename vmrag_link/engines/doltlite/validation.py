@@ -7,7 +7,6 @@ So nothing is read from a revision's tables before its whole schema has proved t
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
@@ -28,7 +27,6 @@ Ancestors = Mapping[str, tuple[str, ...]]
 """The parents of revisions."""
 
 _REMOTE = "vetted"
-_MASTER = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 _META = [("schema_version", str(SCHEMA_VERSION))]
 _PARENTS = """
     SELECT commit_hash, parent_hash FROM dolt_commit_ancestors
@@ -110,18 +108,9 @@ def _examined(file: Path, revision: str, limits: Limits) -> Iterator[Connection]
 
 
 def _require_ours(connection: Connection) -> None:
-    if odd := _ours().symmetric_difference(connection.execute(_MASTER)):
-        kind, name = min((str(row[0]), str(row[1])) for row in odd)
-        raise EngineFailed(f"the {kind} {name!r} is not as version {SCHEMA_VERSION} of the schema has it")
+    schema.require_ours(connection, "it")
     if connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2") != _META:
         raise EngineFailed(f"its schema does not call itself version {SCHEMA_VERSION}")
-
-
-@functools.cache
-def _ours() -> frozenset[tuple[Any, ...]]:
-    with Connection(Path(":memory:"), access="create") as connection:
-        schema.create(connection)
-        return frozenset(connection.execute(_MASTER))
 
 
 def _rows(connection: Connection, since: str | None, revision: str) -> Iterator[CollectionRow | Document]:

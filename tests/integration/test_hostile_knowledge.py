@@ -1,0 +1,352 @@
+"""A knowledge base that came from somebody else may hold anything: nothing of it runs, fills the disk, or is read before it proved to be ours."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_travel_tampering import Data
+from tests.support import people, travel
+from tests.support.cli import VMRAG
+from tests.support.engines import AUTHOR, DATE, document, head, store
+from tests.support.people import User
+from tests.support.repos import Repo
+from tests.support.travel import LONG, Clone, Pair, git_clone
+from vmrag_link import pin as pins
+from vmrag_link.documents import chunking as chunking_of_documents
+from vmrag_link.documents.chunking import chunks
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.doltlite import links, schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
+from vmrag_link.models import Chunking
+from vmrag_link.pin import Pin
+
+home, pair, _pair = travel.home, travel.pair, travel._pair
+shared, world = people.shared, people.world
+
+ENDLESS = "WITH RECURSIVE r(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM r) SELECT max(x) FROM r"
+REWRITES = "CREATE TRIGGER t AFTER INSERT ON documents BEGIN UPDATE documents SET title = 'rewritten'; END"
+NEVER_ENDS = f"CREATE TRIGGER t AFTER INSERT ON documents BEGIN UPDATE documents SET title = ({ENDLESS}); END"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    file = tmp_path / "t"
+    with Connection(file, access="create") as connection:
+        connection.execute("CREATE TABLE documents(id, title)")
+    return file
+
+
+# -- one connection --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trigger", [REWRITES, NEVER_ENDS])
+def test_a_trigger_in_a_file_does_not_run(table, trigger):
+    with Connection(table) as connection:
+        connection.execute(trigger)
+    with Connection(table, longest_step=5) as connection:
+        connection.execute("INSERT INTO documents VALUES (1, 'mine')")
+        assert connection.execute("SELECT * FROM documents") == [(1, "mine")]
+
+
+def test_a_view_in_a_file_is_not_read(table):
+    with Connection(table) as connection:
+        connection.execute("CREATE VIEW seen AS SELECT * FROM documents")
+    with Connection(table) as connection, pytest.raises(EngineFailed, match="prohibited"):
+        connection.execute("SELECT * FROM seen")
+
+
+def test_a_statement_without_end_is_given_up_and_leaves_nothing_locked(table):
+    def write(connection: Connection) -> None:
+        with connection.transaction():
+            connection.execute("INSERT INTO documents VALUES (1, 'mine')")
+            connection.execute(ENDLESS)
+
+    with Connection(table, longest_step=0.1) as connection:
+        with pytest.raises(EngineFailed, match=r"given up after 0\.1 s"):
+            write(connection)
+        with Connection(table, timeout=0) as other, other.transaction():
+            other.execute("INSERT INTO documents VALUES (2, 'theirs')")
+        assert connection.execute("SELECT id FROM documents") == [(2,)]
+
+
+def test_rows_that_take_long_together_are_no_statement_without_end(table):
+    with Connection(table, longest_step=0.2) as connection:
+        for _ in connection.stream("VALUES (1), (2), (3)"):
+            time.sleep(0.15)
+
+
+def test_our_own_tables_are_known_as_the_engine_writes_them_down():
+    with Connection(Path(":memory:"), access="create") as connection:
+        schema.create(connection)
+        schema.require_ours(connection, "it")
+        links.prepare(connection)
+        with pytest.raises(KnowledgeRefused, match="git_links"):
+            schema.require_ours(connection, "it")
+        schema.require_ours(connection, "it", also=links.OBJECTS)
+
+
+# -- what is fetched -------------------------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "a trigger that rewrites documents": (REWRITES,),
+    "a trigger that never ends": (NEVER_ENDS,),
+    "a view under the name of our table": (
+        "ALTER TABLE documents RENAME TO hidden",
+        "CREATE VIEW documents AS SELECT * FROM hidden",
+    ),
+    "a virtual table": ("CREATE VIRTUAL TABLE words USING fts5(text)",),
+    "one table more": ("CREATE TABLE extra(x)",),
+    "an index on an expression": ("CREATE INDEX i ON documents(printf('%.*c', 10, title))",),
+    "a table under the name of a function": ("CREATE TABLE json_each(key, value)",),
+}
+
+
+def evil(file: Path, base: str, *statements: str, name: str = "evil") -> str:
+    """A revision that no command of ours makes, at the head of a branch of its own."""
+    with Connection(file) as connection:
+        connection.execute("SELECT dolt_branch(?, ?)", (name, base))
+    with Connection(file, at=name) as connection:
+        for each in statements:
+            connection.execute(each)
+        return str(connection.execute("SELECT dolt_commit('-A', '-m', 'x', '--author', 'Eve <e@v.e>')")[0][0])
+
+
+def of_ada(pair: Pair, *statements: str, name: str = "evil", base: str = "") -> str:
+    engine = pair.ada.engine
+    return evil(engine.folder / FILE_NAME, base or head(engine, "main"), *statements, name=name)
+
+
+def stored(folder: Path) -> int:
+    """Bytes of all files, but for the note of what was refused, logs and locks."""
+    files = [each for each in folder.rglob("*") if each.is_file() and each.name != "refused.json"]
+    return sum(each.stat().st_size for each in files)
+
+
+@pytest.mark.parametrize("schema", HOSTILE)
+def test_a_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schema, pair):
+    before, known, size = pair.bob.state(), pair.bob.heads(), stored(pair.bob.places.shared)
+    bad = of_ada(pair, *HOSTILE[schema])
+    pair.ada.push("origin", "evil")
+    with pytest.raises(KnowledgeRefused, match=bad[:12]) as caught:
+        pair.bob.fetch()
+    assert caught.value.hint
+    assert not pair.bob.engine.has_revision(bad)
+    assert stored(pair.bob.places.shared) == size
+    assert (pair.bob.state(), pair.bob.heads()) == (before, known)
+    with pytest.raises(KnowledgeRefused, match=bad[:12]):
+        pair.bob.push()
+    assert pair.bob.state() == before
+
+
+def test_a_fresh_clone_takes_nothing_of_it_either_and_a_sound_state_afterwards(pair):
+    of_ada(pair, REWRITES)
+    good = pair.tip
+    pair.ada.push("origin", "evil")
+    fresh = git_clone(pair.hub.top, pair.folder / "fresh")
+    with pytest.raises(KnowledgeRefused, match="trigger 't'"):
+        fresh.clone_knowledge()
+    assert not DoltliteEngine.there(fresh.places.kb)
+    assert stored(fresh.places.shared) < 20_000  # an empty git repository
+    pair.hub.git("update-ref", travel.DATA, good)
+    assert fresh.clone_knowledge()
+    fresh.close()
+
+
+@contextlib.contextmanager
+def elsewhere(pair: Pair, kind: str) -> Iterator[str]:
+    """The knowledge base of Ada, as a file or behind a server."""
+    served = pair.folder / "served"
+    served.mkdir(mode=0o700)
+    where = Clone(pair.ada.repo.top).at(f"file://{served}/kb")
+    with contextlib.closing(Clone(pair.ada.repo.top)) as ada:
+        ada.engine.push(where.key, where.url, {each.name: each.head for each in ada.engine.branches()})
+    if kind == "file":
+        yield f"file://{served}/kb"
+        return
+    command = [*VMRAG, "serve", "served", "--port", "0", "--json"]
+    with subprocess.Popen(command, cwd=pair.folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        try:
+            yield f"{json.loads(server.stdout.readline())['url']}/kb"
+        finally:
+            server.terminate()
+
+
+@pytest.mark.parametrize("kind", ["file", "http"])
+def test_what_the_engine_fetches_by_itself_is_looked_at_as_well(kind, pair):
+    bad = of_ada(pair, REWRITES)
+    before = pair.bob.state()
+    with elsewhere(pair, kind) as where:
+        with pytest.raises(KnowledgeRefused, match="trigger 't'"):
+            pair.bob.fetch(where)
+        fresh = git_clone(pair.hub.top, pair.folder / "fresh")
+        with pytest.raises(KnowledgeRefused, match="trigger 't'"):
+            fresh.clone_knowledge(where)
+    assert not DoltliteEngine.there(fresh.places.kb)
+    assert not list(fresh.places.kb.glob(".creating"))
+    pair.bob.close()
+    assert not pair.bob.engine.has_revision(bad)
+    assert pair.bob.state() == before
+    assert pair.bob.engine.damage() == ""
+
+
+def test_an_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_merged(pair):
+    """The head has mended it, so it comes along; a pin may name it."""
+    bad = of_ada(pair, NEVER_ENDS)
+    of_ada(pair, "DROP TRIGGER t", name="mended", base=bad)
+    pair.ada.push("origin", "mended")
+    assert pair.bob.fetch()
+    engine = pair.bob.engine
+    engine.create_branch("here", bad)
+    ours = pair.bob.record("ours", branch="bob")
+    sides = {"message": "m", "author": AUTHOR, "date": DATE}
+    for action in (
+        lambda: list(engine.documents(bad)),
+        lambda: engine.count_changes(bad, ours),
+        lambda: engine.diff(ours, bad),
+        lambda: engine.write("here", Write(put_documents=[document("x")]), expected=bad),
+        lambda: engine.commit_onto(bad, [], **sides),
+        lambda: engine.commit_onto(ours, [], joining=bad, **sides),
+    ):
+        with pytest.raises(KnowledgeRefused, match="trigger 't'"):
+            action()
+    with engine.writing("see that nothing is locked", timeout=0):
+        assert engine.refusal(bad)
+    assert not engine.refusal(ours)
+
+
+# -- how much --------------------------------------------------------------------------------------------------------------
+
+
+def bomb(hub: Repo, listed: int) -> None:
+    """One blob, listed many times."""
+    data = Data.of(hub)
+    size = 256 * 1024
+    data.put("000000", bytes(size))
+    blob = data.entries["000000"]
+    data.entries = {f"{number:06d}": blob for number in range(listed)}
+    digest = hashlib.sha256(bytes(size)).hexdigest()
+    data.manifest = {"format": 1, "size": listed * size, "segment_size": size, "sha256": [digest] * listed}
+    data.publish()
+
+
+def test_a_few_bytes_that_grow_to_many_are_refused_before_they_are_written(pair):
+    before, size = pair.bob.state(), stored(pair.bob.places.shared)
+    bomb(pair.hub, 3000)
+    fresh = git_clone(pair.hub.top, pair.folder / "fresh")
+    for action in (pair.bob.fetch, pair.bob.fetch, fresh.clone_knowledge):
+        with pytest.raises(KnowledgeRefused, match="one segment 3,000 times"):
+            action()
+    assert (pair.bob.state(), stored(pair.bob.places.shared)) == (before, size)
+    assert not fresh.copy.exists()
+
+
+def test_what_was_refused_is_not_fetched_again_and_what_follows_it_is(pair):
+    good = pair.tip
+    bomb(pair.hub, 3000)
+    with pytest.raises(KnowledgeRefused):
+        pair.bob.fetch()
+    blob = pair.hub.git("rev-parse", f"{travel.DATA}:manifest.json")
+    (pair.hub.top / "objects" / blob[:2] / blob[2:]).unlink()  # a fetch would notice
+    with pytest.raises(KnowledgeRefused, match="one segment 3,000 times"):
+        pair.bob.fetch()
+    pair.hub.git("update-ref", travel.DATA, good)
+    revision = pair.ada.record("next")
+    pair.ada.push()
+    assert pair.bob.fetch()
+    assert pair.bob.heads() == {"main": revision}
+
+
+def pinned(user: User, revision: str) -> None:
+    """A commit of the code that pins it, by hand."""
+    user.write(".dolt-version", pins.format(Pin("git:", "main", revision, DATE)).decode())
+    user.git("commit", "-q", "--no-verify", "-am", "a pin")
+    user.git("push", "-q", "--no-verify")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"), [("knowledge-mb", "at most 1 MB are taken"), ("document-mb", "a document of more than 1 MB")]
+)
+def test_old_knowledge_answers_while_what_is_too_large_is_refused_until_the_limit_is_raised(world, setting, said):
+    bob = world.join("bob")
+    bob.ask("query", "certificates")
+    old = bob.pinned
+    with contextlib.closing(Clone(world.ada.top)) as ada:
+        ada.engine.create_branch("big", old)
+        revision = store(ada.engine, "big", document("big", LONG * 2))
+        ada.push("origin", "big")
+    pinned(world.ada, revision)
+    bob.git("config", f"vmrag.limits.{setting}", "1")
+    bob.git("pull", "-q")
+    answer = bob.ask("query", "certificates")
+    assert answer["results"]
+    assert answer["kb"]["commit"] == old
+    assert said in answer["notes"][0]
+    error = bob.vmrag("fetch", "--json", code=3).error
+    assert error["code"] == "KNOWLEDGE_REFUSED"
+    command = error["hint"].rpartition(": ")[2].split()
+    assert command[:2] == ["git", "config"]
+    bob.git(*command[1:])
+    assert bob.ask("fetch")["here"]
+
+
+def test_a_document_of_ones_own_that_is_too_large_is_refused_with_the_setting(world):
+    ada = world.ada
+    ada.git("config", "vmrag.limits.document-mb", "1")
+    before = ada.ask("list")
+    ada.write("docs/big.md", "x" * 1_100_000)
+    error = ada.vmrag("import", "docs", "--collection", "handbook", "--json", code=3).error
+    assert "limits.document_mb" in error["message"]
+    assert ada.ask("list") == before
+    ada.git("config", "vmrag.limits.document-mb", "2")
+    ada.vmrag("import", "docs", "--collection", "handbook")
+
+
+# -- what is pinned --------------------------------------------------------------------------------------------------------
+
+
+def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_note(world):
+    ada, bob = world.ada, world.join("bob")
+    old = bob.ask("query", "certificates")["kb"]["commit"]
+    eve = Clone(ada.top)
+    bad = evil(eve.engine.folder / FILE_NAME, old, NEVER_ENDS)
+    evil(eve.engine.folder / FILE_NAME, bad, "DROP TRIGGER t", name="mended")
+    eve.push("origin", "mended")
+    eve.close()
+    pinned(ada, bad)
+    bob.git("pull", "-q")
+    answer = bob.ask("query", "certificates")
+    assert answer["kb"]["commit"] == old
+    assert "trigger 't'" in answer["notes"][0]
+    status = bob.ask("status", code=1)
+    assert "trigger 't'" in json.dumps(status)
+    bob.write("docs/new.md", "new")
+    error = bob.vmrag("import", "docs", "--collection", "handbook", "--json", code=3).error
+    assert (error["code"], "trigger 't'" in error["message"]) == ("KNOWLEDGE_REFUSED", True)
+    bob.vmrag("pin", old)
+    bob.vmrag("import", "docs", "--collection", "handbook")  # nothing is locked
+
+
+# -- what a collection demands ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunking", [Chunking(size=1, overlap=0), Chunking(size=20_000, overlap=19_999)])
+def test_a_collection_that_makes_far_too_many_pieces_of_a_document_is_stopped(chunking, monkeypatch):
+    monkeypatch.setattr(chunking_of_documents, "MOST_CHUNKS", 10_000)
+    with pytest.raises(LimitExceeded, match="too many"):
+        chunks("x" * 120_000, chunking)
+
+
+def test_small_texts_and_usual_sizes_meet_no_limit():
+    assert len(chunks("x" * 3000, Chunking(size=1, overlap=0))) == 3000
+    assert chunks("word " * 100_000, Chunking())

@@ -1,0 +1,92 @@
+"""What the branches of a remote lead to: looked at before anything of it is taken, and never executed.
+
+Every head has our tables and nothing else, and is within the limits. What lies behind the heads is looked at when it is opened
+(`DoltliteEngine`), and all of it by `validation`, for `vmrag adopt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from vmrag_link.engines.base import MEGABYTE, Limits, too_large
+from vmrag_link.engines.doltlite import history, remotes, schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.library import TOO_BIG
+from vmrag_link.errors import KnowledgeRefused, LimitExceeded, SchemaTooNew
+from vmrag_link.paths import require_space
+
+PATIENCE = 60.0
+"""Seconds that one statement may take: what is looked at is what differs from the last time."""
+
+_HINT = "Ask who pushed that; until it is mended, what is here goes on answering. Nobody needs what was refused? vmrag gc --remote"
+
+
+def require_room(url: str, into: Path, limits: Limits) -> None:
+    """Before a remote's file is fetched into ours: it is not too large, and there is room for what ours may lack of it. Nothing for a
+    server, which does not say.
+
+    Raises `KnowledgeRefused`, `FileFailed`; leaves it to the fetch to say that there is no file.
+    """
+    file = remotes.file_of(url)
+    if file is None or not file.exists():
+        return
+    size = file.stat().st_size
+    if size > limits.file_bytes:
+        raise too_large(size, limits.file_bytes)
+    held = into.stat().st_size if into.exists() else 0
+    require_space(into.parent, max(0, size - held), "the remote's knowledge base")
+
+
+def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, str], limits: Limits) -> None:
+    """Look at the heads of a file's branches, but for those that were `known` (looked at) before.
+
+    Raises `KnowledgeRefused`. A schema of a newer program's is no reason to refuse the rest: nothing reads it here.
+    """
+    if len(heads) > limits.branches:
+        raise KnowledgeRefused(f"It has more than {limits.branches:,} branches. Nothing of it was taken.", hint=_HINT)
+    seen = set(known.values())
+    for name, head in heads.items():
+        if head not in seen:
+            seen.add(head)
+            where = f"Revision {head[:12]} (KB branch {name[:80]!a} of the remote)"
+            _require_head(file, head, where, base=known.get(name) or next(iter(known.values()), None), limits=limits)
+
+
+def _require_head(file: Path, head: str, where: str, *, base: str | None, limits: Limits) -> None:
+    try:
+        with Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE) as connection:
+            try:
+                schema.require_ours(connection, where)
+                if not schema.version(connection):
+                    return
+            except SchemaTooNew:
+                return
+            for table, most in (("collections", limits.collections), ("documents", limits.documents)):
+                if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
+                    raise KnowledgeRefused(f"{where} is not taken: it holds more than {most:,} {table}.", hint=_HINT)
+            _require_texts(connection, where, head, base if base and history.exists(connection, base) else None, limits)
+    except LimitExceeded as error:
+        raise _too_long(where, limits) if error.details["sqlite_code"] == TOO_BIG else _endless(where, error) from error
+
+
+def _require_texts(connection: Connection, where: str, head: str, base: str | None, limits: Limits) -> None:
+    if base is None:
+        sql, args = "SELECT 1 FROM documents WHERE octet_length(content) > ? LIMIT 1", (limits.text_bytes,)
+    else:
+        sql = "SELECT 1 FROM dolt_diff_documents(?, ?) WHERE octet_length(to_content) > ? LIMIT 1"
+        args = (base, head, limits.text_bytes)  # type: ignore[assignment]
+    if connection.execute(sql, args):
+        raise _too_long(where, limits)
+
+
+def _endless(where: str, error: LimitExceeded) -> KnowledgeRefused:
+    return KnowledgeRefused(f"{where} is not taken: it cannot be looked at. {error.message}", hint=_HINT)
+
+
+def _too_long(where: str, limits: Limits) -> KnowledgeRefused:
+    size = limits.text_bytes // MEGABYTE
+    return KnowledgeRefused(
+        f"{where} is not taken: it holds a document of more than {size:,} MB.",
+        hint=f"If that is what you expect: git config vmrag.limits.document-mb {4 * size}",
+    )
