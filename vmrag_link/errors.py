@@ -7,7 +7,7 @@
     ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
     ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
-    ├── Engine       (exit 3)     EngineFailed · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
+    ├── Engine       (exit 3)     EngineFailed (EngineUnwritable) · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
     │                             CollectionMissing · CollectionExists · DocumentMissing · DocumentExists · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed · EmbeddingMismatch
@@ -23,7 +23,9 @@ Codes are those of the tool specification; a hint is a command that can be run, 
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -264,6 +266,10 @@ class EngineFailed(Engine):
     """The engine failed for a reason without a code of its own."""
 
 
+class EngineUnwritable(EngineFailed):
+    """The knowledge base can be read and not written: its disk is full, or read-only."""
+
+
 class SchemaTooNew(Engine):
     code = "SCHEMA_TOO_NEW"
 
@@ -431,6 +437,18 @@ def system_failure(error: BaseException) -> FileFailed | None:
         return None
     path = str(error.filename or "")
     return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=path), path=path)
+
+
+@contextlib.contextmanager
+def file_failures() -> Iterator[None]:
+    """What the machine refuses in the block is raised as `FileFailed` (`system_failure`)."""
+    try:
+        yield
+    except OSError as error:
+        known = system_failure(error)
+        if known is None:
+            raise
+        raise known from error
 
 
 def no_space(folder: Path) -> FileFailed:

@@ -77,17 +77,30 @@ class WorkingCopy:
             if not usable:
                 self.drop()
             self._mark.touch()
+            self._behind.unlink(
+                missing_ok=True
+            )  # before any row is read: who stores some from here on puts it there again
             yield usable
-            self._behind.unlink(missing_ok=True)
             self._mark.unlink()
 
     @contextlib.contextmanager
     def deferring(self) -> Iterator[None]:
-        """Hold the copy alone while documents are stored that it will follow only when it is read next."""
-        with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
-            if self.path.is_dir():
+        """For storing documents that the copy will follow only when it is read next.
+
+        Nobody waits: a copy that somebody else brings on right now may have read the rows before these, and is marked once more when
+        they are stored.
+        """
+        with contextlib.ExitStack() as held:
+            alone = True
+            try:
+                held.enter_context(locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=0))
+            except Busy:
+                alone = False
+            if self.path.is_dir() or not alone:
                 self._behind.touch()
             yield
+            if not alone:
+                self._behind.touch()
 
     def replace(self, make: Callable[[Path], None]) -> None:
         """Put what `make` makes at a path in the place of the copy, which stays as it is when that fails."""
