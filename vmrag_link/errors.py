@@ -7,8 +7,8 @@
     ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
     ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
-    ├── Engine       (exit 3)     EngineFailed (LimitExceeded) · SchemaTooNew · RevisionMissing · BranchMissing · BranchExists
-    │                             CollectionMissing · CollectionExists · DocumentMissing · DocumentExists · ContentRefused
+    ├── Engine       (exit 3)     EngineFailed (LimitExceeded, EngineUnwritable) · SchemaTooNew · RevisionMissing
+    │                             BranchMissing · BranchExists · CollectionMissing · CollectionExists · DocumentMissing · DocumentExists · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
     ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable · RemoteMoved · RemoteDiverged
@@ -23,8 +23,9 @@ Codes are those of the tool specification; a hint is a command that can be run, 
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -274,6 +275,10 @@ class LimitExceeded(EngineFailed):
     """A document is larger, is cut into more pieces, or a statement takes longer than is allowed."""
 
 
+class EngineUnwritable(EngineFailed):
+    """The knowledge base can be read and not written: its disk is full, or read-only."""
+
+
 class SchemaTooNew(Engine):
     code = "SCHEMA_TOO_NEW"
 
@@ -448,6 +453,18 @@ def system_failure(error: BaseException) -> FileFailed | None:
         return None
     path = str(error.filename or "")
     return FileFailed(f"{path or 'A file'}: {error.strerror}.", hint=hint.format(path=path), path=path)
+
+
+@contextlib.contextmanager
+def file_failures() -> Iterator[None]:
+    """What the machine refuses in the block is raised as `FileFailed` (`system_failure`)."""
+    try:
+        yield
+    except OSError as error:
+        known = system_failure(error)
+        if known is None:
+            raise
+        raise known from error
 
 
 def no_space(folder: Path) -> FileFailed:

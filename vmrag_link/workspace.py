@@ -14,6 +14,7 @@ from vmrag_link.engines.base import MEGABYTE, Engine, Limits
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import (
     Busy,
+    Files,
     IndexFailed,
     KnowledgeRefused,
     NotInitialized,
@@ -22,6 +23,7 @@ from vmrag_link.errors import (
     RemoteEmpty,
     RemoteNotTrusted,
     VmragError,
+    file_failures,
 )
 from vmrag_link.git import plumbing
 from vmrag_link.index import snapshots
@@ -113,6 +115,9 @@ class Workspace:
         self._models: dict[Choice, Model] = {} if models is None else models
         self.unreached: VmragError | None = None
         """Why what the pin names could not be fetched."""
+        self._unmade: dict[tuple[str, str], VmragError] = {}
+        self.unbuilt: VmragError | None = None
+        """Why the pin could not be followed, or the index not be built, so that what was there before answers."""
 
     @classmethod
     def open(
@@ -287,6 +292,11 @@ class Workspace:
             self.progress.note(note)
         return report
 
+    def move(self) -> None:
+        """As `reconcile`, without the index: what reads and writes rows needs no more. The index follows when it is asked."""
+        for note in apply.move(self.parts):
+            self.progress.note(note)
+
     def _rebuild_copy(self) -> None:
         """The working copy, if it is what answers, from the snapshot as it is now."""
         seen = self.moment()
@@ -295,8 +305,20 @@ class Workspace:
             copy = apply.working_copy(self.parts, branch, revision)
             copy.replace(lambda folder: self.follow(folder, branch, revision, whole=False))
 
+    @property
+    def standing_revision(self) -> str | None:
+        """As `revision`; None where the workspace never stood anywhere."""
+        return bindings.standing_revision(self.places)
+
     def revision(self) -> str:
-        """The revision that the workspace stands at. Raises why it never stood anywhere."""
+        """The revision that the workspace's documents stand at; its index may still be at another. Raises why there is none."""
+        revision = self.standing_revision
+        if revision is None:
+            raise self.unusable(self.target())
+        return revision
+
+    def _indexed_revision(self) -> str:
+        """The revision that the bound index stands at. Raises why none is bound."""
         bound = self.binding
         if bound is None:
             raise self.unusable(self.target())
@@ -325,7 +347,9 @@ class Workspace:
                 hint=why.hint if why else "vmrag fetch",
                 revision=target.revision,
             )
-        hint = "vmrag pin" if self.binding else "vmrag init"  # pins where the knowledge base stands; or its beginning
+        hint = (
+            "vmrag pin" if self.standing_revision else "vmrag init"
+        )  # pins where the knowledge base stands; or its beginning
         return PinMissing("This code commit pins no knowledge.", hint=hint)
 
     def at(self) -> At:
@@ -339,12 +363,17 @@ class Workspace:
 
         HEAD, pin, KB branch and index are those of one moment: if one of them moves while it is opened, it is opened again.
         """
+        self._unmade.clear()
         for _ in range(ATTEMPTS):
-            seen = self._look()
-            revision, dirty = seen.revision, seen.dirty
-            with self._index(revision, self._apart(seen)) as folder:
-                if folder and _same(seen, self._look()):
+            seen = self._look(self._indexed_revision())
+            revision, apart = seen.revision, self._apart(seen)
+            failed = self._unmade.get((apart, revision)) if apart else None
+            with self._index(revision, None if failed else apart) as folder:
+                if folder and _same(seen, self._look(self._indexed_revision())):
                     notes = self.notes(seen.target, revision)
+                    if failed:
+                        notes += (f"The uncommitted documents are left out of this answer: {failed.message}",)
+                    dirty = seen.dirty and not failed
                     yield View(folder, revision, seen.branch, dirty, seen.git_head, notes)
                     return
         raise _restless("this work tree")
@@ -352,13 +381,13 @@ class Workspace:
     def moment(self) -> Moment:
         """Where the work tree stands. Raises as `revision`, and `Busy` where it never stands still."""
         for _ in range(ATTEMPTS):
-            seen = self._look()
-            if _same(seen, self._look()):
+            seen = self._look(self.revision())
+            if _same(seen, self._look(self.revision())):
                 return seen
         raise _restless("this work tree")
 
-    def _look(self) -> Moment:
-        head, target, revision = plumbing.head(self.places), self.target(), self.revision()
+    def _look(self, revision: str) -> Moment:
+        head, target = plumbing.head(self.places), self.target()
         branch = target.kb_branch
         attached = branch.name if branch and branch.head == revision else None
         return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))
@@ -380,8 +409,11 @@ class Workspace:
             if not problem:
                 yield copy.path
                 return
-        with copy.writing() as whole:
-            self.follow(copy.path, branch, revision, whole=whole)
+        try:
+            with file_failures(), copy.writing() as whole:
+                self.follow(copy.path, branch, revision, whole=whole)
+        except Files as why:
+            self._unmade[branch, revision] = why
         yield None
 
     def notes(self, target: Target, revision: str) -> tuple[str, ...]:
@@ -396,6 +428,8 @@ class Workspace:
         }.get(target.state, "The pin has moved")
         if isinstance(target.problem, KnowledgeRefused):
             why = f"The pinned revision was refused: {target.problem.message.rstrip('.')}"
+        if target.state == "pinned" and self.unbuilt:
+            why += f", and it cannot be followed now ({self.unbuilt.message.rstrip('.')})"
         if target.state in ("pinned", "missing") and background.running(self.places):
             why += ", and the index follows in the background"
         return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
@@ -406,7 +440,7 @@ class Workspace:
             with self.view() as view:
                 return action(view)
         except IndexFailed as error:
-            apply.throw_away(self.parts, self.target(), self.revision())
+            apply.throw_away(self.parts, self.target(), self._indexed_revision())
             self.progress.note(f"{error.message.rstrip('.')}. It is built again.")
         with self.view() as view:
             return action(view)

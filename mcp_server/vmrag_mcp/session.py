@@ -98,12 +98,15 @@ class Call:
             self.warn("INDEX_PENDING", why)
 
     def standing(self) -> Standing:
-        """Where documents are read in this call: the pin has been followed first, and the answer's `kb` will say this place."""
+        """Where documents are read in this call: the pin has been followed first, and the answer's `kb` will say this place.
+
+        The index may be elsewhere still: what needs it asks for it, and says where that answers from (`stands`).
+        """
         from vmrag_link.ops.recover import followed
         from vmrag_link.ops.standing import standing
 
         if self._standing is None:
-            self._standing = followed(self.ws, lambda: standing(self.ws))
+            self._standing = followed(self.ws, lambda: standing(self.ws), index=False)
         return self._standing
 
     def stands(self, at: Standing) -> None:

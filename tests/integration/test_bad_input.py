@@ -200,7 +200,7 @@ def snapshot(project: Project) -> Path:
 
 
 @pytest.mark.parametrize("pin", ["sound", "malformed"])
-@pytest.mark.parametrize("command", ["query faq", "list", "sync"])
+@pytest.mark.parametrize("command", ["query faq", "sync"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_snapshot_is_built_again_and_never_served(project, tmp_path, damage, command, pin):
     DAMAGES[damage](snapshot(project))

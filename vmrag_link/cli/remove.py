@@ -18,7 +18,5 @@ def command(invocation: Invocation, *, doc_ids: tuple[str, ...], collection: str
     with invocation.workspace() as ws:
         report = documents.remove(ws, collection, doc_ids)
     lines = [f"{collection}: {plural(len(report.removed), 'document')} removed"]
-    if report.pending:
-        lines.append(f"warning: {report.pending}")
     lines.append(NEXT_COMMIT)
     invocation.emit(report, lines)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from vmrag_link import permissions
-from vmrag_link.errors import no_space
+from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.index.contents import FORMAT, sizes, unusable
@@ -44,7 +44,7 @@ class IndexStore:
                 self.manifest = opened.enter_context(contextlib.closing(Manifest(folder, create=create)))
                 self._words = opened.enter_context(contextlib.closing(keywords.connect(folder)))
             except sqlite3.Error as error:
-                raise unusable(folder, str(error)) from error
+                raise self._failure(error) from error
             opened.pop_all()
         self._chroma: ChromaStore | None = None
 
@@ -69,8 +69,11 @@ class IndexStore:
         """What SQLite says of a damaged or full file becomes `IndexFailed` or `FileFailed`."""
         self.close()
         if isinstance(error, sqlite3.Error):
-            full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
-            raise (no_space(self.folder) if full else unusable(self.folder, str(error))) from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: sqlite3.Error) -> VmragError:
+        full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+        return no_space(self.folder) if full else unusable(self.folder, str(error))
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -77,17 +77,29 @@ class WorkingCopy:
             if not usable:
                 self.drop()
             permissions.make_file(self._mark)
-            yield usable
+            # Before any row is read: a writer that stores some from here on puts it there again.
             self._behind.unlink(missing_ok=True)
+            yield usable
             self._mark.unlink()
 
     @contextlib.contextmanager
     def deferring(self) -> Iterator[None]:
-        """Hold the copy alone while documents are stored that it will follow only when it is read next."""
-        with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
-            if self.path.is_dir():
+        """For storing documents that the copy will follow only when it is read next.
+
+        Nobody waits: a copy that somebody else brings on right now may have read the rows before these, and is marked once more when
+        they are stored.
+        """
+        with contextlib.ExitStack() as held:
+            alone = True
+            try:
+                held.enter_context(locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=0))
+            except Busy:
+                alone = False
+            if self.path.is_dir() or not alone:
                 permissions.make_file(self._behind)
             yield
+            if not alone:
+                permissions.make_file(self._behind)
 
     def replace(self, make: Callable[[Path], None]) -> None:
         """Put what `make` makes at a path in the place of the copy, which stays as it is when that fails."""

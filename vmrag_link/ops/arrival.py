@@ -60,7 +60,7 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     target = ws.target()
     if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
         return False
-    earlier = None if insist or ws.binding is None else _failed_lately(ws, target.pin)
+    earlier = None if insist or ws.standing_revision is None else _failed_lately(ws, target.pin)
     if earlier:
         ws.unreached = RemoteUnreachable(earlier.message, hint=earlier.hint)
         return False

@@ -62,7 +62,7 @@ class Page(Record, frozen=True):
 def get(ws: Workspace, name: str, selection: Selection, wanted: Wanted) -> Page:
     """Raises `CollectionMissing`, `FilterInvalid`; and `IndexFailed` where embeddings are wanted: all else is not the index's."""
     if not wanted.embeddings:
-        return followed(ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection))
+        return followed(ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection), index=False)
 
     def read(view: View) -> Page:
         with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:

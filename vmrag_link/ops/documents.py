@@ -15,10 +15,13 @@ from vmrag_link.documents import importing
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import (
+    Busy,
     CollectionMissing,
     ContentRefused,
     DocumentMissing,
+    Files,
     GitReferenceMissing,
+    IndexFailed,
     UsageInvalid,
     quoted,
 )
@@ -38,7 +41,8 @@ from vmrag_link.models import (
 )
 from vmrag_link.nearest import nearest, no_collection
 from vmrag_link.ops import history, names, writing
-from vmrag_link.ops.recover import reconciled_aloud
+from vmrag_link.ops.recover import moved_aloud
+from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 
@@ -61,7 +65,7 @@ class RemoveReport(Record, frozen=True):
 
 
 class DocumentRow(Record, frozen=True):
-    """`chunks` is None where the index does not hold the document (yet)."""
+    """`chunks` is None where the index does not hold the document (yet), and where no index is there that stands at what is listed."""
 
     collection: str
     doc_id: str
@@ -243,7 +247,9 @@ def _row(ws: Workspace, at: At, name: str, read: ImportedDocument, now: str, *, 
 
 
 def remove(ws: Workspace, collection: str, doc_ids: Sequence[str]) -> RemoveReport:
-    """Raises `CollectionMissing`, `DocumentMissing` (then nothing is removed), and as `writing.write`."""
+    """The index follows when it is asked next. Raises `CollectionMissing`, `DocumentMissing` (then nothing is removed), and as
+    `writing.write`.
+    """
 
     def plan(at: At) -> Write:
         for doc_id in doc_ids:
@@ -251,21 +257,21 @@ def remove(ws: Workspace, collection: str, doc_ids: Sequence[str]) -> RemoveRepo
                 raise no_document(ws, at, collection, doc_id)
         return Write(remove_documents=[(collection, doc_id) for doc_id in dict.fromkeys(doc_ids)])
 
-    landed = writing.write(ws, plan, f"remove from {collection}")
+    landed = writing.write(ws, plan, f"remove from {collection}", follow=False)
     assert landed is not None  # noqa: S101  there is always something to remove
     return RemoveReport(tuple(doc_ids), landed.branch, landed.pending)
 
 
 def list_documents(ws: Workspace, collection: str | None) -> ListReport:
     """Documents of the workspace, uncommitted ones included; removed ones that are not committed yet stand there, too."""
-    reconciled_aloud(ws)
+    moved_aloud(ws)
     at = ws.at()
     if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
         raise no_collection(collection, [each.name for each in ws.engine.collections(at)])
     changes = {}
     if isinstance(at, Working):
         changes = {change.key: change for change in ws.engine.diff(ws.revision(), at).documents}
-    chunks = ws.read(lambda view: chunk_counts(view.folder))
+    chunks = _chunk_counts(ws, at)
     headers = {each.key: each for each in ws.engine.headers(at, collection=collection)}
     for key, change in changes.items():
         if change.before and change.kind == "removed" and collection in (None, key[0]):
@@ -285,12 +291,25 @@ def list_documents(ws: Workspace, collection: str | None) -> ListReport:
     return ListReport(rows)
 
 
+def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
+    """By document, if an index is there that holds what is read at a place; nobody waits for it."""
+    revision = ws.revision()
+    try:
+        if isinstance(at, str):
+            return {} if ws.shelf.problem(at) else chunk_counts(ws.shelf.path(at))
+        copy = apply.working_copy(ws.parts._replace(lock_timeout=0), at.branch, revision)
+        with copy.reading() as problem:
+            return {} if problem else chunk_counts(copy.path)
+    except (Busy, Files, IndexFailed):
+        return {}
+
+
 def show(ws: Workspace, name: str) -> ShowReport:
     """`[REF:]COLLECTION/DOC`; REF is anything that `history.place` takes. Raises `DocumentMissing` and kin."""
     at: At
     revision, collection, doc_id = _address(ws, name)
     if revision is None:
-        reconciled_aloud(ws)
+        moved_aloud(ws)
         revision, at = ws.revision(), ws.at()
     else:
         at = revision

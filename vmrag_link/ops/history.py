@@ -22,7 +22,7 @@ from vmrag_link.models import (
     canonical_json,
 )
 from vmrag_link.ops import arrival, history_pins
-from vmrag_link.ops.recover import reconciled_aloud
+from vmrag_link.ops.recover import moved_aloud, reconciled_aloud
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.worddiff import Piece
 from vmrag_link.workspace import Workspace
@@ -143,7 +143,7 @@ def revision(ws: Workspace, name: str) -> str:
 def log(ws: Workspace, *, ref: str | None, limit: int) -> LogReport:
     """The revisions behind the workspace's, or behind the `place` that `ref` names, newest first."""
     if ref is None or ref == WORKING:
-        reconciled_aloud(ws)
+        moved_aloud(ws)
         start = ws.revision_here()
     else:
         start = revision(ws, ref)
@@ -179,7 +179,7 @@ def diff(
 
     `only`: `COLLECTION` or `COLLECTION/DOC`. `detail`: names alone; with numbers of words; with what changed in the texts.
     """
-    reconciled_aloud(ws)
+    moved_aloud(ws)
     before = ws.revision_here() if old is None else place(ws, old)
     after = place(ws, WORKING if new is None else new)
     found = ws.engine.diff(before, after)

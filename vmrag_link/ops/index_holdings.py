@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from vmrag_link.errors import IndexFailed
+from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index.contents import contents
 from vmrag_link.index.store import indexes_equally
 from vmrag_link.models import At, Collection, DocumentHeader, Record
@@ -32,10 +32,10 @@ class Holdings(Record, frozen=True):
 
 
 def held_now(ws: Workspace, seen: Moment) -> Holdings:
-    """Of the index that answers for the workspace; if it cannot, of the one that it would be made from."""
+    """Of the index that answers for the workspace; if it cannot, or is being written, of the one that it would be made from."""
     if seen.branch and seen.dirty:
-        copy = apply.working_copy(ws.parts, seen.branch, seen.revision)
-        with copy.reading() as problem:
+        copy = apply.working_copy(ws.parts._replace(lock_timeout=0), seen.branch, seen.revision)
+        with contextlib.suppress(Busy), copy.reading() as problem:
             if not copy.damage():  # though it may be behind
                 with contextlib.suppress(IndexFailed):  # of the right size, but damaged
                     return read(copy.path, seen.revision, current=not problem)

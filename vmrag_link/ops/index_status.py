@@ -17,6 +17,7 @@ from vmrag_link.index.metadata import HNSW
 from vmrag_link.models import At, Collection, Record, Working
 from vmrag_link.ops.collections import find
 from vmrag_link.ops.index_holdings import differing, held_now
+from vmrag_link.ops.recover import followed
 from vmrag_link.ops.standing import Standing, viewed
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Moment, View, Workspace
@@ -128,12 +129,20 @@ def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tu
     If it cannot be brought, because a model is missing, say: as it is known. Raises `CollectionMissing`, `IndexFailed`.
     """
     try:
-        return ws.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw)))
+        return followed(ws, lambda: ws.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw))))
     except (Embedding, IndexExtraMissing):
-        found = find(ws, at.at, name)
-        each = next(each for each in look(ws).collections if each.collection.name == found.name)
-        usual = {key: setting.usual for key, setting in HNSW.items()}
-        return at, Indexed(found, "", each.documents, each.chunks, each.snapshot or "", usual, each.status)
+        return at, known(ws, at, name)
+
+
+def known(ws: Workspace, at: Standing, name: str) -> Indexed:
+    """A collection as far as it is known without an index being brought: `chunks` are those that the index holds now.
+
+    Raises `CollectionMissing`.
+    """
+    found = find(ws, at.at, name)
+    each = next(each for each in look(ws).collections if each.collection.name == found.name)
+    usual = {key: setting.usual for key, setting in HNSW.items()}
+    return Indexed(found, "", each.documents, each.chunks, each.snapshot or "", usual, each.status)
 
 
 def _indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from vmrag_link import locks
-from vmrag_link.errors import Busy, GitBusy, GitFailed, quoted
+from vmrag_link.errors import Busy, EngineUnwritable, Files, GitBusy, GitFailed, IndexFailed, file_failures, quoted
 from vmrag_link.git import merging, plumbing
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops import arrival, pinning
@@ -26,10 +26,20 @@ def reconciled(ws: Workspace) -> SyncReport | None:
 
     All that a person should know has been said when this returns.
     """
+    _prepare(ws)
+    return ws.reconcile()
+
+
+def move(ws: Workspace) -> None:
+    """As `reconciled`, for what needs the documents and no index: nothing is built, and nobody waits for what is being built."""
+    _prepare(ws)
+    ws.move()
+
+
+def _prepare(ws: Workspace) -> None:
     arrival.bring(ws)
     recover(ws)
     background.tell(ws.places, ws.progress.note)
-    return ws.reconcile()
 
 
 def reconciled_for_reading(ws: Workspace) -> None:
@@ -45,24 +55,62 @@ def reconciled_for_reading(ws: Workspace) -> None:
             raise
 
 
-def followed(ws: Workspace, look: Callable[[], T]) -> T:
+def reconciled_as_far_as_possible(ws: Workspace) -> None:
+    """As `reconciled_for_reading`; the index that is bound also goes on answering where the next one cannot be built, on a full or
+    read-only disk, say. `Workspace.unbuilt` has the reason, which the answer's notes give.
+    """
+    ws.unbuilt = None
+    try:
+        with file_failures():
+            reconciled_for_reading(ws)
+    except (Files, IndexFailed, EngineUnwritable) as why:
+        if ws.binding is None:
+            raise
+        ws.unbuilt = why
+
+
+def moved_for_reading(ws: Workspace) -> None:
+    """As `move`, but documents are read where they were read last while git holds the repository, or where nothing can be written."""
+    ws.unbuilt = None
+    try:
+        with file_failures():
+            move(ws)
+    except GitBusy:
+        if ws.standing_revision is None:
+            raise
+    except (Files, EngineUnwritable) as why:
+        if ws.standing_revision is None:
+            raise
+        ws.unbuilt = why
+
+
+def followed(ws: Workspace, look: Callable[[], T], *, index: bool = True) -> T:
     """What `look` makes of the workspace, which is brought to its pin first; it looks again if another process moved the pin meanwhile.
 
-    A commit moves the KB branch first and the pin then: who looks in between finds what was uncommitted nowhere.
+    A commit moves the KB branch first and the pin then: who looks in between finds what was uncommitted nowhere. Without `index`
+    the documents alone are brought.
     """
+    bring = reconciled_as_far_as_possible if index else moved_for_reading
     for _ in range(ATTEMPTS):
         before = ws.trigger()
-        reconciled_for_reading(ws)
+        bring(ws)
         found = look()
         if ws.trigger() == before and not pending(ws):
             break
     return found
 
 
+def moved_aloud(ws: Workspace) -> None:
+    """As `moved_for_reading`, for commands whose report has no place for it: says where what follows comes from."""
+    moved_for_reading(ws)
+    for note in ws.notes(ws.target(), ws.revision()) if ws.standing_revision else ():
+        ws.progress.note(note)
+
+
 def reconciled_aloud(ws: Workspace) -> None:
-    """As `reconciled_for_reading`, for commands whose report has no place for it: says where what follows comes from."""
-    reconciled_for_reading(ws)
-    for note in ws.notes(ws.target(), ws.revision()) if ws.binding else ():
+    """As `moved_aloud`, with the index, for what says where that is."""
+    reconciled_as_far_as_possible(ws)
+    for note in ws.notes(ws.target(), ws.binding.revision) if ws.binding else ():
         ws.progress.note(note)
 
 

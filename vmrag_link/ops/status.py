@@ -95,8 +95,8 @@ def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
 
 
 def _kb(ws: Workspace, target: Target) -> KbStatus:
-    branch, bound = target.kb_branch, ws.binding
-    stands = bound.revision if bound and ws.engine.has_revision(bound.revision) else None
+    branch, stood = target.kb_branch, ws.standing_revision
+    stands = stood if stood and ws.engine.has_revision(stood) else None
     wanted = target.revision if target.state == "pinned" else stands
     detached = branch is None or branch.head != wanted
     revision = stands if detached or branch is None else branch.head

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import Embedding, Files, GitBusy, Index, KnowledgeMoved, MergeConflict, Uncommitted
+from vmrag_link.errors import (
+    Embedding,
+    Files,
+    GitBusy,
+    Index,
+    IndexFailed,
+    KnowledgeMoved,
+    MergeConflict,
+    Uncommitted,
+    file_failures,
+)
 from vmrag_link.git import merging, plumbing, sharing
 from vmrag_link.index.contents import chunks_held
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops import branches
-from vmrag_link.ops.recover import reconciled
+from vmrag_link.ops.recover import move, reconciled
 from vmrag_link.sync import apply, lease
 from vmrag_link.sync.resolve import Target
 from vmrag_link.workspace import Workspace
@@ -36,12 +47,12 @@ class Landed(Record, frozen=True):
     chunks: int = 0
 
 
-def writable(ws: Workspace) -> Target:
-    """What a write would go to, after the workspace was brought to its pin. Raises why nothing may be written here."""
-    target = movable(ws)
+def writable(ws: Workspace, *, index: bool = True) -> Target:
+    """What a write would go to, after the workspace was brought to its pin; `index` as `movable`. Raises why nothing may be written."""
+    target = movable(ws, index=index)
     if target.attachment in ("held", "behind"):
         # Between the two steps of another process's commit it looks so, too: the pin comes after the branch.
-        target = movable(ws)
+        target = movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":
@@ -49,11 +60,17 @@ def writable(ws: Workspace) -> Target:
     return target
 
 
-def movable(ws: Workspace) -> Target:
-    """As `writable`, for what decides where the KB branch stands: it need not stand at the pin."""
+def movable(ws: Workspace, *, index: bool = True) -> Target:
+    """As `writable`, for what decides where the KB branch stands: it need not stand at the pin.
+
+    With `index` that is brought, too, so that it only has to follow what is written; one that cannot be built stops no writing.
+    """
     refuse_if_busy(ws)
     sharing.prepare(ws.places)
-    reconciled(ws)
+    if index:
+        with contextlib.suppress(IndexFailed, Files), file_failures():
+            reconciled(ws)
+    move(ws)
     # Before anything is planned: who does not hold the lease must not look at the other one's uncommitted documents.
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()
@@ -105,7 +122,7 @@ def write(
     decide. Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
     """
     for _ in range(ATTEMPTS):
-        target = writable(ws)
+        target = writable(ws, index=follow)
         stamp = ws.engine.stamp()
         rows = plan(Working(target.kb_branch.name) if target.kb_branch else target.revision)
         if rows is None:
@@ -146,7 +163,7 @@ def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[Ind
     copy = apply.working_copy(ws.parts, branch, revision)
     stored = False
     try:
-        with copy.writing() as whole:
+        with file_failures(), copy.writing() as whole:
             rows = planned.store(ws, purpose)
             stored = True
             ws.follow(copy.path, branch, revision, whole=whole, alter=alter)

@@ -72,9 +72,35 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
 
 
 def settled(parts: Parts) -> bool:
-    """Whether there is nothing to do: the applied pair is the present one, and its snapshot can be served."""
-    trigger, bound = read_trigger(parts.places), bindings.read(parts.places)
-    return bound is not None and bindings.applied(parts.places) == trigger and not parts.shelf.problem(bound.revision)
+    """Whether there is nothing to do: the applied pair is the present one, and the snapshot of its revision can be served."""
+    bound = bindings.read(parts.places)
+    if bound is None or not moved(parts) or bound.revision != bindings.standing_revision(parts.places):
+        return False
+    return not parts.shelf.problem(bound.revision)
+
+
+def moved(parts: Parts) -> bool:
+    """Whether the knowledge base has followed HEAD and the pin; the index may be behind."""
+    return bindings.applied(parts.places) == read_trigger(parts.places)
+
+
+def move(parts: Parts) -> tuple[str, ...]:
+    """Bring the KB branch to the pin, with its uncommitted documents; the index is left to whoever needs it next.
+
+    Returns what a person should know about it. Raises `GitBusy`, and `Busy` where another process switches the work tree.
+    """
+    for _ in range(ATTEMPTS):
+        if moved(parts):
+            return ()
+        wait_for_git(parts)
+        target = resolve(parts.places, parts.engine, read_trigger(parts.places))
+        if target.state != "pinned":
+            _unapplied(parts, target)
+            return ()
+        swapped = _swap(parts, target, None) if _leased(parts, target) else None
+        if swapped is not None:
+            return swapped[1]
+    raise _moving("the knowledge base was brought to the pin")
 
 
 def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
@@ -101,13 +127,8 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
             return _unapplied(parts, msgspec.structs.replace(target, state="missing"))
         rebuild = False
         changes = _changes(parts.engine, bound, target, built)
-        if target.kb_branch and target.trigger.symbolic:
-            try:
-                lease.take(parts.places, target.trigger.symbolic, timeout=parts.lock_timeout)
-            except BranchInUse:
-                continue  # another work tree was faster: here its documents are only read
-        if not parts.places.git_dir.is_dir():  # and would be made again, by the first lock in it
-            raise GitRepositoryMissing("The work tree was removed meanwhile.", hint="git worktree list")
+        if not _leased(parts, target):
+            continue
         with parts.shelf.reading(built.path):  # from here on nobody evicts it
             swapped = None if parts.shelf.problem(target.revision) else _swap(parts, target, built)
         if swapped is None:
@@ -125,10 +146,25 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
             attachment=attachment,
             notes=notes,
         )
-    raise GitBusy(
-        f"HEAD or the pin moved {ATTEMPTS} times while the index was brought up to date.",
-        hint="Run 'vmrag sync' when git has finished.",
+    raise _moving("the index was brought up to date")
+
+
+def _moving(meanwhile: str) -> GitBusy:
+    return GitBusy(
+        f"HEAD or the pin moved {ATTEMPTS} times while {meanwhile}.", hint="Run 'vmrag sync' when git has finished."
     )
+
+
+def _leased(parts: Parts, target: Target) -> bool:
+    """Whether the target's KB branch, if there is one, is this work tree's to move. Raises `GitRepositoryMissing`."""
+    if target.kb_branch and target.trigger.symbolic:
+        try:
+            lease.take(parts.places, target.trigger.symbolic, timeout=parts.lock_timeout)
+        except BranchInUse:
+            return False  # another work tree was faster: here its documents are only read
+    if not parts.places.git_dir.is_dir():  # and would be made again, by the first lock in it
+        raise GitRepositoryMissing("The work tree was removed meanwhile.", hint="git worktree list")
+    return True
 
 
 def provide(parts: Parts, revision: str, *, bases: Iterable[Base]) -> Built:
@@ -249,14 +285,20 @@ def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built
     )
 
 
-def _swap(parts: Parts, target: Target, built: Built) -> tuple[Attachment, tuple[str, ...]] | None:
-    """Bind the workspace to what was built; None when HEAD, the pin or the KB branch are no longer what they were."""
+def _swap(parts: Parts, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:
+    """Move the KB branch, and bind the workspace to what was built; None when HEAD, pin or KB branch are no longer what they were.
+
+    Nothing `built`: the index that is bound stays bound.
+    """
     with _switching(parts):
         if read_trigger(parts.places) != target.trigger or _branch_changed(parts.engine, target):
             return None
         stay = _stay_behind(parts, target)
         attachment, notes = _settle_branch(parts, target)
-        bindings.write(parts.places, Binding(target.revision, built.path.name), target.trigger)
+        if built:
+            bindings.write(parts.places, Binding(target.revision, built.path.name), target.trigger)
+        else:
+            bindings.note_applied(parts.places, target.trigger)
         return attachment, notes + stay
 
 

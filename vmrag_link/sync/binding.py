@@ -1,4 +1,6 @@
-"""What a work tree stands at: `workspace.json` for us, and `applied` for the hooks, which compare it without starting Python."""
+"""What a work tree stands at. `applied`: HEAD's name and the pin that the knowledge base follows; hooks compare it without starting
+Python. `workspace.json`: the index that answers, which comes after that, because it may take minutes to build.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link import pin as pins
+from vmrag_link.errors import PinMalformed
 from vmrag_link.git.applied import decode_applied, encode_applied
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
@@ -35,8 +39,26 @@ def applied(places: Places) -> Trigger | None:
     return None
 
 
+def followed_pin(places: Places) -> str | None:
+    """The revision that the knowledge base was brought to: what the applied pin names. None where no pin was applied."""
+    trigger = applied(places)
+    if trigger is None or trigger.pin is None:
+        return None
+    try:
+        return pins.parse(trigger.pin).dolt_commit
+    except PinMalformed:
+        return None
+
+
+def standing_revision(places: Places) -> str | None:
+    """The revision at which documents are read: that of the pin that was followed; without one, the bound index's."""
+    bound = read(places)
+    return followed_pin(places) or (bound.revision if bound else None)
+
+
 def write(places: Places, binding: Binding, trigger: Trigger) -> None:
-    forget_applied(places)
+    if applied(places) != trigger:
+        forget_applied(places)
     write_atomically(places.workspace, msgspec.json.encode(binding))
     note_applied(places, trigger)
 

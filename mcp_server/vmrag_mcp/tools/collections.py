@@ -10,7 +10,7 @@ from vmrag_link.errors import plural
 from vmrag_link.index.chroma import DATABASE, TENANT
 from vmrag_link.ops import collection_writes as writes
 from vmrag_link.ops.collection_metadata import shown_metadata
-from vmrag_link.ops.index_status import Indexed, indexed
+from vmrag_link.ops.index_status import Indexed, indexed, known
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -78,7 +78,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: str) -> dict[str,
 @tool("R")
 def chroma_get_collection_count(call: Call, *, collection_name: str) -> dict[str, Any]:
     """Count the documents of a collection."""
-    found = _indexed(call, collection_name)
+    found = known(call.ws, call.standing(), collection_name)
     return {
         "collection_name": found.collection.name,
         "count": found.documents,

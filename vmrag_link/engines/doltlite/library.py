@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vmrag_link.errors import Busy, EngineFailed, LimitExceeded, VmragError
+from vmrag_link.errors import Busy, EngineFailed, EngineUnwritable, LimitExceeded, VmragError
 
 VERSION = "0.51.3"
 """The one version whose storage format this program knows; the format is beta."""
@@ -139,10 +139,11 @@ def locate() -> Path:
     return found[0]
 
 
+READ_ONLY, FULL = 8, 13
 FETCH_AGAIN = "Move the file aside (what was not pushed is only in there), then: vmrag clone"
 
 _SENTENCES = {
-    8: (
+    READ_ONLY: (
         "The knowledge base {path} cannot be written: it or its folder is read-only.",
         "Give yourself write permission, or run the command as the user who owns it.",
     ),
@@ -151,9 +152,9 @@ _SENTENCES = {
         "Check the free space, the quota and the health of that disk; nothing of this change was stored.",
     ),
     11: ("The knowledge base {path} is damaged.", FETCH_AGAIN),
-    13: (
+    FULL: (
         "The disk is full: the knowledge base {path} could not be written, nothing of this change was stored.",
-        "Free some space and run the command again.",
+        "Make room on that disk ('vmrag gc --apply' removes what can be built again), then run the command again.",
     ),
     14: ("The knowledge base {path} cannot be opened.", "Check that it exists and that you may read its folder."),
     TOO_BIG: (
@@ -176,6 +177,8 @@ def failure(code: int, message: str, path: Path) -> VmragError:
         )
     if primary in _SENTENCES:
         sentence, hint = _SENTENCES[primary]
-        kind = LimitExceeded if primary == TOO_BIG else EngineFailed
+        kind = (
+            LimitExceeded if primary == TOO_BIG else EngineUnwritable if primary in (READ_ONLY, FULL) else EngineFailed
+        )
         return kind(sentence.format(path=path), hint=hint, **details)
     return EngineFailed(f"The knowledge base {path} failed: {message}.", **details)

@@ -64,7 +64,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
         copy = apply.working_copy(ws.parts, branch.name, branch.head)
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
-        problem = copy.problem()
+        problem = copy.damage()  # one that only lies behind goes on from there when it is asked
         if problem:
             message = f"The index of the uncommitted documents of {branch.name!r} cannot be used: {problem}."
             yield Finding("WORKING_COPY_DAMAGED", "warning", message, DOCTOR, branch.name)

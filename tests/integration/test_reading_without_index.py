@@ -1,0 +1,175 @@
+"""What reads and removes rows asks the knowledge base alone: it needs no index, waits for none, and makes none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_concurrency import holding
+from tests.support import cli, terminal
+from tests.support.cli import driven, start
+from tests.support.mcp import Tools
+from tests.support.terminal import Done, Project
+
+template, project = terminal.template, terminal.project
+
+EXTRA = ("chromadb", "chromadb_rust_bindings", "numpy", "tokenizers")
+READING = (("list",), ("show", "handbook/note.md"), ("status",), ("log",), ("diff",))
+COPY = "__import__('vmrag_link.sync.apply').sync.apply.working_copy(ws.parts, ws.kb_branch().name, ws.revision()).writing()"
+
+
+@pytest.fixture
+def without_extra(tmp_path: Path) -> str:
+    """A `PYTHONPATH` on which nothing of the extra `index` can be imported."""
+    folder = tmp_path / "broken"
+    for name in EXTRA:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("raise ImportError('this installation is broken')\n")
+    return f"{folder}:{cli.ROOT}"
+
+
+def each(project: Project, commands: tuple[tuple[str, ...], ...], path: str) -> list[tuple[int, dict[str, object]]]:
+    """Exit codes and reports, by one process."""
+    script = (
+        "import contextlib, io, json, sys\nfrom vmrag_link.cli.main import run\n"
+        "for command in json.loads(sys.argv[1]):\n"
+        "    out = io.StringIO()\n"
+        "    with contextlib.redirect_stdout(out):\n        code = run([*command, '--json'])\n"
+        "    print(json.dumps([code, json.loads(out.getvalue() or '{}')]))\n"
+    )
+    done = start(project, json.dumps(commands), program=(sys.executable, "-c", script), PYTHONPATH=path).done()
+    assert done.code == 0, done
+    return [tuple(json.loads(line)) for line in done.out.splitlines()]
+
+
+def indexes(project: Project) -> list[Path]:
+    return [path for name in ("snapshots", "working") for path in (project.shared / name).glob("*") if path.is_dir()]
+
+
+def test_rows_are_read_and_removed_without_an_index_and_without_what_builds_one(project, without_extra):
+    project.put("note.md", "A note about zebras.")
+    project.forget_indexes()
+    commands = (*READING, ("rm", "rest.md", "--collection", "handbook"), ("list",))
+    found = each(project, commands, without_extra)
+    assert [code for code, _ in found] == [0, 0, 1, 0, 0, 0, 0], (
+        "status says that there is no index, the rest does not care"
+    )
+    listed, shown, status, logged, changed, removed, after = (report for _, report in found)
+    assert {row["doc_id"] for row in listed["documents"]} == {
+        "setup.md",
+        "rest.md",
+        "deep/tls.txt",
+        "faq.md",
+        "note.md",
+    }
+    assert {row["chunks"] for row in listed["documents"]} == {None}
+    assert shown["content"] == "A note about zebras."
+    assert (status["state"], status["hint"]) == ("drift", "vmrag sync")
+    assert logged["revisions"][0]["revision"] == project.pinned
+    assert [row["doc_id"] for row in changed["documents"]] == ["note.md"]
+    assert removed["removed"] == ["rest.md"]
+    assert {row["doc_id"]: row["uncommitted"] for row in after["documents"]}["rest.md"] == "removed"
+    assert indexes(project) == []
+    assert project.consistent()
+
+
+def test_a_checkout_is_followed_by_the_rows_first_and_by_the_index_when_it_is_needed(project):
+    project.put("note.md", "A note about zebras.")
+    bound = json.loads((project.own / "workspace.json").read_text())
+    # The pin moves without any hook, and the uncommitted note has to go along.
+    project.git("checkout", "first", "--", ".dolt-version", env={"VMRAG": "0"})
+    project.forget_indexes()
+    said = project.vmrag("list").err
+    assert "went along" in said
+    assert project.marks()["note.md"] == "added"
+    assert "faq.md" not in project.texts()
+    assert project.vmrag("diff").err == "", "said once"
+    assert indexes(project) == []
+    assert json.loads((project.own / "workspace.json").read_text()) == bound
+    assert project.run_quietly("status", "--json").json["reasons"][0].startswith("The index stands at")
+    assert "note.md" in {each["doc_id"] for each in project.ask("query", "zebras")["results"]}
+    assert project.status()["in_sync"]
+    assert project.consistent()
+
+
+def test_nobody_who_reads_or_removes_rows_waits_for_an_index_that_is_being_made(project):
+    project.put("note.md", "A note about zebras.")
+    busy = holding(project, COPY)
+    try:
+        rows = {row["doc_id"]: row["chunks"] for row in project.ask("list")["documents"]}
+        assert rows["note.md"] is None
+        project.vmrag("rm", "rest.md", "--collection", "handbook")
+    finally:
+        busy.signal(9)
+        busy.done()
+    assert project.consistent()
+    assert "rest.md" not in project.texts()
+
+
+def test_list_counts_chunks_where_the_index_is_there(project):
+    project.put("note.md", "A note about zebras.")
+    assert {row["chunks"] for row in project.ask("list")["documents"]} == {1}
+    project.drop("rest.md")  # the index does not follow before it is asked
+    assert {row["chunks"] for row in project.ask("list")["documents"]} == {None}
+    project.vmrag("query", "zebras")
+    assert {row["doc_id"]: row["chunks"] for row in project.ask("list")["documents"]}["note.md"] == 1
+
+
+def test_tools_that_read_rows_make_no_index(project):
+    project.put("note.md", "A note about zebras.")
+    project.forget_indexes()
+    tools = Tools(project.top)
+    for tool, arguments in {
+        "chroma_list_collections": {},
+        "chroma_peek_collection": {"collection_name": "handbook"},
+        "chroma_get_documents": {"collection_name": "handbook", "ids": '["note.md"]'},
+        "chroma_get_collection_count": {"collection_name": "handbook"},
+        "dolt_status": {},
+        "dolt_commits": {},
+        "get_diff": {},
+    }.items():
+        assert tools(tool, **arguments)["kb"]["in_sync"], tool
+        assert indexes(project) == [], tool
+
+
+COUNTING = """
+from pathlib import Path
+from vmrag_link.embedding.hashing import HashModel
+embed = HashModel.embed
+def counted(self, texts):
+    with Path(os.environ["COUNTED"]).open("a") as out:
+        out.write(f"{len(texts)}\\n")
+    return embed(self, texts)
+HashModel.embed = counted
+"""
+DYING = """
+from vmrag_link.embedding.cache import EmbeddingCache
+put, puts = EmbeddingCache.put, []
+def some(self, *given):
+    puts.append(1)
+    die() if len(puts) > 3 else put(self, *given)
+EmbeddingCache.put = some
+"""
+
+
+def embedded(project: Project, body: str, counted: Path, *command: str) -> tuple[Done, int]:
+    counted.unlink(missing_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COUNTED", str(counted))
+        done = driven(project, COUNTING + body, *command)
+    return done, sum(map(int, counted.read_text().split()))
+
+
+def test_what_a_killed_index_had_embedded_is_not_embedded_again(project, tmp_path):
+    project.write("more/big.md", "\n\n".join(f"Sentence {n} about zebra {n}." * 12 for n in range(2000)))
+    adding = ("add", "more/big.md", "--collection", "handbook", "--id", "big.md")
+    died, first = embedded(project, DYING, tmp_path / "counted", *adding)
+    assert died.code == -9
+    assert first == 4 * 256, "stored batch by batch, and killed with the fourth one in hand"
+    done, second = embedded(project, "", tmp_path / "counted", "query", "zebra", "--json")
+    assert done.code == 0
+    chunks = {row["doc_id"]: row["chunks"] for row in project.ask("list")["documents"]}["big.md"]
+    assert second == chunks - 3 * 256 + 1, "and the question"
