@@ -8,7 +8,8 @@
     ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
     ├── Engine       (exit 3)     EngineFailed (LimitExceeded, EngineUnwritable) · SchemaTooNew · RevisionMissing
-    │                             BranchMissing · BranchExists · CollectionMissing · CollectionExists · DocumentMissing · DocumentExists · ContentRefused
+    │                             BranchMissing · BranchExists · CollectionMissing · CollectionExists
+    │                             DocumentMissing · DocumentExists · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
     ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable · RemoteMoved · RemoteDiverged
