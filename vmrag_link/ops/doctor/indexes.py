@@ -82,15 +82,15 @@ def vectors(ws: Workspace) -> Iterator[Finding]:
     path = ws.places.embeddings
     damage = EmbeddingCache(path).damage()
     if damage:
-        yield Finding("EMBEDDINGS_DAMAGED", "warning", damage, f"rm {quoted(path)}", str(path))
+        yield Finding("EMBEDDINGS_DAMAGED", "warning", damage, DOCTOR, str(path))
 
 
-def _drop_vectors(ws: Workspace, _: Finding) -> str:
-    EmbeddingCache(ws.places.embeddings).discard()
-    return "Removed it; vectors are computed again when they are needed."
+def _mend_vectors(ws: Workspace, _: Finding) -> str:
+    EmbeddingCache(ws.places.embeddings, progress=ws.progress).mend()
+    return "Kept the vectors that prove themselves; others are computed again when they are needed."
 
 
 SNAPSHOTS = Topic("indexes", snapshots, {"SNAPSHOT_DAMAGED": _drop_snapshot})
 COPIES = Topic("working copies", copies, {"WORKING_COPY_DAMAGED": _drop_copy})
-VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _drop_vectors})
+VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _mend_vectors})
 SYNC = Topic("sync", synced, {"NOT_SYNCED": _sync, "BACKGROUND_FAILED": _sync})
