@@ -160,7 +160,7 @@ class EmbeddingCache:
         return f"{number} cannot be trusted: not what was stored." if wrong else ""
 
     def mend(self) -> None:
-        """Remove the rows that do not prove themselves. A file that cannot be read is set aside, as with all other calls."""
+        """Leave only the rows that prove themselves, and those from before there were checksums; in a new file, if need be."""
 
         def remove(connection: sqlite3.Connection) -> None:
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
@@ -169,7 +169,14 @@ class EmbeddingCache:
                 wrong = [(row,) for row in table.disproved(connection)]
                 connection.executemany("DELETE FROM vectors WHERE rowid = ?", wrong)
 
-        self._run(remove)
+        with locks.exclusive(self._lock, purpose="repair the embedding cache", timeout=BUSY_SECONDS):
+            try:
+                self._on_connection(remove)
+            except _Unusable:
+                aside, _ = self._make_anew()
+                if aside:
+                    for suffix in ("-journal", "-wal", "-shm", ""):
+                        aside.with_name(aside.name + suffix).unlink(missing_ok=True)
 
     @property
     def _lock(self) -> Path:
@@ -187,7 +194,7 @@ class EmbeddingCache:
                 try:
                     return self._on_connection(action)  # another process may have repaired it meanwhile
                 except _Unusable as damage:
-                    self._make_anew(damage)
+                    self._note_loss(damage, *self._make_anew())
                 return self._on_connection(action)
         except OSError as error:
             raise self._unreachable(error) from error
@@ -214,15 +221,16 @@ class EmbeddingCache:
         except sqlite3.Error as error:
             raise self._translated(error) from error
 
-    def _make_anew(self, damage: _Unusable) -> None:
-        """An empty cache, or one of those rows of the damaged file that prove themselves; who calls holds it alone."""
+    def _make_anew(self) -> tuple[Path | None, int]:
+        """A cache of those rows of the damaged file that prove themselves: where that lies now, and how many. Call it with the lock."""
         aside = self._set_aside()
         self._on_connection(table.create, new=True)
-        if aside is None:
-            return
-        kept = self._on_connection(lambda connection: table.salvage(connection, aside))
-        rest = f"{plural(kept, 'vector')} that prove themselves were kept, others" if kept else "its vectors"
-        self._progress.note(f"{damage} It was set aside as {aside.name}; {rest} are computed again when needed.")
+        return aside, self._on_connection(lambda connection: table.salvage(connection, aside)) if aside else 0
+
+    def _note_loss(self, damage: _Unusable, aside: Path | None, kept: int) -> None:
+        if aside:
+            rest = f"{plural(kept, 'vector')} that prove themselves were kept, others" if kept else "its vectors"
+            self._progress.note(f"{damage} It was set aside as {aside.name}; {rest} are computed again when needed.")
 
     def _set_aside(self) -> Path | None:
         """Rename the file; None for one that is not there or holds nothing at all (a creation that was killed)."""
