@@ -184,5 +184,5 @@ def _manifest(folder: Path) -> Iterator[Manifest]:
     try:
         with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
             yield manifest
-    except sqlite3.Error as error:
+    except (sqlite3.Error, msgspec.DecodeError) as error:
         raise unusable(folder, str(error)) from error
