@@ -409,6 +409,8 @@ class Workspace:
             if not problem:
                 yield copy.path
                 return
+            if copy.path.is_dir() and not copy.unfinished:
+                self.progress.note(f"The index of uncommitted documents does not verify: {problem}. It is built again.")
         try:
             with file_failures(), copy.writing() as whole:
                 self.follow(copy.path, branch, revision, whole=whole)

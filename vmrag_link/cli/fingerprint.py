@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops import history
+from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import plural
+from vmrag_link.ops import history, index_check
+from vmrag_link.ops.index_check import VerifiedIndex
 
 
 @vmrag_command("fingerprint")
 @click.option("--at", "ref", metavar="REF", help="Of what this git ref pins.")
-def command(invocation: Invocation, *, ref: str | None) -> None:
-    """Print the fingerprint: where it is equal, equal queries get equal answers."""
+@click.option("--verify", is_flag=True, help="Compare the index with the documents, too: every byte, text and vector.")
+def command(invocation: Invocation, *, ref: str | None, verify: bool) -> int:
+    """Print the fingerprint: where it is equal, equal queries get equal answers.
+
+    It is made from the documents and the settings of the index, and does not look into the index: what a disk has damaged
+    there does not change it. --verify does look, and ends with exit code 1 if the index is not what the documents make.
+    """
     with invocation.workspace() as ws:
-        report = history.fingerprint(ws, ref=ref)
-    invocation.emit(report, [report.fingerprint])
+        if not verify:
+            report = history.fingerprint(ws, ref=ref)
+            invocation.emit(report, [report.fingerprint])
+            return 0
+        verified = index_check.verify(ws, ref=ref)
+    invocation.emit(verified, _lines(verified))
+    return FAILED_CHECK if verified.problems else 0
+
+
+def _lines(report: VerifiedIndex) -> Iterator[str]:
+    yield report.fingerprint
+    if report.problems:
+        yield from report.problems
+        yield f"Build the index again: {report.fix}"
+        return
+    compared = f"{report.vectors} of their vectors proven by the cache" if report.chunks else "nothing to compare"
+    yield f"The index holds {plural(report.documents, 'document')} in {plural(report.chunks, 'chunk')}, as it should; {compared}."

@@ -12,7 +12,11 @@ from vmrag_link.sync.apply import SyncReport
 
 
 @vmrag_command("sync")
-@click.option("--rebuild", is_flag=True, help="Build the index of the pinned revision again, from nothing.")
+@click.option(
+    "--rebuild",
+    is_flag=True,
+    help="Build the index of the pinned revision again, from the documents and such cached vectors as prove themselves.",
+)
 def command(invocation: Invocation, *, rebuild: bool) -> None:
     """Bring knowledge base and index to what .dolt-version pins."""
     with invocation.workspace() as ws:

@@ -5,9 +5,9 @@ alone. Otherwise the connections of others would go on working, by name, with th
 The journal is SQLite's rollback journal, waited for `BUSY_SECONDS`: a killed writer's transaction is undone by the next
 process, and it works on network file systems, where WAL does not. Opening costs half a millisecond.
 
-`uses` says on which day something of each block of 64 neighbouring rows was asked for last; what is stored together is
-mostly used together. A day for each vector would make finding 10,000 of them a third slower, a day in the vectors' own
-rows would rewrite them all once a day.
+A row that does not prove itself by its checksum counts as absent, and is embedded again and replaced (two microseconds a row).
+Of the rows without one, from before there were checksums, what a service was paid for is taken over and gets its checksum;
+what a local model made is made again. The tables are in `cache_table`.
 """
 
 from __future__ import annotations
@@ -15,35 +15,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import math
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from vmrag_link import locks, permissions
+from vmrag_link.embedding import cache_table as table
 from vmrag_link.embedding.base import Vector
-from vmrag_link.errors import Busy, FileFailed
+from vmrag_link.errors import Busy, FileFailed, plural
 from vmrag_link.models import Record
 from vmrag_link.progress import QUIET, Progress
 
-APPLICATION_ID = 0x766D6563  # "vmec" in the file's header: says that a database is this cache, in this format
 BUSY_SECONDS = 30.0
 KEYS_A_QUERY = 500
-FLOAT32 = 4
-BLOCK = 64
-MEGABYTE = 1_000_000
-DAY_SECONDS = 86_400
-
-_VECTORS = (
-    "vectors (key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL)"  # a rowid table: WITHOUT ROWID is four times as slow
-)
-_USES = "uses (block INTEGER PRIMARY KEY, day INTEGER NOT NULL)"
-# A block that nobody has noted a use of counts as used on the day when uses began to be noted in this file.
-_DAY = "coalesce(uses.day, (SELECT user_version FROM pragma_user_version))"
-_BLOCKS = f"FROM vectors LEFT JOIN uses ON uses.block = vectors.rowid / {BLOCK}"
 
 T = TypeVar("T")
 
@@ -59,54 +45,60 @@ class Excess(Record, frozen=True):
     bytes: int = 0
 
 
-class _Boundary(Record, frozen=True):
-    """The first `number` vectors in the order of (day, block), up to this place, are beyond the limits."""
-
-    number: int = 0
-    day: int = 0
-    block: int = 0
-
-
 class EmbeddingCache:
     """Vectors by (model fingerprint, chunk hash). Safe for several processes; nothing is held between calls.
 
-    A damaged or foreign file is set aside as `<name>.corrupt-<n>`, `progress` gets a note, and an empty cache takes its
-    place, at any call. Calls raise `FileFailed` (disk full, no permission) and `Busy`.
+    A damaged or foreign file is set aside as `<name>.corrupt-<n>`, `progress` gets a note, and a new cache with those of its
+    rows that prove themselves takes its place, at any call. Calls raise `FileFailed` (disk full, no permission) and `Busy`.
     """
 
     def __init__(self, path: Path, *, progress: Progress = QUIET) -> None:
         self._path = path
         self._progress = progress
 
-    def get(self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int) -> dict[str, Vector]:
-        """The vectors that are there. A stored vector that is not `dimensions` long counts as absent."""
+    def get(
+        self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int, adopt: bool = False
+    ) -> dict[str, Vector]:
+        """The vectors that are there. One that is not what was stored, or not `dimensions` long, counts as absent.
+
+        `adopt`: rows without a checksum count, and get one: their vectors were paid for.
+        """
         names = {_key(model_fingerprint, chunk): chunk for chunk in hashes}
 
         def read(connection: sqlite3.Connection) -> dict[str, Vector]:
-            found: dict[str, Vector] = {}
+            found: dict[bytes, Vector] = {}
             used: set[int] = set()
+            unproven: list[int] = []
             for keys in _batches(sorted(names), KEYS_A_QUERY):  # neighbours in the index are read together
                 marks = ",".join("?" * len(keys))
                 rows = connection.execute(
-                    f"SELECT key, vector, rowid / {BLOCK} FROM vectors WHERE key IN ({marks})",  # noqa: S608
+                    f"SELECT rowid, key, vector, checksum FROM vectors WHERE key IN ({marks})",  # noqa: S608
                     keys,
-                ).fetchall()
-                found.update((names[key], vector) for key, vector, _ in rows if len(vector) == dimensions * FLOAT32)
-                used.update([block for _, _, block in rows])
-            _note(connection, used)
-            return found
+                )
+                for row in map(table.Row._make, rows.fetchall()):
+                    used.add(row.id // table.BLOCK)
+                    if row.proven:
+                        found[row.key] = row.vector
+                    elif row.checksum is None:
+                        unproven.append(row.id)
+            if adopt and unproven:
+                found |= table.adopted(connection, unproven)
+            table.note(connection, used)
+            size = dimensions * table.FLOAT32
+            return {names[key]: vector for key, vector in found.items() if len(vector) == size and key in names}
 
         return self._run(read)
 
     def put(self, model_fingerprint: str, vectors: Mapping[str, Vector]) -> None:
         """Store in one transaction, durable on return."""
-        rows = sorted((_key(model_fingerprint, chunk), vector) for chunk, vector in vectors.items())
+        keyed = sorted((_key(model_fingerprint, chunk), vector) for chunk, vector in vectors.items())
+        rows = [(key, vector, table.checksum(key, vector)) for key, vector in keyed]
 
         def write(connection: sqlite3.Connection) -> None:
-            with _transaction(connection):
-                before = _last_block(connection)
-                connection.executemany("INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)", rows)
-                _use(connection, range(before, _last_block(connection) + 1))
+            with table.transaction(connection):
+                before = table.last_block(connection)
+                connection.executemany(table.STORE, rows)
+                table.use(connection, range(before, table.last_block(connection) + 1))
 
         self._run(write)
 
@@ -116,8 +108,8 @@ class EmbeddingCache:
             return Excess()
 
         def measure(connection: sqlite3.Connection) -> Excess:
-            number = _boundary(connection, megabytes, days).number
-            return Excess(number, round(number * _bytes_each(connection)))
+            number = table.boundary(connection, megabytes, days).number
+            return Excess(number, round(number * table.bytes_each(connection)))
 
         return self._run(measure)
 
@@ -133,7 +125,7 @@ class EmbeddingCache:
         temporary = self._path.with_name(f".{self._path.name}.{os.urandom(6).hex()}.tmp")
         with locks.exclusive(self._lock, purpose="shrink the embedding cache", timeout=BUSY_SECONDS):
             try:
-                number = self._on_connection(lambda connection: _copy(connection, temporary, megabytes, days))
+                number = self._on_connection(lambda connection: table.copy(connection, temporary, megabytes, days))
                 with temporary.open("rb") as copied:
                     os.fsync(copied.fileno())
                 permissions.settle(temporary)
@@ -147,26 +139,45 @@ class EmbeddingCache:
         return Excess(number, before - self._path.stat().st_size)
 
     def damage(self) -> str:
-        """A sentence about what is wrong with the file; empty where nothing is, or no file. A millisecond a megabyte.
+        """A sentence about what is wrong with the file or with rows; empty where nothing is, or no file. 3 ms a megabyte.
 
         The file stays as it is, unlike with all other calls.
         """
         if not self._path.exists():
             return ""
+
+        def look(connection: sqlite3.Connection) -> tuple[str, int]:
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            return str(found), len(table.disproved(connection)) if found == "ok" else 0
+
         try:
             with locks.shared(self._lock, purpose="check the embedding cache", timeout=BUSY_SECONDS):
-                found = self._on_connection(
-                    lambda connection: connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-                )
+                found, wrong = self._on_connection(look, upgrade=False)
         except _Unusable as damage:
             return str(damage)
-        return "" if found == "ok" else f"The embedding cache {self._path} is damaged ({found})."
+        if found != "ok":
+            return f"The embedding cache {self._path} is damaged ({found})."
+        number = f"{plural(wrong, 'vector')} in the embedding cache {self._path}"
+        return f"{number} cannot be trusted: not what was stored." if wrong else ""
 
-    def discard(self) -> None:
-        """Remove the file and all vectors."""
-        with locks.exclusive(self._lock, purpose="remove the embedding cache", timeout=BUSY_SECONDS):
-            for suffix in ("-journal", "-wal", "-shm", ""):
-                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+    def mend(self) -> None:
+        """Leave only the rows that prove themselves, and those from before there were checksums; in a new file, if need be."""
+
+        def remove(connection: sqlite3.Connection) -> None:
+            if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                raise _Unusable(f"The embedding cache {self._path} is damaged.")
+            with table.transaction(connection):
+                wrong = [(row,) for row in table.disproved(connection)]
+                connection.executemany("DELETE FROM vectors WHERE rowid = ?", wrong)
+
+        with locks.exclusive(self._lock, purpose="repair the embedding cache", timeout=BUSY_SECONDS):
+            try:
+                self._on_connection(remove)
+            except _Unusable:
+                aside, _ = self._make_anew()
+                if aside:
+                    for suffix in ("-journal", "-wal", "-shm", ""):
+                        aside.with_name(aside.name + suffix).unlink(missing_ok=True)
 
     @property
     def _lock(self) -> Path:
@@ -184,8 +195,7 @@ class EmbeddingCache:
                 try:
                     return self._on_connection(action)  # another process may have repaired it meanwhile
                 except _Unusable as damage:
-                    self._set_aside(damage)
-                self._on_connection(_create, new=True)
+                    self._note_loss(damage, *self._make_anew())
                 return self._on_connection(action)
         except OSError as error:
             raise self._unreachable(error) from error
@@ -193,37 +203,53 @@ class EmbeddingCache:
     def _unreachable(self, error: OSError) -> FileFailed:
         return FileFailed(f"Cannot use the embedding cache {self._path}: {error}", path=str(self._path))
 
-    def _on_connection(self, action: Callable[[sqlite3.Connection], T], *, new: bool = False) -> T:
-        """Raises `_Unusable` for a missing, damaged or foreign file, unless it is `new`."""
+    def _on_connection(
+        self, action: Callable[[sqlite3.Connection], T], *, new: bool = False, upgrade: bool = True
+    ) -> T:
+        """Raises `_Unusable` for a missing, damaged or foreign file, unless it is `new`. `upgrade` a file of before checksums."""
         if not new and not self._path.exists():
             raise _Unusable("There is no embedding cache yet.")
         try:
             if new:
                 permissions.make_file(self._path)  # what SQLite puts beside it is as open as the database
-            connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+            connection = table.opened(self._path, BUSY_SECONDS)
             with contextlib.closing(connection):
-                if not new and connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+                if not new and connection.execute("PRAGMA application_id").fetchone() != (table.APPLICATION_ID,):
                     raise _Unusable(f"{self._path} is a database of another program or version.")
                 if not new and connection.execute("PRAGMA user_version").fetchone() == (0,):
-                    _begin_noting(connection)  # a file from before uses were noted
+                    table.begin_noting(connection)  # a file from before uses were noted
+                if not new and upgrade:
+                    table.require_checksums(connection)
                 return action(connection)
         except sqlite3.Error as error:
             raise self._translated(error) from error
 
-    def _set_aside(self, damage: _Unusable) -> None:
-        """Rename the file; what holds nothing at all (a creation that was killed) goes without a word."""
+    def _make_anew(self) -> tuple[Path | None, int]:
+        """A cache of those rows of the damaged file that prove themselves: where that lies now, and how many. Call it with the lock."""
+        aside = self._set_aside()
+        self._on_connection(table.create, new=True)
+        return aside, self._on_connection(lambda connection: table.salvage(connection, aside)) if aside else 0
+
+    def _note_loss(self, damage: _Unusable, aside: Path | None, kept: int) -> None:
+        if aside:
+            rest = f"{plural(kept, 'vector')} that prove themselves were kept, others" if kept else "its vectors"
+            self._progress.note(f"{damage} It was set aside as {aside.name}; {rest} are computed again when needed.")
+
+    def _set_aside(self) -> Path | None:
+        """Rename the file; None for one that is not there or holds nothing at all (a creation that was killed)."""
         if not self._path.exists() or not self._path.stat().st_size:
-            return
+            return None
         names = (self._path.with_name(f"{self._path.name}.corrupt-{number}") for number in itertools.count(1))
         aside = next(name for name in names if not name.exists())
         for suffix in ("-journal", "-wal", "-shm", ""):  # a new database must never meet the old one's journal
             with contextlib.suppress(FileNotFoundError):
                 self._path.with_name(self._path.name + suffix).replace(aside.with_name(aside.name + suffix))
-        self._progress.note(f"{damage} It was set aside as {aside.name}; its vectors are computed again when needed.")
+        return aside
 
     def _translated(self, error: sqlite3.Error) -> Exception:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        # All SQL here is constant: an error in it (SQLITE_ERROR) says that the file's tables are not ours.
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
             return _Unusable(f"The embedding cache {self._path} is damaged ({error}).")
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Busy(
@@ -238,110 +264,8 @@ class EmbeddingCache:
         )
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    with _transaction(connection):
-        connection.execute(f"CREATE TABLE {_VECTORS}")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    _begin_noting(connection)
-
-
-def _begin_noting(connection: sqlite3.Connection) -> None:
-    with _transaction(connection):
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {_USES}")
-        connection.execute(f"PRAGMA user_version = {_today()}")
-
-
-# -- use and age
-
-
-def _today() -> int:
-    """Days since 1970, UTC."""
-    return int(time.time() // DAY_SECONDS)
-
-
-def _note(connection: sqlite3.Connection, used: set[int]) -> None:
-    """Note that these blocks were used today, unless it was noted already."""
-    if not used:
-        return
-    bounds = (_today(), min(used), max(used))
-    noted = connection.execute("SELECT block FROM uses WHERE day >= ? AND block BETWEEN ? AND ?", bounds)
-    if fresh := used.difference(block for (block,) in noted):
-        connection.execute("PRAGMA busy_timeout = 0")
-        # Busy, read-only, disk full: whoever uses them next notes it. What was found is found.
-        with contextlib.suppress(sqlite3.OperationalError), _transaction(connection):
-            _use(connection, fresh)
-
-
-def _use(connection: sqlite3.Connection, blocks: Iterable[int]) -> None:
-    today = _today()
-    rows = [(block, today) for block in sorted(blocks)]
-    connection.executemany("INSERT OR REPLACE INTO uses (block, day) VALUES (?, ?)", rows)
-
-
-def _last_block(connection: sqlite3.Connection) -> int:
-    last: int = connection.execute("SELECT coalesce(max(rowid), 0) FROM vectors").fetchone()[0]
-    return last // BLOCK
-
-
-def _boundary(connection: sqlite3.Connection, megabytes: int, days: int) -> _Boundary:
-    rows = connection.execute(
-        f"SELECT {_DAY} AS day, vectors.rowid / {BLOCK} AS block, count(*) {_BLOCKS} GROUP BY 1, 2 ORDER BY 1, 2"
-    ).fetchall()
-    there = sum(count for _, _, count in rows)
-    allowed = math.floor(megabytes * MEGABYTE / _bytes_each(connection)) if megabytes and there else there
-    oldest = _today() - days if days else 0
-    boundary = _Boundary()
-    for day, block, count in rows:
-        if day >= oldest and there - boundary.number <= allowed:
-            break
-        boundary = _Boundary(boundary.number + count, day, block)
-    return boundary
-
-
-def _bytes_each(connection: sqlite3.Connection) -> float:
-    """Bytes of the file for each vector."""
-    pages, size, number = connection.execute(
-        "SELECT page_count, page_size, (SELECT count(*) FROM vectors) FROM pragma_page_count, pragma_page_size"
-    ).fetchone()
-    return float(pages * size / max(number, 1))
-
-
-def _copy(connection: sqlite3.Connection, target: Path, megabytes: int, days: int) -> int:
-    """Write what is within the limits to a new file; returns how many vectors that leaves out. Not durable on return."""
-    boundary = _boundary(connection, megabytes, days)
-    place = boundary.day, boundary.block
-    connection.execute("ATTACH ? AS kept", (str(target),))
-    connection.execute("PRAGMA kept.journal_mode = OFF")
-    connection.execute("PRAGMA kept.synchronous = OFF")
-    since = connection.execute("PRAGMA user_version").fetchone()[0]
-    with _transaction(connection):
-        connection.execute(f"CREATE TABLE kept.{_VECTORS}")
-        connection.execute(f"CREATE TABLE kept.{_USES}")
-        within = f"WHERE ({_DAY}, vectors.rowid / {BLOCK}) > (?, ?)"
-        connection.execute(
-            f"INSERT INTO kept.vectors (rowid, key, vector) SELECT vectors.rowid, key, vector {_BLOCKS} {within}",
-            place,
-        )
-        connection.execute("INSERT INTO kept.uses SELECT * FROM main.uses WHERE (day, block) > (?, ?)", place)
-        connection.execute(f"PRAGMA kept.application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA kept.user_version = {since}")
-    connection.execute("DETACH kept")
-    return boundary.number
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.rollback()
-        raise
-
-
 def _key(model_fingerprint: str, chunk_hash: str) -> bytes:
-    return hashlib.blake2b(f"{model_fingerprint}\0{chunk_hash}".encode(), digest_size=16).digest()
+    return hashlib.blake2b(f"{model_fingerprint}\0{chunk_hash}".encode(), digest_size=table.KEY_BYTES).digest()
 
 
 def _batches(items: Iterable[bytes], size: int) -> Iterator[list[bytes]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import math
 from collections.abc import Mapping
 
 from vmrag_link.embedding.base import Model, Vector
 from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.errors import EmbeddingFailed
 from vmrag_link.models import Record
 from vmrag_link.progress import QUIET, Progress
 
@@ -24,8 +27,11 @@ class Counts(Record, frozen=True):
 def vectors_for(
     cache: EmbeddingCache, model: Model, texts: Mapping[str, str], progress: Progress = QUIET
 ) -> tuple[dict[str, Vector], Counts]:
-    """The vector of every text; keys are `models.content_hash`. Each batch is stored at once: a kill loses only one."""
-    vectors = cache.get(model.fingerprint, list(texts), dimensions=model.dimensions)
+    """The vector of every text; keys are `models.content_hash`. Each batch is stored at once: a kill loses only one.
+
+    What the cache took over from before it had checksums counts only if it was paid for. Raises `EmbeddingFailed`.
+    """
+    vectors = cache.get(model.fingerprint, list(texts), dimensions=model.dimensions, adopt=not model.local)
     missing = [chunk for chunk in texts if chunk not in vectors]
     counts = Counts(embedded=len(missing), cached=len(vectors))
     if missing:
@@ -33,7 +39,18 @@ def vectors_for(
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
                 fresh = dict(zip(batch, model.embed([texts[chunk] for chunk in batch]), strict=True))
+                _require_numbers(model, fresh)
                 cache.put(model.fingerprint, fresh)
                 vectors.update(fresh)
                 task.advance(len(batch))
     return vectors, counts
+
+
+def _require_numbers(model: Model, vectors: Mapping[str, Vector]) -> None:
+    """NaN and infinity have no distance to anything; whoever answers with them, it is not to be stored."""
+    if not all(math.isfinite(sum(array.array("f", vector))) for vector in vectors.values()):
+        raise EmbeddingFailed(
+            f"The embedding model {model.name!r} answered with a vector whose components are no numbers.",
+            hint="Run the command again; if that does not help, the model's files or its service are damaged.",
+            model=model.fingerprint,
+        )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.errors import IndexFailed
+from vmrag_link.index import keywords, seal, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, open_store
 from vmrag_link.index.manifest import FILE, Held, Manifest
 from vmrag_link.index.metadata import HNSW
@@ -35,18 +36,24 @@ def unusable(folder: Path, problem: str) -> IndexFailed:
 
 
 def problem_of(folder: Path, *, revision: str, settings: str) -> str:
-    """Why a sealed index must not be served; empty when it verifies. Reads the manifest and file sizes only (about a millisecond)."""
+    """Why a sealed index must not be served; empty when it verifies.
+
+    Reads the manifest and file sizes (about a millisecond), and what the files hold where `seal` says that this is due.
+    """
     if not folder.is_dir():
         return "it is not there"
     try:
         with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
             found = {key: manifest.get(key) for key in ("format", "revision", "settings")}
-            sealed = manifest.get("files")
+            sealed, given = manifest.get("files"), manifest.get("given_vectors")
         if found != {"format": FORMAT, "revision": revision, "settings": settings}:
             return f"its manifest describes {found}"
         if sealed is None:
             return "it was never finished"
-        return _damage(msgspec.json.decode(sealed, type=dict[str, int]), sizes(folder))
+        damage = _damage(msgspec.json.decode(sealed, type=dict[str, int]), sizes(folder))
+        if given and not damage and not (folder / seal.SEAL).exists():
+            seal_contents(folder, chroma=False)  # from before there were seals, and nobody can make its vectors again
+        return damage or seal.problem(folder)
     except (sqlite3.Error, msgspec.DecodeError) as error:
         return f"its manifest cannot be read ({error})"
     except FileNotFoundError:
@@ -61,6 +68,12 @@ def _damage(expected: Mapping[str, int], actual: Mapping[str, int]) -> str:
     return ""
 
 
+def seal_contents(folder: Path, *, chroma: bool) -> None:
+    """Write down what the files of a finished index hold; `chroma` as `seal.write` has it."""
+    names = (FILE, *(name for name in sizes(folder) if name != f"chroma/{DATABASE_FILE}"))
+    seal.write(folder, names, chroma=chroma)
+
+
 def sizes(folder: Path) -> dict[str, int]:
     """Names and sizes in bytes of the files that a reader needs, the manifest itself (which holds them) left out.
 
@@ -72,7 +85,7 @@ def sizes(folder: Path) -> dict[str, int]:
     return {
         path.relative_to(folder).as_posix(): path.stat().st_size
         for path in files
-        if path.name != FILE
+        if path.name not in (FILE, seal.SEAL, seal.PROVEN)
         and not path.name.endswith("-journal")
         and (path.parent in written_out or path.parent.parent != folder / "chroma")
     }
@@ -126,6 +139,28 @@ def chunks_held(folder: Path, documents: Iterable[tuple[str, str]]) -> int:
         return sum(sum(manifest.chunks_of(name, ids).values()) for name, ids in asked.items())
 
 
+class HeldRow(NamedTuple):
+    """A chunk as our own files hold it; `vector` in whole numbers."""
+
+    text: str
+    vector: bytes
+
+
+def rows_of(folder: Path, name: str) -> dict[str, list[HeldRow]]:
+    """The chunks of each document of a collection, in their order."""
+    with _manifest(folder) as manifest, contextlib.closing(keywords.connect(folder, frozen=True)) as words:
+        held = manifest.collections()[name]
+        whole = (folder / vectors.file_name(held.id)).read_bytes() if held.slots else b""
+        size = held.collection.embedding_dimensions
+        found = {}
+        for header, slots in manifest.placed(held):
+            texts = keywords.texts(words, [keywords.row_id(held.id, slot) for slot in slots])
+            found[header.doc_id] = [
+                HeldRow(texts[keywords.row_id(held.id, slot)], whole[slot * size : (slot + 1) * size]) for slot in slots
+            ]
+        return found
+
+
 def hnsw_of(folder: Path, name: str) -> dict[str, int]:
     """What Chroma's HNSW index of a collection was made with, by the keys of metadata."""
     with contextlib.closing(open_store(folder / "chroma")) as store:
@@ -149,5 +184,5 @@ def _manifest(folder: Path) -> Iterator[Manifest]:
     try:
         with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
             yield manifest
-    except sqlite3.Error as error:
+    except (sqlite3.Error, msgspec.DecodeError) as error:
         raise unusable(folder, str(error)) from error

@@ -6,7 +6,7 @@ The chunks of a document lie in consecutive slots of its collection's vector fil
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -231,6 +231,15 @@ class Manifest:
             (name, doc_id): range(*self.connection.execute(one, (ids[name], doc_id)).fetchone())
             for name, doc_id in keys
         }
+
+    def placed(self, held: Held) -> Iterator[tuple[DocumentHeader, range]]:
+        """Every document of a collection, and the slots of its chunks."""
+        rows = self.connection.execute(
+            "SELECT doc_id, title, content_hash, metadata, first, chunks FROM documents WHERE collection_id = ?",
+            (held.id,),
+        )
+        for row in rows:
+            yield DocumentHeader(held.collection.name, *row[:4]), range(row[4], row[4] + row[5])
 
     def first_slots(self, held: Held) -> dict[str, int]:
         """The first slot of every document of a collection."""

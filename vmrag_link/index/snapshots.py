@@ -20,8 +20,9 @@ from pathlib import Path
 
 from vmrag_link import locks, permissions, proc
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
+from vmrag_link.index import seal
 from vmrag_link.index.chroma import DATABASE_FILE
-from vmrag_link.index.contents import FORMAT, problem_of
+from vmrag_link.index.contents import FORMAT, problem_of, unusable
 from vmrag_link.models import Record, canonical_json
 
 BUILDING = ".building-"
@@ -97,6 +98,7 @@ class Snapshots:
     def publish(self, built: Path, revision: str) -> Path:
         """Give a sealed index its name. Finding a usable one of that name there already is success, too."""
         target = self.path(revision)
+        seal.write_through(built)
         while self.problem(revision):
             try:
                 built.rename(target)
@@ -110,18 +112,21 @@ class Snapshots:
                         path=str(target),
                     ) from None
             else:
+                seal.fsync(self.root)
                 break
         return target
 
     def replace(self, built: Path, revision: str, *, timeout: float) -> Path:
         """Put a sealed index in the place of what is there, once nobody reads that. Raises `Busy`; then nothing has changed."""
         target = self.path(revision)
+        seal.write_through(built)
         with self._trash() as trash:
             try:
                 with locks.exclusive(_lock(target), purpose="replace a snapshot", timeout=timeout):
                     with contextlib.suppress(FileNotFoundError):
                         target.rename(trash)
                     built.rename(target)
+                seal.fsync(self.root)
             except Busy as error:
                 raise Busy(
                     f"The index of {revision[:7]} cannot be replaced now: another process reads it.",
@@ -185,6 +190,8 @@ class Snapshots:
 def copy(source: Path, target: Path) -> None:
     """Copy an index directory that others may read meanwhile; shares blocks where the file system can.
 
+    What the copy holds is proven: nothing is made from an index that is not what was written. Raises `IndexFailed`, `FileFailed`.
+
     Even a reader's query writes a row into Chroma's database. A read transaction keeps such writers out while the bytes are
     copied, by another process: closing the file in this one would drop the locks that SQLite holds on it.
     """
@@ -203,6 +210,9 @@ def copy(source: Path, target: Path) -> None:
             hint=f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
         )
     permissions.settle(target)
+    if problem := seal.mismatch(target):
+        seal.distrust(source)
+        raise unusable(source, problem)
 
 
 def lonely(root: Path) -> list[Path]:

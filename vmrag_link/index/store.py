@@ -1,6 +1,6 @@
 """One index directory: Chroma, vectors, words and manifest, which are changed together and verified together.
 
-    chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite
+    chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite · seal.json (what they hold)
 
 Nobody changes a directory that somebody else reads: see `snapshots` and `working`.
 """
@@ -17,7 +17,7 @@ from vmrag_link import permissions
 from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Rows, open_store
-from vmrag_link.index.contents import FORMAT, sizes, unusable
+from vmrag_link.index.contents import FORMAT, seal_contents, sizes, unusable
 from vmrag_link.index.manifest import Held, Manifest
 from vmrag_link.index.metadata import chroma_metadata, chunk_id, description, hnsw_settings
 from vmrag_link.models import Chunk, Collection, Document, Record, canonical_json
@@ -37,6 +37,7 @@ class IndexStore:
     def __init__(self, folder: Path, *, store_documents: bool, create: bool = False) -> None:
         self.folder = folder
         self._store_documents = store_documents
+        self._new = create
         if create:
             permissions.make_folder(folder / "chroma")
         with contextlib.ExitStack() as opened:
@@ -171,6 +172,7 @@ class IndexStore:
             manifest.set(format=FORMAT, revision=revision, settings=settings, files=canonical_json(sizes(self.folder)))
             manifest.set(store_documents=canonical_json(self._store_documents))
         manifest.close()
+        seal_contents(self.folder, chroma=self._new)
 
     def unseal(self) -> None:
         """From now on no reader trusts the directory until it is sealed again."""

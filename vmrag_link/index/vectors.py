@@ -7,11 +7,12 @@ so their sum is the same in any order, in float32 and in integers. Written witho
 from __future__ import annotations
 
 import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 SCALE = 127 * 2.5
 LIMIT = 127
+STEP = 0.51
 
 
 def quantise(vector: bytes) -> bytes:
@@ -22,6 +23,18 @@ def quantise(vector: bytes) -> bytes:
     if max(whole) > LIMIT or min(whole) < -LIMIT:  # hardly ever: a component beyond 0.4 in a vector of length 1
         whole = [max(-LIMIT, min(LIMIT, value)) for value in whole]
     return array.array("b", whole).tobytes()
+
+
+def near(row: bytes, vector: Sequence[float]) -> bool:
+    """Whether a row is that of a vector, but for the last digits, which a store may change."""
+    if len(row) != len(vector):
+        return False
+    whole = array.array("b", row)
+    for component, value in zip(whole, vector, strict=True):
+        exact = max(-LIMIT, min(LIMIT, SCALE * value))
+        if not abs(exact - component) <= STEP:  # which is true of NaN
+            return False
+    return True
 
 
 def file_name(collection_id: int) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
+from vmrag_link.index import seal
 from vmrag_link.index.contents import has_given_vectors, problem_of
 from vmrag_link.index.snapshots import remove
 
@@ -54,6 +55,11 @@ class WorkingCopy:
         """Whether it holds more than texts decide: it is read although nothing may be uncommitted, and becomes no snapshot."""
         return has_given_vectors(self.path)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a writer did not come to its end, or left it to the next reader."""
+        return self._behind.exists() or self._mark.exists()
+
     def damage(self) -> str:
         """Why it cannot be gone on from."""
         if self._mark.exists():
@@ -73,7 +79,7 @@ class WorkingCopy:
         The mark goes away only when the block ends without an error.
         """
         with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
-            usable = not self.damage()
+            usable = not self.damage() and not seal.mismatch(self.path)  # a new seal would hide what is wrong
             if not usable:
                 self.drop()
             permissions.make_file(self._mark)

@@ -6,7 +6,7 @@ import contextlib
 import enum
 import heapq
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +15,7 @@ import msgspec
 
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import EmbeddingMismatch, FilterInvalid, IndexFailed, UsageInvalid
-from vmrag_link.index import keywords, vectors
+from vmrag_link.index import chroma_check, keywords, seal, vectors
 from vmrag_link.index.chroma import ChromaStore, open_store
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import Held, Manifest
@@ -111,13 +111,11 @@ class Searcher:
         self._folder = folder
         self._model_for = model_for
         with contextlib.ExitStack() as opened:
-            try:
+            with self._damage_told():
                 self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, frozen=True)))
                 self._words = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
                 self._held = self._manifest.collections()
                 self._unembedded = self._manifest.unembedded()
-            except sqlite3.Error as error:
-                raise unusable(folder, str(error)) from error
             self._opened = opened.pop_all()
         self._names = {held.id: name for name, held in self._held.items()}
         self._vectors: dict[int, ExactVectors] = {}
@@ -131,16 +129,16 @@ class Searcher:
 
     def search(self, query: Query) -> list[Hit]:
         """The best `k` chunks. Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`, `IndexFailed`."""
-        try:
+        with self._damage_told():
             return self._search(query)
-        except sqlite3.Error as error:  # of the right size, but damaged
-            raise unusable(self._folder, str(error)) from error
 
     def nearest(self, query: Query) -> list[Near]:
         """As `search` by vectors of one collection, ranked again by cosines, which the scores are nearly. Raises the same."""
         hits = self.search(msgspec.structs.replace(query, mode=Mode.VECTOR))
-        if not hits:
-            return []
+        with self._damage_told():
+            return self._by_cosine(query, hits) if hits else []
+
+    def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
         [held] = self._asked(query)
         places = self._manifest.slots_of({(hit.collection, hit.doc_id): None for hit in hits})
         slots = [places[hit.collection, hit.doc_id][hit.chunk] for hit in hits]
@@ -158,10 +156,21 @@ class Searcher:
 
     def chunks_of(self, collection: str, doc_ids: Sequence[str]) -> dict[str, int]:
         """Numbers of chunks of those of these documents that the index holds. Raises `IndexFailed`."""
-        try:
+        with self._damage_told():
             return self._manifest.chunks_of(collection, doc_ids)
+
+    @contextlib.contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        """What damage in the files makes fail is `IndexFailed`; a failure over files that are what was written is a bug."""
+        try:
+            yield
         except sqlite3.Error as error:
+            seal.distrust(self._folder)
             raise unusable(self._folder, str(error)) from error
+        except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
+            if problem := seal.mismatch(self._folder):
+                raise unusable(self._folder, problem) from error
+            raise
 
     def embeddings(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, list[float]]:
         """The stored vectors of these chunks (`index.store.chunk_id`), of those that are there.
@@ -293,6 +302,7 @@ class Searcher:
 
     @cached_property
     def _chroma(self) -> ChromaStore:
+        chroma_check.require_proven(self._folder)
         return self._opened.enter_context(contextlib.closing(open_store(self._folder / "chroma")))
 
     def _slots(self, held: Held, chunk_ids: list[str]) -> list[int]:

@@ -168,7 +168,10 @@ def _leased(parts: Parts, target: Target) -> bool:
 
 
 def provide(parts: Parts, revision: str, *, bases: Iterable[Base]) -> Built:
-    """A usable snapshot of the revision, made from the nearest base where there is none."""
+    """A usable snapshot of the revision, made from the nearest base where there is none; says so if one is there that is damaged."""
+    problem = parts.shelf.problem(revision)
+    if problem and parts.shelf.path(revision).is_dir():
+        parts.progress.note(f"The index of {revision[:7]} does not verify: {problem}. It is built again.")
     return snapshot(revision, engine=parts.engine, shelf=parts.shelf, bases=bases, bringer=parts.bringer)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import Busy, quoted
+from vmrag_link.index.chroma_check import contents_problem
 from vmrag_link.index.contents import problem_of
 from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.ops.status import status
@@ -39,13 +40,21 @@ def _sync(ws: Workspace, finding: Finding) -> str:
 
 
 def snapshots(ws: Workspace) -> Iterator[Finding]:
-    """All but the one that this work tree answers from, which a sync looks after."""
+    """Every byte of the index that answers here, and of the spare ones. That it is the right one is looked after by a sync."""
     bound = ws.binding
     for each in ws.shelf.all():
-        if bound and each.path.name == bound.snapshot:
+        here = bound is not None and each.path.name == bound.snapshot
+        with ws.shelf.reading(each.path):
+            problem = problem_of(each.path, revision=each.revision, settings=each.settings)
+            if here and problem:
+                continue  # a sync looks after it
+            problem = problem or contents_problem(each.path)
+        if not problem or not each.path.exists():  # somebody removes it at this moment
             continue
-        problem = problem_of(each.path, revision=each.revision, settings=each.settings)
-        if problem and each.path.exists():  # nobody removes it at this moment
+        if here:
+            message = f"The index that answers here is damaged: {problem}."
+            yield Finding("INDEX_DAMAGED", "error", message, "vmrag sync --rebuild", str(each.path))
+        else:
             message = f"The spare index of {each.revision[:7]} cannot be used: {problem}."
             yield Finding("SNAPSHOT_DAMAGED", "warning", message, f"rm -r {quoted(each.path)}", str(each.path))
 
@@ -64,7 +73,8 @@ def copies(ws: Workspace) -> Iterator[Finding]:
         copy = apply.working_copy(ws.parts, branch.name, branch.head)
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
-        problem = copy.damage()  # one that only lies behind goes on from there when it is asked
+        with copy.reading():  # one that only lies behind goes on from there when it is asked
+            problem = copy.damage() or contents_problem(copy.path)
         if problem:
             message = f"The index of the uncommitted documents of {branch.name!r} cannot be used: {problem}."
             yield Finding("WORKING_COPY_DAMAGED", "warning", message, DOCTOR, branch.name)
@@ -82,15 +92,15 @@ def vectors(ws: Workspace) -> Iterator[Finding]:
     path = ws.places.embeddings
     damage = EmbeddingCache(path).damage()
     if damage:
-        yield Finding("EMBEDDINGS_DAMAGED", "warning", damage, f"rm {quoted(path)}", str(path))
+        yield Finding("EMBEDDINGS_DAMAGED", "warning", damage, DOCTOR, str(path))
 
 
-def _drop_vectors(ws: Workspace, _: Finding) -> str:
-    EmbeddingCache(ws.places.embeddings).discard()
-    return "Removed it; vectors are computed again when they are needed."
+def _mend_vectors(ws: Workspace, _: Finding) -> str:
+    EmbeddingCache(ws.places.embeddings, progress=ws.progress).mend()
+    return "Kept the vectors that prove themselves; others are computed again when they are needed."
 
 
-SNAPSHOTS = Topic("indexes", snapshots, {"SNAPSHOT_DAMAGED": _drop_snapshot})
+SNAPSHOTS = Topic("indexes", snapshots, {"SNAPSHOT_DAMAGED": _drop_snapshot, "INDEX_DAMAGED": _sync})
 COPIES = Topic("working copies", copies, {"WORKING_COPY_DAMAGED": _drop_copy})
-VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _drop_vectors})
+VECTORS = Topic("embeddings", vectors, {"EMBEDDINGS_DAMAGED": _mend_vectors})
 SYNC = Topic("sync", synced, {"NOT_SYNCED": _sync, "BACKGROUND_FAILED": _sync})

@@ -1,0 +1,40 @@
+"""One bit of a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from vmrag_link.index import seal
+from vmrag_link.index.chroma import DATABASE_FILE
+
+
+def flip(path: Path, byte: int, bit: int) -> None:
+    """Change it in place. The times of the file stay as they are: so does a disk that forgets."""
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.seek(byte)
+        [value] = file.read(1)
+        file.seek(byte)
+        file.write(bytes([value ^ (1 << bit)]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def unnoticed(index: Path) -> None:
+    """As if an index's files had been proven as they are: the damage came while the machine ran, and left their times alone."""
+    proven = json.loads((index / seal.PROVEN).read_text())
+    proven["files"] = {name: _identity(index / name) for name in proven["files"]}
+    proven["chroma"] = (index / "chroma" / DATABASE_FILE).stat().st_ino
+    (index / seal.PROVEN).write_text(json.dumps(proven))
+
+
+def restarted(index: Path) -> None:
+    """As if the machine had been started anew since the index was proven."""
+    proven = json.loads((index / seal.PROVEN).read_text())
+    (index / seal.PROVEN).write_text(json.dumps(proven | {"boot": "an earlier one"}))
+
+
+def _identity(path: Path) -> list[int]:
+    found = path.stat()
+    return [found.st_ino, found.st_mtime_ns, found.st_ctime_ns]

@@ -1,0 +1,247 @@
+"""The tables of the cache of vectors, on an open connection: rows that prove themselves, and when they were used.
+
+Each row has a checksum over its key (which names model and text) and its vector. Rows without one are from before there were
+checksums, or from an older program, which knows the same table without that column.
+
+`uses` says on which day something of each block of 64 neighbouring rows was asked for last; what is stored together is
+mostly used together. A day for each vector would make finding 10,000 of them a third slower, a day in the vectors' own
+rows would rewrite them all once a day.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import hashlib
+import math
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from vmrag_link.embedding.base import Vector
+from vmrag_link.models import Record
+
+APPLICATION_ID = 0x766D6563  # "vmec" in the file's header: says that a database is this cache, in this format
+FLOAT32 = 4
+KEY_BYTES = 16
+BLOCK = 64
+MEGABYTE = 1_000_000
+DAY_SECONDS = 86_400
+
+# A rowid table: WITHOUT ROWID is four times as slow. Older programs made it without the checksum, and leave that out when they write.
+_VECTORS = "vectors (key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, checksum BLOB)"
+STORE = "INSERT OR REPLACE INTO vectors (key, vector, checksum) VALUES (?, ?, ?)"
+_USES = "uses (block INTEGER PRIMARY KEY, day INTEGER NOT NULL)"
+# A block that nobody has noted a use of counts as used on the day when uses began to be noted in this file.
+_DAY = "CAST(coalesce(uses.day, (SELECT user_version FROM pragma_user_version)) AS INTEGER)"
+_BLOCKS = f"FROM vectors LEFT JOIN uses ON uses.block = vectors.rowid / {BLOCK}"
+
+
+class Row(NamedTuple):
+    """`checksum` None: the row is from before there were checksums."""
+
+    id: int
+    key: bytes
+    vector: Vector
+    checksum: bytes | None
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is what was stored. In a damaged row anything may stand in the place of the bytes."""
+        whole = isinstance(self.key, bytes) and isinstance(self.vector, bytes) and 0 < len(self.key) <= KEY_BYTES
+        return whole and self.checksum == _digest(self.key, self.vector)
+
+
+class Boundary(Record, frozen=True):
+    """The first `number` vectors in the order of (day, block), up to this place, are beyond the limits."""
+
+    number: int = 0
+    day: int = 0
+    block: int = 0
+
+
+def create(connection: sqlite3.Connection) -> None:
+    with transaction(connection):
+        connection.execute(f"CREATE TABLE {_VECTORS}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    begin_noting(connection)
+
+
+def begin_noting(connection: sqlite3.Connection) -> None:
+    with transaction(connection):
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {_USES}")
+        connection.execute(f"PRAGMA user_version = {_today()}")
+
+
+# -- proof
+
+
+def checksum(key: bytes, vector: Vector) -> bytes:
+    """Nothing for a vector with NaN or infinity: it never proves itself."""
+    numbers = array.array("f", vector[: len(vector) - len(vector) % FLOAT32])
+    return _digest(key, vector) if math.isfinite(sum(numbers)) else b""
+
+
+def _digest(key: bytes, vector: Vector) -> bytes:
+    """Other bytes have the same one once in 2^64."""
+    return hashlib.blake2b(vector, digest_size=8, key=key).digest()
+
+
+def require_checksums(connection: sqlite3.Connection) -> None:
+    """Give the table its column for checksums; a file of before stays as it is otherwise, and older programs go on with it."""
+    there = "SELECT count(*) FROM pragma_table_info('vectors') WHERE name = 'checksum'"
+    if connection.execute(there).fetchone()[0]:
+        return
+    with transaction(connection):
+        if not connection.execute(there).fetchone()[0]:  # another process may have been faster
+            connection.execute("ALTER TABLE vectors ADD COLUMN checksum BLOB")
+
+
+def adopted(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[bytes, Vector]:
+    """Rows of before there were checksums, by key, which have one from now on.
+
+    They are read from the table itself: the key that an index names is no proof that the row behind it is the one.
+    """
+    found: dict[bytes, Vector] = {}
+    for one in ids:
+        row = connection.execute("SELECT key, vector FROM vectors NOT INDEXED WHERE rowid = ?", (one,)).fetchone()
+        if row and all(isinstance(value, bytes) for value in row) and checksum(*row):
+            found[row[0]] = row[1]
+    connection.execute("PRAGMA busy_timeout = 0")
+    # Busy, read-only, disk full: the next one does it. What was found is found.
+    with contextlib.suppress(sqlite3.OperationalError), transaction(connection):
+        connection.executemany(
+            "UPDATE vectors SET checksum = ? WHERE key = ? AND checksum IS NULL",
+            [(checksum(key, vector), key) for key, vector in found.items()],
+        )
+    return found
+
+
+def opened(path: Path, timeout: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+    connection.text_factory = lambda text: text.decode(errors="replace")  # where damage has made a text of a blob
+    return connection
+
+
+def rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator[Row]:
+    """Every row of the table, whatever its index says. Raises `sqlite3.Error` where the file is damaged."""
+    order = "DESC" if backwards else "ASC"
+    has = connection.execute("SELECT count(*) FROM pragma_table_info('vectors') WHERE name = 'checksum'").fetchone()[0]
+    rows = connection.execute(
+        f"SELECT rowid, key, vector, {'checksum' if has else 'NULL'} FROM vectors NOT INDEXED ORDER BY rowid {order}"  # noqa: S608
+    )
+    return map(Row._make, rows)
+
+
+def disproved(connection: sqlite3.Connection) -> list[int]:
+    """The rows that are not what was stored; those from before there were checksums are not among them."""
+    return [row.id for row in rows(connection) if row.checksum is not None and not row.proven]
+
+
+def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
+    """Copy the rows that prove themselves from a damaged file, from both of its ends up to the damage; returns how many."""
+    kept: set[bytes] = set()
+    with contextlib.closing(opened(damaged, 0)) as source, transaction(connection):
+        for backwards in (False, True):
+            with contextlib.suppress(sqlite3.Error):
+                for row in rows(source, backwards=backwards):
+                    if row.key in kept and backwards:
+                        break
+                    if row.proven:
+                        connection.execute(STORE, row[1:])
+                        kept.add(row.key)
+        use(connection, range(last_block(connection) + 1))
+    return len(kept)
+
+
+# -- use and age
+
+
+def _today() -> int:
+    """Days since 1970, UTC."""
+    return int(time.time() // DAY_SECONDS)
+
+
+def note(connection: sqlite3.Connection, used: set[int]) -> None:
+    """Note that these blocks were used today, unless it was noted already."""
+    if not used:
+        return
+    bounds = (_today(), min(used), max(used))
+    noted = connection.execute("SELECT block FROM uses WHERE day >= ? AND block BETWEEN ? AND ?", bounds)
+    if fresh := used.difference(block for (block,) in noted):
+        connection.execute("PRAGMA busy_timeout = 0")
+        # Busy, read-only, disk full: whoever uses them next notes it. What was found is found.
+        with contextlib.suppress(sqlite3.OperationalError), transaction(connection):
+            use(connection, fresh)
+
+
+def use(connection: sqlite3.Connection, blocks: Iterable[int]) -> None:
+    today = _today()
+    rows = [(block, today) for block in sorted(blocks)]
+    connection.executemany("INSERT OR REPLACE INTO uses (block, day) VALUES (?, ?)", rows)
+
+
+def last_block(connection: sqlite3.Connection) -> int:
+    last: int = connection.execute("SELECT coalesce(max(rowid), 0) FROM vectors").fetchone()[0]
+    return last // BLOCK
+
+
+def boundary(connection: sqlite3.Connection, megabytes: int, days: int) -> Boundary:
+    rows = connection.execute(
+        f"SELECT {_DAY} AS day, vectors.rowid / {BLOCK} AS block, count(*) {_BLOCKS} GROUP BY 1, 2 ORDER BY 1, 2"
+    ).fetchall()
+    there = sum(count for _, _, count in rows)
+    allowed = math.floor(megabytes * MEGABYTE / bytes_each(connection)) if megabytes and there else there
+    oldest = _today() - days if days else 0
+    boundary = Boundary()
+    for day, block, count in rows:
+        if day >= oldest and there - boundary.number <= allowed:
+            break
+        boundary = Boundary(boundary.number + count, day, block)
+    return boundary
+
+
+def bytes_each(connection: sqlite3.Connection) -> float:
+    """Bytes of the file for each vector."""
+    pages, size, number = connection.execute(
+        "SELECT page_count, page_size, (SELECT count(*) FROM vectors) FROM pragma_page_count, pragma_page_size"
+    ).fetchone()
+    return float(pages * size / max(number, 1))
+
+
+def copy(connection: sqlite3.Connection, target: Path, megabytes: int, days: int) -> int:
+    """Write what is within the limits to a new file; returns how many vectors that leaves out. Not durable on return."""
+    beyond = boundary(connection, megabytes, days)
+    place = beyond.day, beyond.block
+    connection.execute("ATTACH ? AS kept", (str(target),))
+    connection.execute("PRAGMA kept.journal_mode = OFF")
+    connection.execute("PRAGMA kept.synchronous = OFF")
+    since = connection.execute("PRAGMA user_version").fetchone()[0]
+    with transaction(connection):
+        connection.execute(f"CREATE TABLE kept.{_VECTORS}")
+        connection.execute(f"CREATE TABLE kept.{_USES}")
+        within = f"WHERE ({_DAY}, vectors.rowid / {BLOCK}) > (?, ?)"
+        connection.execute(
+            # A row that a damaged index has lost was stored again: the newer one stays.
+            f"INSERT OR REPLACE INTO kept.vectors (rowid, key, vector, checksum) "
+            f"SELECT vectors.rowid, key, vector, checksum {_BLOCKS} {within} ORDER BY vectors.rowid",
+            place,
+        )
+        connection.execute("INSERT INTO kept.uses SELECT * FROM main.uses WHERE (day, block) > (?, ?)", place)
+        connection.execute(f"PRAGMA kept.application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA kept.user_version = {since}")
+    connection.execute("DETACH kept")
+    return beyond.number
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise

@@ -1,0 +1,181 @@
+"""What the files of a finished index hold, and since when that counts as proven on this machine.
+
+    seal.json      SHA-256 of each file but Chroma's database, which changes when it is read (`chroma_check` looks into that)
+    proven.json    the start of this machine (boot) in which that was proven, and the very files that it was proven of
+
+Reading every byte is no part of an ordinary query: contents are proven when the files are not those of `proven.json` (they were
+copied, restored or written to), and once after each start of the machine, which may have followed a power cut. What a disk
+forgets while the machine runs shows then, when the index is copied to make another, or with `vmrag doctor`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link.index.chroma import DATABASE_FILE
+from vmrag_link.models import Record
+from vmrag_link.paths import write_atomically
+
+SEAL = "seal.json"
+PROVEN = "proven.json"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+Identity = tuple[int, int, int]
+"""Inode, and the times of the last change of content and of the file: whatever touches a file changes one of them."""
+
+
+class _Proven(Record, frozen=True):
+    """`chroma`: the inode of Chroma's database, if what it holds was compared."""
+
+    boot: str
+    files: dict[str, Identity]
+    chroma: int | None = None
+
+
+def write(folder: Path, names: Iterable[str], *, chroma: bool = False) -> None:
+    """Seal these files of a finished index. `chroma`: what Chroma's database holds needs no proof, because it was made right now.
+
+    Otherwise that is as it was with the index that this one is a copy of.
+    """
+    before = _read(folder)
+    database = _database(folder).stat().st_ino
+    known = chroma or bool(before and before.boot == boot() and before.chroma is not None)
+    digests = {name: _digest(folder / name) for name in sorted(names)}
+    write_atomically(folder / SEAL, msgspec.json.encode(digests))
+    _note(folder, digests, database if known else None)
+
+
+def problem(folder: Path) -> str:
+    """Why the contents must not be served; empty if they are what was sealed. Reads them only where that is not known yet."""
+    return "" if _is_proven(folder, _read(folder)) else mismatch(folder)
+
+
+def mismatch(folder: Path) -> str:
+    """As `problem`, and every byte is read (half a second a gigabyte). What is found counts from then on."""
+    try:
+        digests = sealed(folder)
+        for name, digest in digests.items():
+            if _digest(folder / name) != digest:
+                distrust(folder)
+                return f"{name} is not what was written"
+    except FileNotFoundError as error:
+        distrust(folder)
+        return f"{Path(error.filename).name} is missing" if folder.is_dir() else "it is being removed"
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: a name with a zero byte
+        distrust(folder)
+        return f"{SEAL} cannot be read ({error})"
+    _note(folder, digests, _chroma_inode(folder, _read(folder)))
+    return ""
+
+
+def sealed(folder: Path) -> dict[str, str]:
+    """Files and their digests. Raises `FileNotFoundError`, `msgspec.DecodeError`."""
+    return msgspec.json.decode((folder / SEAL).read_bytes(), type=dict[str, str])
+
+
+def distrust(folder: Path) -> None:
+    """From now on the contents are looked at before they are served."""
+    with contextlib.suppress(OSError):
+        (folder / PROVEN).unlink(missing_ok=True)
+
+
+def chroma_is_proven(folder: Path) -> bool:
+    """Whether what Chroma's database holds was compared since this machine was started."""
+    return _chroma_inode(folder, _read(folder)) is not None
+
+
+def note_chroma(folder: Path) -> None:
+    """Chroma's database holds what it should."""
+    before = _read(folder)
+    if before is not None:
+        with contextlib.suppress(OSError):
+            proven = msgspec.structs.replace(before, chroma=_database(folder).stat().st_ino)
+            write_atomically(folder / PROVEN, msgspec.json.encode(proven))
+
+
+def write_through(folder: Path) -> None:
+    """Return when our own files would survive a power cut. If Chroma's do not, that shows, and the index is built again."""
+    for path in (*(each for each in folder.iterdir() if each.is_file()), folder):
+        fsync(path)
+
+
+@functools.cache
+def boot() -> str:
+    """Names this start of the machine."""
+    if sys.platform == "darwin":
+        return _darwin_boot()
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""  # a system that does not tell: contents are proven once for each copy
+
+
+def _darwin_boot() -> str:
+    import ctypes
+
+    value, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+    failed = ctypes.CDLL(None).sysctlbyname(b"kern.bootsessionuuid", value, ctypes.byref(size), None, 0)
+    return "" if failed else value.value.decode()
+
+
+def _read(folder: Path) -> _Proven | None:
+    try:
+        return msgspec.json.decode((folder / PROVEN).read_bytes(), type=_Proven)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _is_proven(folder: Path, proven: _Proven | None) -> bool:
+    if proven is None or proven.boot != boot():
+        return False
+    try:
+        return SEAL in proven.files and all(_identity(folder / name) == known for name, known in proven.files.items())
+    except (OSError, ValueError):
+        return False
+
+
+def _chroma_inode(folder: Path, proven: _Proven | None) -> int | None:
+    if proven is None or proven.boot != boot():
+        return None
+    with contextlib.suppress(OSError):
+        if _database(folder).stat().st_ino == proven.chroma:
+            return proven.chroma
+    return None
+
+
+def _note(folder: Path, names: Iterable[str], chroma: int | None) -> None:
+    files = {name: _identity(folder / name) for name in (*names, SEAL)}
+    with contextlib.suppress(OSError):  # where nothing can be written, contents are proven each time
+        write_atomically(folder / PROVEN, msgspec.json.encode(_Proven(boot(), files, chroma)))
+
+
+def _identity(path: Path) -> Identity:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _database(folder: Path) -> Path:
+    return folder / "chroma" / DATABASE_FILE
+
+
+def _digest(path: Path) -> str:
+    import hashlib  # not needed on the way back to an index that is proven
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fsync(path: Path) -> None:
+    """Of a file what it holds, of a folder its names."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
