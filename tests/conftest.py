@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.repos import isolate
 
-NOT_FROM_PYPI = {"busybox", "dash", "fish", "git-lfs", "sshd", "zsh"}
+NOT_FROM_PYPI = {"busybox", "chromium", "dash", "fish", "git-lfs", "sshd", "zsh"}
 """Programs that the line which CI runs cannot install: a test that needs one may be skipped there, too."""
 
 PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache" / "pip")

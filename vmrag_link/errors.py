@@ -159,7 +159,7 @@ class ToolDisabled(Tool):
 
 
 class AccessDenied(Tool):
-    """A read-only server is asked to write."""
+    """A read-only server is asked to write, or an agent names a folder that it has no business in."""
 
     code = "ACCESS_DENIED"
 

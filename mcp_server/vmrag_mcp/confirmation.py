@@ -1,53 +1,106 @@
-"""A tool that wants a confirmation, and a client that can ask the person: ask, instead of refusing. Both eras of the protocol."""
+"""A tool that wants a person's word, and a client that can ask the person: ask, instead of refusing. Both eras of the protocol.
+
+Two things are asked. What would be lost: there an agent may also answer for its user, by an argument. And an address that nobody has agreed
+to: there no argument counts, because the agent may have read that address, and what to do with it, in a stranger's text.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 
+from vmrag_link.models import Record
 from vmrag_mcp.registry import Listed
 
 PARAMETERS = ("confirm", "confirm_discard")
 """How tools call their confirmation."""
 
-_QUESTION = "confirm"
-_FORM = {
-    "type": "object",
-    "properties": {
-        _QUESTION: {"type": "boolean", "title": "Do it", "description": "What was never committed is lost."}
-    },
-    "required": [_QUESTION],
-}
+_YES = "confirm"
+_REMEMBER = "remember"
+
+
+class Answer(Record, frozen=True):
+    """What the person said yes to: `agreed`, addresses and whether that is to be remembered; without any, what would be lost."""
+
+    agreed: dict[str, bool]
+
+
+class _Question(Record, frozen=True):
+    """`key`: what the client calls it when it answers with a second call."""
+
+    key: str
+    message: str
+    form: dict[str, Any]
+    remote: str = ""
 
 
 async def asked(
     context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams, result: Mapping[str, Any]
-) -> bool | types.InputRequiredResult:
-    """Whether the person confirms what a failed call lacked the confirmation for; False where the client asks nobody anything.
+) -> Answer | types.InputRequiredResult | None:
+    """The person's yes to what a failed call lacked; None for a no, and where there is nobody or nothing to ask.
 
     In the stateless era the question is the call's result, and the client calls again with the answer.
     """
     able = context.session.client_capabilities
-    if result.get("code") != "CONFIRMATION_REQUIRED" or able is None or able.elicitation is None:
-        return False
+    question = _question(params.name, result)
+    if question is None or able is None or able.elicitation is None:
+        return None
     if context.session.can_send_request:
-        return _agreed(await context.session.elicit_form(result["message"], _FORM, context.request_id))
-    if params.input_responses and _QUESTION in params.input_responses:
-        return _agreed(params.input_responses[_QUESTION])
-    form = types.ElicitRequestFormParams(message=result["message"], requested_schema=_FORM)
-    return types.InputRequiredResult(input_requests={_QUESTION: types.ElicitRequest(params=form)})
+        return _answer(question, await context.session.elicit_form(question.message, question.form, context.request_id))
+    if params.input_responses and question.key in params.input_responses:
+        return _answer(question, params.input_responses[question.key])
+    form = types.ElicitRequestFormParams(message=question.message, requested_schema=question.form)
+    return types.InputRequiredResult(input_requests={question.key: types.ElicitRequest(params=form)})
 
 
-def confirmed(tool: Listed, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the same call, confirmed."""
+def confirmed(tool: Listed, arguments: Mapping[str, Any], answer: Answer) -> Mapping[str, Any]:
+    """The arguments of the same call, with the confirmation if that was asked for."""
+    if answer.agreed:
+        return arguments
     name = next(each for each in PARAMETERS if each in tool.schema["properties"])
     return {**arguments, name: True}
 
 
-def _agreed(answer: object) -> bool:
+def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
+    match result:
+        case {"code": "CONFIRMATION_REQUIRED", "message": message}:
+            return _Question(_YES, message, _form(_box("Do it", "What was never committed is lost.")))
+        case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "remote": remote}}:
+            return _about(tool, remote)
+    return None
+
+
+def _about(tool: str, remote: str) -> _Question:
+    """The whole address, on a line of its own. The key names it, so that a yes to another one counts for nothing."""
+    plain = remote.encode("ascii", "backslashreplace").decode()
+    message = (
+        f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{plain}\n\n"
+        "What is sent there or comes from there is its owner's to see or to choose. Do you know whose it is?"
+    )
+    form = _form(
+        _box("Use this address", "For this call."),
+        _box("Remember it", "Use it in later calls in this repository without asking."),
+    )
+    return _Question(f"{_YES}-{hashlib.sha256(remote.encode()).hexdigest()[:16]}", message, form, remote)
+
+
+def _box(title: str, description: str) -> dict[str, str]:
+    return {"type": "boolean", "title": title, "description": description}
+
+
+def _form(yes: Mapping[str, Any], remember: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    boxes = {_YES: yes} | ({_REMEMBER: {**remember, "default": False}} if remember else {})
+    return {"type": "object", "properties": boxes, "required": [_YES]}
+
+
+def _answer(question: _Question, answer: object) -> Answer | None:
     if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
-        return False
-    return bool((answer.content or {}).get(_QUESTION))
+        return None
+    said = answer.content or {}
+    if said.get(_YES) is not True:
+        return None
+    return Answer({question.remote: said.get(_REMEMBER) is True} if question.remote else {})

@@ -27,7 +27,7 @@ from vmrag_mcp.completion import complete
 from vmrag_mcp.confirmation import asked, confirmed
 from vmrag_mcp.options import Selection
 from vmrag_mcp.registry import Listed
-from vmrag_mcp.session import Call, CallProgress, Report, Session
+from vmrag_mcp.session import NOTHING, Call, CallProgress, Report, Session
 
 NAME = "vmrag"
 READERS = 4
@@ -99,16 +99,18 @@ class KnowledgeServer:
             return _result(envelope.failure(error), failed=True)
         arguments = params.arguments or {}
         fields, failed = await self._run(context, tool, arguments)
-        answer = await asked(context, params, fields) if failed else False
+        answer = await asked(context, params, fields) if failed else None
         if isinstance(answer, types.InputRequiredResult):
             return answer
         if answer:
-            fields, failed = await self._run(context, tool, confirmed(tool, arguments))
+            fields, failed = await self._run(context, tool, confirmed(tool, arguments, answer), answer.agreed)
         return _result(fields, failed=failed)
 
-    async def _run(self, context: Context, tool: Listed, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    async def _run(
+        self, context: Context, tool: Listed, arguments: Mapping[str, Any], agreed: Mapping[str, bool] = NOTHING
+    ) -> tuple[dict[str, Any], bool]:
         progress = CallProgress(_reporter(context))
-        work = functools.partial(self._session.run, tool, arguments, progress)
+        work = functools.partial(self._session.run, tool, arguments, progress, agreed)
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
 
     async def _in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:

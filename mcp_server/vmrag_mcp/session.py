@@ -37,6 +37,9 @@ class Cancelled(BaseException):
     """The client gave the call up. No error: nothing that catches errors may take it for one."""
 
 
+NOTHING: Mapping[str, bool] = {}
+"""No address was put to the person."""
+
 Report = Callable[[int, int, str], None]
 """Takes the steps of a call that are done, how many there are as far as is known, and what is being done; in the call's thread."""
 
@@ -80,12 +83,27 @@ class _CallTask:
 class Call:
     """One call of a tool: what its function gets."""
 
-    def __init__(self, ws: Workspace, behaviour: Behaviour, progress: CallProgress) -> None:
+    def __init__(
+        self, ws: Workspace, behaviour: Behaviour, progress: CallProgress, agreed: Mapping[str, bool] = NOTHING
+    ) -> None:
         self.ws = ws
         self.behaviour = behaviour
         self.warnings: list[dict[str, str]] = []
         self._progress = progress
+        self._agreed = agreed
         self._standing: Standing | None = None
+
+    def require_agreed(self, remote: str) -> None:
+        """That this call may use a remote which its arguments name. Raises `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
+
+        What the person said when they were asked counts for this call; for later ones only where they said that, too.
+        """
+        from vmrag_link.ops import destinations
+        from vmrag_link.ops.remote import agree
+
+        destinations.require_from_agent(self.ws, remote, agreed=self._agreed)
+        if self._agreed.get(remote):
+            agree(self.ws, remote)
 
     def warn(self, code: str, message: str) -> None:
         warning = {"code": code, "message": message}
@@ -148,29 +166,47 @@ class Session:
         self._models: dict[Choice, Model] = {}
         self._writing = threading.Lock()
 
-    def run(self, tool: Listed, arguments: Mapping[str, Any], progress: CallProgress) -> tuple[dict[str, Any], bool]:
-        """The result of a call, and whether it failed. Raises `Cancelled` only."""
+    def run(
+        self,
+        tool: Listed,
+        arguments: Mapping[str, Any],
+        progress: CallProgress,
+        agreed: Mapping[str, bool] = NOTHING,
+    ) -> tuple[dict[str, Any], bool]:
+        """The result of a call, and whether it failed. Raises `Cancelled` only.
+
+        `agreed`: addresses to which the person, not the agent, has said yes, and whether that is to be remembered.
+        """
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return self._called(tool, arguments, progress), False
+                return self._called(tool, arguments, progress, agreed), False
         except VmragError as error:
             return envelope.failure(error), True
         except Exception as error:  # noqa: BLE001  the outermost boundary
             return envelope.failure(system_failure(error) or self._bug(error, tool.name)), True
 
-    def _called(self, tool: Listed, arguments: Mapping[str, Any], progress: CallProgress) -> dict[str, Any]:
+    def _called(
+        self, tool: Listed, arguments: Mapping[str, Any], progress: CallProgress, agreed: Mapping[str, bool]
+    ) -> dict[str, Any]:
         function = function_of(tool)
         warned: list[tuple[str, str]] = []
         keywords = given.accepted(given.parameters(function), arguments, lambda *warning: warned.append(warning))
         declared: Declared = function.__dict__["declared"]
-        with self.call(progress, reads=tool.reads, founds=declared.founds) as call:
+        with self.call(progress, reads=tool.reads, founds=declared.founds, agreed=agreed) as call:
             for warning in warned:
                 call.warn(*warning)
             fields = function(call, **keywords)
             return envelope.success(fields, call.kb(), call.said())
 
     @contextlib.contextmanager
-    def call(self, progress: CallProgress, *, reads: bool = True, founds: bool = False) -> Iterator[Call]:
+    def call(
+        self,
+        progress: CallProgress,
+        *,
+        reads: bool = True,
+        founds: bool = False,
+        agreed: Mapping[str, bool] = NOTHING,
+    ) -> Iterator[Call]:
         """What a tool, a resource or a prompt gets. Raises `NotInitialized`, unless it `founds` a knowledge base, before anything else."""
         with self._workspace(progress, reads=reads) as ws:
             if not founds:
@@ -179,7 +215,7 @@ class Session:
 
                     arrival.bring(ws)
                 ws.engine  # noqa: B018
-            yield Call(ws, self.behaviour, progress)
+            yield Call(ws, self.behaviour, progress, agreed)
 
     @contextlib.contextmanager
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:

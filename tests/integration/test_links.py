@@ -77,16 +77,18 @@ def test_the_link_file_names_the_revision_and_is_staged(project: Project) -> Non
 
 def test_another_link_file_has_the_pins_encoding(project: Project) -> None:
     (project.top / "deep").mkdir()
-    report = project.ask("link", "--bidirectional", "--link-file", "deep/knowledge.json")["bidirectional"]
+    report = project.ask("link", "--bidirectional", "--link-file", "deep/knowledge.dolt-version")["bidirectional"]
     assert (report["file_created"], report["staged"]) == (True, True)
-    assert (project.top / "deep/knowledge.json").read_bytes() == (project.top / ".dolt-version").read_bytes()
-    again = project.ask("link", "--bidirectional", "--link-file", "deep/knowledge.json")["bidirectional"]
+    assert (project.top / "deep/knowledge.dolt-version").read_bytes() == (project.top / ".dolt-version").read_bytes()
+    again = project.ask("link", "--bidirectional", "--link-file", "deep/knowledge.dolt-version")["bidirectional"]
     assert (again["file_created"], again["staged"]) == (False, True)
 
 
-@pytest.mark.parametrize("file", ["../outside", "/etc/passwd", ".git/config", "deep/../../outside", "docs", "link"])
+@pytest.mark.parametrize(
+    "file", ["../.dolt-version", "/etc/passwd", ".git/config", "deep/../../.dolt-version", "docs", "link.dolt-version"]
+)
 def test_a_link_file_outside_of_the_work_tree_is_refused_and_nothing_is_linked(project: Project, file: str) -> None:
-    (project.top / "link").symlink_to("/etc/hostname")
+    (project.top / "link.dolt-version").symlink_to("/etc/hostname")
     error = project.vmrag("link", "--bidirectional", "--link-file", file, "--json", code=2).error
     assert (error["code"], error["details"]["parameter"]) == ("INVALID_PARAMETER", "link_file")
     assert links(project) == {}

@@ -23,12 +23,13 @@ from tests.support import contract_world
 from tests.support.cli import small_disk
 from tests.support.contract_states import OFF, State
 from tests.support.contract_world import World
-from tests.support.mcp import Tools, warned
+from tests.support.mcp import Tools, Yes, warned
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.registry import catalogue, function_of
+from vmrag_mcp.session import NOTHING
 
 templates, world = contract_world.templates, contract_world.world
 
@@ -38,7 +39,9 @@ READING = [name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", 
 def made(world: World, expected: Expected) -> tuple[dict[str, Any], bool, State]:
     """The call, its result, whether it failed, and the state that it was made in."""
     state = world.state(expected.given)
-    result, failed = Tools(state.top).run(expected.tool, world.call(expected.call, state))
+    asked = expected.code not in ("REMOTE_NOT_TRUSTED", "ACCESS_DENIED") and (state.top / ".git").exists()
+    tools = Tools(state.top, agreed=Yes(state) if asked else NOTHING)
+    result, failed = tools.run(expected.tool, world.call(expected.call, state))
     return result, failed, state
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mcp import Tools, warned
+from tests.support.mcp import Tools, Yes, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link import settings_edit
@@ -36,7 +36,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture
 def tools(bare: Project) -> Tools:
-    return Tools(bare.top)
+    return Tools(bare.top, agreed=Yes(bare))
 
 
 def everything(project: Project) -> Any:
@@ -173,7 +173,7 @@ def test_the_remote_stands_in_the_settings_and_in_the_pin_and_is_not_contacted(b
     settings = (bare.top / ".vmrag.yaml").read_text()
     assert settings == f'embedding:\n  model: hash\nremote: "{url}"\n'
     assert json.loads((bare.top / ".dolt-version").read_text())["dolt_remote"] == url
-    assert bare.git("config", "vmrag.trustedRemote") == url
+    assert bare.run("config", "vmrag.trustedRemote").returncode == 1  # nothing is agreed to by this
 
 
 def test_the_url_of_the_codes_own_remote_is_that_remote(bare, tools):

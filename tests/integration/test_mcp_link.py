@@ -59,21 +59,21 @@ def test_a_commit_that_is_linked_again_has_one_row(project, tools):
 
 
 def test_both_ways_the_file_is_staged_and_has_four_keys_in_order(project, tools):
-    made = tools("dolt_link_git", bidirectional=True, link_file="docs/link.json")
+    made = tools("dolt_link_git", bidirectional=True, link_file="docs/kb.dolt-version")
     assert made["bidirectional"] == {
         "enabled": True,
-        "link_file": "docs/link.json",
+        "link_file": "docs/kb.dolt-version",
         "file_created": True,
         "staged": True,
     }
-    written = json.loads((project.top / "docs/link.json").read_text())
+    written = json.loads((project.top / "docs/kb.dolt-version").read_text())
     assert list(written) == ["dolt_remote", "dolt_branch", "dolt_commit", "linked_at"]
     assert written["dolt_commit"] == project.pinned
-    assert project.git("diff", "--cached", "--name-only") == "docs/link.json"
+    assert project.git("diff", "--cached", "--name-only") == "docs/kb.dolt-version"
     assert "next git commit" in made["message"]
 
 
-@pytest.mark.parametrize("file", [".dolt-version", "docs/link.json"])
+@pytest.mark.parametrize("file", [".dolt-version", "docs/kb.dolt-version"])
 def test_a_second_call_with_nothing_changed_leaves_everything_alone(project, tools, file):
     tools("dolt_link_git", bidirectional=True, link_file=file)
     before = (project.top / file).read_bytes(), project.git("status", "--porcelain"), project.ask("branch")
@@ -95,8 +95,19 @@ def test_a_detached_head_has_no_branch(project, tools):
     assert tools("dolt_link_git")["link"]["git_branch"] is None
 
 
+def test_a_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_set(project, tools, tmp_path):
+    other = make_repo(project.top.parent / "other")
+    (project.top / "way").symlink_to(other.top)
+    other.commit("code")
+    for path in ("../other", str(other.top), "way", ".git/.."):
+        made, _ = tools.run("dolt_link_git", {"git_repo_path": path, "bidirectional": True})
+        assert made.get("code") == (None if path == ".git/.." else "ACCESS_DENIED"), path
+    assert not (other.top / ".dolt-version").exists()
+
+
 def test_another_repository_is_named_from_the_work_tree(project, tools):
     other = make_repo(project.top.parent / "other")
+    project.git("config", "vmrag.fileRoot", str(other.top))
     commit = other.commit("code")
     made = tools("dolt_link_git", git_repo_path="../other", bidirectional=True)
     assert made["link"]["git_commit"] == commit
@@ -107,6 +118,7 @@ def test_another_repository_is_named_from_the_work_tree(project, tools):
 
 def test_a_bare_repository_gets_a_row_and_no_file(project, tools, tmp_path: Path):
     project.git("clone", "-q", "--bare", str(project.top), str(tmp_path / "bare.git"))
+    project.git("config", "vmrag.fileRoot", str(tmp_path))
     head = project.git("rev-parse", "HEAD")
     made = tools("dolt_link_git", git_repo_path=str(tmp_path / "bare.git"), bidirectional=True)
     assert warned(made) == {"BARE_REPOSITORY"}
@@ -121,18 +133,71 @@ def test_a_bare_repository_gets_a_row_and_no_file(project, tools, tmp_path: Path
 
 @pytest.mark.parametrize(
     "file",
-    ["../pin", "/tmp/pin", ".git/pin", ".GIT/hooks/pin", "git~1/pin", "docs/../../pin", ".", "out/pin", "link", "a\0b"],
+    [
+        "../kb.dolt-version",
+        "/tmp/kb.dolt-version",
+        ".git/kb.dolt-version",
+        ".GIT/hooks/kb.dolt-version",
+        "git~1/kb.dolt-version",
+        "\u200c.git/kb.dolt-version",
+        "docs/../../kb.dolt-version",
+        ".",
+        "out/kb.dolt-version",
+        "inner/kb.dolt-version",
+        "link.dolt-version",
+        "a\0.dolt-version",
+        ".github/workflows/x.yml",
+        ".github/workflows/.dolt-version",
+        "docs/.hidden/kb.dolt-version",
+        "GITHUB~1/kb.dolt-version",
+        ".dolt-version/kb.dolt-version",
+        ".kb.dolt-version",
+    ],
 )
-def test_the_link_file_stays_in_the_work_tree(project, tools, file, tmp_path):
+def test_the_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(project, tools, file, tmp_path):
     (project.top / "out").symlink_to(tmp_path)
-    (project.top / "link").symlink_to(tmp_path / "elsewhere")
+    (project.top / "folder").mkdir()
+    (project.top / "inner").symlink_to("folder")
+    (project.top / "link.dolt-version").symlink_to(tmp_path / "elsewhere")
     before = rows(project)
     refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
     assert refused["details"] | {"error_type": ""} == {"parameter": "link_file", "value": file, "error_type": ""}
     assert rows(project) == before
+    assert project.git("diff", "--cached", "--name-only") == ""
+    assert not (project.top / ".github").exists()
 
 
-@pytest.mark.parametrize("file", ["README.md", ".vmrag.yaml", ".gitattributes"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "conftest.py",
+        "Makefile",
+        "package.json",
+        "docs/link.json",
+        "a.pth",
+        "kb.dolt-version.py",
+        "kb.dolt-version.",
+        "dolt-version",
+    ],
+)
+def test_a_new_link_file_has_a_name_that_no_other_program_reads(project, tools, file):
+    for empty in (False, True):
+        if empty:
+            project.write(file, "")
+        refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)
+        assert "kb.dolt-version" in str(refused["suggestions"])
+    assert (project.top / file).read_bytes() == b""
+    assert project.git("diff", "--cached", "--name-only") == ""
+
+
+def test_a_link_file_of_another_name_that_was_made_before_is_followed(project, tools):
+    (project.top / "docs/link.json").write_bytes((project.top / ".dolt-version").read_bytes())
+    revision = project.record("more", more="more")
+    tools("dolt_link_git", bidirectional=True, link_file="docs/link.json")
+    assert json.loads((project.top / "docs/link.json").read_text())["dolt_commit"] == revision
+
+
+@pytest.mark.parametrize("file", ["README.md", ".vmrag.yaml", ".gitattributes", "notes.dolt-version"])
 def test_a_file_that_holds_something_else_is_not_overwritten(project, tools, file):
     (project.top / file).write_text(text := "# What somebody wrote and has not committed\n")
     before = rows(project)
@@ -141,14 +206,15 @@ def test_a_file_that_holds_something_else_is_not_overwritten(project, tools, fil
 
 
 def test_an_empty_file_becomes_the_link_file(project, tools):
-    project.write("pin.json", "")
-    assert tools("dolt_link_git", bidirectional=True, link_file="pin.json")["bidirectional"]["staged"]
+    project.write("kb.dolt-version", "")
+    assert tools("dolt_link_git", bidirectional=True, link_file="kb.dolt-version")["bidirectional"]["staged"]
 
 
 def test_what_is_not_there_is_not_linked(project, tools, tmp_path):
     tools.error("GIT_COMMIT_NOT_FOUND", "dolt_link_git", git_commit="absent")
     tools.error("GIT_COMMIT_NOT_FOUND", "dolt_link_git", git_commit="--all")
     (tmp_path / "plain").mkdir()
+    project.git("config", "vmrag.fileRoot", str(tmp_path))
     tools.error("GIT_REPO_NOT_FOUND", "dolt_link_git", git_repo_path=str(tmp_path / "plain"))
     tools.error("GIT_REPO_NOT_FOUND", "dolt_link_git", git_repo_path="absent")
 
@@ -156,7 +222,9 @@ def test_what_is_not_there_is_not_linked(project, tools, tmp_path):
 def test_a_file_in_place_of_a_folder_is_an_error_of_files_and_nothing_is_linked(project, tools):
     project.write("folder", "a file")
     head, before = project.git("rev-parse", "first"), rows(project)
-    tools.error("FILE_SYSTEM_ERROR", "dolt_link_git", git_commit=head, bidirectional=True, link_file="folder/pin")
+    tools.error(
+        "FILE_SYSTEM_ERROR", "dolt_link_git", git_commit=head, bidirectional=True, link_file="folder/.dolt-version"
+    )
     assert rows(project) == before
-    made = tools("dolt_link_git", git_commit=head, bidirectional=True, link_file="new/folder/pin")
+    made = tools("dolt_link_git", git_commit=head, bidirectional=True, link_file="new/folder/.dolt-version")
     assert made["bidirectional"]["file_created"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support import people
-from tests.support.mcp import Tools, warned
+from tests.support.mcp import Tools, Yes, warned
 from tests.support.people import User, World
 from tests.support.terminal import Project, new_project
 from tests.support.travel import git_server
@@ -57,7 +57,14 @@ def newcomer(world: World) -> Project:
 
 @pytest.fixture
 def fresh(newcomer: Project) -> Tools:
-    return Tools(newcomer.top)
+    """The newcomer says yes to every address."""
+    return Tools(newcomer.top, agreed=Yes(newcomer))
+
+
+@pytest.fixture
+def settled(newcomer: Project) -> Tools:
+    """As `fresh`; the newcomer lets addresses be remembered."""
+    return Tools(newcomer.top, agreed=Yes(newcomer, remember=True))
 
 
 def joined(world: World, name: str) -> User:
@@ -112,13 +119,13 @@ def test_a_clone_is_indexed_when_it_returns(world, ada, newcomer, fresh):
     assert newcomer.consistent()
 
 
-def test_a_clones_remote_is_where_it_came_from(world, ada, newcomer, fresh):
-    fresh("dolt_clone", remote_url=kb_url(world))
+def test_a_clones_remote_is_where_it_came_from(world, ada, newcomer, settled):
+    settled("dolt_clone", remote_url=kb_url(world))
     assert json.loads((newcomer.top / ".dolt-version").read_text())["dolt_remote"] == kb_url(world)
     later = published(ada, "new.md", "news")
-    found = fresh("dolt_fetch")
+    found = settled("dolt_fetch")
     assert found["updates"]["branches_updated"][0]["new_commit"] == later
-    assert fresh("dolt_pull", branch="main")["pull_result"]["to_commit"] == later
+    assert settled("dolt_pull", branch="main")["pull_result"]["to_commit"] == later
 
 
 def test_a_clone_of_the_code_gets_what_its_commit_pins(world, ada):
@@ -138,15 +145,15 @@ def test_a_clone_by_the_url_of_the_codes_remote_asks_git(world):
     assert made["sync_summary"]["documents_loaded"] == 3
 
 
-def test_a_clone_goes_to_a_branch(world, ada, newcomer, fresh):
+def test_a_clone_goes_to_a_branch(world, ada, newcomer, settled):
     ada.git("switch", "-q", "-c", "topic")
     revision = ada.write_document("topic.md", "of the topic")
     ada.git("push", "-q", "-u", "origin", "topic")
-    made = fresh("dolt_clone", remote_url=kb_url(world), branch="topic")
+    made = settled("dolt_clone", remote_url=kb_url(world), branch="topic")
     assert (made["checkout"]["branch"], made["checkout"]["commit"]["hash"]) == ("topic", revision)
     assert newcomer.git("config", "branch.main.vmragBranch") == "topic"
     newcomer.put("mine.md", "mine")
-    assert fresh("dolt_fetch")["current_branch_status"] == {"branch": "topic", "behind": 0, "ahead": 0}
+    assert settled("dolt_fetch")["current_branch_status"] == {"branch": "topic", "behind": 0, "ahead": 0}
 
 
 def test_a_commit_wins_over_the_branch_and_one_that_no_branch_is_at_is_read_detached(world, ada, newcomer, fresh):
@@ -267,13 +274,14 @@ def test_a_new_branch_is_told_with_the_commits_that_only_it_brings(ada, bob, bob
     assert found["branches_updated"] == [{"name": "topic", "old_commit": None, "new_commit": new, "commits_fetched": 1}]
 
 
-def test_a_remote_that_is_no_git_tells_what_moved_too(world, ada, bob, bobs):
+def test_a_remote_that_is_no_git_tells_what_moved_too(world, ada, bob):
     """A shared folder, to which the engine talks by itself."""
     place = f"file://{world.top}/shared.doltlite"
-    Tools(ada.top)("dolt_push", remote=place)
+    tools, bobs = Tools(ada.top, agreed=Yes(ada)), Tools(bob.top, agreed=Yes(bob))
+    tools("dolt_push", remote=place)
     assert bobs("dolt_fetch", remote=place)["updates"]["new_branches"] == ["main"]
     ada.write_document("one.md", "one")
-    Tools(ada.top)("dolt_push", remote=place)
+    tools("dolt_push", remote=place)
     assert [each["commits_fetched"] for each in bobs("dolt_fetch", remote=place)["updates"]["branches_updated"]] == [1]
 
 
@@ -568,13 +576,13 @@ def test_a_file_that_is_no_knowledge_base_is_not_cloned(world, newcomer, fresh):
     assert everything(newcomer) == before
 
 
-def test_a_clone_from_a_server_or_a_folder_that_the_engine_reads_itself(world, ada, tools, newcomer, fresh):
+def test_a_clone_from_a_server_or_a_folder_that_the_engine_reads_itself(world, ada, newcomer, settled):
     place = f"file://{world.top}/shared.doltlite"
-    tools("dolt_push", remote=place)
-    made = fresh("dolt_clone", remote_url=place)
+    Tools(ada.top, agreed=Yes(ada))("dolt_push", remote=place)
+    made = settled("dolt_clone", remote_url=place)
     assert (made["repository"]["remote_url"], made["checkout"]["commit"]["hash"]) == (place, ada.pinned)
     newcomer.record("mine", mine="mine")
-    assert fresh("dolt_push")["remote_state"]["remote_commit"] == newcomer.pinned
+    assert settled("dolt_push")["remote_state"]["remote_commit"] == newcomer.pinned
 
 
 def test_a_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):

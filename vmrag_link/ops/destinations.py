@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git import plumbing
+from vmrag_link.git import plumbing, remotes
 from vmrag_link.travel import address, trust
 from vmrag_link.travel.address import OWN, Address
 from vmrag_link.workspace import Workspace
@@ -35,6 +37,17 @@ def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
     if remote == OWN:
         return address.of_code(ws.places, ws.trigger().branch, ask=ask)
     return [address.of_url(remote, ask=ask)]
+
+
+def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -> None:
+    """That an agent may name this remote: a git remote of the repository by its name or URL, or an address that was agreed to.
+
+    `agreed`: by the person, who was asked. Raises `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
+    """
+    if remotes.called(ws.places, remote):
+        return
+    address.given(ws.places, remote, branch=ws.trigger().branch)  # nobody is asked about what is no address
+    trust.require_from_agent(ws.places, remote, accepted=ws.accepted_remote, agreed=agreed)
 
 
 def pinned_remote(ws: Workspace) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -27,7 +27,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import index_entries, plumbing, remotes
 from vmrag_link.models import Chunking, Record, RevisionInfo
-from vmrag_link.ops import collection_writes, destinations, history_pins, import_chroma, remote, writing
+from vmrag_link.ops import collection_writes, destinations, history_pins, import_chroma, writing
 from vmrag_link.ops.clone import clone
 from vmrag_link.ops.fetch import no_such_branch
 from vmrag_link.ops.import_chroma import Foreign
@@ -78,18 +78,24 @@ class Cloned(Record, frozen=True):
 
 
 def found(
-    ws: Workspace, *, url: str | None = None, branch: str | None = None, store: Path | None = None, message: str
+    ws: Workspace,
+    *,
+    url: str | None = None,
+    allow: Callable[[str], None],
+    branch: str | None = None,
+    store: Path | None = None,
+    message: str,
 ) -> Founded:
     """Start a knowledge base with what another program's Chroma `store` holds as its first commit, and pin it.
 
-    `url` becomes the remote of the settings, and counts as agreed to; it is not contacted. Where the repository's history pins a knowledge
-    base, that is fetched instead. Raises `AlreadyInitialized`, `RemoteInvalid`, `IndexFailed` for what is no store, `GitBusy`, and as
-    `ops.init.init`.
+    `url` becomes the remote of the settings, and is not contacted; `allow` raises for one that may not be named, and nobody has agreed to
+    it by this. Where the repository's history pins a knowledge base, that is fetched instead. Raises `AlreadyInitialized`,
+    `RemoteInvalid`, `IndexFailed` for what is no store, `GitBusy`, and as `ops.init.init`.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint="commit_message says what is imported")
     with _founding(ws):
-        setting = _setting(ws, url) if url else ""
+        setting = _setting(ws, url, allow) if url else ""
         taken = _taken(ws, store) if store else Foreign()
         rows = Write(put_collections=taken.collections, put_documents=taken.documents) if taken.collections else None
         with _all_or_nothing(ws):
@@ -97,22 +103,23 @@ def found(
             if report.cloned:
                 taken, setting = Foreign(), ""
             _require_pinned(ws)
-            _agree(ws, setting)
         pending = _indexed(ws)
     info = ws.engine.info(report.revision)
     at = _unindexed(ws, report.revision, pending) if pending and not ws.binding else None
     return Founded(report.kb, report.pin.dolt_branch, info, report.staged, setting, report.cloned, taken, pending, at)
 
 
-def found_from(ws: Workspace, url: str, *, branch: str | None = None, commit: str | None = None) -> Cloned:
+def found_from(
+    ws: Workspace, url: str, *, allow: Callable[[str], None], branch: str | None = None, commit: str | None = None
+) -> Cloned:
     """Clone a knowledge base, go to a branch or a commit of it (which wins), and index that.
 
     With neither it is what the checked-out code pins, else the KB branch that is called as the code branch, or `main`. Where nothing was
-    pinned, the remote becomes that of the settings, and counts as agreed to. Raises `AlreadyInitialized`, `BranchMissing`,
-    `RevisionMissing`, `GitBusy`, and as `ops.clone.clone`.
+    pinned, the remote becomes that of the settings; `allow` is as of `found`, and is asked first. Raises `AlreadyInitialized`,
+    `BranchMissing`, `RevisionMissing`, `GitBusy`, and as `ops.clone.clone`.
     """
     with _founding(ws), _all_or_nothing(ws):
-        setting = _setting(ws, url)
+        setting = _setting(ws, url, allow)
         pinned = plumbing.pin_bytes(ws.places) is not None
         named = url if setting == OWN else setting
         source, staged = clone(ws, named), True
@@ -122,8 +129,6 @@ def found_from(ws: Workspace, url: str, *, branch: str | None = None, commit: st
             staged = begin(ws, start if pinned else msgspec.structs.replace(start, remote=setting)).staged
         _require_pinned(ws)
         ws.reconcile()
-        if not pinned:
-            _agree(ws, setting)
         own, revision = ws.kb_branch(), ws.revision_here()
     names = tuple(each.name for each in ws.engine.collections(revision))
     return Cloned(
@@ -199,20 +204,16 @@ def _require_pinned(ws: Workspace) -> None:
         raise ws.unusable(target)
 
 
-def _setting(ws: Workspace, url: str) -> str:
-    """What `remote` of the settings is for the place that somebody names. Raises `RemoteInvalid`."""
+def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
+    """What `remote` of the settings is for the place that somebody names, if it is allowed. Raises `RemoteInvalid`."""
     if url == OWN:
         return OWN
     if (name := remotes.called(ws.places, url)) and name in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
         return OWN
     text = HOST + url if hosted(url) else url
     address.of_url(text)
+    allow(text)
     return text
-
-
-def _agree(ws: Workspace, setting: str) -> None:
-    if setting not in ("", OWN):
-        remote.agree(ws, setting)
 
 
 def _taken(ws: Workspace, store: Path) -> Foreign:

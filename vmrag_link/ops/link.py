@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from vmrag_link import clock, locks
@@ -15,6 +16,8 @@ from vmrag_link.paths import PIN_NAME, Places, read_regular, write_atomically
 from vmrag_link.workspace import Workspace
 
 AUTHOR = "vmrag <vmrag@localhost>"
+
+_SHORT = re.compile(r"~[0-9]+")
 
 
 class LinkBlock(Record, frozen=True):
@@ -59,7 +62,7 @@ def link(
 
     A second time the row is replaced. With `bidirectional` the link file, inside that repository's work tree, names the revision
     and is staged; it will be part of the next commit, not of the linked one. Raises `GitRepositoryMissing`, `GitReferenceMissing`,
-    `UsageInvalid` for a link file outside the work tree or a file that is none, `FileFailed`, `NotInitialized`.
+    `UsageInvalid` for a link file that may not be (`_inside`), `FileFailed`, `NotInitialized`.
     """
     recover.reconciled_for_reading(ws)
     found = repository.commit(git_repo_path, git_commit)
@@ -90,17 +93,24 @@ def store(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, .
 
 
 def _inside(places: Places, link_file: str) -> Path:
-    """The link file's path, for which nobody has laid a link out of the work tree."""
-    if "\0" in link_file:
-        raise _no_link_file(f"{link_file!r} has a name that no file can have", link_file)
-    path = places.top / link_file
-    real = path.parent.resolve() / path.name
-    top = places.top.resolve()
-    inner = real.relative_to(top).parts if real.is_relative_to(top) else ()
-    if not inner or any(map(_gits, inner)) or path.is_symlink() or path.is_dir():
-        raise _no_link_file(f"{link_file!r} is not a file in the work tree {places.top}", link_file)
-    if path.exists() and path != places.pin and not _links(path):
+    """The link file's path: in no folder that belongs to a program, through no link, over nothing that is no link file.
+
+    An agent may have its name from a stranger's text, and what is written is staged. So a new one has a name that no other program reads:
+    not `.github/workflows/x.yml`, `conftest.py` or `package.json`. One of another name, made by an earlier version, is still followed.
+    """
+    parts = link_file.split("/")
+    if not all(map(_plain, parts[:-1])) or not (parts[-1] == PIN_NAME or _plain(parts[-1])):
+        raise _no_link_file(
+            f"{link_file!r} is not a file in the work tree, out of folders that begin with a dot", link_file
+        )
+    path = places.top.joinpath(*parts)
+    if path.parent.resolve() != places.top.resolve().joinpath(*parts[:-1]) or path.is_symlink() or path.is_dir():
+        raise _no_link_file(f"{link_file!r} is a folder, or leads through a link", link_file)
+    named = parts[-1].endswith(PIN_NAME)
+    if path != places.pin and path.exists() and not _links(path, empty=named):
         raise _no_link_file(f"{link_file!r} holds something else already, which is not overwritten", link_file)
+    if not named and not path.exists():
+        raise _no_link_file(f"{link_file!r} has a name that other programs may read", link_file)
     standing = next(each for each in path.parents if each.exists())
     if not standing.is_dir():
         raise FileFailed(
@@ -111,19 +121,22 @@ def _inside(places: Places, link_file: str) -> Path:
     return path
 
 
-def _gits(part: str) -> bool:
-    """Whether a part of a path is git's own directory, on file systems, too, that take other names for the same."""
-    return part.rstrip(". ").lower() in (".git", "git~1")
+def _plain(part: str) -> bool:
+    """Whether a part of a path is nobody's own, by another name neither: short ones (`GIT~1`), and letters that some file systems skip."""
+    return (
+        part != "" and not part.startswith(".") and part.isprintable() and not _SHORT.search(part) and "\\" not in part
+    )
 
 
-def _links(path: Path) -> bool:
-    """Whether a file is empty, or a link file that was made before. Anything else would be lost: nobody keeps a copy."""
+def _links(path: Path, *, empty: bool) -> bool:
+    """Whether a file is a link file that was made before, or `empty`. Anything else would be lost: nobody keeps a copy."""
     data = read_regular(path, pins.MAX_BYTES + 1)
-    return not data.strip() or pinning.parsed(data) is not None
+    return (empty and not data.strip()) or pinning.parsed(data) is not None
 
 
 def _no_link_file(why: str, link_file: str) -> UsageInvalid:
-    return UsageInvalid(f"The link file {why}.", hint=f"--link-file {PIN_NAME}", parameter="link_file", value=link_file)
+    hint = f"--link-file {PIN_NAME}, or another that ends so: --link-file docs/kb{PIN_NAME}"
+    return UsageInvalid(f"The link file {why}.", hint=hint, parameter="link_file", value=link_file)
 
 
 def _written(ws: Workspace, places: Places, path: Path, link_file: str, *, revision: str, name: str) -> Bidirectional:

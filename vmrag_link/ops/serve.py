@@ -15,6 +15,9 @@ from vmrag_link.models import Record
 
 PORT = 7878
 LOOPBACK = "127.0.0.1"
+LOCALHOST = "localhost"
+"""Its name by the standard: no web page can make it mean anything else."""
+
 TIMEOUT = 30
 """Seconds; the same as the client's, which `DOLTLITE_HTTP_TIMEOUT_MS` changes."""
 
@@ -36,20 +39,23 @@ def serve(
     *,
     port: int = PORT,
     bind: str = LOOPBACK,
+    host: str | None = None,
     protection: Protection | None = None,
     timeout: int = TIMEOUT,
 ) -> Iterator[Serving]:
     """Serve a folder, which is made if it is missing, until the block ends.
 
-    Any address but loopback takes `protection`. Raises `UsageInvalid`, `Busy` for a port in use.
+    Any address but loopback takes `protection`; without it `host` is a name by which clients may call the server besides `bind`.
+    Raises `UsageInvalid`, `Busy` for a port in use.
     """
-    _check(folder, bind, protection)
+    _check(folder, bind, protection.host if protection else host, protected=protection is not None)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise UsageInvalid(f"{folder} is not a folder.", hint="vmrag serve knowledge-bases") from error
     found = server.names(folder)
-    with server.serving(folder, port=port, bind=bind, protection=protection, timeout=timeout) as url:
+    hosts = [name for name in (host, LOCALHOST if bind == LOOPBACK else None) if name]
+    with server.serving(folder, port=port, bind=bind, hosts=hosts, protection=protection, timeout=timeout) as url:
         yield Serving(url, str(folder), found, protection is not None)
 
 
@@ -59,9 +65,9 @@ def protection(
     """All of what protects a server, or None for nothing of it; `host` is `bind` unless it is given. Raises `UsageInvalid`."""
     if certificate and key and clients:
         return Protection(host or bind, certificate, key, clients)
-    if certificate or key or clients or host:
+    if certificate or key or clients:
         raise UsageInvalid(
-            "--cert, --key and --clients belong together (and --host to them): over plain http clients show no key.",
+            "--cert, --key and --clients belong together: over plain http clients show no key.",
             hint="Give all of them: --cert FILE --key FILE --clients FOLDER",
         )
     return None
@@ -78,20 +84,18 @@ def export_key(folder: Path) -> ExportedKey:
     return ExportedKey(str(keys.export(folder)))
 
 
-def _check(folder: Path, bind: str, protected: Protection | None) -> None:
+def _check(folder: Path, bind: str, host: str | None, *, protected: bool) -> None:
     try:
         address = ipaddress.IPv4Address(bind)
     except ValueError as error:
         raise UsageInvalid(f"{bind!r} is not an IPv4 address.", hint=f"For example: --bind {LOOPBACK}") from error
-    if protected is None:
-        if not address.is_loopback:
-            raise UsageInvalid(
-                f"Whoever reaches {bind} could read and change everything: an address other than {LOOPBACK} takes TLS and the "
-                "clients' keys.",
-                hint=f"vmrag serve {quoted(folder)} --bind {bind} --host kb.example.org --cert cert.pem --key key.pem --clients clients",
-            )
-    elif not HOST.fullmatch(protected.host) or (address.is_unspecified and protected.host == bind):
+    if not protected and not address.is_loopback:
         raise UsageInvalid(
-            f"{protected.host!r} is not a host that clients could write into a URL.",
-            hint="For example: --host kb.example.org",
+            f"Whoever reaches {bind} could read and change everything: an address other than {LOOPBACK} takes TLS and the "
+            "clients' keys.",
+            hint=f"vmrag serve {quoted(folder)} --bind {bind} --host kb.example.org --cert cert.pem --key key.pem --clients clients",
+        )
+    if host is not None and (not HOST.fullmatch(host) or (address.is_unspecified and host == bind)):
+        raise UsageInvalid(
+            f"{host!r} is not a host that clients could write into a URL.", hint="For example: --host kb.example.org"
         )

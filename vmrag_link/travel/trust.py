@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from vmrag_link.errors import RemoteNotTrusted, quoted
@@ -22,27 +22,60 @@ def require(places: Places, remote: str, *, accepted: Callable[[], str | None]) 
     `git:` is the code's own remote, which is contacted for the code anyway. `accepted` gives the `remote` of the settings that count
     here; a folder of this machine that it names must lie below a `vmrag.fileRoot` of git's configuration.
     """
-    if remote == OWN or is_known(places, remote):
+    if named_here(places, remote):
         return
-    agree = f"vmrag remote --trust {quoted(remote)}"
     if remote != accepted():
         raise RemoteNotTrusted(
             f"The remote {shown(remote)} was not contacted: nobody here has agreed to it.",
-            hint=f"{agree}   (only if you know whose it is)",
+            hint=f"{_agree(remote)}   (only if you know whose it is)",
             remote=remote,
         )
+    require_below_root(places, remote)
+
+
+def require_from_agent(
+    places: Places, remote: str, *, accepted: Callable[[], str | None], agreed: Collection[str]
+) -> None:
+    """As `require`, for an address that is an argument of an agent, and that a text of a stranger may have put there.
+
+    `agreed` are the addresses that the person said yes to when they were asked. Where asking could help, the error's details hold `ask`:
+    never for a folder outside of the roots, which a push would write into.
+    """
+    if named_here(places, remote):
+        return
+    require_below_root(places, remote)
+    if remote not in agreed and remote != accepted():
+        raise RemoteNotTrusted(
+            f"{shown(remote)} was not contacted: no remote of this repository has this address, and nobody here has agreed to it.",
+            hint=f"{_agree(remote)}   (only if you know whose it is)",
+            remote=remote,
+            ask=True,
+        )
+
+
+def named_here(places: Places, remote: str) -> bool:
+    """Whether this machine's git configuration names a remote: as trusted, or as one of the code's."""
+    return remote == OWN or remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote)
+
+
+def require_below_root(places: Places, remote: str) -> None:
+    """Raises `RemoteNotTrusted` for a folder of this machine that does not lie below a `vmrag.fileRoot` of git's configuration."""
     place = folder(remote)
-    if place is not None and not any(_real(place).is_relative_to(root) for root in _roots(places)):
+    if place is not None and not below_root(places, place):
         raise RemoteNotTrusted(
             f"The remote {shown(remote)} was not opened: it lies outside of the folders that are allowed.",
-            hint=f"{agree}   (or all that lies beside it: git config --add {ROOTS_KEY} {quoted(_real(place).parent)})",
+            hint=f"{_agree(remote)}   (or all that lies beside it: git config --add {ROOTS_KEY} {quoted(_real(place).parent)})",
             remote=remote,
         )
 
 
-def is_known(places: Places, remote: str) -> bool:
-    """Whether git's configuration on this machine names exactly this remote."""
-    return remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote)
+def below_root(places: Places, path: Path) -> bool:
+    """Whether a path, links resolved, lies below a `vmrag.fileRoot` of git's configuration."""
+    return any(_real(path).is_relative_to(root) for root in _roots(places))
+
+
+def _agree(remote: str) -> str:
+    return f"vmrag remote --trust {quoted(remote)}"
 
 
 def _is_git_remote(places: Places, remote: str) -> bool:

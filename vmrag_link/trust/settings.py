@@ -17,7 +17,7 @@ def load(places: Places) -> Loaded:
     def known(remote: str) -> bool:
         from vmrag_link.travel import trust  # few files name a remote
 
-        return trust.is_known(places, remote)
+        return trust.named_here(places, remote)
 
     return config.load(
         config.own_text(places.config),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
+from vmrag_link.errors import AccessDenied, UsageInvalid, quoted
 from vmrag_link.ops import link
 from vmrag_link.paths import PIN_NAME
+from vmrag_link.travel import trust
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -17,15 +20,15 @@ from vmrag_mcp.session import Call
 def dolt_link_git(
     call: Call,
     *,
-    git_repo_path: Annotated[str, Given("relative to the work tree")] = ".",
+    git_repo_path: Annotated[str, Given("in the work tree")] = ".",
     git_commit: str = "HEAD",
     bidirectional: Annotated[bool, Given("write and stage link_file, too")] = False,
-    link_file: Annotated[str, Given("relative to the repository root")] = PIN_NAME,
+    link_file: Annotated[str, Given("relative to the repository root; NAME.dolt-version")] = PIN_NAME,
 ) -> dict[str, Any]:
     """Record which commit of the knowledge base belongs to a git commit; a second time replaces that."""
     report = link.link(
         call.ws,
-        git_repo_path=call.ws.places.top / git_repo_path,
+        git_repo_path=_allowed(call, git_repo_path),
         git_commit=git_commit,
         bidirectional=bidirectional,
         link_file=link_file,
@@ -37,3 +40,18 @@ def dolt_link_git(
     if written.staged:
         message += f" {link_file} is staged: it will be part of the next git commit."
     return {"link": msgspec.to_builtins(made), "bidirectional": msgspec.to_builtins(written), "message": message}
+
+
+def _allowed(call: Call, git_repo_path: str) -> Path:
+    """In the work tree, or where this machine's person lets agents go. A link file is written there, and git follows its configuration."""
+    places = call.ws.places
+    if "\0" in git_repo_path:
+        raise UsageInvalid("A path holds no NUL.", parameter="git_repo_path", value=git_repo_path)
+    path = places.top / git_repo_path
+    if path.resolve().is_relative_to(places.top.resolve()) or trust.below_root(places, path):
+        return path
+    raise AccessDenied(
+        f"{git_repo_path!r} lies outside of the work tree.",
+        hint=f"git config --add {trust.ROOTS_KEY} {quoted(path.resolve())}   (lets agents name what lies there)",
+        path=str(path),
+    )

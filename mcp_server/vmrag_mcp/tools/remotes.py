@@ -15,14 +15,14 @@ from vmrag_mcp.tools import outcome
 ORIGIN = "origin"
 """How tools call the knowledge base's own remote, whatever it is called elsewhere."""
 
-Remote = Annotated[str, Given("origin: the knowledge base's own; else a git remote, or a URL")]
+Remote = Annotated[str, Given("origin: the knowledge base's own; else a git remote, or a URL that the user agreed to")]
 
 
 @tool("WVN", founds=True)
 def dolt_init(
     call: Call,
     *,
-    remote_url: Annotated[str, Given("is not contacted")] = "",
+    remote_url: Annotated[str, Given("is not contacted; a URL that the user agreed to")] = "",
     initial_branch: Annotated[str, Given("default: the git branch's name")] = "",
     import_existing: Annotated[bool, Given("the Chroma store that CHROMA_DATA_DIR names")] = True,
     commit_message: str = "Initial import from ChromaDB",
@@ -31,6 +31,7 @@ def dolt_init(
     done = founding.found(
         call.ws,
         url=remote_url or None,
+        allow=call.require_agreed,
         branch=initial_branch or None,
         store=env.imported() if import_existing else None,
         message=commit_message,
@@ -66,10 +67,16 @@ def dolt_init(
 
 @tool("WVN", founds=True)
 def dolt_clone(
-    call: Call, *, remote_url: str, branch: str = "", commit: Annotated[str, Given("wins over branch")] = ""
+    call: Call,
+    *,
+    remote_url: Annotated[str, Given("a git remote, or a URL that the user agreed to")],
+    branch: str = "",
+    commit: Annotated[str, Given("wins over branch")] = "",
 ) -> dict[str, Any]:
     """Fetch a knowledge base into this git repository, and index it."""
-    done = founding.found_from(call.ws, remote_url, branch=branch or None, commit=commit or None)
+    done = founding.found_from(
+        call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
+    )
     info = done.commit
     outcome.warn(call, pending="", staged=done.staged)
     return {
@@ -88,7 +95,7 @@ def dolt_fetch(
     call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("default: all")] = ""
 ) -> dict[str, Any]:
     """Fetch the commits of a remote. Documents and branches here stay as they are."""
-    done = fetch.fetch_branches(call.ws, _named(remote), branch=branch or None)
+    done = fetch.fetch_branches(call.ws, _named(call, remote), branch=branch or None)
     return {
         "remote": done.remote,
         "updates": {
@@ -122,7 +129,7 @@ def dolt_pull(
 ) -> dict[str, Any]:
     """Fetch, and merge what others have added."""
     done = pull.pull_and_clear(
-        call.ws, _named(remote), branch=branch or None, how=if_uncommitted, message=commit_message
+        call.ws, _named(call, remote), branch=branch or None, how=if_uncommitted, message=commit_message
     )
     merged, source = done.report.merge, done.report.remote
     outcome.warn(call, pending=merged.pending, staged=merged.staged)
@@ -160,7 +167,7 @@ def dolt_push(
     force: bool = False,
 ) -> dict[str, Any]:
     """Push what is committed. A branch's upstream is always the remote's of the same name, whatever set_upstream is."""
-    done = push.push_branch(call.ws, _named(remote), branch=branch or None, force=force)
+    done = push.push_branch(call.ws, _named(call, remote), branch=branch or None, force=force)
     if done.uncommitted:
         call.warn("UNCOMMITTED_CHANGES", "There are uncommitted documents, which were not pushed.")
     return {
@@ -176,5 +183,9 @@ def dolt_push(
     }
 
 
-def _named(remote: str) -> str | None:
-    return None if remote == ORIGIN else remote
+def _named(call: Call, remote: str) -> str | None:
+    """What operations call it. Raises `RemoteNotTrusted` for an address that nobody agreed to."""
+    if remote == ORIGIN:
+        return None
+    call.require_agreed(remote)
+    return remote

@@ -13,17 +13,20 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmrag_link.engines.doltlite import engine, keys
+from vmrag_link.engines.doltlite import engine, front, keys
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import ServeOptions, library
 from vmrag_link.errors import Busy, EngineFailed, UsageInvalid, VmragError, quoted
 
 MAGIC = b"CTLD"
 """How a doltlite file begins."""
+
+LOOPBACK = "127.0.0.1"
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 """The names that the server knows; everything else, dot files and folders among it, gets `not found`."""
@@ -45,37 +48,94 @@ class Protection:
 
 @contextlib.contextmanager
 def serving(
-    folder: Path, *, port: int = 0, bind: str = "127.0.0.1", protection: Protection | None = None, timeout: int = 30
+    folder: Path,
+    *,
+    port: int = 0,
+    bind: str = LOOPBACK,
+    hosts: Collection[str] = (),
+    protection: Protection | None = None,
+    timeout: int = 30,
 ) -> Iterator[str]:
     """Serve the remote files in a folder, in threads of this process, until the block ends; gives the URL to which `/NAME` is added.
 
     `port` 0 takes a free one; `bind` is an IPv4 address; a request that takes longer than `timeout` seconds is cut off. Without
-    `protection` everybody who can connect reads and writes. Raises `Busy` for a port in use, `UsageInvalid`, `EngineFailed`.
+    `protection` every program that can connect reads and writes, by that address or one of the names in `hosts`; web pages do not.
+    Raises `Busy` for a port in use, `UsageInvalid`, `EngineFailed`.
     """
-    with Connection(Path(":memory:"), access="create"):  # the layout of the options is that of one version
-        lib = library()
+    options = ServeOptions(folder=os.fsencode(folder), port=port, bind=bind.encode(), timeout_ms=timeout * 1000)
     if protection:
         keys.check_private(protection.key)
         keys.check_certificate(protection.certificate, protection.key)
         keys.authorized(protection.clients)
-    _check_address(bind, port, folder)
-    options = ServeOptions(folder=os.fsencode(folder), port=port, bind=bind.encode(), timeout_ms=timeout * 1000)
-    if protection:
+        _listening(bind, port, folder).close()  # the library only says that it failed
         options.certificate = os.fsencode(protection.certificate)
         options.key = os.fsencode(protection.key)
         options.clients = os.fsencode(protection.clients)
         options.audience = protection.host.encode()
+        with _started(options) as taken:
+            yield f"https://{protection.host}:{taken}"
+        return
+    options.port, options.bind = 0, LOOPBACK.encode()
+    with (
+        contextlib.closing(_listening(bind, port, folder)) as listening,
+        tempfile.TemporaryDirectory(prefix="vmrag-serve-") as private,  # only this user gets into it
+        _started(options) as inner,
+    ):
+        path = Path(private, "socket")
+        _move(inner, path)
+        with front.answering(listening, path, hosts=(bind, *hosts), timeout=timeout):
+            yield f"http://{bind}:{listening.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def _started(options: ServeOptions) -> Iterator[int]:
+    """The library's server, and the port that it has."""
+    with Connection(Path(":memory:"), access="create"):  # the layout of the options is that of one version
+        lib = library()
     server = lib.serve(ctypes.byref(options))
     if not server:
         raise EngineFailed(
-            f"The server did not start on {bind}, port {port}, and does not say why.",
+            f"The server did not start on {options.bind.decode()}, port {options.port}, and does not say why.",
             hint="Try another port, and a certificate that openssl made as docs/serving.md shows.",
         )
     try:
-        scheme, host = ("https", protection.host) if protection else ("http", bind)
-        yield f"{scheme}://{host}:{lib.server_port(server)}"
+        yield lib.server_port(server)
     finally:
         lib.server_stop(server)
+
+
+def _move(port: int, path: Path) -> None:
+    """Let the library's server, which can only listen on a TCP port, go on listening on a unix socket instead.
+
+    A web page can try all ports of this computer, and find the one behind the checks. The library waits for connections on a file
+    descriptor, by its number and for a tenth of a second at a time, so another socket takes its place under that number.
+    """
+    descriptor = _descriptor(port)
+    with (
+        socket.socket(fileno=os.dup(descriptor)) as tcp,
+        contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as private,
+    ):
+        try:
+            private.bind(str(path))
+        except OSError as error:  # a path of more than about a hundred bytes
+            raise UsageInvalid(
+                f"{path.parent} is no place for a socket: {error}.", hint="Use a shorter one: export TMPDIR=/tmp"
+            ) from error
+        private.listen(socket.SOMAXCONN)
+        os.dup2(private.fileno(), descriptor, inheritable=False)
+        with contextlib.suppress(OSError):  # not every system has to be told: closing it ends it, too
+            tcp.shutdown(socket.SHUT_RDWR)
+
+
+def _descriptor(port: int) -> int:
+    """The file descriptor of this process that listens on a port of the loopback address."""
+    for number in [int(each.name) for each in Path("/dev/fd").iterdir()]:
+        with contextlib.suppress(OSError):  # it is closed by now
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                with socket.socket(fileno=os.dup(number)) as found:
+                    if found.family == socket.AF_INET and found.getsockname() == (LOOPBACK, port):
+                        return number
+    raise EngineFailed("The engine's server listens where it was not expected.", hint="vmrag doctor")
 
 
 def names(folder: Path) -> tuple[str, ...]:
@@ -107,14 +167,16 @@ def _is_remote(path: Path) -> bool:
         return file.read(len(MAGIC)) in (MAGIC, b"")
 
 
-def _check_address(bind: str, port: int, folder: Path) -> None:
-    """The library only says that it failed: ask the system first."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((bind, port))
-        except OSError as error:
-            raise _address_refused(error, bind, port, folder) from error
+def _listening(bind: str, port: int, folder: Path) -> socket.socket:
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not for a port that somebody listens on
+    try:
+        found.bind((bind, port))
+        found.listen(socket.SOMAXCONN)
+    except OSError as error:
+        found.close()
+        raise _address_refused(error, bind, port, folder) from error
+    return found
 
 
 def _address_refused(error: OSError, bind: str, port: int, folder: Path) -> VmragError:

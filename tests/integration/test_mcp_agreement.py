@@ -1,0 +1,185 @@
+"""An agent is no person: which addresses its arguments may name, who is asked about them, and what is remembered of the answer."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client import Client
+
+from tests.support import people
+from tests.support.mcp import ALL, Tools, Yes
+from tests.support.people import World
+from tests.support.terminal import Project, new_project
+from vmrag_mcp.options import selection
+from vmrag_mcp.server import KnowledgeServer
+from vmrag_mcp.session import Behaviour, Session
+
+shared, world = people.shared, people.world
+
+both_eras = pytest.mark.parametrize("era", ["legacy", "auto"])
+BEGIN = ("dolt_init", "dolt_clone")
+TRAVEL = ("dolt_fetch", "dolt_pull", "dolt_push")
+
+
+@pytest.fixture
+def newcomer(world: World) -> Project:
+    """A git repository that knows of nobody, without a knowledge base."""
+    project = new_project(world.top / "newcomer")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "code")
+    return project
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server
+
+
+def nobody_came(listener: socket.socket) -> bool:
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return True
+    return False
+
+
+def trusted(project: Project) -> list[str]:
+    return project.run("config", "--get-all", "vmrag.trustedRemote").stdout.split()
+
+
+def below(folder: Path) -> set[str]:
+    return {str(each) for each in folder.rglob("*")} if folder.exists() else set()
+
+
+def named(name: str, remote: str) -> dict[str, str]:
+    return {"remote_url" if name in BEGIN else "remote": remote}
+
+
+def test_an_address_that_nobody_agreed_to_is_neither_contacted_nor_written(world, newcomer, listener, tmp_path):
+    port, outside = listener.getsockname()[1], tmp_path / "outside"
+    outside.mkdir()
+    (outside / "victim").write_text("not a remote")
+    before = below(outside)
+    for project, names in ((newcomer, BEGIN), (world.ada, TRAVEL)):
+        tools, config = Tools(project.top), project.git("config", "--local", "-l")
+        for name in names:
+            for remote in (
+                f"http://127.0.0.1:{port}/kb",
+                f"git+http://127.0.0.1:{port}/kb.git",
+                f"file://{outside}/new",
+                f"file://{outside}/victim",
+                f"git+file://{outside}/new.git",
+            ):
+                refused = tools.error("REMOTE_NOT_TRUSTED", name, **named(name, remote))
+                assert refused["details"]["remote"] == remote
+                assert "vmrag remote --trust" in str(refused["suggestions"])
+            for argument in ("confirm", "trust", "agreed"):
+                tools.error("INVALID_PARAMETER", name, **named(name, remote), **{argument: True})
+        assert project.git("config", "--local", "-l") == config
+    assert nobody_came(listener)
+    assert below(outside) == before
+    assert not (newcomer.shared / "kb").exists()
+
+
+def test_force_does_not_make_an_address_trusted(world, listener):
+    Tools(world.ada.top).error(
+        "REMOTE_NOT_TRUSTED", "dolt_push", remote=f"http://127.0.0.1:{listener.getsockname()[1]}/kb", force=True
+    )
+    assert nobody_came(listener)
+
+
+def test_a_folder_is_opened_below_a_root_only_whoever_agreed_and_through_no_link(world, tmp_path):
+    ada, root, outside = world.ada, tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (root / "way").symlink_to(outside)
+    tools = Tools(ada.top, agreed=Yes(ada))
+    ada.git("config", "vmrag.fileRoot", str(root))
+    for place in (
+        f"file://{outside}/kb",
+        f"file://{root}/way/kb",
+        f"file://{root}/../outside/kb",
+        f"file://{root}/%2e%2e/outside/kb",
+    ):
+        for name in ("dolt_push", "dolt_fetch"):
+            assert "ask" not in tools.error("REMOTE_NOT_TRUSTED", name, remote=place)["details"]
+    assert below(outside) == set()
+    tools("dolt_push", remote=f"file://{root}/kb")
+    assert tools("dolt_fetch", remote=f"file://{root}/kb")["updates"]["new_branches"] == []
+
+
+def test_a_remote_of_the_code_is_named_by_its_name_or_url(world):
+    tools = Tools(world.ada.top)
+    for remote in ("origin", str(world.hub.top), "git:"):
+        tools("dolt_fetch", remote=remote)
+    world.ada.git("remote", "add", "other", f"file://{world.hub.top}")
+    for remote in ("other", f"file://{world.hub.top}", f"git+file://{world.hub.top}"):
+        tools("dolt_fetch", remote=remote)
+
+
+def talk(project: Project, era: str, name: str, remote: str, answer: Any) -> tuple[dict[str, Any], list[Any]]:
+    """The result of a call, and what the person was asked."""
+    questions: list[Any] = []
+
+    async def person(_: Any, params: Any) -> types.ElicitResult:
+        questions.append(params)
+        return types.ElicitResult(action="accept" if answer else "decline", content=answer or {"confirm": True})
+
+    async def run() -> dict[str, Any]:
+        server = KnowledgeServer(Session(project.top, Behaviour()), selection(ALL))
+        async with Client(server.sdk, mode=era, elicitation_callback=person) as client:
+            return (await client.call_tool(name, named(name, remote))).structured_content
+
+    return anyio.run(run), questions
+
+
+@both_eras
+def test_the_person_sees_the_whole_address_and_their_yes_counts_once(world, newcomer, era):
+    remote = f"git+file://{world.hub.top}"
+    newcomer.git("config", "vmrag.fileRoot", str(world.top))
+    for no in (None, {"confirm": False, "remember": True}, {"confirm": "yes"}):
+        refused, questions = talk(newcomer, era, "dolt_clone", remote, no)
+        assert refused["code"] == "REMOTE_NOT_TRUSTED"
+        assert len(questions) == 1
+        assert f"\n{remote}\n" in questions[0].message
+    assert not (newcomer.shared / "kb").exists()
+    done, _ = talk(newcomer, era, "dolt_clone", remote, {"confirm": True})
+    assert done["success"], done
+    assert trusted(newcomer) == []
+    Tools(newcomer.top).error("REMOTE_NOT_TRUSTED", "dolt_fetch")
+    Tools(newcomer.top).error("REMOTE_NOT_TRUSTED", "dolt_fetch", remote=remote)
+
+
+def test_an_address_is_remembered_where_the_person_said_so(world, newcomer):
+    remote = f"git+file://{world.hub.top}"
+    newcomer.git("config", "vmrag.fileRoot", str(world.top))
+    done, _ = talk(newcomer, "auto", "dolt_clone", remote, {"confirm": True, "remember": True})
+    assert done["success"], done
+    assert trusted(newcomer) == [remote]
+    assert Tools(newcomer.top)("dolt_fetch")["current_branch_status"]["behind"] == 0
+
+
+def test_letters_that_look_like_others_are_shown_as_what_they_are(newcomer):
+    _, questions = talk(newcomer, "legacy", "dolt_init", "https://example.org/\u0430dmin", None)
+    assert "\nhttps://example.org/\\u0430dmin\n" in questions[0].message
+
+
+def test_nobody_is_asked_about_what_is_no_address(newcomer):
+    for remote in ("ext::sh -c id", "https://a@b/kb", "http://a/\u202egro.elpmaxe"):
+        refused, questions = talk(newcomer, "legacy", "dolt_clone", remote, {"confirm": True})
+        assert (refused["code"], questions) == ("INVALID_REMOTE_URL", [])
+
+
+def test_a_yes_to_one_address_is_none_to_another():
+    from vmrag_mcp.confirmation import _about
+
+    first, second = _about("dolt_clone", "https://a.example/kb"), _about("dolt_clone", "https://b.example/kb")
+    assert first.key != second.key
