@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from vmrag_link import terminal_text
+
 if TYPE_CHECKING:
     import httpx  # a tenth of a second, for those who ask somebody
 
@@ -141,4 +143,4 @@ def _sentence(content: bytes, key: str | None) -> str:
     if not isinstance(found, str):
         return ""
     hidden = found.replace(key, "…") if key else found
-    return "".join(sign if sign.isprintable() else " " for sign in hidden)[:LONGEST_SENTENCE]
+    return terminal_text.one_line(hidden)[:LONGEST_SENTENCE]
