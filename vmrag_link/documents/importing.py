@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vmrag_link import clock, terminal_text
 from vmrag_link.documents import reading
+from vmrag_link.documents.front_matter import FrontMatterRefused
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
 
@@ -88,7 +89,7 @@ def scan(sources: Sequence[Path]) -> Scan:
 
 
 def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument | Skipped:
-    """The file as a document; `Skipped` where its contents are no text that can be stored.
+    """The file as a document; `Skipped` where its contents, or its front matter, are nothing that can be stored.
 
     `source` is relative to `work_tree` where the file lies in it, so that it is the same on every machine, else absolute.
     Raises `FileFailed` when the file has gone or cannot be read.
@@ -107,7 +108,10 @@ def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return Skipped(file.doc_id, f"is not UTF-8 (byte {error.start})")
-    page = reading.page(text, file.file_type)
+    try:
+        page = reading.page(text, file.file_type)
+    except FrontMatterRefused as refused:
+        return Skipped(file.doc_id, f"line {refused.line} of its front matter {terminal_text.one_line(refused.reason)}")
     return ImportedDocument(
         doc_id=file.doc_id,
         title=page.title or file.path.stem,
