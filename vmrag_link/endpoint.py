@@ -143,4 +143,4 @@ def _sentence(content: bytes, key: str | None) -> str:
     if not isinstance(found, str):
         return ""
     hidden = found.replace(key, "…") if key else found
-    return terminal_text.one_line(hidden)[:LONGEST_SENTENCE]
+    return terminal_text.one_line(" ".join(hidden.split()))[:LONGEST_SENTENCE]

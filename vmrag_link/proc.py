@@ -32,6 +32,24 @@ class Finished(subprocess.CompletedProcess[bytes]):
         lines = self.stderr.decode(errors="replace").splitlines()
         return "\n".join(terminal_text.visible(line) for line in lines).strip()
 
+    @property
+    def killed_by(self) -> str:
+        """The signal that ended it, such as `SIGKILL`; empty if it ended by itself."""
+        if self.returncode >= 0:
+            return ""
+        try:
+            return signal.Signals(-self.returncode).name
+        except ValueError:
+            return f"signal {-self.returncode}"
+
+    @property
+    def failure(self) -> str:
+        """Why it failed, for people: its signal, what it said, or else its exit code."""
+        program = Path(str(self.args[0])).name
+        if self.killed_by:
+            return f"{program} was killed by {self.killed_by}"
+        return self.complaint or f"{program} ended with exit code {self.returncode}"
+
 
 def run(
     argv: Sequence[str],

@@ -69,7 +69,8 @@ _READERS: dict[str, Callable[[str], Page]] = {"markdown": _markdown, "text": _te
 def markdown_title(text: str) -> str:
     """The text of the first heading that stands by itself (not in a quote, a list or a code block); empty without one.
 
-    It is looked for in the first `TITLE_WITHIN` characters, and in the first `_MOST_LINES` lines that look like one. The parser costs 60 ms to import, so it is left out for a plain `# Title` on top and where no line looks like a heading.
+    It is looked for in the first `TITLE_WITHIN` characters, and in the first `_MOST_LINES` lines that look like one. The parser costs
+    60 ms to import, so it is left out for a plain `# Title` on top and where no line looks like a heading.
     """
     text = text[:TITLE_WITHIN]
     if (top := _ATX_HEADING_ON_TOP.match(text)) and not _MARKUP.search(top[1]):
