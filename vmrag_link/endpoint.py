@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from vmrag_link import terminal_text
+
 if TYPE_CHECKING:
     import httpx  # a tenth of a second, for those who ask somebody
 
@@ -152,4 +154,4 @@ def _sentence(content: bytes, key: str | None) -> str:
     if not isinstance(found, str):
         return ""
     hidden = found.replace(key, "…") if key else found
-    return "".join(sign if sign.isprintable() else " " for sign in hidden)[:LONGEST_SENTENCE]
+    return terminal_text.one_line(" ".join(hidden.split()))[:LONGEST_SENTENCE]

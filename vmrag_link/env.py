@@ -25,6 +25,9 @@ FRAMEWORK = "PRE_COMMIT_"
 PREK_STAGE = "PREK_HOOK_STAGE"
 """All that prek tells after a merge that was no squash."""
 
+GITHUB_ACTIONS = "GITHUB_ACTIONS"
+"""`true` in a job of GitHub Actions, whose runner takes some lines of the output for commands."""
+
 SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
 
@@ -169,6 +172,11 @@ def framework_event(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 def colourful(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether a terminal may be written to in colour: https://no-color.org, and terminals that know none."""
     return not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
+
+
+def in_github_actions(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether GitHub's runner reads what is printed: it sets this in every step, and in no other value."""
+    return environ.get(GITHUB_ACTIONS) == "true"
 
 
 def debug(environ: Mapping[str, str] = os.environ) -> bool:

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from vmrag_link import terminal_text
+
 _GRACE_SECONDS = 3.0
 """How long a program that is ended may clear up."""
 
@@ -28,9 +30,25 @@ class Finished(subprocess.CompletedProcess[bytes]):
     def complaint(self) -> str:
         """What it said on standard error, for people: part of that may come from another machine, and moves no cursor here."""
         lines = self.stderr.decode(errors="replace").splitlines()
-        return "\n".join(
-            "".join(sign if sign.isprintable() or sign == "\t" else "?" for sign in line) for line in lines
-        ).strip()
+        return "\n".join(terminal_text.visible(line) for line in lines).strip()
+
+    @property
+    def killed_by(self) -> str:
+        """The signal that ended it, such as `SIGKILL`; empty if it ended by itself."""
+        if self.returncode >= 0:
+            return ""
+        try:
+            return signal.Signals(-self.returncode).name
+        except ValueError:
+            return f"signal {-self.returncode}"
+
+    @property
+    def failure(self) -> str:
+        """Why it failed, for people: its signal, what it said, or else its exit code."""
+        program = Path(str(self.args[0])).name
+        if self.killed_by:
+            return f"{program} was killed by {self.killed_by}"
+        return self.complaint or f"{program} ended with exit code {self.returncode}"
 
 
 def run(

@@ -162,11 +162,11 @@ def _usable(places: Places) -> str | None:
 def _probed(places: Places, python: str, install: str) -> Iterator[Finding]:
     try:
         done = proc.run([python, "-P", "-c", _PROBE], cwd=places.top)
-        version, said = done.text.strip(), done.complaint.splitlines()[-1:]
+        version, said = done.text.strip(), done.failure.splitlines()[-1:]
     except OSError as error:  # executable, but no program
         done, version, said = None, "", [error.strerror or str(error)]
     if done is None or done.returncode:
-        message = f"The hooks' interpreter {python} cannot run them: {' '.join(said) or 'it fails'}."
+        message = f"The hooks' interpreter {python} cannot run them: {' '.join(said)}."
         yield Finding("INTERPRETER_BROKEN", "error", message, install, python)
     elif version != __version__:
         message = f"The hooks run vmrag-link {version} ({python}); this one is {__version__}."

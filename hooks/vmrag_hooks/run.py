@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from vmrag_hooks.shims import SYNCING
-from vmrag_link import env
+from vmrag_link import env, terminal_text
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.models import Changes
@@ -62,8 +62,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def say(line: str) -> None:
+    """The one place through which hooks write: strangers' names may be in the line."""
     ours = "\x1b[36mvmrag:\x1b[0m" if sys.stderr.isatty() and env.colourful() else "vmrag:"
-    sys.stderr.write(f"{ours} {' '.join(line.split())}\n")
+    told = terminal_text.for_log(terminal_text.one_line(" ".join(line.split())))
+    sys.stderr.write(f"{ours} {told}\n")
 
 
 def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> None:

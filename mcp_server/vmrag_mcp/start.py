@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmrag_link import env
+from vmrag_link import env, terminal_text
 from vmrag_link.errors import McpExtraMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
@@ -122,5 +122,5 @@ def _forget_git() -> None:
 
 
 def _say(sentence: str) -> None:
-    sys.stderr.write(f"vmrag-mcp: {sentence}\n")
+    sys.stderr.write(terminal_text.for_log(f"vmrag-mcp: {terminal_text.one_line(sentence)}\n"))
     sys.stderr.flush()

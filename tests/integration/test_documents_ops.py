@@ -286,7 +286,7 @@ def test_show_at_a_ref_prints_what_that_ref_pins(project):
 
 def test_a_document_may_have_a_colon_and_slashes_in_its_name(project):
     project.put("a:b/c d.md", "Odd.")
-    assert project.vmrag("show", "handbook/a:b/c d.md").out == "Odd.\n"
+    assert project.vmrag("show", "handbook/a:b/c d.md").out == "Odd."
 
 
 # -- commit --------------------------------------------------------------------------------------------------------------

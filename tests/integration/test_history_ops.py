@@ -307,8 +307,8 @@ def test_a_document_is_shown_at_any_place(project):
     with opened(project) as ws:
         ws.engine.create_branch("b/side", feature)
     project.put("rest.md", "Here.")
-    assert project.vmrag("show", "handbook/rest.md").out == "Here.\n"
-    assert project.vmrag("show", "WORKING:handbook/rest.md").out == "Here.\n"
+    assert project.vmrag("show", "handbook/rest.md").out == "Here."
+    assert project.vmrag("show", "WORKING:handbook/rest.md").out == "Here."
     for place in (feature, "feature", "b/side", "refs/heads/feature", "feature^{/uv}"):
         report = project.ask("show", f"{place}:handbook/rest.md")
         assert (report["content"], report["revision"]) == ("# Rest\n\nNever rest.\n", feature)
@@ -319,15 +319,15 @@ def test_a_colon_belongs_to_the_document_unless_a_place_stands_before_it(project
     project.put("a:b/c", "Odd.")
     project.put("a:b c/d", "A blank is in no collection's name.")
     project.put("http://example.org/page", "A page.")
-    assert project.vmrag("show", "handbook/a:b/c").out == "Odd.\n"
-    assert project.vmrag("show", "handbook/a:b c/d").out == "A blank is in no collection's name.\n"
-    assert project.vmrag("show", "handbook/http://example.org/page").out == "A page.\n"
+    assert project.vmrag("show", "handbook/a:b/c").out == "Odd."
+    assert project.vmrag("show", "handbook/a:b c/d").out == "A blank is in no collection's name."
+    assert project.vmrag("show", "handbook/http://example.org/page").out == "A page."
     project.git("branch", "handbook/a")
     error = project.vmrag("show", "handbook/a:b/c", "--json", code=3).error
     assert (error["code"], error["details"]["collection_name"]) == ("COLLECTION_NOT_FOUND", "b")
-    assert project.vmrag("show", "WORKING:handbook/a:b/c").out == "Odd.\n"
+    assert project.vmrag("show", "WORKING:handbook/a:b/c").out == "Odd."
     project.record("odd")
-    assert project.vmrag("show", "main:handbook/a:b/c").out == "Odd.\n"
+    assert project.vmrag("show", "main:handbook/a:b/c").out == "Odd."
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ DATE = "2026-01-02T03:04:05+00:00"
 
 def isolate(monkeypatch, home: Path) -> None:
     """Nothing of this machine's configuration or of the caller's repository reaches git from now on."""
-    for name in [name for name in os.environ if name.startswith(("GIT_", "VMRAG"))]:
+    for name in [name for name in os.environ if name.startswith(("GIT_", "GITHUB_", "VMRAG"))]:
         monkeypatch.delenv(name)
     home.mkdir(parents=True, exist_ok=True)
     (home / "gitconfig").write_text(

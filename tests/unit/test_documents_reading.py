@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from hypothesis import given
+import yaml
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from vmrag_link.documents.front_matter import FrontMatterRefused
 from vmrag_link.documents.reading import markdown_title, page, rst_title
+from vmrag_link.models import canonical_json
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_the_short_cuts_agree_with_the_parser(lines: list[str]) -> None:
 def test_a_heading_far_down_is_found_and_a_large_file_does_not_wait() -> None:
     text = (
         "```\n# no\n```\n"
-        + "A line of text - with words.\n\n" * 5_000
+        + "A line of text - with words.\n\n" * 2_000
         + "# Far\n"
         + "more text\n\n" * 200_000
         + "# Further\n"
@@ -113,32 +119,155 @@ def test_a_title_in_the_front_matter_goes_before_the_headings() -> None:
 
 
 @pytest.mark.parametrize(
-    "block",
+    "block", ["- a list", "just text", "", "a: [unclosed", "a: *nobody", "a\tb: \x07", '"\\U00110000": 1']
+)
+def test_what_is_no_mapping_between_dashes_is_just_text(block: str) -> None:
+    source = f"---\n{block}\n---\n# Title\n"
+    found = page(source, "markdown")
+    assert (found.metadata, found.content) == ({}, source)
+
+
+@pytest.mark.parametrize(
+    "line",
     [
-        "- a list",
-        "just text",
-        "",
-        "a: [unclosed",
-        "a: &x [1]\nb: *x",
+        "a: !!bool maybe",
+        'a: !!int ""',
+        "a: !!int x",
+        "a: !!seq foo",
+        "a: !!map [[x, y]]",
+        "a: !!map foo",
+        "a: !!str [x]",
+        "a: !!timestamp [b]",
+        f"a: {'9' * 400}:59.0",
+        f"a: 1{':59' * 400}.5",
         "a: .nan",
         "a: .inf",
+        "a: 1.0e+400",
+        "a: 99999999999999999999",
+        f"a: {'9' * 5000}",
         'a: "\\0"',
         'a: "\\ud800"',
         "a: !!python/object/apply:os.system [ls]",
         "a: !!binary aGk=",
-        "a: 99999999999999999999",
-        "a: 1\na: 2",
-        "[a]: 1",
-        "a: " + "[" * 5000 + "]" * 5000,
-        "a: !!int x",
         "b: !!set {c}",
-        "a\tb: \x07",
+        "[a]: 1",
+        "a: 1\n\na: 2",
+        "a: &x [1]\n\nb: *x",
+        "a: " + "[" * 5000 + "]" * 5000,
     ],
 )
-def test_front_matter_that_cannot_be_metadata_is_just_text(block: str) -> None:
-    source = f"---\n{block}\n---\n# Title\n"
-    found = page(source, "markdown")
-    assert (found.metadata, found.content) == ({}, source)
+def test_a_mapping_that_no_metadata_can_hold_is_refused_with_its_line(line: str) -> None:
+    with pytest.raises(FrontMatterRefused) as refused:
+        page(f"---\ntitle: Fine\n{line}\n---\n# Title\n", "markdown")
+    assert refused.value.line in (3, 5)
+    assert refused.value.reason
+
+
+def outcome(source: str) -> tuple[dict[str, Any], int | None]:
+    """The metadata, or the line that was refused."""
+    try:
+        return page(source, "markdown").metadata, None
+    except FrontMatterRefused as refused:
+        return {}, refused.line
+
+
+SCALARS = st.one_of(
+    st.sampled_from(
+        [
+            "",
+            "x",
+            "~",
+            "yes",
+            "1",
+            "-0",
+            "0x1F",
+            "0b" + "1" * 99,
+            "1:59:59",
+            "1_0.5e+400",
+            ".inf",
+            "2024-13-45",
+            "9" * 99,
+        ]
+    ),
+    st.text(max_size=8),
+)
+TAGS = st.sampled_from(
+    [None, None, None, "!", "!x"]
+    + [f"!!{name}" for name in "bool int float null str seq map set omap pairs binary timestamp merge value".split()]
+)
+
+
+def properties(draw: st.DrawFn, anchors: list[str]) -> dict[str, Any]:
+    tag, anchor = draw(TAGS), draw(st.sampled_from([None, None, None, "a", "b"]))
+    anchors += [anchor] if anchor else []
+    return {"anchor": anchor, "tag": f"tag:yaml.org,2002:{tag[2:]}" if tag and tag.startswith("!!") else tag}
+
+
+def node(draw: st.DrawFn, anchors: list[str], depth: int) -> Iterator[yaml.Event]:
+    kind = draw(st.sampled_from(["scalar", "scalar", "alias", "sequence", "mapping"] if depth else ["scalar"]))
+    if kind == "alias" and anchors:
+        yield yaml.AliasEvent(draw(st.sampled_from(anchors)))
+        return
+    given = properties(draw, anchors)
+    if kind in ("sequence", "mapping"):
+        start, end, each = (
+            (yaml.SequenceStartEvent, yaml.SequenceEndEvent, 1)
+            if kind == "sequence"
+            else (yaml.MappingStartEvent, yaml.MappingEndEvent, 2)
+        )
+        yield start(**given, implicit=given["tag"] is None, flow_style=draw(st.booleans()))
+        for _ in range(draw(st.integers(0, 3)) * each):
+            yield from node(draw, anchors, depth - 1)
+        yield end()
+    else:
+        style = draw(st.sampled_from([None, '"', "'"]))
+        yield yaml.ScalarEvent(**given, implicit=(given["tag"] is None,) * 2, value=draw(SCALARS), style=style)
+
+
+@st.composite
+def event_streams(draw: st.DrawFn) -> str:
+    """A mapping of YAML events: any tag on any node, anchors, aliases, complex keys; or letters that mean something to YAML."""
+    anchors: list[str] = []
+    value = list(node(draw, anchors, 3))
+    try:
+        return yaml.emit(
+            [
+                yaml.StreamStartEvent(),
+                yaml.DocumentStartEvent(explicit=False),
+                yaml.MappingStartEvent(anchor=None, tag=None, implicit=True, flow_style=False),
+                yaml.ScalarEvent(None, None, (True, True), "title"),
+                *value,
+                yaml.MappingEndEvent(),
+                yaml.DocumentEndEvent(explicit=False),
+                yaml.StreamEndEvent(),
+            ]
+        )
+    except yaml.YAMLError:
+        return draw(st.text(alphabet="ab:&*!{}[],-?|>'\"% \n\t#~09.", max_size=200))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(event_streams())
+def test_whatever_the_front_matter_is_it_becomes_metadata_or_is_refused(block: str) -> None:
+    source = f"---\n{block}\n---\ntext\n"
+    metadata, line = outcome(source)
+    assert json.loads(canonical_json(metadata)) == metadata
+    assert line is None or 1 < line <= source.count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "a: " + "[" * 60_000,
+        "a: 1" + ":1" * 30_000,
+        "a: " + "9" * 60_000,
+        "? " * 30_000,
+        "\n".join(f"k{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 200)).replace("*a0", "x"),
+    ],
+)
+def test_front_matter_that_would_grow_without_bounds_is_refused_or_text(block: str) -> None:
+    source = f"---\n{block}\n---\ntext\n"
+    assert outcome(source)[0] == {}
 
 
 def test_dashes_further_down_or_never_closed_are_no_front_matter() -> None:

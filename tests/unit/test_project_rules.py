@@ -59,7 +59,7 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
 
 def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
     modules = {path.stem for path in (ROOT / "vmrag_link" / "cli").glob("*.py")}
-    helpers = {"__init__", "base", "common", "conflict_view", "main", "reference", "terminal"}
+    helpers = {"__init__", "base", "common", "conflict_view", "main", "output", "reference", "terminal"}
     assert modules - helpers == {MODULES.get(name, name) for name in COMMANDS}
 
 
@@ -105,3 +105,23 @@ def test_only_engines_speak_the_sql_of_dolt() -> None:
         match node:
             case ast.Constant(value=str(text)):
                 assert not SQL_OF_DOLT.search(text), f"{place} speaks SQL"
+
+
+def test_what_is_printed_goes_through_the_filter() -> None:
+    allowed = {"vmrag_link/cli/output.py", "vmrag_link/cli/reference.py", "hooks/vmrag_hooks/run.py"}
+    printing = {"echo", "secho", "style", "echo_via_pager", "prompt", "confirm", "pause", "progressbar"}
+    for place, node in nodes(outside="vmrag_link/demo/"):
+        name = place.partition(":")[0]
+        if not name.startswith(("vmrag_link/cli/", "hooks/")) or name in allowed:
+            continue
+        match node:
+            case ast.Call(func=ast.Name(id="print")):
+                pytest.fail(f"{place} prints by itself")
+            case ast.Attribute(value=ast.Name(id="click"), attr=used) if used in printing:
+                pytest.fail(f"{place} prints by itself: click.{used}")
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="sys"), attr="stdout" | "stderr"), attr=used):
+                assert used in ("isatty", "flush"), f"{place} prints by itself: {used}"
+            case ast.Attribute(
+                attr="print_exc" | "print_exception" | "show" as used, value=ast.Name(id="traceback" | "error")
+            ):
+                pytest.fail(f"{place} prints by itself: {used}")

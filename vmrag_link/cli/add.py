@@ -10,7 +10,8 @@ import click
 
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import FileFailed, UsageInvalid
+from vmrag_link.documents import given
+from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import json_from_user
 from vmrag_link.ops import documents
 
@@ -30,7 +31,7 @@ def command(
     name = source.name if doc_id is None else doc_id
     if doc_id is None and str(source) == "-":
         raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")
-    text = _text(invocation.directory / source if str(source) != "-" else None)
+    text = given.stream_text(sys.stdin.buffer) if str(source) == "-" else given.file_text(invocation.directory / source)
     with invocation.workspace() as ws:
         report = documents.add(ws, collection, name, text, title=title or name, metadata=_object(metadata))
     lines = [f"{collection}/{name}: {described(report.changes)}"]
@@ -39,17 +40,6 @@ def command(
     if report.branch:
         lines.append(NEXT_COMMIT)
     invocation.emit(report, lines)
-
-
-def _text(path: Path | None) -> str:
-    try:
-        return (path.read_bytes() if path else sys.stdin.buffer.read()).decode()
-    except UnicodeDecodeError as error:
-        raise FileFailed(
-            f"The text is not UTF-8 (byte {error.start}).", hint="iconv -t UTF-8 FILE | vmrag add - …"
-        ) from None
-    except OSError as error:
-        raise FileFailed(f"Cannot read {path}: {error.strerror}.", hint="Check the path.") from None
 
 
 def _object(text: str) -> dict[str, Any]:

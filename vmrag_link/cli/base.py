@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.common import common_options
 from vmrag_link.errors import plural
 from vmrag_link.models import Changes, json_text
@@ -50,7 +50,7 @@ class Invocation:
         """Say what was ignored of the settings, unless quiet."""
         if self.verbosity >= 0:
             for warning in workspace.settings.warnings:
-                click.echo(f"warning: {warning}", err=True)
+                output.complain(warning, "warning:")
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Progress]:
@@ -64,19 +64,11 @@ class Invocation:
             yield terminal
 
     def emit(self, report: Any, lines: Iterable[str] = ()) -> None:
-        """The report as JSON, or the lines that render it (none when quiet)."""
+        """The report as JSON, or the lines that render it (none when quiet); each element is one line."""
         if self.as_json:
-            _print(json_text(report))
+            output.print_json(json_text(report))
         elif self.verbosity >= 0 and (shown := list(lines)):
-            _print("\n".join(shown))
-
-
-def _print(text: str) -> None:
-    try:
-        click.echo(text)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. click would exit with 1, Python complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            output.print_lines(shown)
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from vmrag_link import terminal_text
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid
@@ -20,4 +21,4 @@ def command(invocation: Invocation, *, shell: str) -> None:
     if completion is None:
         raise UsageInvalid(f"click knows no completion for {shell}.", hint="vmrag completion bash")
     script = completion(cli, {}, "vmrag", "_VMRAG_COMPLETE").source()
-    invocation.emit({"shell": shell, "script": script}, [script])
+    invocation.emit({"shell": shell, "script": script}, terminal_text.lines(script))

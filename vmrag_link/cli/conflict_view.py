@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
-from vmrag_link import worddiff
+from vmrag_link import terminal_text, worddiff
+from vmrag_link.cli import output
 from vmrag_link.errors import plural
 from vmrag_link.merging.conflicts import CELLS, COLLECTION, Row, both_texts
 from vmrag_link.models import Document, json_text
@@ -15,7 +14,7 @@ COLOURS = {"delete": "red", "insert": "green"}
 
 def lines(row: ConflictRow) -> list[str]:
     conflict = row.conflict
-    shown = [click.style(row.id, bold=True)]
+    shown = [output.style(row.id, bold=True)]
     if conflict.is_whole:
         for side, version in (("ours", conflict.ours), ("theirs", conflict.theirs)):
             if version is None:
@@ -43,11 +42,11 @@ def template(row: ConflictRow) -> str:
 
 def _changed(side: str, base: str, version: str) -> list[str]:
     text = worddiff.render(worddiff.cut(worddiff.difference(base, version)), style=_style)
-    return [f"    {side}:", *(f"      {line}" for line in text.splitlines())]
+    return [f"    {side}:", *(f"      {line}" for line in terminal_text.lines(text))]
 
 
 def _style(op: str, text: str) -> str:
-    return click.style(text, fg=COLOURS.get(op))
+    return output.style(text, fg=COLOURS.get(op))
 
 
 def _value(row: Row | None, field: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.demo import play as demo
@@ -100,69 +101,64 @@ class Told:
 
     def chapter(self, title: str, text: str = "") -> None:
         self._chapters += 1
-        click.echo()
-        click.secho(f"{self._chapters}. {title}", bold=True)
+        output.print_lines(["", output.style(f"{self._chapters}. {title}", bold=True)])
         if text:
             _echo_wrapped(text)
 
     def command(self, line: str) -> None:
-        click.echo()
-        click.echo(f"  {click.style('$', fg='green')} {click.style(line, fg='cyan')}")
+        output.print_lines(["", f"  {output.style('$', fg='green')} {output.style(line, fg='cyan')}"])
 
     def output(self, lines: Sequence[str], seconds: float) -> None:
-        took = click.style(f"({seconds:.2f} s)", dim=True)
+        took = output.style(f"({seconds:.2f} s)", dim=True)
         wrapped = [part for line in lines or ["done"] for part in textwrap.wrap(line, WIDTH - 14) or [""]]
-        for line in wrapped[:-1]:
-            click.echo(f"    {line}")
-        click.echo(f"    {wrapped[-1]}  {took}")
+        output.print_lines(f"    {line}" for line in [*wrapped[:-1], f"{wrapped[-1]}  {took}"])
 
     def work(self, what: str, seconds: float) -> None:
-        click.echo()
+        output.print_lines([""])
         self.output([what], seconds)
 
     def answer(self, answer: Answer) -> None:
         self.command(f'vmrag query "{answer.query}"')
         names = [f"{rank} {_name(doc_id)}" for rank, doc_id in enumerate(answer.documents[:SHOWN], 1)]
-        source = click.style(f"from {answer.revision[:7]} ({answer.seconds:.2f} s)", dim=True)
-        click.echo(f"    {click.style('  '.join(names), bold=True)}  {source}")
+        source = output.style(f"from {answer.revision[:7]} ({answer.seconds:.2f} s)", dim=True)
+        lines = [f"{output.style('  '.join(names), bold=True)}  {source}"]
         if answer.results:
-            click.echo(f"    {click.style(_excerpt(answer.results[0].text), italic=True)}")
+            lines.append(output.style(_excerpt(answer.results[0].text), italic=True))
         if answer.compared:
-            for line in _changes(answer.compared):
-                click.echo(f"    {line}")
+            lines += _changes(answer.compared)
+        output.print_lines(f"    {line}" for line in lines)
 
     def remark(self, line: str) -> None:
-        click.echo()
-        click.echo(f"  {line}")
+        output.print_lines(["", f"  {line}"])
 
 
 def _changes(compared: Compared) -> list[str]:
     """What the checkout changed in an answer, one line for each kind of change."""
     if compared.equal:
-        return [click.style("as on the branch before", dim=True)]
+        return [output.style("as on the branch before", dim=True)]
     lines = []
     if compared.came:
-        lines.append(click.style(f"+ {_names(compared.came)}", fg="green"))
+        lines.append(output.style(f"+ {_names(compared.came)}", fg="green"))
     if compared.went:
-        lines.append(click.style(f"- {_names(compared.went)}", fg="red"))
+        lines.append(output.style(f"- {_names(compared.went)}", fg="red"))
     if compared.reworded:
-        lines.append(click.style(f"~ {_names(compared.reworded)}", fg="yellow"))
+        lines.append(output.style(f"~ {_names(compared.reworded)}", fg="yellow"))
     moves = ", ".join(f"{_name(move.doc_id)} from {move.before} to {move.now}" for move in compared.moved)
-    return [*lines, click.style(f"moved: {moves}", dim=True)] if moves else lines
+    return [*lines, output.style(f"moved: {moves}", dim=True)] if moves else lines
 
 
 def _ending(report: demo.DemoReport) -> Iterator[str]:
     yield ""
-    yield click.style("What it took", bold=True)
+    yield output.style("What it took", bold=True)
     for what, seconds in _summary(report):
         yield f"  {what:<{WIDTH - 16}}{seconds:>6.2f} s"
     yield ""
     failed = [check.what for check in report.checks if not check.ok]
     if failed:
-        yield click.style("Not everything came out as it should:", fg="red", bold=True)
+        yield output.style("Not everything came out as it should:", fg="red", bold=True)
         yield from (f"  {what}" for what in failed)
     else:
-        yield click.style(f"Checked on the way ({len(report.checks)}, all true)", bold=True)
+        yield output.style(f"Checked on the way ({len(report.checks)}, all true)", bold=True)
         yield from (f"  {check.what}" for check in report.checks)
     yield ""
     yield from _next(report)
@@ -186,14 +182,14 @@ def _summary(report: demo.DemoReport) -> list[tuple[str, float]]:
 
 def _next(report: demo.DemoReport) -> Iterator[str]:
     if report.repository:
-        yield click.style("The repository is yours to try", bold=True)
+        yield output.style("The repository is yours to try", bold=True)
         yield f"  cd {report.repository}"
         yield f'  git checkout {story.MAIN} && vmrag query "{story.QUESTIONS[0].text}"'
         yield "  vmrag status"
     else:
         yield "The temporary repository has been removed; 'vmrag demo --into DIR' makes one that stays."
     yield ""
-    yield click.style("In a repository of your own", bold=True)
+    yield output.style("In a repository of your own", bold=True)
     yield "  cd your-repo && vmrag init"
     yield "  vmrag import docs/ --collection handbook"
     yield '  vmrag commit -m "What we know" && git commit -m "Pin the knowledge"'
@@ -214,5 +210,4 @@ def _name(doc_id: str) -> str:
 
 
 def _echo_wrapped(text: str) -> None:
-    for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False):
-        click.echo(line)
+    output.print_lines(textwrap.wrap(text, WIDTH, break_on_hyphens=False))

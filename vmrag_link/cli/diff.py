@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 
 import click
 
-from vmrag_link import worddiff
+from vmrag_link import terminal_text, worddiff
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
@@ -50,7 +50,7 @@ def _changes(report: history.DiffReport) -> Iterator[str]:
         yield _headline(each.kind, name)
         yield from _fields(each.fields)
         if each.text:
-            yield textwrap.indent(_rendered(each.text).removesuffix("\n"), INDENT)
+            yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_rendered(each.text)))
     yield described(report.changes)
 
 
@@ -79,9 +79,9 @@ def _fields(fields: Iterable[history.FieldDiff]) -> Iterator[str]:
 
 def _rendered(pieces: Iterable[Piece]) -> str:
     """The marks stay beneath the colours: they are all there is where the output is no terminal."""
-    return worddiff.render(pieces, style=lambda op, text: click.style(text, fg=COLOURS[op]))
+    return worddiff.render(pieces, style=lambda op, text: output.style(text, fg=COLOURS[op]))
 
 
 def _headline(kind: ChangeKind, name: str) -> str:
     letter, colour = MARKS[kind]
-    return f"{click.style(letter, fg=colour)}  {name}"
+    return f"{output.style(letter, fg=colour)}  {name}"

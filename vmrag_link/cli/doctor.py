@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from vmrag_hooks import doctor as hooks
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
@@ -54,11 +55,11 @@ def _lines(report: DoctorReport, *, every: bool) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    yield f"{_mark(finding.level)}{finding.message} {click.style(finding.code, dim=True)}"
+    yield f"{_mark(finding.level)}{finding.message} {output.style(finding.code, dim=True)}"
     if finding.fix:
         yield f"{' ' * _WIDTH}{finding.fix}"
 
 
 def _mark(level: str, text: str = "") -> str:
     name, colour = _MARKS[level]
-    return click.style((text or name).ljust(_WIDTH), fg=colour, bold=True)
+    return output.style((text or name).ljust(_WIDTH), fg=colour, bold=True)

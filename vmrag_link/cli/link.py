@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
@@ -36,7 +37,7 @@ def command(invocation: Invocation, *, repo: Path, git_commit: str, bidirectiona
             link_file=link_file,
         )
     for warning in report.warnings:
-        click.echo(f"warning: {warning.message}", err=True)
+        output.complain(warning.message, "warning:")
     lines = [f"Linked {report.link.git_commit[:10]} to revision {report.link.dolt_commit[:7]}."]
     written = report.bidirectional
     if written.staged:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural
@@ -35,7 +36,7 @@ def command(invocation: Invocation, *, action: str, ref: str | None, revision: s
 
 
 def _line(link: Link) -> str:
-    parts = [click.style(link.git_commit[:10], fg="yellow"), link.dolt_commit[:7], link.source]
+    parts = [output.style(link.git_commit[:10], fg="yellow"), link.dolt_commit[:7], link.source]
     if link.git_branch:
         parts.append(link.git_branch)
     if link.superseded_by:

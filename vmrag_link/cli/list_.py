@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import documents
@@ -18,7 +19,7 @@ def command(invocation: Invocation, *, collection: str | None) -> None:
     with invocation.workspace() as ws:
         report = documents.list_documents(ws, collection)
     lines = [
-        f"{MARKS[each.uncommitted]} {each.collection}/{each.doc_id}  {click.style(each.title, dim=True)}"
+        f"{MARKS[each.uncommitted]} {each.collection}/{each.doc_id}  {output.style(each.title, dim=True)}"
         for each in report.documents
     ]
     invocation.emit(report, lines or ["No documents yet. Next: vmrag import docs/ --collection handbook"])

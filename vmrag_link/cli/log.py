@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described, headline
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import history
@@ -21,7 +22,7 @@ def command(invocation: Invocation, *, ref: str | None, limit: int) -> None:
         report = history.log(ws, ref=ref, limit=limit)
     lines = []
     for each in report.revisions:
-        lines.append(f"{click.style(each.revision, fg='yellow')}  {each.date}  {each.author}")
+        lines.append(f"{output.style(each.revision, fg='yellow')}  {each.date}  {each.author}")
         lines.append(f"    {headline(each.message)}  ({described(each.changes)})")
-        lines += [f"    pinned by {click.style(one.commit[:10], fg='yellow')} {one.subject}" for one in each.commits]
+        lines += [f"    pinned by {output.style(one.commit[:10], fg='yellow')} {one.subject}" for one in each.commits]
     invocation.emit(report, lines)

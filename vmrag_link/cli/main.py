@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from vmrag_link import __version__, env
+from vmrag_link.cli import output
 from vmrag_link.cli.common import BUG, INTERRUPTED, OK, USAGE, common_options
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.nearest import nearest
@@ -124,7 +125,7 @@ def _unusual(error: BaseException, argv: Sequence[str], *, as_json: bool) -> int
             if as_json:
                 _print_json("INTERRUPTED", said, "Run the command again.")
             else:
-                click.echo(said, err=True)
+                output.complain(said)
             return INTERRUPTED
         case Exception():
             known = system_failure(error)
@@ -137,23 +138,25 @@ def _known(error: VmragError, *, as_json: bool) -> int:
     if env.debug():
         import traceback
 
-        traceback.print_exception(error)
+        output.print_stderr("".join(traceback.format_exception(error)).splitlines())
     if as_json:
         _print_json(**error.to_dict())
     else:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+        output.complain(error.message, "error:", fg="red", bold=True)
         if error.hint:
-            click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+            output.complain(error.hint, "hint:", fg="cyan")
     return error.exit_code
 
 
 def _usage(error: click.ClickException, *, as_json: bool) -> int:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = f"{context.command_path} --help" if context else "vmrag --help"
     if as_json:
-        context = error.ctx if isinstance(error, click.UsageError) else None
-        hint = f"{context.command_path} --help" if context else "vmrag --help"
         _print_json("INVALID_PARAMETER", error.format_message(), hint)
     else:
-        error.show()
+        if context:
+            output.print_stderr([*context.get_usage().splitlines(), f"Try '{hint}' for help.", ""])
+        output.complain(error.format_message(), "Error:")
     return USAGE
 
 
@@ -165,8 +168,8 @@ def _bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
     if as_json:
         _print_json("INTERNAL_ERROR", message, hint, {"log": str(path)})
     else:
-        click.echo(f"{click.style('bug:', fg='red', bold=True)} {message}", err=True)
-        click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
+        output.complain(message, "bug:", fg="red", bold=True)
+        output.complain(hint, "hint:", fg="cyan")
     return BUG
 
 
@@ -174,7 +177,7 @@ def _print_json(code: str, message: str, hint: str, details: Mapping[str, Any] |
     from vmrag_link.models import json_text
 
     described = {"code": code, "message": message, "hint": hint, "details": details or {}}
-    click.echo(json_text({"error": described}), err=True)
+    output.print_json(json_text({"error": described}), to_stderr=True)
 
 
 if __name__ == "__main__":

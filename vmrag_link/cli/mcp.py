@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vmrag_link import terminal_text
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 
@@ -110,7 +111,7 @@ def _install(
     directory = _from(invocation, repository) or invocation.directory
     if print_only:
         printed = clients.printed(directory, client, flags)
-        invocation.emit(printed, [printed.text])
+        invocation.emit(printed, terminal_text.lines(printed.text))
         return
     if client is None:
         raise click.UsageError(f"--client {'|'.join(CLIENTS)}, or --print for any other client.")

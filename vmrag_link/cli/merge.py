@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
@@ -47,7 +48,7 @@ def lines(report: operation.MergeReport) -> list[str]:
         case "aborted":
             told = [f"Gave up the merge of {report.source}."]
         case "conflict":
-            told = [f"{click.style('conflict', fg='red')}  {each}" for each in report.conflicts]
+            told = [f"{output.style('conflict', fg='red')}  {each}" for each in report.conflicts]
             told.append("Next: vmrag resolve, then vmrag merge --continue (or vmrag merge --abort)")
         case "uncommitted":
             told = [f"Merged {report.source}: {described(report.changes)}, not committed yet."]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import paths
@@ -19,4 +20,7 @@ def command(invocation: Invocation, *, what: str) -> None:
         lines = [f"path      {report.chroma}", f"tenant    {report.tenant}", f"database  {report.database}"]
     else:
         lines = [report.kb if what == "kb" else report.index or ""]
-    invocation.emit(report, lines)
+    if what == "chroma" or invocation.as_json or invocation.verbosity < 0:
+        invocation.emit(report, lines)
+    else:
+        output.print_exactly(f"{lines[0]}\n")  # a script takes it as it is

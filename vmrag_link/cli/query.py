@@ -6,6 +6,7 @@ import textwrap
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import query as operation
@@ -47,15 +48,15 @@ def command(
         )
         report = operation.query(ws, asked, ref=ref)
     for note in report.notes:
-        click.echo(f"warning: {note}", err=True)
+        output.complain(note, "warning:")
     invocation.emit(report, _lines(report))
 
 
 def _lines(report: operation.QueryReport) -> list[str]:
     lines = []
     for hit in report.results:
-        place = click.style(f"{hit.collection}/{hit.doc_id}", bold=True)
-        lines.append(f"{hit.rank}. {place} #{hit.chunk}  {click.style(f'{hit.score:g}', dim=True)}")
+        place = output.style(f"{hit.collection}/{hit.doc_id}", bold=True)
+        lines.append(f"{hit.rank}. {place} #{hit.chunk}  {output.style(f'{hit.score:g}', dim=True)}")
         lines += textwrap.wrap(
             " ".join(hit.text.split()),
             WIDTH,
@@ -65,5 +66,5 @@ def _lines(report: operation.QueryReport) -> list[str]:
             subsequent_indent="   ",
         )
     state = "uncommitted documents included" if report.kb.dirty else "as committed"
-    lines.append(click.style(f"from revision {report.kb.commit[:7]}, {state}", dim=True))
+    lines.append(output.style(f"from revision {report.kb.commit[:7]}, {state}", dim=True))
     return lines if report.results else ["Nothing found.", *lines]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from vmrag_link.cli.main import COMMANDS, cli
@@ -66,4 +68,4 @@ def _table(rows: list[tuple[str, str]]) -> str:
 
 
 if __name__ == "__main__":
-    click.echo(reference(), nl=False)
+    sys.stdout.write(reference())

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import remote as operation
@@ -27,7 +28,7 @@ def command(invocation: Invocation, *, trust: str | None, forget: str | None) ->
 
 def _lines(report: operation.RemotesReport) -> Iterator[str]:
     for each in report.remotes:
-        yield f"{click.style(each.name, bold=True)}  {each.url}" if each.name != each.url else each.name
+        yield f"{output.style(each.name, bold=True)}  {each.url}" if each.name != each.url else each.name
         yield from (f"  {head[:7]}  {name}" for name, head in each.branches.items())
     if report.problem:
         yield f"{report.remote}: {report.problem}"

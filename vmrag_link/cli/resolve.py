@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from vmrag_link.cli import conflict_view
+from vmrag_link.cli import conflict_view, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
@@ -107,14 +107,12 @@ def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]
     while rows := [each for each in report.conflicts if each.id not in asked and (not wanted or each.id in wanted)]:
         row = rows[0]
         asked.add(row.id)
-        click.echo("\n".join(conflict_view.lines(row)))
+        output.print_lines(conflict_view.lines(row))
         offers = {"o": "[o]urs", "t": "[t]heirs", "e": "[e]dit", "s": "[s]kip", "q": "[q]uit"}
         if not row.has_text:
             del offers["e"]
-        answer = click.prompt(
-            f"({len(asked)} of {len(asked) + len(rows) - 1}) {', '.join(offers.values())}",
-            type=click.Choice([*offers]),
-            show_choices=False,
+        answer = output.choose(
+            f"({len(asked)} of {len(asked) + len(rows) - 1}) {', '.join(offers.values())}", list(offers)
         )
         if answer == "q":
             break
@@ -141,7 +139,7 @@ def _edited(text: str) -> str | None:
 def _lines(report: operation.ResolveReport, *, shown: bool) -> list[str]:
     lines = []
     for row in report.conflicts:
-        lines += conflict_view.lines(row) if shown else [f"{click.style('conflict', fg='red')}  {row.id}"]
+        lines += conflict_view.lines(row) if shown else [f"{output.style('conflict', fg='red')}  {row.id}"]
     if report.conflicts:
         decided = f", {report.decided} decided" if report.decided else ""
         lines.append(

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops import serve as operation
@@ -91,7 +92,7 @@ def command(
         ) as served,
     ):
         if invocation.as_json:  # in one line: a program that waits for it sees no end of the output
-            click.echo(msgspec.json.encode(served).decode())
+            output.print_json(msgspec.json.encode(served).decode())
         else:
             invocation.emit(served, _lines(served))
         wait()

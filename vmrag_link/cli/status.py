@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
@@ -31,7 +30,7 @@ def command(invocation: Invocation) -> int:
 
 def _lines(report: operation.StatusReport) -> list[str]:
     title, colour = TITLES[report.state]
-    lines = [click.style(title, fg=colour, bold=True)]
+    lines = [output.style(title, fg=colour, bold=True)]
     lines.append(
         f"  code       {report.git.branch or 'detached HEAD'} {report.git.head[:10] if report.git.head else '(no commit yet)'}"
     )

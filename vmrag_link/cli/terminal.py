@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
-import click
-
+from vmrag_link.cli import output
 from vmrag_link.progress import QUIET, Task
 
 PATIENCE = 0.5
@@ -45,14 +44,19 @@ class Terminal:
             bar.end()
 
     def note(self, sentence: str) -> None:
-        click.echo(sentence, err=True)
+        output.complain(sentence)
 
     def started(self) -> Any:
         if self._rich is None:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
             self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
             self._rich.start()
         return self._rich

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
@@ -63,10 +64,10 @@ def _verdict(report: VerifyReport) -> str:
 def _finding(finding: Finding) -> Iterator[str]:
     mended = f" Mended by {finding.mended_by[:12]}." if finding.mended_by else ""
     mark = _mark(finding.level, "red" if finding.level == "error" else "cyan")
-    yield f"{mark}{finding.message}{mended} {click.style(finding.code, dim=True)}"
+    yield f"{mark}{finding.message}{mended} {output.style(finding.code, dim=True)}"
     if finding.hint:
         yield f"{' ' * _WIDTH}{finding.hint}"
 
 
 def _mark(level: str, colour: str) -> str:
-    return click.style(level.ljust(_WIDTH), fg=colour, bold=True)
+    return output.style(level.ljust(_WIDTH), fg=colour, bold=True)

@@ -99,8 +99,8 @@ class Stage:
         seconds = round(time.perf_counter() - started, 3)
         line = shlex.join(words)
         if done.returncode != 0:
-            said = "see above" if show_stderr else done.complaint or done.text.strip() or "it said nothing"
-            raise DemoFailed(f"{line} failed with exit code {done.returncode}: {said}", command=line)
+            said = "see above" if show_stderr else done.complaint or done.text.strip() or done.failure
+            raise DemoFailed(f"{line} failed: {said}", command=line)
         self.steps.append(Step(line, seconds))
         return done, seconds
 

@@ -7,18 +7,29 @@ import re
 from typing import Any
 
 MAX_CHARACTERS = 1 << 16
+MAX_LEVELS = 100
+LONGEST_NUMBER = 400
+"""Characters of a number, a boolean or the like: PyYAML takes seconds for `1:1:1:…` of 64 kB, and no such number can be stored."""
+
 _BLOCK = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _STORABLE = range(-(2**63), 2**63)
+_TAG = "tag:yaml.org,2002:"
 
 
-class _Refused(Exception):
-    """Not something that metadata can hold."""
+class FrontMatterRefused(Exception):
+    """A mapping that no document's metadata can hold. `reason` completes `line N …`; `line` counts in the file, from 1."""
+
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.line = line
 
 
 def split(text: str) -> tuple[dict[str, Any], str]:
-    """Metadata and the rest of the text. What is no front matter in good order is left in the text, untouched.
+    """Metadata and the rest of the text. What is no mapping, or no YAML, is a text between two rules, and stays as it is.
 
-    Good order: a mapping, at most 64 KiB, of what JSON has; dates stay text as written, keys too; no aliases.
+    Metadata is what JSON has; dates stay text as written, keys too. Raises `FrontMatterRefused` for a mapping that holds anything else, a
+    key twice, an alias, or more than `MAX_LEVELS` levels: whoever wrote it meant something that would be lost.
     """
     block = _BLOCK.match(text, 0, MAX_CHARACTERS) if text.startswith("---") else None
     if block is None:
@@ -31,32 +42,73 @@ def _mapping(source: str) -> dict[str, Any] | None:
     import yaml
 
     try:
+        _check_levels(yaml.parse(source, Loader=yaml.SafeLoader))  # composing recurses
         node = yaml.compose(source, Loader=yaml.SafeLoader)
-        return _plain(node, yaml.SafeLoader("")) if isinstance(node, yaml.MappingNode) else None
-    except (yaml.YAMLError, _Refused, RecursionError, ValueError):
+    except (yaml.YAMLError, ValueError):  # a ValueError is `\U00110000` in quotes, or `%YAML 9…9`
         return None
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    value = _plain(node, yaml.SafeLoader(""), set())
+    if not isinstance(value, dict):
+        raise _refused(node, f"has the tag {node.tag!r}")
+    return value
 
 
-def _plain(node: Any, loader: Any, seen: set[int] | None = None) -> Any:
+def _check_levels(events: Any) -> None:
+    import yaml
+
+    level = 0
+    for event in events:
+        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if level > MAX_LEVELS:
+            raise _refused(event, f"is nested deeper than {MAX_LEVELS} levels")
+
+
+def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
     """The node's value for JSON. An aliased node is refused: a few of them within each other grow without bounds."""
-    seen = set() if seen is None else seen
+    import yaml
+
     if id(node) in seen:
-        raise _Refused
+        raise _refused(node, "has an anchor that is used again; write out what is meant")
     seen.add(id(node))
-    match node.tag:
-        case "tag:yaml.org,2002:map":
-            pairs = [(key.value, _plain(value, loader, seen)) for key, value in node.value]
-            if any(not isinstance(key, str) or not _text(key) for key, _ in pairs) or len(dict(pairs)) < len(pairs):
-                raise _Refused
-            return dict(pairs)
-        case "tag:yaml.org,2002:seq":
+    match node:
+        case yaml.MappingNode(tag=tag) if tag == f"{_TAG}map":
+            return _pairs(node, loader, seen)
+        case yaml.SequenceNode(tag=tag) if tag == f"{_TAG}seq":
             return [_plain(item, loader, seen) for item in node.value]
-        case "tag:yaml.org,2002:timestamp":
-            return node.value
-    return _storable(loader.construct_object(node, deep=True))
+        case yaml.ScalarNode(tag=tag, value=str(text)) if tag == f"{_TAG}timestamp":
+            return _storable(node, text)
+        case yaml.ScalarNode():
+            return _storable(node, _constructed(node, loader))
+    raise _refused(node, f"has the tag {node.tag!r}, which does not fit what follows it")
 
 
-def _storable(value: Any) -> Any:
+def _pairs(node: Any, loader: Any, seen: set[int]) -> dict[str, Any]:
+    import yaml
+
+    pairs: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode) or not _text(key.value):
+            raise _refused(key, "has a key that is no plain text")
+        if key.value in pairs:
+            raise _refused(key, f"has the key {key.value!r} a second time")
+        pairs[key.value] = _plain(value, loader, seen)
+    return pairs
+
+
+def _constructed(node: Any, loader: Any) -> Any:
+    """What PyYAML makes of a scalar. It reads texts as the tag says, without looking whether they can be that."""
+    import yaml
+
+    if node.tag != f"{_TAG}str" and len(node.value) > LONGEST_NUMBER:
+        raise _refused(node, f"{node.value[:40]!r}… cannot be {node.tag.removeprefix(_TAG)!r}")
+    try:
+        return loader.construct_object(node, deep=True)
+    except (yaml.YAMLError, ValueError, LookupError, ArithmeticError):
+        raise _refused(node, f"{node.value[:40]!r} cannot be {node.tag.removeprefix(_TAG)!r}") from None
+
+
+def _storable(node: Any, value: Any) -> Any:
     if (
         value is None
         or isinstance(value, bool)
@@ -65,7 +117,18 @@ def _storable(value: Any) -> Any:
         or (isinstance(value, str) and _text(value))
     ):
         return value
-    raise _Refused
+    if isinstance(value, int):
+        raise _refused(node, "is a whole number beyond 64 bits")
+    if isinstance(value, float):
+        raise _refused(node, f"{node.value[:40]!r} is a number that is not finite")
+    if isinstance(value, str):
+        raise _refused(node, "holds a NUL, or half of a surrogate pair, which is no character")
+    raise _refused(node, f"has the tag {node.tag!r}, which metadata does not have")
+
+
+def _refused(where: Any, reason: str) -> FrontMatterRefused:
+    """`where`: a node or an event. The first line of the file is the one of dashes."""
+    return FrontMatterRefused(reason, where.start_mark.line + 2)
 
 
 def _text(value: str) -> bool:

@@ -11,8 +11,9 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_link import clock
+from vmrag_link import clock, terminal_text
 from vmrag_link.documents import reading
+from vmrag_link.documents.front_matter import FrontMatterRefused
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
 
@@ -88,7 +89,7 @@ def scan(sources: Sequence[Path]) -> Scan:
 
 
 def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument | Skipped:
-    """The file as a document; `Skipped` where its contents are no text that can be stored.
+    """The file as a document; `Skipped` where its contents, or its front matter, are nothing that can be stored.
 
     `source` is relative to `work_tree` where the file lies in it, so that it is the same on every machine, else absolute.
     Raises `FileFailed` when the file has gone or cannot be read.
@@ -107,7 +108,10 @@ def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return Skipped(file.doc_id, f"is not UTF-8 (byte {error.start})")
-    page = reading.page(text, file.file_type)
+    try:
+        page = reading.page(text, file.file_type)
+    except FrontMatterRefused as refused:
+        return Skipped(file.doc_id, f"line {refused.line} of its front matter {terminal_text.one_line(refused.reason)}")
     return ImportedDocument(
         doc_id=file.doc_id,
         title=page.title or file.path.stem,
@@ -149,7 +153,7 @@ def _below(base: Path) -> Iterator[SourceFile | Skipped]:
         for entry in entries:
             path = Path(entry.path)
             if entry.name.startswith("."):
-                yield Skipped(_printable(_id(path, base)), "is hidden")
+                yield Skipped(terminal_text.one_line(_id(path, base)), "is hidden")
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(path)
             else:
@@ -162,7 +166,11 @@ def _file(path: Path, base: Path) -> SourceFile | Skipped:
         reason = _name_refused(doc_id) or _link_refused(path, base) or _type_refused(path) or _size_refused(path)
     except OSError as error:
         raise _failed(path, error) from error
-    return Skipped(_printable(doc_id), reason) if reason else SourceFile(doc_id, path, FILE_TYPES[path.suffix.lower()])
+    return (
+        Skipped(terminal_text.one_line(doc_id), reason)
+        if reason
+        else SourceFile(doc_id, path, FILE_TYPES[path.suffix.lower()])
+    )
 
 
 def _name_refused(doc_id: str) -> str | None:
@@ -215,16 +223,8 @@ def _relative(path: Path, base: Path | None) -> str | None:
     return path.relative_to(base).as_posix() if base and path.is_relative_to(base) else None
 
 
-def _printable(name: str) -> str:
-    """The name with undecodable bytes and control characters escaped: reports are UTF-8."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
-        for character in name
-    )
-
-
 def _failed(path: Path, error: OSError) -> FileFailed:
-    name = _printable(str(path))
+    name = terminal_text.one_line(str(path))
     return FileFailed(
         f"Cannot read {name}: {error.strerror}.",
         hint="Check that it exists and may be read, and run the command again.",

@@ -19,6 +19,16 @@ _MAYBE_HEADING = re.compile(r"(?:\A|(?<=[\r\n])) {0,3}(?:#{1,6}(?=[ \t\r\n]|\Z)|
 _RST_RULE = re.compile(r"([!-/:-@\[-`{-~])\1*")
 
 
+TITLE_WITHIN = 1 << 16
+"""Characters of a text in which its title is looked for: below that, somebody else's headings cost more than they tell."""
+
+_MOST_LINES = 1000
+"""Lines that may be a heading and are none, before it is given up: a long list of comments in a code block is the usual reason."""
+
+_LONGEST_HEADING = 1000
+"""Characters of a heading that are read: `![![![…` takes the parser 50 µs each."""
+
+
 class Page(Record, frozen=True):
     """`title` is empty where the text names none; `metadata` is ready for JSON."""
 
@@ -59,12 +69,14 @@ _READERS: dict[str, Callable[[str], Page]] = {"markdown": _markdown, "text": _te
 def markdown_title(text: str) -> str:
     """The text of the first heading that stands by itself (not in a quote, a list or a code block); empty without one.
 
-    The parser costs 60 ms to import, so it is left out for a plain `# Title` on top and where no line looks like a heading.
+    It is looked for in the first `TITLE_WITHIN` characters, and in the first `_MOST_LINES` lines that look like one. The parser costs
+    60 ms to import, so it is left out for a plain `# Title` on top and where no line looks like a heading.
     """
+    text = text[:TITLE_WITHIN]
     if (top := _ATX_HEADING_ON_TOP.match(text)) and not _MARKUP.search(top[1]):
-        return " ".join(top[1].split())
+        return " ".join(top[1][:_LONGEST_HEADING].split())
     parsed = end = 0
-    for line in _MAYBE_HEADING.finditer(text):
+    for line in itertools.islice(_MAYBE_HEADING.finditer(text), _MOST_LINES):
         # Blocks are decided line by line, so what comes after this line cannot change whether it is a heading.
         end = text.find("\n", line.end()) + 1 or len(text)
         if end >= 2 * parsed:  # twice as far each time: at most twice the work of one run
@@ -84,7 +96,7 @@ def _first_heading(text: str) -> str:
     parser.enable("inline")  # only for the headings: it is half of the work
     for opening, inline in itertools.pairwise(blocks):
         if opening.type == "heading_open" and opening.level == 0:
-            spans = parser.parseInline(inline.content, environment)[0].children or []
+            spans = parser.parseInline(inline.content[:_LONGEST_HEADING], environment)[0].children or []
             if title := " ".join("".join(_shown(span) for span in spans).split()):
                 return title
     return ""
@@ -98,8 +110,11 @@ def _shown(span: Token) -> str:
 
 
 def rst_title(text: str) -> str:
-    """The first title of reStructuredText: a line underlined, or over- and underlined, with one repeated character."""
-    lines = ["", *(line.rstrip() for line in text.splitlines()), "", ""]
+    """The first title of reStructuredText: a line underlined, or over- and underlined, with one repeated character.
+
+    It is looked for in the first `TITLE_WITHIN` characters.
+    """
+    lines = ["", *(line.rstrip() for line in text[:TITLE_WITHIN].splitlines()), "", ""]
     for above, title, below in zip(lines, lines[1:], lines[2:], strict=False):
         stripped = title.strip()
         if (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from vmrag_link import terminal_text
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
 from vmrag_link.git.run import demand, git
 from vmrag_link.git.settings import config_section
@@ -109,7 +110,7 @@ def tracked(places: Places, name: str) -> list[str]:
 
 def shown(text: str) -> str:
     """A URL, or what git and a stranger's server said, without what precedes the @ of a URL, and without what steers a terminal."""
-    return masked("".join(each if each.isprintable() or each == "\n" else " " for each in text))
+    return masked(terminal_text.visible(text))
 
 
 def masked(text: str) -> str:

@@ -42,14 +42,14 @@ def git_in(
 ) -> proc.Finished:
     """Run git in a directory that exists, wherever that lies; `extra` goes into its environment.
 
-    Raises `GitFailed` when there is no git, and as `proc.run` after `timeout` seconds.
+    Raises `GitFailed` when there is no git, or a signal ended it, which is no answer; and as `proc.run` after `timeout` seconds.
     """
     environ = env.without(_SCRUBBED) | dict(extra or {})
     environ["LC_ALL"] = "C"  # a few messages are told apart
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
     try:
-        return proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin, timeout=timeout)
+        done = proc.run(["git", *arguments], cwd=folder, env=environ, stdin=stdin, timeout=timeout)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.is_dir():
             raise GitFailed(
@@ -58,6 +58,9 @@ def git_in(
         raise GitFailed(
             "There is no git on PATH.", hint="Install git (https://git-scm.com) or add it to PATH."
         ) from error
+    if done.killed_by:
+        raise GitFailed(f"{done.failure}.", hint="Run the command again.", arguments=list(arguments))
+    return done
 
 
 def git(
@@ -83,7 +86,7 @@ def demand(places: Places, *arguments: str, stdin: bytes | None = None) -> proc.
 
 
 def failure(arguments: tuple[str, ...], done: proc.Finished, *, hint: str = "") -> GitFailed:
-    said = done.complaint or f"exit code {done.returncode}"
+    said = done.failure
     return GitFailed(
         f"git {arguments[0]} failed: {said}",
         hint=hint or "Run the git command by itself: git " + " ".join(arguments),

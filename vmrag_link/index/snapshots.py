@@ -206,8 +206,10 @@ def copy(source: Path, target: Path) -> None:
         raise IndexFailed(f"The index {source.name} cannot be copied: {error}.", hint="vmrag sync --rebuild") from error
     if copied.returncode:
         raise FileFailed(
-            f"The index {source.name} cannot be copied: {copied.complaint.splitlines()[0]}",
-            hint=f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
+            f"The index {source.name} cannot be copied: {copied.failure.splitlines()[0]}",
+            hint="Run the command again."
+            if copied.killed_by
+            else f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
         )
     permissions.settle(target)
     if problem := seal.mismatch(target):

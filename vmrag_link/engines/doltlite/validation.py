@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from vmrag_link import terminal_text
 from vmrag_link.engines.base import SCHEMA_VERSION, Limits
 from vmrag_link.engines.doltlite import history, reading, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
@@ -144,7 +145,7 @@ def _why(error: Exception, file: Path) -> str:
 
 def _refused(why: str, revision: str = "") -> KnowledgeRefused:
     """A stranger's words may be in it."""
-    told = "".join(each if each.isprintable() else "?" for each in why)[:_MOST_SHOWN].rstrip(".")
+    told = terminal_text.one_line(why)[:_MOST_SHOWN].rstrip(".")
     what = f"Revision {revision[:12]}" if revision else "The knowledge base"
     return KnowledgeRefused(
         f"{what} was refused, and nothing of it was taken: {told}.",
