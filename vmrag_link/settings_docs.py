@@ -83,7 +83,7 @@ $ vmrag trust
 .vmrag.yaml states, and it does not count yet:
   line 2: hooks.on_dirty: commit   (now: warn)
       What `git commit` does about uncommitted documents: say so, refuse, or commit them and pin them with the code.
-Let it count in this repository? [y/N]
+Let it count in this repository? (yes, no):
 ```
 
 `vmrag trust --yes` agrees without asking, for scripts. What you agreed to is remembered below `$XDG_DATA_HOME/vmrag/trust`

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK, OK
@@ -14,6 +15,8 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.ops import trust as operation
 from vmrag_link.ops.trust import TrustReport, Value
 from vmrag_link.trust.agreements import Agreements
+
+_ANSWERS = ("y", "yes", "n", "no")
 
 
 @vmrag_command("trust")
@@ -61,7 +64,7 @@ def _person_agrees(invocation: Invocation, report: TrustReport) -> bool:
     """Shows what it is about; asks on a terminal only."""
     asks = not invocation.as_json and sys.stdin.isatty() and sys.stdout.isatty()
     invocation.emit(report, [*_shown(report), *([] if asks else ["To agree: vmrag trust --yes"])])
-    return asks and click.confirm("Let it count in this repository?", default=False)
+    return asks and output.choose("Let it count in this repository? (yes, no)", _ANSWERS) in ("y", "yes")
 
 
 def _nothing_open(report: TrustReport) -> list[str]:
