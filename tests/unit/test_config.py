@@ -60,6 +60,7 @@ def test_the_defaults_are_these():
         "lock_timeout_s": 30,
         "auto_pin": True,
         "auto_fetch": True,
+        "limits": {"knowledge_mb": 4000, "document_mb": 256},
         "embedding": {
             "model": "default",
             "model_path": "",
