@@ -11,6 +11,9 @@ from pathlib import Path
 
 import click
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import vmrag_link
 from vmrag_link.cli import reference
@@ -44,6 +47,55 @@ def test_ci_runs_the_line_that_the_readme_shows() -> None:
     assert "tests/check.py" in line
     assert f"\n{line}\n" in (ROOT / "README.md").read_text()
     assert f"\n{line}\n" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+# -- the exact versions that CI installs, and users may
+
+
+def pinned(name: str) -> dict[str, tuple[list[Version], int]]:
+    """Versions (one for each range of Pythons) and number of hashes by the name of the package."""
+    found: dict[str, tuple[list[Version], int]] = {}
+    for entry in re.split(r"\n(?=\S)", (ROOT / name).read_text().strip()):
+        requirement = Requirement(entry.split("\\", 1)[0])
+        (only,) = requirement.specifier
+        assert only.operator == "=="
+        hashes = re.findall(r"--hash=sha256:[0-9a-f]{64}\b", entry)
+        versions = found.get(requirement.name, ([], 0))[0]
+        found[requirement.name] = [*versions, Version(only.version)], len(hashes)
+    return found
+
+
+def required(extra: str) -> Iterator[Requirement]:
+    """What an extra needs besides the base, those of our extras included that it names."""
+    for text in PROJECT["project"]["optional-dependencies"][extra]:
+        requirement = Requirement(text)
+        if requirement.name == "vmrag-link":
+            for other in requirement.extras:
+                yield from required(other)
+        else:
+            yield requirement
+
+
+@pytest.mark.parametrize(
+    ("name", "extras"), [("constraints.txt", ("all", "minilm")), ("constraints-dev.txt", ("all", "minilm", "dev"))]
+)
+def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tuple[str, ...]) -> None:
+    there = pinned(name)
+    assert [package for package, (_, hashes) in there.items() if not hashes] == []
+    wanted = [Requirement(each) for each in PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"]]
+    for requirement in [*wanted, *(each for extra in extras for each in required(extra))]:
+        versions, _ = there[canonicalize_name(requirement.name)]
+        outside = [str(each) for each in versions if each not in requirement.specifier]
+        assert not outside, f"{name} has {requirement.name} {outside}: renew it as CONTRIBUTING says"
+
+
+def test_ci_tests_the_versions_that_users_are_offered() -> None:
+    assert pinned("constraints.txt").items() <= pinned("constraints-dev.txt").items()
+
+
+def test_lists_of_exact_versions_name_no_host() -> None:
+    for path in ROOT.glob("constraints*.txt"):
+        assert not re.search(r"://|--(extra-)?index|--find-links|@", path.read_text())
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from vmrag_hooks import installer
+from vmrag_hooks import installer, scope
 from vmrag_hooks import template as templates
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import AlreadyInitialized, HooksRefused, IndexExtraMissing, UsageInvalid
 from vmrag_link.ops import init as operation
 from vmrag_link.ops import trust
+from vmrag_link.ops.init import ATTRIBUTES
 from vmrag_link.paths import Places
 
 
@@ -42,13 +43,16 @@ def command(invocation: Invocation, *, no_hooks: bool, template: Path | None, ne
         if not report.written and not hooks and not report.cloned:
             raise AlreadyInitialized("This repository has a knowledge base already.", hint="vmrag status")
         lines = [f"Started a knowledge base in {report.kb}"] if report.started else []
+        lines += (
+            [f"Pinned revision {report.revision[:7]} of the knowledge base in {report.kb}"] if report.pinned else []
+        )
         lines += [f"Fetched the knowledge base from {report.cloned}"] if report.cloned else []
         lines += [*_written(report), *said]
         try:
             ws.reconcile()
         except IndexExtraMissing as missing:  # a base installation: the knowledge base is there, searching can wait
             lines.append(f"Made no index: {missing.message} ({missing.hint})")
-    lines.append("Next: vmrag status" if report.cloned else "Next: vmrag import docs/ --collection handbook")
+        lines.append(f"Next: {_next(report, ws.places)}")
     invocation.emit(report, lines)
 
 
@@ -63,21 +67,35 @@ def _template(invocation: Invocation, template: Path, *, no_hooks: bool) -> None
     invocation.emit(report, lines)
 
 
+def _next(report: operation.InitReport, places: Places) -> str:
+    if not report.started:
+        return "vmrag status"
+    if (places.top / "docs").is_dir():
+        return "vmrag import docs/ --collection handbook"
+    return "vmrag import FOLDER --collection handbook (or vmrag add FILE)"
+
+
 def _hooks(places: Places) -> tuple[bool, list[str]]:
     """Whether hooks were missing and are there now, and what to say about it."""
     try:
         hooks = installer.install(places)
     except HooksRefused as refused:
         return False, [f"Did not install the git hooks: {refused.message} Next: {refused.hint}"]
-    return bool(hooks.written or hooks.driver), [f"Installed the git hooks in {hooks.folder} and the merge driver"]
+    done = [f"the git hooks in {hooks.folder}"] if hooks.written else []
+    done += ["the merge driver"] if hooks.driver else []
+    lines = [f"Installed {' and '.join(done)}"] if done else []
+    lines += [f"The {name} hook that was there runs first" for name in hooks.chained]
+    if not scope.acts(places):
+        lines.append("The git hooks act in other work trees only. For this one, too: vmrag install --worktree")
+    return bool(done), lines
 
 
 def _written(report: operation.InitReport) -> list[str]:
-    names = report.written
-    if not names:
-        return []
-    staged, busy = (
-        f"Wrote and staged {', '.join(names)}",
-        f"Wrote {', '.join(names)}; git was busy, so: git add {' '.join(names)}",
-    )
-    return [staged if report.staged else busy]
+    lines = [name for name in report.written if name not in report.unstaged]
+    lines = [f"Wrote and staged {', '.join(lines)}"] if lines else []
+    mixed = ATTRIBUTES if report.edited and ATTRIBUTES in report.unstaged else ""
+    if left := [name for name in report.unstaged if name != mixed]:
+        lines.append(f"Wrote {', '.join(left)}; git was busy, so: git add {' '.join(left)}")
+    if mixed:
+        lines.append(f"Wrote {mixed}, which has changes of yours that are not staged; with those: git add {mixed}")
+    return lines

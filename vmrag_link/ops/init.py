@@ -37,19 +37,24 @@ class Start(Record, frozen=True):
 
 
 class InitReport(Record, frozen=True):
-    """`started`: there was no knowledge base, or no pin. `written` are the files that were made or changed; empty: nothing was left to do.
+    """`started`: there was no knowledge base; `pinned`: there was one, and no pin. `written` are the files that were made or changed, or
+    left unstaged by a run that was interrupted; empty: nothing was left to do.
 
-    They are staged where `staged` says so; `.gitattributes` only if it had no changes that are not staged. `cloned`: the remote that the
-    knowledge base came from, because the repository's history has pins already.
+    They are staged but for `unstaged`, which is where git was busy, and `.gitattributes` where it is `edited`: it has changes of somebody's
+    own that are not staged. `staged`: all are. `cloned`: the remote that the knowledge base came from, because the repository's history
+    has pins already.
     """
 
     started: bool
+    pinned: bool
     cloned: str | None
     kb: str
     engine: str
     revision: str
     pin: PinBlock
     written: tuple[str, ...]
+    unstaged: tuple[str, ...]
+    edited: bool
     staged: bool
 
 
@@ -80,8 +85,8 @@ def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> I
     pinned = plumbing.pin_bytes(ws.places)
     sharing.prepare(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
-        started = pinned is None or not ws.initialized
-        if not ws.initialized:
+        started = not ws.initialized
+        if started:
             now = clock.now()
             DoltliteEngine.create(ws.places.kb, author=plumbing.identity(ws.places), date=now).close()
         if start:
@@ -92,23 +97,30 @@ def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> I
             _write(ws, start or Start())
         # Settings that somebody wrote are theirs to stage.
         ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each, remote))]
-        staged = all(plumbing.stage(ws.places, each) for each in ours)
+        unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
         attributes = ws.places.top / ATTRIBUTES
         before = attributes.read_bytes() if attributes.exists() else b""
+        edited = False
         if not merging.names_driver(before):
-            staged &= _attribute(ws, attributes, before)
+            edited = before != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
+            _attribute(attributes, before)
             ours.append(attributes)
+            if edited or not plumbing.stage(ws.places, attributes):
+                unstaged.append(ATTRIBUTES)
     pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
     names = tuple(each.name for each in ours)
     return InitReport(
         started and not cloned,
+        pinned is None and not started and not cloned,
         cloned,
         str(ws.places.kb),
         ws.engine.name,
         pin.dolt_commit,
         pinning.block(pin),
         names,
-        staged,
+        tuple(unstaged),
+        edited,
+        not unstaged,
     )
 
 
@@ -172,12 +184,10 @@ def _settings(remote: str, before: bytes | None = None) -> bytes:
     return settings_edit.with_value(text, "remote", remote) if remote else text
 
 
-def _attribute(ws: Workspace, path: Path, before: bytes) -> bool:
-    """Send the pin to our merge driver, behind what the file says already; returns whether that is staged."""
-    edited = before != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
+def _attribute(path: Path, before: bytes) -> None:
+    """Send the pin to our merge driver, behind what the file says already."""
     line_end = b"" if not before or before.endswith(b"\n") else b"\n"
     write_atomically(path, before + line_end + merging.ATTRIBUTE.encode() + b"\n")
-    return not edited and plumbing.stage(ws.places, path)
 
 
 def _in_index(ws: Workspace, path: Path) -> bool:

@@ -1,0 +1,67 @@
+"""Each line that `vmrag init` prints is what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    isolate(monkeypatch, tmp_path / "home")
+    return new_project(tmp_path / "project")
+
+
+def test_a_file_with_changes_of_somebody_s_own_is_not_said_to_be_left_by_a_busy_git(project: Project) -> None:
+    project.write(".gitattributes", "*.md text\n")
+    said = project.vmrag("init", "--no-hooks").out
+    assert "Wrote and staged .dolt-version\n" in said
+    assert (
+        "Wrote .gitattributes, which has changes of yours that are not staged; with those: git add .gitattributes"
+        in said
+    )
+    assert "busy" not in said
+    assert project.git("diff", "--cached", "--name-only") == ".dolt-version"
+
+
+def test_only_what_was_installed_is_said_to_be(project: Project) -> None:
+    hooks = project.top / ".git" / "hooks"
+    said = project.vmrag("init").out
+    assert f"Installed the git hooks in {hooks} and the merge driver\n" in said
+    assert "Next: vmrag import FOLDER --collection handbook (or vmrag add FILE)" in said  # there is no folder docs
+    project.git("commit", "-q", "-m", "first")
+    project.write(".gitattributes", "")
+    project.git("add", "-A")
+    again = project.vmrag("init").out
+    assert again == "Wrote and staged .gitattributes\nNext: vmrag status\n"
+    project.git("config", "--remove-section", "merge.vmrag")
+    assert project.vmrag("init").out == "Installed the merge driver\nNext: vmrag status\n"
+
+
+def test_a_pin_on_another_branch_is_no_new_knowledge_base(project: Project) -> None:
+    project.vmrag("init", "--no-hooks")
+    project.git("commit", "-q", "-m", "first")
+    project.git("switch", "-q", "--orphan", "other")
+    project.write("docs/a.md", "a")
+    said = project.vmrag("init", "--no-hooks").out
+    assert "Started" not in said
+    assert f"Pinned revision {project.pinned[:7]} of the knowledge base in {project.shared / 'kb'}\n" in said
+
+
+def test_hooks_that_act_elsewhere_are_not_said_to_act_here(project: Project, tmp_path: Path) -> None:
+    project.vmrag("init", "--no-hooks")
+    project.vmrag("install", "--worktree")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "first")
+    project.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+    other = Project(tmp_path / "other")
+    other.write(".gitattributes", "")
+    other.git("add", "-A")
+    assert (
+        "The git hooks act in other work trees only. For this one, too: vmrag install --worktree"
+        in other.vmrag("init").out
+    )
