@@ -15,7 +15,7 @@ import pytest
 from tests.integration.test_travel_tampering import Data
 from tests.support import people, travel
 from tests.support.cli import VMRAG
-from tests.support.engines import AUTHOR, DATE, document, head, store
+from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from tests.support.people import User
 from tests.support.repos import Repo
 from tests.support.travel import LONG, Clone, Pair, git_clone
@@ -29,6 +29,7 @@ from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
 from vmrag_link.models import Chunking
 from vmrag_link.pin import Pin
+from vmrag_link.travel import exchange
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 shared, world = people.shared, people.world
@@ -287,6 +288,22 @@ def test_what_was_refused_is_not_fetched_again_and_what_follows_it_is(pair):
     pair.ada.push()
     assert pair.bob.fetch()
     assert pair.bob.heads() == {"main": revision}
+
+
+def test_somebody_with_a_sound_clone_puts_theirs_in_the_place_of_what_is_refused(pair):
+    good = pair.bob.heads()
+    bomb(pair.hub, 3000)
+
+    def write(key: str, url: str) -> None:
+        engine = pair.bob.engine
+        engine.push(key, url, {"vmrag_root": root(engine)} | good)
+
+    with exchange.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+        with pytest.raises(KnowledgeRefused):
+            peer.fetch()
+        peer.replace(write)
+    assert pair.ada.fetch()
+    assert pair.ada.heads() == good
 
 
 def pinned(user: User, revision: str) -> None:

@@ -67,7 +67,6 @@ COMPACTED_NAME = "compacted"
 
 COMPACT_BYTES = 4_000_000
 _UNFINISHED = ".creating"
-_HASH_LENGTH = 40
 
 _COMMIT = "SELECT dolt_commit('-A', '-m', ?, '--author', ?, '--date', ?)"
 
@@ -85,6 +84,7 @@ class DoltliteEngine:
         self._folder = folder
         self._lock_timeout = lock_timeout
         self._limits = limits
+        self._ours: set[str] = set()
         self._lock_depth = 0
         self._latest_diff: tuple[tuple[str, str], Difference] | None = None
         self._main = Connection(folder / FILE_NAME, timeout=lock_timeout, longest=limits.text_bytes)
@@ -461,19 +461,20 @@ class DoltliteEngine:
     def _connection(self, at: str | None) -> Connection:
         """On the default branch, which is the root's; or at a revision or a branch, which has our tables and nothing else.
 
-        Raises `KnowledgeRefused` where it has not: whatever is read or written goes through here.
+        Raises `KnowledgeRefused` where it has not: whatever is read or written goes through here. A revision is asked once.
         """
         longest = self._limits.text_bytes
         connection = Connection(self._folder / FILE_NAME, at=at, timeout=self._lock_timeout, longest=longest)
-        if at is not None:
+        if at is not None and at not in self._ours:
+            fixed = history.is_hash(at)
             try:
                 also = links.OBJECTS if at == LINKS_BRANCH else frozenset()
-                schema.require_ours(
-                    connection, f"Revision {at[:12]}" if len(at) == _HASH_LENGTH else f"Branch {at!r}", also=also
-                )
+                schema.require_ours(connection, f"Revision {at[:12]}" if fixed else f"Branch {at!r}", also=also)
             except BaseException:
                 connection.close()
                 raise
+            if fixed:
+                self._ours.add(at)
         return connection
 
     # -- links

@@ -103,12 +103,16 @@ def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset
     return f"the {kind} {name[:_MOST_SHOWN]!r} is not as version {SCHEMA_VERSION} of the schema has it"
 
 
+def printable(text: str) -> str:
+    """A stranger's words, in which nothing moves a cursor."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
 def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
     """Raises `KnowledgeRefused`, which says `where` it is, for what is `strange`."""
     if odd := strange(connection, also=also):
-        odd = "".join(each if each.isprintable() else "?" for each in odd)
         raise KnowledgeRefused(
-            f"{where} is neither read nor written on: {odd}.",
+            f"{where} is neither read nor written on: {printable(odd)}.",
             hint="Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION",
         )
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link.engines.base import SCHEMA_VERSION, Limits
-from vmrag_link.engines.doltlite import history, reading, remotes, schema
+from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import Engine, EngineFailed, KnowledgeRefused
 from vmrag_link.models import Collection as CollectionRow
