@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from tests.support import people
 from tests.support.people import DATA, User, World
 from tests.support.repos import Repo
+from tests.support.travel import Clone
 
 shared, world = people.shared, people.world
 
@@ -254,7 +257,8 @@ def test_a_hostile_fork_is_refused_and_the_pull_request_stays_unusable(forked):
     cleo.write_document("pears.md", "Pears.")
     poison(cleo)
     cleo.git("push", "-q", "--no-verify", "origin", "topic")
-    cleo.vmrag("push", "origin")
+    with contextlib.closing(Clone(cleo.top)) as engine:  # our own command would not push it
+        engine.push("origin", cleo.git("config", "branch.topic.vmragBranch"))
     forked.opens_pull_request()
     forked.checks_it_out()
     before = data_of(forked.upstream), forked.ada.git("count-objects"), forked.ada.vmrag("log").out
@@ -274,5 +278,6 @@ def poison(user: User) -> None:
     with Connection(file, at=branch) as connection:
         connection.execute("CREATE TRIGGER poison AFTER INSERT ON documents BEGIN DELETE FROM documents; END")
         made = connection.execute("SELECT dolt_commit('-A', '-m', 'nothing to see')")[0][0]
-    user.vmrag("pin", made)
-    user.git("commit", "-q", "-am", "nothing to see")
+    pin = json.loads((user.top / ".dolt-version").read_text()) | {"dolt_commit": made}
+    user.write(".dolt-version", json.dumps(pin))
+    user.git("commit", "-q", "--no-verify", "-am", "nothing to see")

@@ -24,6 +24,7 @@ from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.errors import KnowledgeRefused
+from vmrag_link.models import Collection
 from vmrag_link.ops import sound
 from vmrag_link.pin import Pin
 
@@ -71,7 +72,10 @@ class World:
 
     def opens(self, *revisions: str) -> str:
         """The pull request: the fork has revisions, and one commit for each pins it; returns the last."""
-        self.eve.push("fork", revisions=tuple(reversed(revisions)))
+        names = {f"pr-{each[:12]}": each for each in revisions}
+        for name, revision in names.items():  # our own commands would not push what is not ours
+            self.eve.engine.create_branch(name, revision)
+        self.eve.push("fork", *names)
         return [self.pins(each) for each in revisions][-1]
 
     def evil(self, *statements: str, base: str = "", name: str = "evil") -> str:
@@ -253,7 +257,9 @@ def test_without_push_it_stays_here_until_somebody_pushes(world):
 def test_what_came_here_unasked_is_looked_at_all_the_same(world):
     """A maintainer may have fetched from the fork by hand: that it is here says nothing about it."""
     bad = world.evil("CREATE TABLE extra(x)")
-    world.opens(bad)
+    world.evil("DROP TABLE extra", base=bad, name="mended")  # no head of a branch has it
+    world.eve.push("fork", "mended")
+    world.pins(bad)
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
     world.ada.fetch("fork")
     assert world.ada.engine.has_revision(bad)
@@ -590,6 +596,42 @@ def test_a_tampered_file_is_refused(world, kind):
     TAMPERING[kind](data)
     data.publish()
     assert world.refuses()["code"] in ("REMOTE_DAMAGED", "KNOWLEDGE_REFUSED")
+
+
+# -- what it would cost others ------------------------------------------------------------------------------------------
+
+
+PAID_MODEL = "openai text-embedding-3-small 1536 unit v1"
+
+
+def with_service(world: World, name: str, doc_id: str) -> str:
+    """A revision of Eve's with a document in a collection that a paid service embeds."""
+    paid = Collection(name, embedding_function="openai", embedding_model=PAID_MODEL, embedding_dimensions=1536)
+    engine = world.eve.engine
+    engine.write("main", Write(put_collections=[paid]), expected=head(engine, "main"))
+    return store(engine, "main", document(doc_id, collection=name))
+
+
+def test_a_collection_that_asks_a_paid_service_needs_its_name_said(world):
+    revision = with_service(world, "costly", "one")
+    world.opens(revision)
+    error = world.refuses()
+    assert error["code"] == "KNOWLEDGE_REFUSED"
+    assert "'costly'" in error["message"]
+    assert "--allow-service openai" in error["hint"]
+    assert world.refuses("topic", "--allow-service", "cohere")["details"]["service"] == "openai"
+    assert world.adopts("topic", "--allow-service", "openai")["pinned"] == [revision]
+    again = store(world.eve.engine, "main", document("two", collection="costly"))
+    world.opens(again)
+    assert world.adopts()["pinned"] == [again]  # the project has that collection now
+    world.opens(with_service(world, "another", "three"))
+    assert "'another'" in world.refuses()["message"]
+
+
+@pytest.mark.parametrize("chunking", ['{"size":1,"overlap":0}', '{"size":100000,"overlap":99999}'])
+def test_a_collection_whose_index_would_be_many_times_as_large_is_refused(strangers, chunking):
+    pieces = f"""UPDATE collections SET chunking = '{chunking[:-1]},"strategy":"characters"}}'"""
+    assert "many times as large" in strangers.refuses(strangers.evil(pieces))
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

@@ -15,20 +15,21 @@ import pytest
 from tests.integration.test_travel_tampering import Data
 from tests.support import people, travel
 from tests.support.cli import VMRAG
-from tests.support.engines import AUTHOR, DATE, document, head, store
+from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from tests.support.people import User
 from tests.support.repos import Repo
 from tests.support.travel import LONG, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.documents import chunking as chunking_of_documents
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.engines.base import Write
+from vmrag_link.engines.base import KEEP_BRANCH, Limits, Write
 from vmrag_link.engines.doltlite import links, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
 from vmrag_link.models import Chunking
 from vmrag_link.pin import Pin
+from vmrag_link.travel import exchange
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 shared, world = people.shared, people.world
@@ -162,42 +163,64 @@ def test_a_fresh_clone_takes_nothing_of_it_either_and_a_sound_state_afterwards(p
     fresh.close()
 
 
-@contextlib.contextmanager
-def elsewhere(pair: Pair, kind: str) -> Iterator[str]:
-    """The knowledge base of Ada, as a file or behind a server."""
-    served = pair.folder / "served"
-    served.mkdir(mode=0o700)
-    where = Clone(pair.ada.repo.top).at(f"file://{served}/kb")
+def put(pair: Pair, file: Path) -> None:
+    """Everything of Ada's into a remote file."""
     with contextlib.closing(Clone(pair.ada.repo.top)) as ada:
+        where = ada.at(f"file://{file}")
         ada.engine.push(where.key, where.url, {each.name: each.head for each in ada.engine.branches()})
+
+
+@contextlib.contextmanager
+def reached(file: Path, kind: str) -> Iterator[str]:
+    """A remote file, by itself or behind a server."""
     if kind == "file":
-        yield f"file://{served}/kb"
+        yield f"file://{file}"
         return
-    command = [*VMRAG, "serve", "served", "--port", "0", "--json"]
-    with subprocess.Popen(command, cwd=pair.folder, stdout=subprocess.PIPE, text=True) as server:
+    command = [*VMRAG, "serve", str(file.parent), "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
         try:
-            yield f"{json.loads(server.stdout.readline())['url']}/kb"
+            yield f"{json.loads(server.stdout.readline())['url']}/{file.name}"
         finally:
             server.terminate()
 
 
 @pytest.mark.parametrize("kind", ["file", "http"])
-def test_what_the_engine_fetches_by_itself_is_looked_at_as_well(kind, pair):
-    bad = of_ada(pair, REWRITES)
-    before = pair.bob.state()
-    with elsewhere(pair, kind) as where:
+def test_what_the_engine_fetches_by_itself_is_looked_at_as_well_and_what_came_before_stays(kind, pair):
+    file = pair.folder / "served" / "kb"
+    file.parent.mkdir(mode=0o700)
+    sound = pair.ada.record("sound")
+    put(pair, file)
+    with reached(file, kind) as where:
+        assert pair.bob.fetch(where)
+        before = pair.bob.state()[0]
+        bad = of_ada(pair, REWRITES)
+        put(pair, file)
         with pytest.raises(KnowledgeRefused, match="trigger 't'"):
             pair.bob.fetch(where)
         fresh = git_clone(pair.hub.top, pair.folder / "fresh")
         with pytest.raises(KnowledgeRefused, match="trigger 't'"):
             fresh.clone_knowledge(where)
-    assert not DoltliteEngine.there(fresh.places.kb)
-    assert not list(fresh.places.kb.glob(".creating"))
+    assert [each.name for each in fresh.places.kb.iterdir()] == ["write.lock"]
     pair.bob.close()
-    assert not pair.bob.engine.has_revision(bad)
-    assert pair.bob.state() == before
-    assert pair.bob.engine.damage() == ""
+    engine = pair.bob.engine
+    assert not engine.has_revision(bad)
+    assert engine.document(sound, "guide", "sound")
+    assert [each for each in engine.branches() if each.name != KEEP_BRANCH] == before
+    assert engine.damage() == ""
+
+
+@pytest.mark.parametrize("kind", ["file", "http"])
+def test_a_remote_file_that_is_too_large_is_not_taken(kind, pair):
+    file = pair.folder / "served" / "kb"
+    file.parent.mkdir(mode=0o700)
+    revision = pair.ada.record("large", LONG)
+    put(pair, file)
+    with contextlib.closing(DoltliteEngine.open(pair.bob.places.kb, limits=Limits(file_bytes=200_000))) as engine:
+        with reached(file, kind) as where, pytest.raises(KnowledgeRefused, match="at most 0 MB are taken"):
+            engine.fetch("url-x", where)
+        assert not engine.has_revision(revision)
+        assert engine.remote_heads("url-x") == {}
 
 
 def test_an_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_merged(pair):
@@ -265,6 +288,22 @@ def test_what_was_refused_is_not_fetched_again_and_what_follows_it_is(pair):
     pair.ada.push()
     assert pair.bob.fetch()
     assert pair.bob.heads() == {"main": revision}
+
+
+def test_somebody_with_a_sound_clone_puts_theirs_in_the_place_of_what_is_refused(pair):
+    good = pair.bob.heads()
+    bomb(pair.hub, 3000)
+
+    def write(key: str, url: str) -> None:
+        engine = pair.bob.engine
+        engine.push(key, url, {"vmrag_root": root(engine)} | good)
+
+    with exchange.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+        with pytest.raises(KnowledgeRefused):
+            peer.fetch()
+        peer.replace(write)
+    assert pair.ada.fetch()
+    assert pair.ada.heads() == good
 
 
 def pinned(user: User, revision: str) -> None:

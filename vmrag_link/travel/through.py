@@ -247,8 +247,11 @@ def take(engine: Engine, key: str, url: str) -> None:
     there = engine.peek(url)
     if there is not None and not _ours(engine, there):
         raise _another(engine)
+    before = engine.remote_heads(key)
     engine.fetch(key, url)
     if there is None and not _ours(engine, engine.remote_heads(key)):
+        for head in before.values():  # nothing else may reach what came from there
+            engine.anchor(head, reason="what a remote held")
         engine.forget_remote(key)
         engine.collect_garbage()
         raise _another(engine)

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -40,6 +40,8 @@ _SLICE_MS = 100
 
 LONGEST_STEP = 300.0
 """Seconds. The largest that was measured is a second: a count over a million documents."""
+
+_LOOK_SECONDS = 1.0
 
 _WATCHED_EVERY = 100_000
 """Instructions of SQLite's machine, about a millisecond, after which the time is looked at."""
@@ -126,18 +128,25 @@ class Connection:
                 yield tuple(self._column(statement, index) for index in columns)
                 more = self._step(statement)
 
-    def execute_long(self, sql: str, args: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
-        """As `execute`, for a statement that may take minutes: Ctrl-C ends it at once, and it is rolled back."""
-        from concurrent.futures import ThreadPoolExecutor
+    def execute_long(
+        self, sql: str, args: Sequence[Value] = (), *, check: Callable[[], None] = lambda: None
+    ) -> list[tuple[Any, ...]]:
+        """As `execute`, for a statement that may take minutes: Ctrl-C ends it at once, and it is rolled back.
+
+        So does whatever `check` raises, which is called once a second.
+        """
+        from concurrent.futures import ThreadPoolExecutor, wait
 
         # The main thread waits in Python, where signals arrive; in C they would wait for the end of the statement.
         with ThreadPoolExecutor(1, "doltlite") as pool:
             rows = pool.submit(self.execute, sql, args)
             try:
-                return rows.result()
-            except KeyboardInterrupt:
+                while wait([rows], _LOOK_SECONDS).not_done:
+                    check()
+            except BaseException:
                 self._lib.interrupt(self._handle)
                 raise
+            return rows.result()
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Value]]) -> None:
         with self._prepared(sql) as statement:

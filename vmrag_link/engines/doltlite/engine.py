@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ from vmrag_link.errors import (
     BranchMissing,
     Busy,
     EngineFailed,
+    Files,
     KnowledgeMoved,
     KnowledgeRefused,
     NameInvalid,
@@ -65,7 +67,6 @@ COMPACTED_NAME = "compacted"
 
 COMPACT_BYTES = 4_000_000
 _UNFINISHED = ".creating"
-_HASH_LENGTH = 40
 
 _COMMIT = "SELECT dolt_commit('-A', '-m', ?, '--author', ?, '--date', ?)"
 
@@ -83,6 +84,7 @@ class DoltliteEngine:
         self._folder = folder
         self._lock_timeout = lock_timeout
         self._limits = limits
+        self._ours: set[str] = set()
         self._lock_depth = 0
         self._latest_diff: tuple[tuple[str, str], Difference] | None = None
         self._main = Connection(folder / FILE_NAME, timeout=lock_timeout, longest=limits.text_bytes)
@@ -113,7 +115,7 @@ class DoltliteEngine:
 
         def fill(connection: Connection) -> None:
             inspection.require_room(url, connection.path, limits)
-            remotes.clone(connection, remote, url, ROOT_BRANCH)
+            remotes.clone(connection, remote, url, ROOT_BRANCH, most=limits.file_bytes)
             inspection.require_sound(connection.path, remotes.heads(connection, remote), known={}, limits=limits)
 
         cls._make(folder, fill)
@@ -329,21 +331,24 @@ class DoltliteEngine:
 
     def fetch(self, remote: str, url: str) -> None:
         with self.writing(f"fetch from {remote}"), self._connection(None) as connection:
-            known, there = remotes.heads(connection, remote), remotes.peek(url)
-            inspection.require_room(url, connection.path, self._limits)
-            if there is not None and (file := remotes.file_of(url)):
-                inspection.require_sound(file, there, known=known, limits=self._limits)
-            remotes.fetch(connection, remote, url)
-            if there is None:  # a server is looked at in what it has sent
-                self._require_fetched(connection, remote, known)
+            self._fetch(connection, remote, url)
 
-    def _require_fetched(self, connection: Connection, remote: str, known: Mapping[str, str]) -> None:
+    def _fetch(self, connection: Connection, remote: str, url: str) -> None:
+        known, there = remotes.heads(connection, remote), remotes.peek(url)
+        inspection.require_room(url, connection.path, self._limits)
+        if there is not None and (file := remotes.file_of(url)):
+            inspection.require_sound(file, there, known=known, limits=self._limits)
         try:
-            heads = remotes.heads(connection, remote)
-            inspection.require_sound(self._folder / FILE_NAME, heads, known=known, limits=self._limits)
-        except BaseException:
+            remotes.fetch(connection, remote, url, most=self._limits.file_bytes)
+            if there is None:  # a server is looked at in what it has sent
+                heads = remotes.heads(connection, remote)
+                inspection.require_sound(connection.path, heads, known=known, limits=self._limits)
+        except (KnowledgeRefused, Files):
+            for head in dict.fromkeys(known.values()):  # nothing else may reach what came from there before
+                if not self.refusal(head):
+                    self._keep(head, "what a remote held")
             remotes.forget(connection, remote)
-            self.collect_garbage()  # nothing of ours goes: what our branches ever stood at is anchored
+            self.collect_garbage()
             raise
 
     def refusal(self, revision: str) -> KnowledgeRefused | None:
@@ -357,7 +362,8 @@ class DoltliteEngine:
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         with self.writing(f"push to {remote}"), self._connection(None) as connection:
-            remotes.push(connection, remote, url, heads, force=force)
+            refresh = functools.partial(self._fetch, connection, remote, url) if force else None
+            remotes.push(connection, remote, url, heads, refresh=refresh)
 
     def forget_remote(self, remote: str) -> None:
         with self.writing(f"forget {remote}"), self._connection(None) as connection:
@@ -457,19 +463,20 @@ class DoltliteEngine:
     def _connection(self, at: str | None) -> Connection:
         """On the default branch, which is the root's; or at a revision or a branch, which has our tables and nothing else.
 
-        Raises `KnowledgeRefused` where it has not: whatever is read or written goes through here.
+        Raises `KnowledgeRefused` where it has not: whatever is read or written goes through here. A revision is asked once.
         """
         longest = self._limits.text_bytes
         connection = Connection(self._folder / FILE_NAME, at=at, timeout=self._lock_timeout, longest=longest)
-        if at is not None:
+        if at is not None and at not in self._ours:
+            fixed = history.is_hash(at)
             try:
                 also = links.OBJECTS if at == LINKS_BRANCH else frozenset()
-                schema.require_ours(
-                    connection, f"Revision {at[:12]}" if len(at) == _HASH_LENGTH else f"Branch {at!r}", also=also
-                )
+                schema.require_ours(connection, f"Revision {at[:12]}" if fixed else f"Branch {at!r}", also=also)
             except BaseException:
                 connection.close()
                 raise
+            if fixed:
+                self._ours.add(at)
         return connection
 
     # -- links

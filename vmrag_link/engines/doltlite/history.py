@@ -49,8 +49,13 @@ _LOG = """
     FROM dolt_log(?) AS log LIMIT ?"""
 
 
+def is_hash(text: str) -> bool:
+    """Whether it is the full hash of a revision, here or not: no branch is called so."""
+    return bool(_REVISION.fullmatch(text))
+
+
 def exists(connection: Connection, revision: str) -> bool:
-    if not _REVISION.fullmatch(revision):
+    if not is_hash(revision):
         return False
     return bool(connection.execute("SELECT 1 FROM dolt_commit_ancestors WHERE commit_hash = ? LIMIT 1", (revision,)))
 

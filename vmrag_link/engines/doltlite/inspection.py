@@ -19,7 +19,13 @@ from vmrag_link.paths import require_space
 PATIENCE = 60.0
 """Seconds that one statement may take: what is looked at is what differs from the last time."""
 
-_HINT = "Ask who pushed that; until it is mended, what is here goes on answering. Nobody needs what was refused? vmrag gc --remote"
+MOST_DOCUMENT_MB = 900
+"""What `limits.document_mb` may be at most: the engine stores a gigabyte."""
+
+_HINT = (
+    "Ask who pushed that; until it is mended, what is here goes on answering. To put there what was last fetched: "
+    "vmrag gc --remote --apply"
+)
 
 
 def require_room(url: str, into: Path, limits: Limits) -> None:
@@ -57,7 +63,8 @@ def _require_head(file: Path, head: str, where: str, *, base: str | None, limits
     try:
         with Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE) as connection:
             try:
-                schema.require_ours(connection, where)
+                if odd := schema.strange(connection):
+                    raise KnowledgeRefused(f"{where} is not taken: {schema.printable(odd)}.", hint=_HINT)
                 if not schema.version(connection):
                     return
             except SchemaTooNew:
@@ -88,5 +95,5 @@ def _too_long(where: str, limits: Limits) -> KnowledgeRefused:
     size = limits.text_bytes // MEGABYTE
     return KnowledgeRefused(
         f"{where} is not taken: it holds a document of more than {size:,} MB.",
-        hint=f"If that is what you expect: git config vmrag.limits.document-mb {4 * size}",
+        hint=f"If that is what you expect: git config vmrag.limits.document-mb {min(4 * size, MOST_DOCUMENT_MB)}",
     )

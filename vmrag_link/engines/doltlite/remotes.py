@@ -7,9 +7,10 @@ that was open before a commit was made elsewhere cannot push it: each of these c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from vmrag_link.engines.base import too_large
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import (
     AuthenticationFailed,
@@ -22,6 +23,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     VmragError,
 )
+from vmrag_link.paths import require_space
 
 _PREFIX = "at-"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -41,33 +43,43 @@ def heads(connection: Connection, remote: str) -> dict[str, str]:
     return {name.removeprefix(start): head for name, head in rows if name.startswith(start) and name.isprintable()}
 
 
-def fetch(connection: Connection, remote: str, url: str) -> None:
-    """Bring everything that the branches at `url` reach."""
+def fetch(connection: Connection, remote: str, url: str, *, most: int) -> None:
+    """Bring everything that the branches at `url` reach. What makes our file grow by more than `most` bytes is given up: a server does
+    not say before how much it has. Raises `KnowledgeRefused`, `FileFailed` where the disk is nearly full.
+    """
     _register(connection, remote, url)
-    _remotely(connection, url, "SELECT dolt_fetch(?)", _name(remote))
+    _bring(connection, url, most, "SELECT dolt_fetch(?)", _name(remote))
     there = peek(url)
     if there is not None and set(heads(connection, remote)) - set(there):  # of branches that are gone
         forget(connection, remote)
         _register(connection, remote, url)
-        _remotely(connection, url, "SELECT dolt_fetch(?)", _name(remote))
+        _bring(connection, url, most, "SELECT dolt_fetch(?)", _name(remote))
 
 
-def push(connection: Connection, remote: str, url: str, heads: Mapping[str, str], *, force: bool) -> None:
+def push(
+    connection: Connection,
+    remote: str,
+    url: str,
+    heads: Mapping[str, str],
+    *,
+    refresh: Callable[[], None] | None = None,
+) -> None:
     """Make revisions the heads of branches at `url`, one after the other. Raises `RemoteMoved` for one that is no fast-forward, and
-    with `force` for one that is not where it was when it was last asked: doltlite knows no lease, so this is looked at right before.
+    with `refresh`, which fetches, moves them anywhere; then for one that is not where it was when it was last asked: doltlite knows no
+    lease, so this is looked at right before.
     """
     _register(connection, remote, url)
     for branch, revision in heads.items():
-        if force:
-            _require_unmoved(connection, remote, url, branch)
-        options = ("--force",) if force else ()
+        if refresh:
+            _require_unmoved(connection, remote, url, branch, refresh)
+        options = ("--force",) if refresh else ()
         marks = ", ".join("?" * (len(options) + 2))
         _remotely(connection, url, f"SELECT dolt_push({marks})", *options, _name(remote), f"{revision}:{branch}")
 
 
-def _require_unmoved(connection: Connection, remote: str, url: str, branch: str) -> None:
+def _require_unmoved(connection: Connection, remote: str, url: str, branch: str, refresh: Callable[[], None]) -> None:
     known = heads(connection, remote).get(branch)
-    fetch(connection, remote, url)
+    refresh()
     if heads(connection, remote).get(branch) != known:
         raise RemoteMoved(f"{url} has moved on meanwhile; nothing was pushed.", hint="vmrag pull", remote=url)
 
@@ -109,9 +121,9 @@ def known(connection: Connection) -> list[str]:
     return [name.removeprefix(_PREFIX) for (name,) in rows if name.startswith(_PREFIX)]
 
 
-def clone(connection: Connection, remote: str, url: str, branch: str) -> None:
-    """Fill a new, empty database with what `url` holds; one local branch, which is its default."""
-    _remotely(connection, url, "SELECT dolt_clone('--branch', ?, '--remote', ?, ?)", branch, _name(remote), url)
+def clone(connection: Connection, remote: str, url: str, branch: str, *, most: int) -> None:
+    """Fill a new, empty database with what `url` holds; one local branch, which is its default. `most`: as for `fetch`."""
+    _bring(connection, url, most, "SELECT dolt_clone('--branch', ?, '--remote', ?, ?)", branch, _name(remote), url)
 
 
 def _name(remote: str) -> str:
@@ -119,9 +131,22 @@ def _name(remote: str) -> str:
     return _PREFIX + remote
 
 
-def _remotely(connection: Connection, url: str, sql: str, *args: str) -> None:
+def _bring(connection: Connection, url: str, most: int, sql: str, *args: str) -> None:
+    def check() -> None:
+        grown = connection.path.stat().st_size - before
+        if grown > most:
+            raise too_large(grown, most)
+        require_space(connection.path.parent, 0, "the remote's knowledge base")
+
+    before = connection.path.stat().st_size
+    _remotely(connection, url, sql, *args, check=check)
+    if connection.path.stat().st_size - before > most:
+        raise too_large(connection.path.stat().st_size - before, most)
+
+
+def _remotely(connection: Connection, url: str, sql: str, *args: str, check: Callable[[], None] = lambda: None) -> None:
     try:
-        connection.execute_long(sql, args)
+        connection.execute_long(sql, args, check=check)
     except EngineFailed as error:
         raise _failure(error, url) from error
 

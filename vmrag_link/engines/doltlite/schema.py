@@ -87,24 +87,34 @@ def create(connection: Connection) -> None:
     connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
 
 
-def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
-    """Our tables and nothing else, but for what is in `also`; or, as in anchors and before the first revision, nothing at all.
+def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset()) -> str:
+    """What a place holds beside our tables, or instead of them: any other table, index, trigger, view or virtual table. Empty for nothing.
 
-    Any other table, index, trigger, view or virtual table raises `KnowledgeRefused`, which names it and `where` it is, or
-    `SchemaTooNew` where a newer program wrote it. Nothing else may be asked of a place that has not passed: a table may stand there
-    under the name of what is asked.
+    Some may be in `also`; and there may be nothing at all, as in anchors and before the first revision. Raises `SchemaTooNew` where a
+    newer program wrote it. Nothing else may be asked of a place before: a table may stand there under the name of what is asked.
     """
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    found = {(kind, name, table, " ".join(str(sql).split())) for kind, name, table, sql in rows}
+    found = {(str(kind), str(name), str(table), " ".join(str(sql).split())) for kind, name, table, sql in rows}
     if not found or _OURS <= found <= _OURS | also:
-        return
+        return ""
     if any(each in found for each in _OURS if each[1] == "vmrag_meta"):
         version(connection)
     kind, name = min(found.symmetric_difference(_OURS) - also)[:2]
-    raise KnowledgeRefused(
-        f"{where} is not read: its {kind} {str(name)[:_MOST_SHOWN]!a} is not as version {SCHEMA_VERSION} of the schema has it.",
-        hint="Ask who pushed it what that is; what is sound is listed, and pinned, by: vmrag log, vmrag pin REVISION",
-    )
+    return f"the {kind} {name[:_MOST_SHOWN]!r} is not as version {SCHEMA_VERSION} of the schema has it"
+
+
+def printable(text: str) -> str:
+    """A stranger's words, in which nothing moves a cursor."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
+    """Raises `KnowledgeRefused`, which says `where` it is, for what is `strange`."""
+    if odd := strange(connection, also=also):
+        raise KnowledgeRefused(
+            f"{where} is neither read nor written on: {printable(odd)}.",
+            hint="Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION",
+        )
 
 
 def version(connection: Connection) -> int:

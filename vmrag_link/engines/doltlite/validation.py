@@ -17,7 +17,7 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import SCHEMA_VERSION, Limits
-from vmrag_link.engines.doltlite import history, reading, remotes, schema
+from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import Engine, EngineFailed, KnowledgeRefused
 from vmrag_link.models import Collection as CollectionRow
@@ -54,7 +54,7 @@ def take(
         heads = [each for each in new if each not in inner]
         with Connection(file) as connection:
             numbered = {f"vetted-{number}": each for number, each in enumerate(heads)}
-            remotes.push(connection, _REMOTE, f"file://{into}", numbered, force=False)
+            remotes.push(connection, _REMOTE, f"file://{into}", numbered)
         for parent in {parents[0] for parents in new.values()} - new.keys():
             with _examined(into, parent, limits):
                 pass  # otherwise nothing could be said about what has changed since
@@ -91,8 +91,9 @@ def _examine(file: Path, revision: str, limits: Limits, sound: Sound, *, since: 
     """All rows of a revision, or what it has changed `since` its first parent."""
     with _examined(file, revision, limits) as connection:
         next(history.log(connection, revision, 1))
-        if reading.count(connection, None) > limits.documents:
-            raise _refused(f"it holds more than {limits.documents:,} documents", revision)
+        for table, most in (("collections", limits.collections), ("documents", limits.documents)):
+            if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
+                raise _refused(f"it holds more than {most:,} {table}", revision)
         for row in _rows(connection, since, revision):
             sound(row)
 
@@ -109,7 +110,8 @@ def _examined(file: Path, revision: str, limits: Limits) -> Iterator[Connection]
 
 
 def _require_ours(connection: Connection) -> None:
-    schema.require_ours(connection, "it")
+    if odd := schema.strange(connection):
+        raise EngineFailed(odd)
     if connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2") != _META:
         raise EngineFailed(f"its schema does not call itself version {SCHEMA_VERSION}")
 
