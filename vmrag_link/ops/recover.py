@@ -16,6 +16,7 @@ from vmrag_link.errors import (
     GitBusy,
     GitFailed,
     IndexFailed,
+    LimitTooLow,
     file_failures,
     quoted,
     shortened,
@@ -74,7 +75,7 @@ def reconciled_as_far_as_possible(ws: Workspace) -> None:
     try:
         with file_failures():
             reconciled_for_reading(ws)
-    except (Files, IndexFailed, EngineUnwritable) as why:
+    except (Files, IndexFailed, LimitTooLow, EngineUnwritable) as why:
         if ws.binding is None:
             raise
         ws.unbuilt = why
