@@ -10,7 +10,7 @@
     ├── Engine       (exit 3)     EngineFailed (LimitExceeded, EngineUnwritable) · SchemaTooNew · RevisionMissing
     │                             BranchMissing · BranchExists · CollectionMissing · CollectionExists
     │                             DocumentMissing · DocumentExists · ContentRefused
-    ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · FilterInvalid
+    ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
     ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable · RemoteMoved · RemoteDiverged
     │                             RemoteRejected · RemoteDamaged · RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
@@ -331,6 +331,10 @@ class IndexExtraMissing(Index):
 
     code = "INDEX_EXTRA_MISSING"
     exit_code = 2
+
+
+class LimitTooLow(Index):
+    """The process may open fewer files, or have less memory, than the vector store needs; details name the `limit`."""
 
 
 class FilterInvalid(Index):

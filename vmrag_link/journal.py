@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -12,7 +13,13 @@ import msgspec
 
 from vmrag_link.errors import FileFailed, system_failure
 from vmrag_link.models import Record
-from vmrag_link.paths import write_atomically
+from vmrag_link.paths import read_regular, write_atomically
+
+LIMIT = 1 << 16
+"""Bytes; an entry holds a pin and a few names."""
+
+LONGEST_PATH, LONGEST_NAME = 4096, 255
+"""Bytes; with more the system refuses to look."""
 
 
 class CommitEntry(Record, frozen=True, tag="commit"):
@@ -71,19 +78,20 @@ class Journal:
         self.finish(path)
 
     def entries(self) -> list[tuple[Path, Entry | None]]:
-        """What operations under way or killed ones have written, oldest first; None for what cannot be read."""
+        """What operations under way or killed ones have written, oldest first; None for what no operation can have written."""
         found = []
         for path in self._folder.glob("*.json"):
             with contextlib.suppress(FileNotFoundError):  # its operation ends right now
-                found.append((path.stat().st_mtime_ns, path, path.read_bytes()))
-        return [(path, _decoded(content)) for _, path, content in sorted(found)]
+                found.append((path.lstat().st_mtime_ns, path, _read(path)))
+        return [(path, entry) for _, path, entry in sorted(found, key=lambda each: each[:2])]
 
     def finish(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
     def set_aside(self, path: Path) -> Path:
         """Keep a damaged entry where nobody looks for work to do; returns its new place."""
-        return path.replace(path.with_suffix(".damaged"))
+        names = (path.with_name(f"{path.stem}{f'-{number}' if number else ''}.damaged") for number in itertools.count())
+        return path.rename(next(name for name in names if not os.path.lexists(name)))
 
 
 # By the standard library: names of paths and branches that are not UTF-8 are lone surrogates, which msgspec's JSON refuses.
@@ -93,9 +101,31 @@ def _encoded(entry: Entry) -> bytes:
     return json.dumps(msgspec.to_builtins(entry)).encode()
 
 
+def _read(path: Path) -> Entry | None:
+    """Raises `FileNotFoundError`."""
+    try:
+        content = read_regular(path, LIMIT + 1)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return None
+    return _decoded(content) if len(content) <= LIMIT else None
+
+
 def _decoded(content: bytes) -> Entry | None:
     try:
         entry: Entry = msgspec.convert(json.loads(content), type=Entry)
     except (ValueError, RecursionError):  # ValidationError is a ValueError
         return None
-    return entry
+    values = msgspec.to_builtins(entry)
+    pin = values.pop("pin", None)
+    return entry if all(map(_possible, values.values())) and "\0" not in (pin or "") else None
+
+
+def _possible(name: str) -> bool:
+    """Whether the name of a folder, a branch or a revision can be so."""
+    try:
+        raw = os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in raw and len(raw) < LONGEST_PATH and all(len(each) <= LONGEST_NAME for each in raw.split(b"/"))

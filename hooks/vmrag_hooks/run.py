@@ -26,7 +26,7 @@ from vmrag_link.workspace import Workspace
 PATIENCE = 0.0
 """Seconds that git waits for a lock that somebody else holds; the next command goes on where the hook gave up."""
 
-SMALL = {"indexing": 200, "embedding": 50, "fetching": 0, "asking the embedding service": 0}
+SMALL = {"building the index": 200, "embedding": 50, "fetching": 0, "asking the embedding service": 0}
 """What git waits for with `hooks.sync: auto`, in documents and texts: well under a second; never for a network."""
 
 

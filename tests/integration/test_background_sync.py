@@ -158,12 +158,12 @@ def test_a_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
 def test_status_shows_how_far_a_sync_is(project, held):
     with held():
         watched = background.Watched(plumbing.locate(project.top), print)
-        with watched.task("indexing", 40) as task:
+        with watched.task("building the index", 40) as task:
             task.advance(10)
             time.sleep(background.WRITE_SECONDS)
             task.advance(10)
             found = project.status()
-            assert found["background"]["doing"] == "indexing"
+            assert found["background"]["doing"] == "building the index"
             assert (found["background"]["done"], found["background"]["total"]) == (20, 40)
             assert any("indexing, 20 of 40" in reason for reason in found["reasons"])
 
@@ -252,7 +252,7 @@ def test_a_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project
     with contextlib.ExitStack() as stack:
         if why == "too much":
             project.forget_indexes()
-            monkeypatch.setattr(run, "SMALL", {"indexing": 0, "embedding": 0})
+            monkeypatch.setattr(run, "SMALL", {"building the index": 0, "embedding": 0})
         elif why == "a lock":
             stack.enter_context(locks.exclusive(project.own / "workspace.lock", purpose="test", timeout=1))
         run.follow(project.top)

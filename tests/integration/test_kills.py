@@ -71,8 +71,6 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
         assert f"rm {lock}" in project.run_quietly("sync").err
         lock.unlink()
     project.vmrag(*command)
-    if command == ("list",):  # which needs no index, and makes none
-        project.vmrag("query", "garden kettle")
     scratch.mkdir()
     assert_whole(project, scratch)
     pin = pins.parse((project.top / ".dolt-version").read_bytes())

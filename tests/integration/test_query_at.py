@@ -59,11 +59,11 @@ def path_of(workspace: Workspace, ref: str) -> Path:
 
 def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
     answer = query(workspace, Query("uv"), ref="feature")
-    assert tasks.begun == ["indexing"]
+    assert tasks.begun == ["building the index"]
     place = path_of(workspace, "feature")
     before = place.stat().st_ino, {path.name: path.stat().st_mtime_ns for path in place.iterdir()}
     assert query(workspace, Query("uv"), ref="feature") == answer
-    assert tasks.begun == ["indexing"]
+    assert tasks.begun == ["building the index"]
     assert (place.stat().st_ino, {path.name: path.stat().st_mtime_ns for path in place.iterdir()}) == before
 
 

@@ -38,16 +38,20 @@ class Contents(NamedTuple):
 def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] | None = None) -> set[tuple[str, str]]:
     """The workspace stands at its pin, and its index equals a fresh one; returns the documents. `scratch` is a new directory.
 
+    What reads rows alone has left the index behind: it is brought first.
+
     `known` keeps what was built afresh, by documents, for the next call.
     """
     known = {} if known is None else known
     workspace = Workspace.open(project.top, QUIET)
     try:
-        target, bound = workspace.target(), workspace.binding
+        target = workspace.target()
         assert target.state == "pinned"
+        assert workspace.applied == target.trigger
+        workspace.reconcile()
+        bound = workspace.binding
         assert bound is not None
         assert bound.revision == target.revision
-        assert workspace.applied == target.trigger
         at = workspace.at()
         documents = {each.key: each for each in workspace.engine.documents(at)}
         with workspace.view() as view:

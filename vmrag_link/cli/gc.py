@@ -8,6 +8,7 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK, OK
 from vmrag_link.errors import plural, quoted
 from vmrag_link.ops import gc as operation
 from vmrag_link.ops.gc import GcReport
@@ -25,7 +26,7 @@ MEGABYTE = 1_000_000
     metavar="[REMOTE]",
     help="Write anew what the remote holds instead, without what it has gathered; mends one that is damaged.",
 )
-def command(invocation: Invocation, *, apply: bool, remote: str | None) -> None:
+def command(invocation: Invocation, *, apply: bool, remote: str | None) -> int:
     """Drop revisions that no pin needs, branches whose code branch is gone, spare indexes and old vectors.
 
     Every revision that git can still check out is kept, and all uncommitted documents; on a remote, everything that it reaches.
@@ -34,10 +35,11 @@ def command(invocation: Invocation, *, apply: bool, remote: str | None) -> None:
         with invocation.workspace() as ws:
             there = gc_remote(ws, remote or None, apply=apply)
         invocation.emit(there, _remote_lines(there))
-        return
+        return OK
     with invocation.workspace() as ws:
         report = operation.gc(ws, apply=apply)
     invocation.emit(report, _lines(report))
+    return FAILED_CHECK if report.undone else OK
 
 
 def _lines(report: GcReport) -> Iterator[str]:
@@ -60,6 +62,7 @@ def _lines(report: GcReport) -> Iterator[str]:
     if report.leftovers.vectors.number:
         vectors = report.leftovers.vectors
         yield f"{removed} {plural(vectors.number, 'cached vector')} ({_megabytes(vectors.bytes)})."
+    yield from report.undone
     sizes = report.kb_bytes
     if report.applied:
         yield f"Knowledge base: {_megabytes(sizes.before)} → {_megabytes(sizes.after)}."

@@ -14,9 +14,12 @@ from vmrag_link.progress import QUIET, Task
 PATIENCE = 0.5
 """Seconds before a bar appears: most work is done by then, and rich need not be imported."""
 
+LINE_SECONDS = 5.0
+"""How often a line says how far work is where no bars are shown: a person who waits through a pipe, or a log, learns for what."""
+
 
 class Terminal:
-    """`bars` False: only notes are shown."""
+    """`bars` False: notes, and now and then a line about work that takes long."""
 
     def __init__(self, *, bars: bool) -> None:
         self._bars = bars
@@ -33,7 +36,10 @@ class Terminal:
 
     @contextlib.contextmanager
     def task(self, description: str, total: int) -> Iterator[Task]:
-        if not self._bars or total <= 1:
+        if not self._bars:
+            yield _Lines(self, description, total)
+            return
+        if total <= 1:
             with QUIET.task(description, total) as task:
                 yield task
             return
@@ -60,6 +66,18 @@ class Terminal:
             self._rich = Progress(*columns, console=Console(stderr=True), transient=True)
             self._rich.start()
         return self._rich
+
+
+class _Lines:
+    def __init__(self, terminal: Terminal, description: str, total: int) -> None:
+        self._terminal, self._description, self._total, self._done = terminal, description, total, 0
+        self._said = time.monotonic()
+
+    def advance(self, steps: int = 1) -> None:
+        self._done += steps
+        if self._done < self._total and time.monotonic() - self._said >= LINE_SECONDS:
+            self._terminal.note(f"{self._description}: {self._done:,} of {self._total:,}")
+            self._said = time.monotonic()
 
 
 class _Bar:

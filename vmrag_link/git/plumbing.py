@@ -8,7 +8,7 @@ import stat
 import time
 from pathlib import Path
 
-from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
+from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, quoted
 from vmrag_link.git.heads import Head, busy, busy_hint, head, index_locked
 from vmrag_link.git.run import LOCAL_VARIABLES, demand, failure, git, git_in
 from vmrag_link.git.settings import (
@@ -19,7 +19,7 @@ from vmrag_link.git.settings import (
     kb_mappings,
     set_kb_branch,
 )
-from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
+from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
 __all__ = [
     "LOCAL_VARIABLES",
@@ -64,6 +64,8 @@ def locate(start: Path) -> Places:
         return Places(*(Path(os.fsdecode(line)) for line in lines))
     said = done.complaint
     if "not a git repository" in said:
+        if lost := _lost_link(start):
+            raise lost
         raise GitRepositoryMissing(f"{start} is not in a git repository.", hint="git init", path=str(start))
     if "must be run in a work tree" in said:
         raise GitRepositoryMissing(
@@ -73,6 +75,28 @@ def locate(start: Path) -> Places:
         )
     cure = re.search(r"git config --global --add safe\.directory .+", said)
     raise failure(asked, done, hint=cure[0] if cure else "")
+
+
+_LINK = re.compile(rb"gitdir: (?P<repository>.+)/worktrees/[^/]+\n?", re.DOTALL)
+_LINK_BYTES = 4096
+
+
+def _lost_link(start: Path) -> GitRepositoryMissing | None:
+    """Why a linked work tree is none any more: its repository was moved, and the link to it was not."""
+    for folder in (start, *start.parents):
+        try:
+            link = _LINK.fullmatch(read_regular(folder / ".git", _LINK_BYTES))
+        except OSError:
+            continue
+        if link is None:
+            return None
+        before = os.fsdecode(link["repository"])
+        return GitRepositoryMissing(
+            f"{folder} is a linked work tree of {before}, which does not know it or was moved: join them where it is now.",
+            hint=f"git -C PATH_OF_THE_REPOSITORY worktree repair {quoted(folder)}",
+            path=str(folder),
+        )
+    return None
 
 
 def blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None:

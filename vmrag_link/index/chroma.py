@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import msgspec
 
 from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed, no_space
+from vmrag_link.index import limits
 from vmrag_link.models import Distance
 
 DATABASE_FILE = "chroma.sqlite3"
@@ -111,8 +112,9 @@ class ChromaStore(Protocol):
 
 
 def open_store(folder: Path, *, public: bool = False) -> ChromaStore:
-    """Open (or make) the store in `folder`. Raises `IndexExtraMissing`, `IndexFailed`."""
+    """Open (or make) the store in `folder`. Raises `IndexExtraMissing`, `IndexFailed`, `LimitTooLow`."""
     version = _installed_version()
+    limits.require()
     if public or not version.startswith(KNOWN_BINDINGS) or not _bindings_present():
         return PublicStore(folder)
     return BindingsStore(folder)

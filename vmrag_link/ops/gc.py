@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterator
 from typing import Literal
@@ -9,8 +10,9 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import locks
+from vmrag_link.embedding.cache import Excess
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
-from vmrag_link.errors import BranchMissing, KnowledgeMoved, Uncommitted
+from vmrag_link.errors import BranchMissing, EngineUnwritable, Files, KnowledgeMoved, Uncommitted, file_failures
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops import history_pins, leftovers
@@ -48,6 +50,7 @@ class Sizes(Record, frozen=True):
 class GcReport(Record, frozen=True):
     """`applied` False: nothing was done, this is what would be.
 
+    `undone`: what could not be done, for want of room say, and why; everything else was.
     `anchored` are revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with its KB branch.
     """
 
@@ -58,6 +61,7 @@ class GcReport(Record, frozen=True):
     unmapped: tuple[str, ...]
     kb_bytes: Sizes
     leftovers: Leftovers
+    undone: tuple[str, ...] = ()
 
 
 class _Branches(Record, frozen=True):
@@ -67,26 +71,49 @@ class _Branches(Record, frozen=True):
 
 
 def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
-    """Anchor what git can still check out, prune the KB branches of code branches that are gone, then drop the rest.
+    """Remove what is derived, which needs no room; then anchor what git can still check out, prune the KB branches of code branches
+    that are gone, and drop the rest.
 
-    In this order: a kill at any moment leaves everything that is pinned reachable.
+    In this order: it makes its own room on a full disk, and a kill at any moment leaves everything that is pinned reachable.
     """
-    recover(ws)
     engine = ws.engine
+    swept = leftovers.sweep(ws) if apply else None
+    undone: list[str] = []
+    with _noting(undone, "What was interrupted could not be finished"):
+        recover(ws)
     before = leftovers.size_of(ws.places.kb)
     wanted = tuple(engine.unreachable(needed(ws)))
-    if not apply:
+    if swept is None:
         branches = _branches(ws)
-        pruned = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
+        prunable = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
         rest = leftovers.find(ws)
-        return GcReport(False, wanted, pruned, branches.keep, branches.unmap, Sizes(before, before), rest)
-    for revision in wanted:
-        engine.anchor(revision, reason="pinned in git history")
-    pruned, branches = _prune(ws)
-    engine.forget_remote(quarantine.KEY)  # of an adoption that was killed
-    engine.collect_garbage()
-    after = leftovers.size_of(ws.places.kb)
-    return GcReport(True, wanted, pruned, branches.keep, branches.unmap, Sizes(before, after), leftovers.sweep(ws))
+        return GcReport(False, wanted, prunable, branches.keep, branches.unmap, Sizes(before, before), rest)
+    anchored: list[str] = []
+    pruned: tuple[PrunedBranch, ...] = ()
+    branches = _Branches((), (), ())
+    with _noting(undone, "The knowledge base could not be written anew"):
+        for revision in wanted:
+            engine.anchor(revision, reason="pinned in git history")
+            anchored.append(revision)
+        pruned, branches = _prune(ws)
+        engine.forget_remote(quarantine.KEY)  # of an adoption that was killed
+        engine.collect_garbage()
+    vectors = Excess()
+    with _noting(undone, "Old vectors could not be dropped"):
+        vectors = leftovers.prune_vectors(ws)
+    sizes = Sizes(before, leftovers.size_of(ws.places.kb))
+    rest = msgspec.structs.replace(swept, vectors=vectors)
+    return GcReport(True, tuple(anchored), pruned, branches.keep, branches.unmap, sizes, rest, tuple(undone))
+
+
+@contextlib.contextmanager
+def _noting(undone: list[str], what: str) -> Iterator[None]:
+    """What the machine refuses in the block ends it, and is noted; what was done before stays."""
+    try:
+        with file_failures():
+            yield
+    except (Files, EngineUnwritable) as error:
+        undone.append(f"{what}: {error.message}")
 
 
 # -- what has to stay

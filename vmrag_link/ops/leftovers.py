@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from vmrag_link.paths import PIN_NAME, stale_temporaries
 from vmrag_link.sync import apply as syncing
 from vmrag_link.travel import quarantine
 from vmrag_link.workspace import Workspace
+
+CROWDED = 20_000_000
+"""Bytes that are free; with fewer even small things fail."""
 
 
 class Swept(Record, frozen=True):
@@ -32,6 +36,11 @@ class Leftovers(Record, frozen=True):
     vectors: Excess
 
 
+def crowded(ws: Workspace) -> bool:
+    """Whether the disk is so full that spare indexes and logs are worth less than their space."""
+    return shutil.disk_usage(ws.places.shared).free < CROWDED
+
+
 def find(ws: Workspace) -> Leftovers:
     """What `sweep` would remove."""
     spare, copies, files = _spare(ws), _copies(ws), _files(ws)
@@ -41,9 +50,14 @@ def find(ws: Workspace) -> Leftovers:
 
 
 def sweep(ws: Workspace) -> Leftovers:
-    """Remove it, but for what somebody uses at this moment. Nothing of it is needed for anything but speed."""
+    """Remove it, but for what somebody uses at this moment and for vectors. Nothing of it is needed for anything but speed.
+
+    That needs no room on the disk: names of lock files at most.
+    """
     before = [_sizes(paths) for paths in (_spare(ws), _copies(ws), _files(ws))]
-    syncing.tidy(ws.parts)
+    for path in _logs(ws):
+        path.unlink(missing_ok=True)
+    syncing.tidy(ws.parts._replace(keep=_kept(ws)))
     lonely = _lonely(ws)
     files = {**before[2], **_sizes(lonely)}
     for path in lonely:
@@ -51,13 +65,17 @@ def sweep(ws: Workspace) -> Leftovers:
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
     quarantine.sweep(ws.places)
-    limits = ws.config.embedding
-    cache = EmbeddingCache(ws.places.embeddings, progress=ws.progress)
-    vectors = cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
     spare, copies, rest = (
         {path: size for path, size in sizes.items() if not path.exists()} for sizes in (before[0], before[1], files)
     )
-    return Leftovers(_swept(spare), _swept(copies), _swept(rest), vectors)
+    return Leftovers(_swept(spare), _swept(copies), _swept(rest), Excess())
+
+
+def prune_vectors(ws: Workspace) -> Excess:
+    """Drop the vectors beyond the limits; the cache is written anew, which needs room for what stays."""
+    limits = ws.config.embedding
+    cache = EmbeddingCache(ws.places.embeddings, progress=ws.progress)
+    return cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
 
 
 def size_of(folder: Path) -> int:
@@ -71,7 +89,16 @@ def size_of(folder: Path) -> int:
 
 def _spare(ws: Workspace) -> list[Path]:
     bound = syncing.bound_snapshots(ws.places, ws.shelf)
-    return [each.path for each in ws.shelf.spare(bound=bound, keep=ws.config.index.keep)]
+    return [each.path for each in ws.shelf.spare(bound=bound, keep=_kept(ws))]
+
+
+def _kept(ws: Workspace) -> int:
+    """How many spare indexes stay."""
+    return 0 if crowded(ws) else ws.config.index.keep
+
+
+def _logs(ws: Workspace) -> list[Path]:
+    return sorted(ws.places.logs.glob("*.log")) if crowded(ws) else []
 
 
 def _copies(ws: Workspace) -> list[Path]:
@@ -83,7 +110,7 @@ def _copies(ws: Workspace) -> list[Path]:
 
 def _files(ws: Workspace) -> list[Path]:
     """All that killed processes left, and what only they could have gone on with."""
-    return [*rubbish(ws), *_lonely(ws)]
+    return [*rubbish(ws), *_lonely(ws), *_logs(ws)]
 
 
 def rubbish(ws: Workspace) -> list[Path]:

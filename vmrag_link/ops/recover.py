@@ -8,9 +8,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from vmrag_link import locks
-from vmrag_link.errors import Busy, EngineUnwritable, Files, GitBusy, GitFailed, IndexFailed, file_failures, quoted
-from vmrag_link.git import merging, plumbing
-from vmrag_link.journal import CommitEntry, ReplayEntry
+from vmrag_link.engines.base import ASIDE_PREFIX
+from vmrag_link.errors import (
+    Busy,
+    EngineUnwritable,
+    Files,
+    GitBusy,
+    GitFailed,
+    IndexFailed,
+    LimitTooLow,
+    file_failures,
+    quoted,
+    shortened,
+)
+from vmrag_link.git import merging, plumbing, worktrees
+from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.ops import arrival, pinning
 from vmrag_link.sync import apply, background
 from vmrag_link.sync.apply import SyncReport
@@ -63,7 +75,7 @@ def reconciled_as_far_as_possible(ws: Workspace) -> None:
     try:
         with file_failures():
             reconciled_for_reading(ws)
-    except (Files, IndexFailed, EngineUnwritable) as why:
+    except (Files, IndexFailed, LimitTooLow, EngineUnwritable) as why:
         if ws.binding is None:
             raise
         ws.unbuilt = why
@@ -121,8 +133,10 @@ def recover(ws: Workspace) -> None:
         return
     with locks.exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.lock_timeout):
         for path, entry in pending(ws):  # again: who held the lock may have finished it
-            if entry is None:
-                _set_aside(ws, path)
+            if problem := flaw(ws, entry):
+                _set_aside(ws, path, problem)
+            elif entry is None:
+                continue  # `flaw` has named it
             elif entry.git_dir == str(ws.places.git_dir):
                 _finish(ws, path, entry)
             else:
@@ -133,7 +147,12 @@ def _finish_replays(ws: Workspace) -> None:
     """Uncommitted documents of HEAD's branch, or of one that is gone, that were on their way to another revision."""
     branch = ws.trigger().branch
     for path, entry in ws.journal.entries():
-        if not isinstance(entry, ReplayEntry) or not _is_ours(ws, entry.kb_branch, branch):
+        if not isinstance(entry, ReplayEntry):
+            continue
+        if problem := flaw(ws, entry):
+            _set_aside(ws, path, problem)
+            continue
+        if not _is_ours(ws, entry.kb_branch, branch):
             continue
         from vmrag_link.merging import replay
 
@@ -171,10 +190,29 @@ def is_here(ws: Workspace, entry: CommitEntry) -> bool:
     return trigger.branch is not None and plumbing.kb_branch_of(ws.places, trigger.branch) == entry.kb_branch
 
 
-def _set_aside(ws: Workspace, path: Path) -> None:
-    aside = ws.journal.set_aside(path)
+def flaw(ws: Workspace, entry: Entry | None) -> str:
+    """Why nothing can be finished by an entry of the journal: it cannot be read, or names what is not there; empty if it can."""
+    if entry is None:
+        return "cannot be read"
+    engine = ws.engine
+    named = [entry.parent] if isinstance(entry, CommitEntry) else [entry.head, entry.to]
+    for revision in named:
+        if not engine.has_revision(revision):
+            return f"names a revision that is not there ({shortened(repr(revision))})"
+    if isinstance(entry, ReplayEntry):
+        ours = entry.aside.startswith(ASIDE_PREFIX) and engine.legal_branch_name(entry.kb_branch)
+        return "" if ours else f"names a branch that holds no documents set aside ({shortened(repr(entry.aside))})"
+    there = engine.legal_branch_name(entry.kb_branch) and engine.branch(entry.kb_branch)
+    return "" if there else f"names a branch that is not there ({shortened(repr(entry.kb_branch))})"
+
+
+def _set_aside(ws: Workspace, path: Path, problem: str) -> None:
+    try:
+        aside = ws.journal.set_aside(path)
+    except FileNotFoundError:
+        return  # another process was faster
     ws.progress.note(
-        f"A journal entry cannot be read; it was set aside as {aside}. If it belonged to a commit that was killed, "
+        f"A journal entry {problem}; it was set aside as {aside}. If it belonged to a commit that was killed, "
         "'vmrag status' shows it as drift, and 'vmrag pin' finishes it."
     )
 
@@ -182,7 +220,7 @@ def _set_aside(ws: Workspace, path: Path) -> None:
 def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     """Another work tree was on this code branch when it was killed; one that is alive holds its lock."""
     theirs = Path(entry.git_dir)
-    if not theirs.is_dir():
+    if theirs not in worktrees.git_dirs(ws.places) or not theirs.is_dir():
         _finish(ws, path, entry)
         return
     lock = ws.places._replace(git_dir=theirs).workspace_lock

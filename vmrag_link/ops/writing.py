@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -68,9 +67,13 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     refuse_if_busy(ws)
     sharing.prepare(ws.places)
     if index:
-        with contextlib.suppress(IndexFailed, Files), file_failures():
-            reconciled(ws)
-    move(ws)
+        try:
+            with file_failures():
+                reconciled(ws)
+        except (IndexFailed, Files):
+            move(ws)
+    else:
+        move(ws)
     # Before anything is planned: who does not hold the lease must not look at the other one's uncommitted documents.
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()

@@ -24,6 +24,9 @@ from vmrag_link.sync import plan as planning
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.plan import Key, Plan
 
+BUILDING = "building the index"
+"""What the work is called, in documents."""
+
 BATCH_CHUNKS = 1_000
 STREAM_ABOVE = 200
 """Documents that are read one by one; more are picked from a stream of their collection."""
@@ -54,7 +57,7 @@ class Bringer:
         """
         store.unseal()
         plan, documents = self._plan(store.manifest, at, base)
-        with self._progress.task("indexing", len(plan.remove) + len(plan.add)) as task:
+        with self._progress.task(BUILDING, len(plan.remove) + len(plan.add)) as task:
             removed = sum(store.drop_collection(name) for name in plan.drop)
             for collection in plan.create:
                 store.create_collection(collection)

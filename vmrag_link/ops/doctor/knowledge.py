@@ -11,7 +11,7 @@ from vmrag_link.engines.base import UNCOMMITTED_NAME
 from vmrag_link.engines.doltlite.engine import LOCK_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.errors import quoted
-from vmrag_link.git import plumbing
+from vmrag_link.git import plumbing, worktrees
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops import link_queue, recover
 from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Level, Topic
@@ -66,8 +66,9 @@ def journal(ws: Workspace) -> Iterator[Finding]:
     if not ws.initialized:
         return
     for path, entry in ws.journal.entries():
-        if entry is None:
-            message = f"An entry of the journal cannot be read: {path.name}."
+        problem = recover.flaw(ws, entry)
+        if problem or entry is None:
+            message = f"The entry {path.name} of the journal {problem}."
             yield Finding("JOURNAL_DAMAGED", "warning", message, "vmrag sync", str(path))
         elif isinstance(entry, CommitEntry):
             yield from _commit(ws, path, entry)
@@ -80,7 +81,8 @@ def journal(ws: Workspace) -> Iterator[Finding]:
 
 def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
     theirs = Path(entry.git_dir)
-    if locks.is_held(ws.places._replace(git_dir=theirs).workspace_lock) or not path.exists():
+    known = theirs in worktrees.git_dirs(ws.places)
+    if (known and locks.is_held(ws.places._replace(git_dir=theirs).workspace_lock)) or not path.exists():
         return
     tree, branch = lease.work_tree(theirs), entry.symbolic.removeprefix("refs/heads/")
     message = f"A commit on {branch!r} in {tree} was interrupted before its revision was pinned."

@@ -1,0 +1,85 @@
+"""A disk without room, or limits that are too low: what is derived goes first, reading goes on, and nothing aborts."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.support import terminal
+from tests.support.cli import error_of, small_disk, start
+
+template, project = terminal.template, terminal.project
+
+
+@pytest.mark.parametrize("left", [0, 4096])
+def test_gc_makes_its_own_room_on_a_full_disk(project, left):
+    project.git("switch", "-q", "feature")
+    project.git("switch", "-q", "main")
+    project.put("note.md", "A note about zebras.")
+    texts = project.texts()
+    spare = [path for path in (project.shared / "snapshots").iterdir() if path.is_dir()]
+    assert len(spare) > 1
+    with small_disk(project.shared, kilobytes=12_000) as fill:
+        fill(left)
+        done = project.run_quietly("gc", "--apply", "--json")
+        assert done.code == 0, done
+        assert done.json["leftovers"]["snapshots"]["names"]
+        assert done.json["undone"] == []
+        (project.shared / "filler").unlink()
+        assert project.texts() == texts
+        assert project.consistent()
+
+
+def test_gc_says_what_it_could_not_do_for_want_of_room(project):
+    project.vmrag("gc", "--apply")
+    for path in (project.shared / "snapshots").glob("*"):
+        if path.is_dir() and not path.name.startswith(project.pinned):
+            terminal.shutil.rmtree(path)
+    with small_disk(project.shared / "kb", kilobytes=2_000) as fill:
+        project.git("switch", "-q", "-c", "doomed", env={"VMRAG": "0"})
+        project.record("doomed", doomed="To be deleted.")
+        project.git("switch", "-q", "main", env={"VMRAG": "0"})
+        project.git("branch", "-q", "-D", "doomed")
+        fill(0)
+        done = project.run_quietly("gc", "--apply")
+        assert done.code == 1, done
+        assert "The knowledge base could not be written anew" in done.out
+        (project.shared / "kb" / "filler").unlink()
+        assert project.ask("gc", "--apply")["undone"] == []
+        assert project.consistent()
+
+
+def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project):
+    before = project.pinned
+    with small_disk(project.shared / "snapshots", kilobytes=6_000) as fill:
+        for path in (project.shared / "snapshots").iterdir():
+            if path.is_dir() and not path.name.startswith(before):
+                terminal.shutil.rmtree(path)
+        project.git("switch", "-q", "feature", env={"VMRAG": "0"})
+        fill(0)
+        answer = project.ask("query", "rest and sleep")
+        assert (answer["kb"]["commit"], answer["kb"]["in_sync"]) == (before, False)
+        assert "cannot be followed now" in answer["notes"][0]
+        assert "uv.md" in {each["doc_id"] for each in project.ask("list")["documents"]}, "rows need no index"
+        project.vmrag("rm", "uv.md", "--collection", "handbook")
+        assert error_of(project.run_quietly("sync", "--json"))["hint"].count("vmrag gc --apply")
+        (project.shared / "snapshots" / "filler").unlink()
+        assert project.ask("query", "rest and sleep")["kb"]["in_sync"]
+    assert project.consistent()
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "hint"), [("NOFILE", 20, "ulimit -n 256"), ("AS", 400 << 20, "ulimit -v unlimited")]
+)
+def test_below_what_chroma_needs_an_error_names_the_limit_and_how_to_raise_it(project, limit, most, hint):
+    project.forget_indexes()
+    script = (
+        "import resource, sys\nfrom vmrag_link.cli.main import run\n"
+        f"resource.setrlimit(resource.RLIMIT_{limit}, ({most}, {most}))\n"
+        "sys.exit(run(sys.argv[1:]))\n"
+    )
+    done = start(project, "sync", "--json", program=(sys.executable, "-c", script)).done()
+    error = error_of(done)
+    assert (done.code, error["hint"], error["details"]["limit"]) == (3, hint, f"RLIMIT_{limit}")
+    assert start(project, "list", program=(sys.executable, "-c", script)).done().code == 0

@@ -1,0 +1,100 @@
+"""A journal whose entries are damaged, or name what is not there, stops nothing; they are kept, and doctor names them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import opened
+
+template, project = terminal.template, terminal.project
+
+ABSENT = "0" * 40
+
+
+def entries(project) -> dict[str, bytes]:
+    with opened(project) as ws:
+        head = project.pinned
+        mine = {"git_dir": str(ws.places.git_dir), "symbolic": "refs/heads/main", "pin": None}
+    commit = {"type": "commit", **mine, "kb_branch": "main", "parent": head}
+    replay = {"type": "replay", "kb_branch": "main", "head": head, "to": head, "aside": "vmrag/wip/main"}
+    return {
+        name: json.dumps(entry).encode()
+        for name, entry in {
+            "surrogate": commit | {"kb_branch": "\ud800"},
+            "nul": commit | {"git_dir": "a\0b"},
+            "foreign folder": commit | {"git_dir": str(project.top / "docs"), "kb_branch": "gone"},
+            "long": commit | {"git_dir": "/" + "x" * 5000},
+            "no such branch": commit | {"kb_branch": "gone"},
+            "no such revision": commit | {"parent": ABSENT},
+            "no revision at all": commit | {"parent": "'; DROP TABLE documents; --"},
+            "replay from nowhere": replay | {"head": ABSENT},
+            "replay to nowhere": replay | {"to": "HEAD"},
+            "replay of a branch of ours": replay | {"aside": "feature", "to": head},
+            "wrong types": commit | {"parent": 1},
+            "huge": commit | {"pin": "x" * 2_000_000},
+        }.items()
+    } | {"bad Unicode": b'{"type": "commit", "git_dir": "\xff\xfe"}', "deep": b"[" * 100_000}
+
+
+def findings(project) -> list[dict[str, str]]:
+    topics = project.run_quietly("doctor", "--json").json["topics"]
+    return [each for topic in topics for each in topic["findings"]]
+
+
+def test_what_cannot_be_meant_is_set_aside_named_and_stops_nothing(project):
+    project.put("note.md", "A note about zebras.")
+    folder = project.shared / "journal"
+    folder.mkdir(exist_ok=True)
+    written = entries(project)
+    for name, content in written.items():
+        (folder / f"commit-{name}.json").write_bytes(content)
+    (folder / "folder.json").mkdir()
+    os.mkfifo(folder / "pipe.json")
+    names = {*(f"commit-{name}" for name in written), "folder", "pipe"}
+    found = {each["subject"] for each in findings(project)}
+    assert {str(folder / f"{name}.json") for name in names} <= found
+    done = project.vmrag("list")
+    assert done.err.count("set aside as") == len(names)
+    assert project.marks()["note.md"] == "added"
+    assert {path.name for path in folder.iterdir()} == {f"{name}.damaged" for name in names}
+    assert {(folder / f"commit-{name}.damaged").read_bytes() for name in written} == set(written.values())
+    assert not (project.top / "docs" / "vmrag").exists()
+    assert {each["subject"] for each in findings(project) if each["code"] == "JOURNAL_SET_ASIDE"} == {
+        str(folder / f"{name}.damaged") for name in names
+    }
+    project.record("note", last="The last one.")
+    assert project.run("rev-parse", "--verify", "feature").returncode == 0
+    assert project.consistent()
+
+
+def test_what_was_set_aside_before_is_never_overwritten(project):
+    folder = project.shared / "journal"
+    folder.mkdir(exist_ok=True)
+    for content in (b"one", b"two"):
+        (folder / "commit-a.json").write_bytes(content)
+        project.vmrag("list")
+    assert {path.read_bytes() for path in folder.iterdir()} == {b"one", b"two"}
+
+
+@pytest.mark.parametrize("moved", ["main", "linked"])
+def test_a_work_tree_that_lost_its_repository_gets_the_command_that_joins_them(project, tmp_path, moved):
+    project.git("worktree", "add", "-q", str(tmp_path / "linked tree"), "feature")
+    linked, main = tmp_path / "linked tree", project.top
+    if moved == "main":
+        main = main.rename(tmp_path / "moved away")
+    else:
+        linked = linked.rename(tmp_path / "moved tree")
+        (linked / ".git").write_text(f"gitdir: {tmp_path / 'project'}/.git/worktrees/nothing\n")
+    asked = terminal.Project(linked)
+    error = asked.run_quietly("list", "--json").error
+    assert error["code"] == "GIT_REPO_NOT_FOUND"
+    assert error["hint"] == f"git -C PATH_OF_THE_REPOSITORY worktree repair '{linked}'"
+    if moved == "main":
+        hint = error["hint"].replace("PATH_OF_THE_REPOSITORY", f"'{main}'")
+        subprocess.run(hint, shell=True, check=True)
+        asked.vmrag("list")
