@@ -18,7 +18,7 @@ from vmrag_link.models import Record
 from vmrag_mcp import options
 from vmrag_mcp.options import Flags
 from vmrag_mcp.place import PlacedSession, find, known
-from vmrag_mcp.transport.address import Address, address, checked
+from vmrag_mcp.transport.address import Address, address, checked, origin
 from vmrag_mcp.transport.leaving import leave, leave_when_told, leave_with_parent
 from vmrag_mcp.transport.wire import Wire
 
@@ -31,13 +31,14 @@ _LAST_SECONDS = 1.0
 
 
 class Asked(Record, frozen=True):
-    """What the command line says. `http`: where to listen instead of the standard streams."""
+    """What the command line says. `http`: where to listen instead of the standard streams; `origins`: whose pages may use that."""
 
     repository: Path | None = None
     flags: Flags = Flags()
     http: str | None = None
     allow_remote: bool = False
     token_env: str | None = None
+    origins: tuple[str, ...] = ()
 
 
 def serve(asked: Asked) -> None:
@@ -48,9 +49,10 @@ def serve(asked: Asked) -> None:
     found = known(place)
     selection = options.selection(options.chosen(asked.flags, found.config.mcp))
     listening, token = _listening(asked)
+    origins = tuple(map(origin, asked.origins))
     leave_when_told()
     gc.disable()  # nothing of what is imported is garbage
-    run = _over_http(listening, token) if listening else _over_standard_streams()
+    run = _over_http(listening, token, origins) if listening else _over_standard_streams()
     from vmrag_mcp.first_call import FirstCall
     from vmrag_mcp.server import KnowledgeServer
 
@@ -83,10 +85,10 @@ def _over_standard_streams() -> Callable[[KnowledgeServer], None]:
     return functools.partial(stdio.serve, wire=wire)
 
 
-def _over_http(listening: Address, token: str | None) -> Callable[[KnowledgeServer], None]:
+def _over_http(listening: Address, token: str | None, origins: tuple[str, ...]) -> Callable[[KnowledgeServer], None]:
     from vmrag_mcp.transport import http
 
-    return functools.partial(http.serve, asked=listening, token=token)
+    return functools.partial(http.serve, asked=listening, token=token, origins=origins)
 
 
 def demand_extra() -> None:
@@ -104,7 +106,7 @@ def demand_extra() -> None:
 def _listening(asked: Asked) -> tuple[Address | None, str | None]:
     """Where to listen, if not to standard input, and the token that clients have to know, if any."""
     if asked.http is None:
-        if asked.allow_remote or asked.token_env:
+        if asked.allow_remote or asked.token_env or asked.origins:
             raise UsageInvalid("Only over HTTP does anybody reach this server.", hint="--http [HOST:]PORT")
         return None, None
     token = env.secret(asked.token_env or env.TOKEN)

@@ -169,13 +169,26 @@ def test_what_is_no_address_of_it_is_not_found_and_too_much_is_refused(running):
     [
         ({}, 200),
         ({"Host": "localhost:{port}"}, 200),
-        ({"Host": "localhost"}, 200),
-        ({"Host": "[::1]:{port}"}, 200),
+        ({"Host": "localhost"}, 421),
+        ({"Host": "localhost:1"}, 421),
+        ({"Host": "localhost.:{port}"}, 421),
+        ({"Host": "127.0.0.1.:{port}"}, 421),
+        ({"Host": "127.0.0.1:{port}.evil.example"}, 421),
+        ({"Host": "localhost:{port}@evil.example"}, 421),
+        ({"Host": "2130706433:{port}"}, 421),
+        ({"Host": "[::1]:{port}"}, 421),
+        ({"Host": "[::ffff:127.0.0.1]:{port}"}, 421),
+        ({"Host": "0.0.0.0:{port}"}, 421),
         ({"Host": "evil.example:{port}"}, 421),
         ({"Host": "localhost.evil.example"}, 421),
         ({"Host": ""}, 421),
-        ({"Origin": "http://localhost:6274"}, 200),
-        ({"Origin": "http://127.0.0.1"}, 200),
+        ({"Origin": "http://localhost:6274"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
+        ({"Origin": "http://127.0.0.1:{port}"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "none"}, 200),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "http://localhost.evil.example"}, 403),
         ({"Origin": "null"}, 403),
@@ -234,6 +247,30 @@ def test_the_token_does_not_replace_the_check_of_the_origin(guarded):
     assert guarded.post(HELLO, Authorization="Bearer correct horse", Origin="https://evil.example")[0] == 403
 
 
+def test_a_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
+    named = {"Origin": "http://localhost:6274", "Sec-Fetch-Site": "cross-site"}
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
+    with reached(project, "--allow-origin", "http://localhost:6274", env={"VMRAG_MCP_TOKEN": "abc"}) as server:
+        status, found, _ = server.request("OPTIONS", **named, **asks)
+        assert (status, found["access-control-allow-origin"]) == (200, "http://localhost:6274")
+        assert server.post(HELLO, **named)[0] == 401
+        status, found, _ = server.post(HELLO, **named, Authorization="Bearer abc")
+        assert (status, found["access-control-allow-origin"]) == (200, "http://localhost:6274")
+        for other in ("http://localhost:6275", "https://localhost:6274", "http://localhost:6274.evil.example", "null"):
+            given = {"Origin": other, "Authorization": "Bearer abc"}
+            assert server.post(HELLO, **given)[0] == 403
+            assert server.request("OPTIONS", **given, **asks)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "null", "localhost:6274", "http://localhost:6274/", "https://*.example.org", "http://a@b"]
+)
+def test_what_is_no_origin_is_not_allowed(project, origin):
+    done = finished(project.top, "--http", "0", "--allow-origin", origin, "--json")
+    assert done.returncode == 2
+    assert b"--allow-origin http://localhost:6274" in done.stderr
+
+
 def test_the_variable_of_the_token_needs_no_option(project):
     with reached(project, env={"VMRAG_MCP_TOKEN": "abc"}) as server:
         assert server.post(HELLO)[0] == 401
@@ -245,6 +282,8 @@ def test_on_all_addresses_it_is_reached_under_any_name_by_who_says_the_token(pro
     with reached(project, "--allow-remote", at="0.0.0.0:0", env={"VMRAG_MCP_TOKEN": "abc"}) as server:
         assert server.post(HELLO, Host="kb.example")[0] == 401
         assert server.post(HELLO, Host="kb.example", Authorization="Bearer abc")[0] == 200
+        given = {"Authorization": "Bearer abc", "Origin": "http://kb.example"}
+        assert server.post(HELLO, Host="kb.example", **given)[0] == 403
 
 
 # -- starting and stopping

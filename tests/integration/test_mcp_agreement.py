@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.mcp import ALL, Tools, Yes
 from tests.support.people import World
 from tests.support.terminal import Project, new_project
 from vmrag_mcp.options import selection
+from vmrag_mcp.registry import catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -176,6 +178,23 @@ def test_nobody_is_asked_about_what_is_no_address(newcomer):
     for remote in ("ext::sh -c id", "https://a@b/kb", "http://a/\u202egro.elpmaxe"):
         refused, questions = talk(newcomer, "legacy", "dolt_clone", remote, {"confirm": True})
         assert (refused["code"], questions) == ("INVALID_REMOTE_URL", [])
+
+
+def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here():
+    """A new one is bounded first: by `Call.require_agreed`, by the work tree and `vmrag.fileRoot`, or by `ops.link`."""
+    telling = re.compile(r"remote|url|uri|host|server|endpoint|address|path|file|folder|(^|_)dir|repo|root")
+    found = {
+        (tool, name) for tool, each in catalogue().items() for name in each.schema["properties"] if telling.search(name)
+    }
+    assert found == {
+        ("dolt_init", "remote_url"),
+        ("dolt_clone", "remote_url"),
+        ("dolt_fetch", "remote"),
+        ("dolt_pull", "remote"),
+        ("dolt_push", "remote"),
+        ("dolt_link_git", "git_repo_path"),
+        ("dolt_link_git", "link_file"),
+    }
 
 
 def test_a_yes_to_one_address_is_none_to_another():

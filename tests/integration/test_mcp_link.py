@@ -98,10 +98,12 @@ def test_a_detached_head_has_no_branch(project, tools):
 def test_a_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_set(project, tools, tmp_path):
     other = make_repo(project.top.parent / "other")
     (project.top / "way").symlink_to(other.top)
+    (project.top / "ring").symlink_to("ring")
     other.commit("code")
     for path in ("../other", str(other.top), "way", ".git/.."):
         made, _ = tools.run("dolt_link_git", {"git_repo_path": path, "bidirectional": True})
         assert made.get("code") == (None if path == ".git/.." else "ACCESS_DENIED"), path
+    tools.error("GIT_REPO_NOT_FOUND", "dolt_link_git", git_repo_path="ring")
     assert not (other.top / ".dolt-version").exists()
 
 
@@ -144,6 +146,7 @@ def test_a_bare_repository_gets_a_row_and_no_file(project, tools, tmp_path: Path
         ".",
         "out/kb.dolt-version",
         "inner/kb.dolt-version",
+        "ring/kb.dolt-version",
         "link.dolt-version",
         "a\0.dolt-version",
         ".github/workflows/x.yml",
@@ -158,6 +161,7 @@ def test_the_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(proje
     (project.top / "out").symlink_to(tmp_path)
     (project.top / "folder").mkdir()
     (project.top / "inner").symlink_to("folder")
+    (project.top / "ring").symlink_to("ring")
     (project.top / "link.dolt-version").symlink_to(tmp_path / "elsewhere")
     before = rows(project)
     refused = tools.error("INVALID_PARAMETER", "dolt_link_git", bidirectional=True, link_file=file)

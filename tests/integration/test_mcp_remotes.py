@@ -560,7 +560,7 @@ def test_where_the_knowledge_travels_decides_what_origin_is(world, tmp_path):
     project.git("commit", "-q", "-m", "code")
     project.git("remote", "add", "origin", "http://127.0.0.1:9/code.git")
     place = f"git+file://{world.bare('kb.git').top}"
-    tools = Tools(project.top)
+    tools = Tools(project.top, agreed=Yes(project, remember=True))
     tools("dolt_init", remote_url=place)
     project.record("first", a="alpha")
     done = tools("dolt_push")
@@ -590,7 +590,7 @@ def test_a_clone_that_is_given_up_leaves_nothing(world, newcomer, fresh):
     progress = CallProgress()
     progress.cancelled.set()
     with pytest.raises(Cancelled):
-        fresh.session.run(fresh.selection.tool("dolt_clone"), {"remote_url": kb_url(world)}, progress)
+        fresh.session.run(fresh.selection.tool("dolt_clone"), {"remote_url": kb_url(world)}, progress, fresh.agreed)
     assert everything(newcomer) == before
     assert fresh("dolt_clone", remote_url=kb_url(world))["kb"]["in_sync"]
 

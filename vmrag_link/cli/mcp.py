@@ -50,6 +50,13 @@ CLIENTS = ("claude-code", "cursor", "vscode")
     help="The environment variable with the bearer token that clients must send over HTTP. VMRAG_MCP_TOKEN, if that is set.",
 )
 @click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this origin in a browser use it over HTTP, such as http://localhost:6274. Otherwise no page may.",
+)
+@click.option(
     "--client",
     type=click.Choice(CLIENTS),
     help="With `install`: the client whose project configuration gets the server, with the options given here.",
@@ -69,6 +76,7 @@ def command(
     http: str | None,
     allow_remote: bool,
     token_env: str | None,
+    origins: tuple[str, ...],
     client: str | None,
     print_only: bool,
 ) -> None:
@@ -80,7 +88,7 @@ def command(
 
     flags = Flags(toolsets=toolsets, tools=tools, exclude_tools=exclude_tools, read_only=read_only)
     if action == "install":
-        if http or allow_remote or token_env:
+        if http or allow_remote or token_env or origins:
             raise click.UsageError("A client that starts the server talks to it over standard input and output.")
         _install(invocation, flags, client=client, repository=repo, print_only=print_only)
         return
@@ -90,7 +98,7 @@ def command(
     from vmrag_mcp import start
 
     given = _from(invocation, repo)
-    start.serve(start.Asked(given, flags, http=http, allow_remote=allow_remote, token_env=token_env))
+    start.serve(start.Asked(given, flags, http=http, allow_remote=allow_remote, token_env=token_env, origins=origins))
 
 
 def _from(invocation: Invocation, repo: Path | None) -> Path | None:

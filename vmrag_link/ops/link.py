@@ -104,7 +104,7 @@ def _inside(places: Places, link_file: str) -> Path:
             f"{link_file!r} is not a file in the work tree, out of folders that begin with a dot", link_file
         )
     path = places.top.joinpath(*parts)
-    if path.parent.resolve() != places.top.resolve().joinpath(*parts[:-1]) or path.is_symlink() or path.is_dir():
+    if path.is_dir() or any(places.top.joinpath(*parts[:count]).is_symlink() for count in range(1, len(parts) + 1)):
         raise _no_link_file(f"{link_file!r} is a folder, or leads through a link", link_file)
     named = parts[-1].endswith(PIN_NAME)
     if path != places.pin and path.exists() and not _links(path, empty=named):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,10 +49,11 @@ def _allowed(call: Call, git_repo_path: str) -> Path:
     if "\0" in git_repo_path:
         raise UsageInvalid("A path holds no NUL.", parameter="git_repo_path", value=git_repo_path)
     path = places.top / git_repo_path
-    if path.resolve().is_relative_to(places.top.resolve()) or trust.below_root(places, path):
+    real = Path(os.path.realpath(path))  # a ring of links is not followed
+    if real.is_relative_to(os.path.realpath(places.top)) or trust.below_root(places, path):
         return path
     raise AccessDenied(
         f"{git_repo_path!r} lies outside of the work tree.",
-        hint=f"git config --add {trust.ROOTS_KEY} {quoted(path.resolve())}   (lets agents name what lies there)",
+        hint=f"git config --add {trust.ROOTS_KEY} {quoted(real)}   (lets agents name what lies there)",
         path=str(path),
     )

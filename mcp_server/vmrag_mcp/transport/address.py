@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Record
@@ -43,6 +44,16 @@ def address(text: str) -> Address:
     if bare or not (port.isascii() and port.isdecimal() and int(port) <= 65535):  # noqa: PLR2004  the last port
         raise UsageInvalid(f"{text!r} is no address to listen on.", hint="--http 8765, or --http 127.0.0.1:8765")
     return Address(host or "127.0.0.1", int(port))
+
+
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
+
+
+def origin(text: str) -> str:
+    """The origin of a page as a browser says it: `SCHEME://HOST[:PORT]`. Raises `UsageInvalid`."""
+    if not _ORIGIN.fullmatch(text.lower()):
+        raise UsageInvalid(f"{text!r} is no origin of a page.", hint="--allow-origin http://localhost:6274")
+    return text.lower()
 
 
 def checked(asked: Address, *, allow_remote: bool, token: str | None) -> None:

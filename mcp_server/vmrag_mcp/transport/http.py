@@ -1,7 +1,8 @@
 """The protocol over HTTP, at `/mcp`: for several clients at once, on this computer unless somebody says otherwise.
 
-A page in a browser must not reach it: the names under which it is addressed and the origins of requests are checked, against DNS
-rebinding too. Who comes from another computer has to know the token.
+A page in a browser must not reach it, unless a person named its origin: the names under which it is addressed (DNS rebinding), and where
+requests come from, are checked here. The SDK's own checks take any port for the right one, and compare nothing where the server listens on
+all addresses. Who comes from another computer has to know the token.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import errno
 import hmac
 import socket
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.middleware.cors import CORSMiddleware
 
 from vmrag_link.errors import Busy, UsageInvalid
 from vmrag_mcp.server import KnowledgeServer
@@ -27,7 +29,10 @@ LARGEST = 64 * 1024 * 1024
 _STOP_SECONDS = 1
 """How long requests may still take when the server is stopped."""
 
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_USUAL_PORT = 80
+"""Which a client leaves out."""
+
+_OWN_SITE = {b"none", b"same-origin"}
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,17 +40,30 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def serve(server: KnowledgeServer, asked: Address, token: str | None) -> None:
-    """Until a signal comes. Raises `Busy` for a port in use."""
+def serve(server: KnowledgeServer, asked: Address, token: str | None, origins: Collection[str] = ()) -> None:
+    """Until a signal comes; pages of the `origins` may use it. Raises `Busy` for a port in use."""
     listening = _listening(asked)
-    at = Address(asked.host, listening.getsockname()[1])
+    bound, port = listening.getsockname()[:2]
+    at = Address(asked.host, port)
     app: App = server.sdk.streamable_http_app(
-        streamable_http_path=PATH, transport_security=_security(at), max_request_body_size=LARGEST
+        streamable_http_path=PATH,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # see `Checked`
+        max_request_body_size=LARGEST,
     )
+    if token:
+        app = Guarded(app, token)
+    if origins:  # outside of the token: a browser asks without it whether a page may send it
+        app = CORSMiddleware(
+            app,
+            origins,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=("Mcp-Session-Id",),
+        )
     sys.stderr.write(f"vmrag-mcp: http://{at.bracketed}:{at.port}{PATH}\n")
     sys.stderr.flush()
     settings = uvicorn.Config(
-        Guarded(app, token) if token else app,
+        Checked(app, _hosts(at, Address(bound, port)), origins),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -71,14 +89,44 @@ def _listening(asked: Address) -> socket.socket:
     return listening
 
 
-def _security(at: Address) -> TransportSecuritySettings:
-    """Whoever listens on all addresses has a token, which no page in a browser knows."""
-    names = (*_LOOPBACK, at.bracketed) if at.bracketed not in _LOOPBACK else _LOOPBACK
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=not at.anywhere,
-        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
-        allowed_origins=[f"http://{name}{port}" for name in names for port in ("", ":*")],
-    )
+def _hosts(asked: Address, bound: Address) -> frozenset[bytes]:
+    """What `Host` may say, in lower case. Empty, for anything: on all addresses, where nobody gets in without the token anyway."""
+    if asked.anywhere:
+        return frozenset()
+    names = {asked.bracketed.lower(), bound.bracketed} | ({"localhost"} if asked.loopback else set())
+    usual = names if bound.port == _USUAL_PORT else set()
+    return frozenset(text.encode() for text in (*(f"{name}:{bound.port}" for name in names), *usual))
+
+
+class Checked:
+    """Lets requests through that name this server, and that no page has made but one of the origins that were named."""
+
+    def __init__(self, app: App, hosts: Collection[bytes], origins: Collection[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._origins = {origin.encode() for origin in origins}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        status, text = refusal
+        headers = [(b"content-type", b"text/plain; charset=utf-8")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": text})
+
+    def _refusal(self, scope: Scope) -> tuple[int, bytes] | None:
+        said: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            said.setdefault(name, []).append(value.lower())
+        host, origin, site = (said.get(name, []) for name in (b"host", b"origin", b"sec-fetch-site"))
+        if self._hosts and (len(host) != 1 or host[0] not in self._hosts):
+            return 421, b"This server has no such name.\n"
+        named = len(origin) == 1 and origin[0] in self._origins
+        if not named and (origin or not _OWN_SITE.issuperset(site)):
+            return 403, b"Pages of this origin may not use this server: see --allow-origin.\n"
+        return None
 
 
 class Guarded:
