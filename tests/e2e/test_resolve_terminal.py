@@ -200,7 +200,6 @@ def test_an_editor_that_brings_no_text_decides_nothing(torn, resolve, tmp_path):
         ("exit 0", 1),
         ("exit 3", 2),
         ("printf '\\377\\376' > \"$1\"", 2),
-        ("printf '\\0' > \"$1\"", 3),
     ):
         screen = resolve("handbook/rest.md", EDITOR=editor(tmp_path, body), VISUAL="")
         assert "(1 of 1)" in screen.expect(PROMPT)
@@ -208,6 +207,21 @@ def test_an_editor_that_brings_no_text_decides_nothing(torn, resolve, tmp_path):
         assert screen.end() == code, body
         assert "Traceback" not in screen.said
     assert len(open_conflicts(torn)) == 3
+
+
+def test_a_text_with_our_markers_is_refused_and_kept_for_another_try(torn, resolve, tmp_path):
+    before = open_conflicts(torn)
+    body = f"""grep -q more "$1" || {{ echo more >> "$1"; exit; }}
+cp "$1" {tmp_path}/second; printf 'By hand.\\n' > "$1\""""
+    screen = resolve("handbook/rest.md", EDITOR=editor(tmp_path, body), VISUAL="")
+    screen.expect(PROMPT)
+    screen.answer("e\n")
+    assert "Line 1 of the text is still a conflict marker: <<<<<<< ours" in screen.expect(PROMPT)
+    assert open_conflicts(torn) == before
+    screen.answer("e\n")
+    assert screen.end() == 1, "two are left"
+    assert (tmp_path / "second").read_text().endswith(">>>>>>> theirs\nmore\n")
+    assert len(open_conflicts(torn)) == 2
 
 
 def test_no_editor_is_offered_where_no_text_is_in_conflict(project, screens):

@@ -364,3 +364,56 @@ def test_a_pin_that_cannot_be_staged_is_a_failed_check_with_the_command(project)
     (project.top / ".git/index.lock").unlink()
     project.vmrag("sync")
     assert project.status()["state"] == "in_sync"
+
+
+def test_an_import_takes_no_other_documents_place(project: Project) -> None:
+    project.write("docs/index.md", "# All\n\nOnly here, and not committed.\n")
+    project.write("docs/guide/index.md", "# Guide\n")
+    project.write("docs/guide/new.md", "# New\n")
+    project.vmrag("import", "docs", "--collection", "handbook")
+    before = project.texts()
+    for words in (("import", "docs/guide"), ("-C", "docs/guide", "import", "index.md", "new.md")):
+        error = project.vmrag(*words, "--collection", "handbook", "--json", code=3).error
+        assert error["code"] == "DUPLICATE_ID"
+        assert "'docs/index.md'" in error["message"]
+        assert "'docs/guide/index.md'" in error["message"]
+        assert error["details"]["documents"] == [
+            {"doc_id": "index.md", "source": "docs/index.md", "file": "docs/guide/index.md"}
+        ]
+    assert project.texts() == before, "all or nothing, as with two files of one id in one import"
+    project.vmrag("import", "docs/guide", "--collection", "handbook", "--replace")
+    assert project.texts()["index.md"] == "# Guide\n"
+
+
+def test_the_same_file_is_imported_again_from_wherever_it_is_named(project: Project) -> None:
+    project.write("docs/index.md", "# One\n")
+    project.vmrag("import", "docs", "--collection", "handbook")
+    for number, words in enumerate(
+        (("-C", "docs", "import", "."), ("-C", "docs", "import", "index.md"), ("import", str(project.top / "docs")))
+    ):
+        project.write("docs/index.md", f"# {number}\n")
+        project.vmrag(*words, "--collection", "handbook")
+        assert project.texts()["index.md"] == f"# {number}\n"
+    (project.top / "linked").symlink_to("docs")
+    project.write("docs/index.md", "# Through a link\n")
+    project.vmrag("import", "linked/index.md", "--collection", "handbook")
+    assert project.texts()["index.md"] == "# Through a link\n"
+
+
+def test_two_files_of_one_id_in_one_import_are_refused_even_to_replace(project: Project) -> None:
+    project.write("a/index.md", "# A\n")
+    project.write("b/index.md", "# B\n")
+    error = project.vmrag("import", "a", "b", "--collection", "handbook", "--replace", "--json", code=2).error
+    assert all(f"{name}/index.md" in error["message"] for name in ("a", "b"))
+
+
+def test_one_files_odd_front_matter_stops_no_other(project: Project) -> None:
+    for number, value in enumerate(
+        ("!!bool maybe", '!!int ""', "!!seq foo", "!!map [[x, y]]", "!!timestamp [b]", ".inf")
+    ):
+        project.write(f"odd/{number}.md", f"---\ntitle: x\na: {value}\n---\ntext\n")
+    project.write("odd/good.md", "# Good\n")
+    report = project.ask("import", "odd", "--collection", "handbook")
+    assert {each["name"] for each in report["skipped"]} == {f"{number}.md" for number in range(6)}
+    assert all("line 3 of its front matter" in each["reason"] for each in report["skipped"])
+    assert "good.md" in project.texts()

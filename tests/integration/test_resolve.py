@@ -643,3 +643,23 @@ def test_decisions_about_gits_conflict_do_not_touch_a_merge_of_ours_and_go_with_
     parted.vmrag("resolve", "--theirs")
     parted.vmrag("merge", "--continue")
     assert texts(parted, parted.pinned)["handbook/d"] == "third"
+
+
+def test_our_conflict_markers_get_into_no_document(waiting: Project) -> None:
+    for text, line in (
+        ("<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n", 1),
+        ("a\r\n>>>>>>> theirs\r\n", 2),
+        ("a\n\n<<<<<<< ours  \n", 3),
+    ):
+        error = refused(waiting, "resolve", "handbook/d", "--file", "-", code=3, stdin=text)
+        assert error["details"]["line"] == line
+    assert waiting.ask("resolve", "--list", code=1)["conflicts"]
+
+
+def test_a_document_about_conflicts_can_be_resolved(project: Project) -> None:
+    about = "git writes:\n<<<<<<< ours\nmine\n=======\nyours\n>>>>>>> theirs\n"
+    _, right = torn(project, put(changed(content=f"{about}one")), put(changed(content="two")))
+    project.vmrag("merge", right, code=1)
+    error = refused(project, "resolve", "handbook/d", "--file", "-", code=3, stdin=f"{about}{about}")
+    assert error["details"]["line"] == 8
+    project.vmrag("resolve", "handbook/d", "--file", "-", stdin=f"{about}<<<<<<< HEAD\nboth")

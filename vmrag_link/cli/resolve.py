@@ -12,7 +12,7 @@ from vmrag_link.cli import conflict_view, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import FileFailed, UsageInvalid, plural, quoted
+from vmrag_link.errors import ContentRefused, FileFailed, UsageInvalid, plural, quoted
 from vmrag_link.merging.conflicts import Side
 from vmrag_link.ops import resolve as operation
 from vmrag_link.workspace import Workspace
@@ -104,6 +104,7 @@ def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]
     An answer may settle others, too, and end the merge: what is asked next is what is open then.
     """
     asked: set[str] = set()
+    drafts: dict[str, str] = {}
     while rows := [each for each in report.conflicts if each.id not in asked and (not wanted or each.id in wanted)]:
         row = rows[0]
         asked.add(row.id)
@@ -120,9 +121,17 @@ def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]
             taken: Side = "ours" if answer == "o" else "theirs"
             report = operation.resolve(ws, [row.id], fields=dict.fromkeys(row.open, taken))
         elif answer == "e":
-            edited = _edited(conflict_view.template(row))
-            if edited is not None:
+            edited = _edited(drafts.get(row.id) or conflict_view.template(row))
+            if edited is None:
+                continue
+            try:
                 report = operation.resolve(ws, [row.id], text=edited)
+            except ContentRefused as refused:
+                drafts[row.id] = edited  # nobody types it again
+                asked.discard(row.id)
+                output.complain(
+                    f"{refused.message} (e edits the text as you left it.) {refused.hint}", "error:", fg="red"
+                )
     return report
 
 

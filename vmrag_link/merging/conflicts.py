@@ -120,7 +120,29 @@ def all_taken(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
 def both_texts(ours: str, theirs: str) -> str:
     """Between markers, as git writes them; a text that does not end its last line gets an end of line."""
     ours, theirs = (text if not text or text.endswith("\n") else text + "\n" for text in (ours, theirs))
-    return f"<<<<<<< ours\n{ours}=======\n{theirs}>>>>>>> theirs\n"
+    return f"{_OURS}\n{ours}=======\n{theirs}{_THEIRS}\n"
+
+
+_OURS, _THEIRS = "<<<<<<< ours", ">>>>>>> theirs"
+
+
+def marker_left(text: str, ours: str, theirs: str) -> tuple[int, str] | None:
+    """The number and the text of the first line of `both_texts` that is left; None if there is none.
+
+    Only lines with our labels count, and only more of them than the sides have: a text may be about conflicts. A line of seven `=`
+    underlines a heading, too, so it tells nothing by itself.
+    """
+    allowed = {marker: sum(_lines(side).count(marker) for side in (ours, theirs)) for marker in (_OURS, _THEIRS)}
+    for number, line in enumerate(_lines(text), 1):
+        if line in allowed:
+            allowed[line] -= 1
+            if allowed[line] < 0:
+                return number, line
+    return None
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n")]
 
 
 def _neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +41,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.nearest import nearest, no_collection
 from vmrag_link.ops import history, names, writing
+from vmrag_link.ops.overwriting import Overwritten, comes_from_another_file, refused
 from vmrag_link.ops.recover import moved_aloud
 from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
@@ -93,10 +94,13 @@ class ShowReport(Record, frozen=True):
 # -- in -----------------------------------------------------------------------------------------------------------------
 
 
-def import_files(ws: Workspace, sources: Sequence[Path], collection: str, *, prune: bool = False) -> ImportReport:
+def import_files(
+    ws: Workspace, sources: Sequence[Path], collection: str, *, prune: bool = False, replace: bool = False
+) -> ImportReport:
     """Store files as documents, one each; those whose text, title and metadata are stored already are left alone.
 
-    `prune` removes the documents of the collection whose file is gone. Raises as `writing.write`, and `FileFailed`.
+    `prune` removes the documents of the collection whose file is gone. Raises `DocumentExists` where a document came from another file,
+    unless `replace` is given: then nothing is stored, as with two files of one id. Raises as `writing.write`, and `FileFailed`.
     """
     names.check(collection)
     writing.writable(ws)
@@ -109,7 +113,7 @@ def import_files(ws: Workspace, sources: Sequence[Path], collection: str, *, pru
             skipped.append(document) if isinstance(document, Skipped) else read.append(document)
             task.advance()
     folders = [Path(os.path.abspath(source)) for source in sources if source.is_dir()] if prune else []  # noqa: PTH100
-    return _store(ws, collection, read, tuple(skipped), prune=folders)
+    return _store(ws, collection, read, tuple(skipped), prune=folders, replace=replace)
 
 
 def add(
@@ -128,7 +132,7 @@ def add(
         source="",
         last_modified="",
     )
-    return _store(ws, collection, [document], (), prune=[])
+    return _store(ws, collection, [document], (), prune=[], replace=True)
 
 
 class _Planned(Record, frozen=True):
@@ -140,13 +144,19 @@ class _Planned(Record, frozen=True):
 
 
 def _store(
-    ws: Workspace, name: str, read: list[ImportedDocument], skipped: tuple[Skipped, ...], *, prune: Sequence[Path]
+    ws: Workspace,
+    name: str,
+    read: list[ImportedDocument],
+    skipped: tuple[Skipped, ...],
+    *,
+    prune: Sequence[Path],
+    replace: bool,
 ) -> ImportReport:
     planned: _Planned | None = None
 
     def plan(at: At) -> Write | None:
         nonlocal planned
-        planned = _plan(ws, at, name, read, skipped, prune=prune)
+        planned = _plan(ws, at, name, read, skipped, prune=prune, replace=replace)
         return planned.rows
 
     landed = writing.write(ws, plan, f"write to {name}")
@@ -166,6 +176,7 @@ def _plan(
     skipped: tuple[Skipped, ...],
     *,
     prune: Sequence[Path],
+    replace: bool,
 ) -> _Planned:
     present = {each.doc_id: each for each in ws.engine.headers(at, collection=name)}
     new = _new_collection(ws, at, name)
@@ -179,10 +190,9 @@ def _plan(
     )
     if not changed and not gone and not (new and not skipped):
         return _Planned(created=False, changes=changes, rows=None)
-    now = clock.now()
     rows = Write(
         put_collections=[new] if new else [],
-        put_documents=[_row(ws, at, name, each, now, known=each.doc_id in present) for each in changed],
+        put_documents=_rows(ws, at, name, changed, present.keys(), replace=replace),
         remove_documents=[(name, doc_id) for doc_id in gone],
     )
     return _Planned(new is not None, changes, rows)
@@ -218,7 +228,24 @@ def _same(present: DocumentHeader | None, read: ImportedDocument) -> bool:
     return (present.title, present.content_hash, present.metadata) == (read.title, read.content_hash, read.metadata)
 
 
-def _row(ws: Workspace, at: At, name: str, read: ImportedDocument, now: str, *, known: bool) -> Document:
+def _rows(
+    ws: Workspace, at: At, name: str, changed: list[ImportedDocument], present: Container[str], *, replace: bool
+) -> list[Document]:
+    """Raises `DocumentExists` for those that came from another file, unless `replace`."""
+    now = clock.now()
+    rows: list[Document] = []
+    overwritten: list[Overwritten] = []
+    for each in changed:
+        before = ws.engine.document(at, name, each.doc_id) if each.doc_id in present else None
+        if before and not replace and comes_from_another_file(ws.places.top, before.source, each.source):
+            overwritten.append(Overwritten(each.doc_id, before.source, each.source))
+        rows.append(_row(name, each, now, before))
+    if overwritten:
+        raise refused(name, overwritten)
+    return rows
+
+
+def _row(name: str, read: ImportedDocument, now: str, before: Document | None) -> Document:
     reserved = RESERVED_METADATA.intersection(msgspec.json.decode(read.metadata, type=dict[str, Any]))
     if reserved:
         raise ContentRefused(
@@ -226,7 +253,6 @@ def _row(ws: Workspace, at: At, name: str, read: ImportedDocument, now: str, *, 
             hint="Rename the key in the document's front matter.",
             doc_id=read.doc_id,
         )
-    before = ws.engine.document(at, name, read.doc_id) if known else None
     return Document(
         collection=name,
         doc_id=read.doc_id,

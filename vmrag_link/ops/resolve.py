@@ -10,10 +10,10 @@ from vmrag_link import locks
 from vmrag_link import pin as pins
 from vmrag_link.errors import ContentRefused, DocumentMissing, MergeConflict, UsageInvalid, quoted
 from vmrag_link.git import merging, plumbing
-from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Side
+from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Row, Side, marker_left
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
-from vmrag_link.models import Record
+from vmrag_link.models import Document, Record
 from vmrag_link.ops import arrival, merge_state, pinning, recover
 from vmrag_link.ops.merge_pins import merge_pins
 from vmrag_link.ops.merge_state import MergeState
@@ -78,7 +78,8 @@ def resolve(
     """Decide about the conflicts named (by default all open ones): a side as a whole, some fields, or a text for the document.
 
     What was decided before can be decided again. Raises `DocumentMissing` for what is not in conflict, `UsageInvalid` for a choice that
-    does not fit, `MergeConflict` when no merge is open, `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
+    does not fit, `ContentRefused` for a text that cannot be stored or holds a conflict marker of ours, `MergeConflict` when no merge is
+    open, `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
     """
     prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
@@ -138,8 +139,18 @@ def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], 
             )
         if "\0" in text:
             raise ContentRefused("The text holds a NUL character.", hint="Remove it; no database stores it exactly.")
+        if left := marker_left(text, *(_content(row) for row in (conflict.ours, conflict.theirs))):
+            raise ContentRefused(
+                f"Line {left[0]} of the text is still a conflict marker: {left[1]}",
+                hint="Take out the lines of markers, and what should not stay of what is between them.",
+                line=left[0],
+            )
         choices[edited[0]] = Choice("edited", text)
     return choices
+
+
+def _content(row: Row | None) -> str:
+    return row.content if isinstance(row, Document) else ""
 
 
 def _text_fields(conflict: Conflict) -> list[str]:
