@@ -297,7 +297,11 @@ def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engin
 
 def arrivals(places: Places, there: Places, key: str) -> contextlib.AbstractContextManager[Places]:
     """Where it lies what is fetched from a remote, until it proved sound; nothing of it is left then."""
-    return apart.incoming(places, there, places.remotes / f"incoming-{key}")
+    return apart.incoming(places, there, _incoming(places, key))
+
+
+def _incoming(places: Places, key: str) -> Path:
+    return places.remotes / f"incoming-{key}"
 
 
 def last_seen(places: Places, key: str) -> str | None:
@@ -307,7 +311,8 @@ def last_seen(places: Places, key: str) -> str | None:
 
 
 def release(places: Places, key: str) -> None:
-    """Remove what a git that was killed has left beside the remote's refs. The caller holds the remote's lock."""
+    """Remove what a killed process has left: of what it fetched, and beside the remote's refs. The caller holds the remote's lock."""
+    shutil.rmtree(_incoming(places, key), ignore_errors=True)
     transfer.release(apart.at(places, places.remote_objects), _tracking(key))
 
 
