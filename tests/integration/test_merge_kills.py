@@ -29,6 +29,7 @@ template, shared, world = terminal.template, people.shared, people.world
 
 KILLS = int(os.environ.get("VMRAG_MERGE_KILLS") or 50)
 EACH = KILLS // 5
+pytestmark = pytest.mark.timeout(300 + 30 * EACH)
 DRIVER = b"vmrag_hooks.merge_driver"
 DRAFT = ("draft.md", "A draft about zebras.")
 MERGED = {"setup.md", "rest.md", "faq.md", "uv.md"}
@@ -58,13 +59,13 @@ def held(project: Project) -> Revisions:
 def assert_kept(project: Project, before: Revisions, *, draft: bool = True) -> None:
     """All that was committed is whole, and the uncommitted document is on its branch or set aside."""
     with opened(project) as ws:
-        branches = {each.name for each in ws.engine.branches()}
+        branches = ws.engine.branches()
         reached = ws.engine.unreachable(list(before))
         assert reached == [], "every revision is reachable"
         for revision, texts in before.items():
             assert {one.doc_id: one.content for one in ws.engine.documents(revision)} == texts
-        places = [ws.engine.documents(Working(each.name)) for each in ws.engine.branches() if each.dirty]
-        places += [ws.engine.documents(each) for each in branches if each.startswith(ASIDE_PREFIX)]
+        places = [ws.engine.documents(Working(each.name)) for each in branches if each.dirty]
+        places += [ws.engine.documents(each.head) for each in branches if each.name.startswith(ASIDE_PREFIX)]
         assert not draft or DRAFT in {(one.doc_id, one.content) for found in places for one in found}
     assert not list((project.shared / "journal").glob("*.damaged"))
 

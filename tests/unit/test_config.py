@@ -88,7 +88,6 @@ def test_the_defaults_are_these():
             "require_confirm": True,
             "page_chars": 80_000,
         },
-        "limits": {"knowledge_mb": 4000, "document_mb": 256},
     }
 
 
