@@ -569,7 +569,8 @@ class Distorting(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-        with urlopen(Request(self.url + self.path, data=body, method=self.command)) as answer:
+        kind = {"Content-Type": self.headers["Content-Type"]} if body else {}
+        with urlopen(Request(self.url + self.path, data=body, headers=kind, method=self.command)) as answer:
             content = answer.read().replace(b"topic-branch", b"\x1b[2Jtopic\r\nx")
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))

@@ -233,11 +233,11 @@ def test_other_computers_reach_it_only_when_that_is_said_and_with_a_token():
             checked(Address(host, 1), allow_remote=True, token=None)
 
 
-def test_the_names_of_this_computer_are_always_allowed_and_of_others_only_the_one_that_was_given():
-    security = http._security(Address("192.0.2.1", 5))
-    assert {"127.0.0.1:*", "localhost:*", "[::1]:*", "192.0.2.1:*"} <= set(security.allowed_hosts)
-    assert security.enable_dns_rebinding_protection
-    assert not http._security(Address("::", 5)).enable_dns_rebinding_protection
+def test_a_server_is_named_by_the_address_and_the_port_that_it_listens_on():
+    assert http._hosts(Address("192.0.2.1", 5), Address("192.0.2.1", 5)) == {b"192.0.2.1:5"}
+    assert http._hosts(Address("localhost", 5), Address("::1", 5)) == {b"localhost:5", b"[::1]:5"}
+    assert http._hosts(Address("127.0.0.1", 80), Address("127.0.0.1", 80)) >= {b"127.0.0.1:80", b"localhost"}
+    assert http._hosts(Address("::", 5), Address("::", 5)) == set()
 
 
 # -- the guide

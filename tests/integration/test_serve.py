@@ -174,8 +174,11 @@ def test_slow_clients_do_not_keep_others_waiting(serve: Serve, tmp_path: Path) -
     server = serve("served")
     port = int(server.said["url"].rpartition(":")[2])
     idle = [socket.create_connection((LOOPBACK, port)) for _ in range(40)]
+    idle[0].sendall(f"POST /x/chunks HTTP/1.1\r\n{CLIENT}\r\n{BYTES}\r\nContent-Length: 100\r\n\r\nbegun".encode())
     push(knowledge(tmp_path / "ours.db", "one"), server.url("x"))
     assert cloned(tmp_path / "c.db", server.url("x")) == ["one"]
+    stopped = server.stop()
+    assert (stopped.code, stopped.err) == (0, "")
     for connection in idle:
         connection.close()
 

@@ -79,7 +79,7 @@ def answering(listening: socket.socket, inner: Path, *, hosts: Collection[str], 
 
 
 def _run(loop: asyncio.AbstractEventLoop, front: _Front, listening: socket.socket) -> None:
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:  # at its end it cancels what is under way
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(front.serve(listening))
 
 
@@ -87,11 +87,21 @@ class _Front:
     def __init__(self, inner: Path, names: Names, timeout: int) -> None:
         self.stopped = asyncio.Event()
         self._inner, self._names, self._timeout = str(inner), names, timeout
+        self._open: set[asyncio.Task[None]] = set()
 
     async def serve(self, listening: socket.socket) -> None:
-        server = await asyncio.start_server(self._connected, sock=listening, limit=HEAD_BYTES)
+        server = await asyncio.start_server(self._begin, sock=listening, limit=HEAD_BYTES)
         await self.stopped.wait()
         server.close()
+        for each in self._open:
+            each.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The stream server of asyncio would make the task by itself, and print a stack trace for one that is cancelled."""
+        task = asyncio.create_task(self._connected(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A client that is slow, or gone, is nobody to tell anything.

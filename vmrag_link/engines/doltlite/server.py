@@ -108,7 +108,8 @@ def _move(port: int, path: Path) -> None:
     """Let the library's server, which can only listen on a TCP port, go on listening on a unix socket instead.
 
     A web page can try all ports of this computer, and find the one behind the checks. The library waits for connections on a file
-    descriptor, by its number and for a tenth of a second at a time, so another socket takes its place under that number.
+    descriptor, by its number and for a tenth of a second at a time, so another socket takes its place under that number. Until then, for a
+    moment, it listens on a port that the system has just chosen and nobody was told.
     """
     descriptor = _descriptor(port)
     with (
