@@ -10,7 +10,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-from bench import hooks, knowledge, links, mcp, merge, query, switch, travel, verify
+from bench import hooks, importing, knowledge, links, mcp, merge, query, switch, travel, verify
 from bench.timing import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--into", type=Path, help="keep the repositories here, for the next run")
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of documents")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="switch,hooks,query,merge,links,verify,travel,mcp")
+    parser.add_argument("--only", default="switch,hooks,query,merge,links,verify,travel,mcp,importing")
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",")]
     parts = given.only.split(",")
@@ -46,6 +46,8 @@ def main() -> int:
             figures += travel.run(folder, sizes, given.rounds, env)
         if "mcp" in parts:
             figures += mcp.run(folder, given.rounds, env)
+        if "importing" in parts:
+            figures += importing.run(folder, given.rounds, env)
     report(figures)
     return 0 if all(figure.kept for figure in figures) else 1
 

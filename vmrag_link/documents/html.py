@@ -6,6 +6,8 @@ import re
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from vmrag_link.documents import nesting
+
 _IGNORED = frozenset(("script", "style", "template", "head", "noscript", "svg", "iframe", "object"))
 _PARAGRAPHS = frozenset(
     "address article aside blockquote body details dl fieldset figure footer form h1 h2 h3 h4 h5 h6 header hr main nav ol "
@@ -18,11 +20,16 @@ _SPACES = re.compile(r"[ \t\r\n\f]+")
 
 
 def text_of(source: str) -> tuple[str, str]:
-    """Title (`<title>`, else the first `<h1>`, else empty) and text: paragraphs apart by an empty line, cells by a tab."""
-    tree = LexborHTMLParser(source)
+    """Title (`<title>`, else the first `<h1>`, else empty) and text: paragraphs apart by an empty line, cells by a tab.
+
+    Raises `nesting.NestedTooDeeply`.
+    """
+    if nesting.nests_too_deeply(source):
+        raise nesting.NestedTooDeeply
+    tree = LexborHTMLParser(nesting.without_formatting(source))
     titles = (tree.css_first("head > title"), tree.css_first("h1"))
     title = next((words for node in titles if node and (words := _one_line(node.text()))), "")
-    return title, _text(tree.body) if tree.body else ""
+    return nesting.with_names_back(title), nesting.with_names_back(_text(tree.body) if tree.body else "")
 
 
 def _one_line(text: str) -> str:

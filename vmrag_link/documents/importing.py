@@ -14,6 +14,7 @@ from pathlib import Path
 from vmrag_link import clock, terminal_text
 from vmrag_link.documents import reading
 from vmrag_link.documents.front_matter import FrontMatterRefused
+from vmrag_link.documents.nesting import MAX_DEPTH, NestedTooDeeply
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
 
@@ -112,6 +113,8 @@ def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument
         page = reading.page(text, file.file_type)
     except FrontMatterRefused as refused:
         return Skipped(file.doc_id, f"line {refused.line} of its front matter {terminal_text.one_line(refused.reason)}")
+    except NestedTooDeeply:
+        return Skipped(file.doc_id, f"nests its elements deeper than {MAX_DEPTH} levels")
     return ImportedDocument(
         doc_id=file.doc_id,
         title=page.title or file.path.stem,
