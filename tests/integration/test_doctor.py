@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support import terminal
+from tests.support.bits import flip, unnoticed
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
 from tests.support.terminal import Project, new_project
@@ -381,6 +382,12 @@ def truncated_spare(project: Project) -> None:
     truncated(snapshot_of(project, json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]))
 
 
+def index_with_a_flipped_bit(project: Project) -> None:
+    folder = snapshot_of(project, project.pinned)
+    flip(folder / "vectors-1.i8", 10, 3)
+    unnoticed(folder)
+
+
 def truncated_bound(project: Project) -> None:
     truncated(snapshot_of(project, project.pinned))
 
@@ -538,6 +545,7 @@ BROKEN = [
     Broken(embeddings_foreign, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(embeddings_damaged, "EMBEDDINGS_DAMAGED", "warning"),
     Broken(truncated_spare, "SNAPSHOT_DAMAGED", "warning"),
+    Broken(index_with_a_flipped_bit, "INDEX_DAMAGED", "error"),
     Broken(truncated_bound, "NOT_SYNCED", "warning"),
     Broken(manifest_scribbled_on, "NOT_SYNCED", "warning"),
     Broken(working_copy_truncated, "WORKING_COPY_DAMAGED", "warning"),

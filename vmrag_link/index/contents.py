@@ -86,7 +86,7 @@ def sizes(folder: Path) -> dict[str, int]:
         path.relative_to(folder).as_posix(): path.stat().st_size
         for path in files
         if path.name not in (FILE, seal.SEAL, seal.PROVEN)
-        and not path.name.endswith("-journal")
+        and not path.name.endswith(("-journal", ".tmp"))
         and (path.parent in written_out or path.parent.parent != folder / "chroma")
     }
 
