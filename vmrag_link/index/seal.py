@@ -68,7 +68,12 @@ def mismatch(folder: Path) -> str:
     except FileNotFoundError as error:
         distrust(folder)
         return f"{Path(error.filename).name} is missing" if folder.is_dir() else "it is being removed"
-    except (msgspec.DecodeError, ValueError) as error:  # ValueError: a name with a zero byte
+    except (
+        IsADirectoryError,
+        NotADirectoryError,
+        msgspec.DecodeError,
+        ValueError,
+    ) as error:  # of names with a flipped bit
         distrust(folder)
         return f"{SEAL} cannot be read ({error})"
     _note(folder, digests, _chroma_inode(folder, _read(folder)))
