@@ -245,3 +245,12 @@ def test_malformed_words_met_by_a_query_are_an_index_that_is_built_again(project
     done = project.vmrag("query", "rest")
     assert "It is built again." in done.err
     assert project.answers() == before
+
+
+@pytest.mark.parametrize("name", ["workspace.json", "snapshots/{bound}/proven.json"])
+def test_bytes_that_are_no_text_in_a_derived_file_count_as_no_file(project, name):
+    before = project.answers()
+    path = project.shared / name.format(bound=bound(project).name)
+    flip(path, path.read_bytes().index(b":") + 3, 7)
+    assert project.answers() == before
+    assert project.vmrag("doctor").code == 0

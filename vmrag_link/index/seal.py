@@ -133,7 +133,7 @@ def _darwin_boot() -> str:
 def _read(folder: Path) -> _Proven | None:
     try:
         return msgspec.json.decode((folder / PROVEN).read_bytes(), type=_Proven)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
 
 
