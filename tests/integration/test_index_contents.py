@@ -93,6 +93,16 @@ def test_no_index_is_made_from_one_that_is_damaged(kb, revision):
     assert "not what was written" in problem(kb, folder, revision)  # which is known now
 
 
+def test_what_chroma_holds_is_not_compared_again_for_an_index_made_from_a_proven_one(kb, revision):
+    later = kb.index(kb.commit(doc("new", "something new")), base=revision)
+    assert later.how == "delta"
+    assert seal.chroma_is_proven(later.path)
+    restarted(kb.shelf.path(revision))
+    again = kb.index(kb.commit(doc("new", "something newer")), base=revision)
+    assert again.how == "delta"
+    assert not seal.chroma_is_proven(again.path)
+
+
 def test_what_is_published_was_written_through(kb, revision, monkeypatch):
     order: list[str] = []
     through, rename = seal.write_through, Path.rename
@@ -235,3 +245,12 @@ def test_malformed_words_met_by_a_query_are_an_index_that_is_built_again(project
     done = project.vmrag("query", "rest")
     assert "It is built again." in done.err
     assert project.answers() == before
+
+
+@pytest.mark.parametrize("name", ["workspace.json", "snapshots/{bound}/proven.json"])
+def test_bytes_that_are_no_text_in_a_derived_file_count_as_no_file(project, name):
+    before = project.answers()
+    path = project.shared / name.format(bound=bound(project).name)
+    flip(path, path.read_bytes().index(b":") + 3, 7)
+    assert project.answers() == before
+    assert project.vmrag("doctor").code == 0

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
+from vmrag_link.index.seal import PROVEN
 
 template, project = terminal.template, terminal.project
 
@@ -19,11 +20,11 @@ def found(project: Project, *arguments: str) -> list[str]:
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
-    """The content of every file that is no lock and no log."""
+    """The content of every file that is no lock, no log, and no note that contents were proven."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
-        if path.is_file() and ".lock" not in path.name
+        if path.is_file() and ".lock" not in path.name and path.name != PROVEN
     }
 
 

@@ -54,7 +54,7 @@ def problem_of(folder: Path, *, revision: str, settings: str) -> str:
         if given and not damage and not (folder / seal.SEAL).exists():
             seal_contents(folder, chroma=False)  # from before there were seals, and nobody can make its vectors again
         return damage or seal.problem(folder)
-    except (sqlite3.Error, msgspec.DecodeError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, msgspec.DecodeError) as error:
         return f"its manifest cannot be read ({error})"
     except FileNotFoundError:
         return "it is being removed"
@@ -86,7 +86,7 @@ def sizes(folder: Path) -> dict[str, int]:
         path.relative_to(folder).as_posix(): path.stat().st_size
         for path in files
         if path.name not in (FILE, seal.SEAL, seal.PROVEN)
-        and not path.name.endswith("-journal")
+        and not path.name.endswith(("-journal", ".tmp"))
         and (path.parent in written_out or path.parent.parent != folder / "chroma")
     }
 
@@ -184,5 +184,5 @@ def _manifest(folder: Path) -> Iterator[Manifest]:
     try:
         with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
             yield manifest
-    except (sqlite3.Error, msgspec.DecodeError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise unusable(folder, str(error)) from error

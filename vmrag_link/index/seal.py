@@ -68,7 +68,12 @@ def mismatch(folder: Path) -> str:
     except FileNotFoundError as error:
         distrust(folder)
         return f"{Path(error.filename).name} is missing" if folder.is_dir() else "it is being removed"
-    except (msgspec.DecodeError, ValueError) as error:  # ValueError: a name with a zero byte
+    except (
+        IsADirectoryError,
+        NotADirectoryError,
+        msgspec.DecodeError,
+        ValueError,
+    ) as error:  # of names with a flipped bit
         distrust(folder)
         return f"{SEAL} cannot be read ({error})"
     _note(folder, digests, _chroma_inode(folder, _read(folder)))
@@ -82,8 +87,8 @@ def sealed(folder: Path) -> dict[str, str]:
 
 def distrust(folder: Path) -> None:
     """From now on the contents are looked at before they are served."""
-    with contextlib.suppress(OSError):
-        (folder / PROVEN).unlink(missing_ok=True)
+    if (folder / PROVEN).exists():
+        _write_proven(folder, b"")
 
 
 def chroma_is_proven(folder: Path) -> bool:
@@ -97,7 +102,7 @@ def note_chroma(folder: Path) -> None:
     if before is not None:
         with contextlib.suppress(OSError):
             proven = msgspec.structs.replace(before, chroma=_database(folder).stat().st_ino)
-            write_atomically(folder / PROVEN, msgspec.json.encode(proven))
+            _write_proven(folder, msgspec.json.encode(proven))
 
 
 def write_through(folder: Path) -> None:
@@ -128,7 +133,7 @@ def _darwin_boot() -> str:
 def _read(folder: Path) -> _Proven | None:
     try:
         return msgspec.json.decode((folder / PROVEN).read_bytes(), type=_Proven)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
 
 
@@ -152,8 +157,13 @@ def _chroma_inode(folder: Path, proven: _Proven | None) -> int | None:
 
 def _note(folder: Path, names: Iterable[str], chroma: int | None) -> None:
     files = {name: _identity(folder / name) for name in (*names, SEAL)}
+    _write_proven(folder, msgspec.json.encode(_Proven(boot(), files, chroma)))
+
+
+def _write_proven(folder: Path, content: bytes) -> None:
+    """In place: who copies the folder meanwhile must not miss a file, and what is half written proves nothing."""
     with contextlib.suppress(OSError):  # where nothing can be written, contents are proven each time
-        write_atomically(folder / PROVEN, msgspec.json.encode(_Proven(boot(), files, chroma)))
+        (folder / PROVEN).write_bytes(content)
 
 
 def _identity(path: Path) -> Identity:

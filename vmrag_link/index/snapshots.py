@@ -215,6 +215,8 @@ def copy(source: Path, target: Path) -> None:
     if problem := seal.mismatch(target):
         seal.distrust(source)
         raise unusable(source, problem)
+    if seal.chroma_is_proven(source):
+        seal.note_chroma(target)
 
 
 def lonely(root: Path) -> list[Path]:

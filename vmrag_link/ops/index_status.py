@@ -166,7 +166,7 @@ def failures(ws: Workspace) -> dict[str, str]:
     """By collection, why the last sync could not embed its documents."""
     try:
         return msgspec.json.decode(ws.places.index_failures.read_bytes(), type=dict[str, str])
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
         return {}
 
 

@@ -94,7 +94,7 @@ def report(places: Places) -> Report | None:
 def _read(places: Places) -> Report | None:
     try:
         return msgspec.json.decode(places.background_report.read_bytes(), type=Report)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
         return None
 
 

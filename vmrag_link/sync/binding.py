@@ -83,5 +83,5 @@ def bound_everywhere(places: Places) -> set[str]:
 def _read(path: Path) -> Binding | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Binding)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
         return None

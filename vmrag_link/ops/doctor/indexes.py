@@ -45,10 +45,9 @@ def snapshots(ws: Workspace) -> Iterator[Finding]:
     for each in ws.shelf.all():
         here = bound is not None and each.path.name == bound.snapshot
         with ws.shelf.reading(each.path):
-            problem = problem_of(each.path, revision=each.revision, settings=each.settings)
-            if here and problem:
-                continue  # a sync looks after it
-            problem = problem or contents_problem(each.path)
+            # What a sync would find by itself in the one that answers here is its topic's.
+            named = "" if here else problem_of(each.path, revision=each.revision, settings=each.settings)
+            problem = named or contents_problem(each.path)
         if not problem or not each.path.exists():  # somebody removes it at this moment
             continue
         if here:
