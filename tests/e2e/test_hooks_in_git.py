@@ -108,6 +108,21 @@ def test_quiet_hooks_work_and_say_nothing(project):
     assert project.status()["state"] == "in_sync"
 
 
+def test_quiet_hooks_still_say_what_was_committed_pushed_and_left_out(project, tmp_path):
+    project.git("config", "vmrag.hooks.quiet", "true")
+    project.git("init", "-q", "--bare", str(tmp_path / "hub.git"))
+    project.git("remote", "add", "origin", str(tmp_path / "hub.git"))
+    project.put("draft", "A draft.")
+    (line,) = said(project, "commit", "-q", "--allow-empty", "-m", "without it")
+    assert "are not committed: this commit does not pin them" in line
+    project.git("config", "vmrag.hooks.on-dirty", "commit")
+    (line,) = said(project, "commit", "-q", "--allow-empty", "-m", "with it")
+    assert line.startswith("vmrag: committed the documents as ")
+    assert said(project, "push", "-q", "origin", "main") == [
+        "vmrag: pushed the knowledge that these commits pin to origin"
+    ]
+
+
 def test_quiet_hooks_still_say_that_something_is_wrong(project):
     project.git("config", "vmrag.hooks.quiet", "true")
     project.git("switch", "-q", "-c", "broken")

@@ -47,6 +47,11 @@ def test_add_takes_a_file_and_nothing_without_an_end(project: Project, tmp_path:
     assert (done.returncode, "more than 64 MiB" in done.stderr) == (3, True)
 
 
+def test_a_resolution_comes_from_a_file_that_has_an_end(project: Project) -> None:
+    error = project.vmrag("resolve", "handbook/rest.md", "--file", "/dev/zero", "--json", code=3).error
+    assert "is a device" in error["message"]
+
+
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Put a program on PATH that a signal ends before it says a word."""

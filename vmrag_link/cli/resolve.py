@@ -12,7 +12,8 @@ from vmrag_link.cli import conflict_view, output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import ContentRefused, FileFailed, UsageInvalid, plural, quoted
+from vmrag_link.documents import given
+from vmrag_link.errors import ContentRefused, UsageInvalid, plural, quoted
 from vmrag_link.merging.conflicts import Side
 from vmrag_link.ops import resolve as operation
 from vmrag_link.workspace import Workspace
@@ -77,15 +78,7 @@ def _asks(invocation: Invocation) -> bool:
 
 
 def _text(path: Path) -> str:
-    try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        return data.decode()
-    except OSError as error:
-        raise FileFailed(
-            f"{path} cannot be read: {error.strerror}.", hint=f"ls -la '{path}'", path=str(path)
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UsageInvalid(f"{path} is not UTF-8.", hint=f"iconv -t UTF-8 '{path}'", path=str(path)) from error
+    return given.stream_text(sys.stdin.buffer) if str(path) == "-" else given.file_text(path)
 
 
 def _fields(given: tuple[str, ...]) -> dict[str, Side]:
