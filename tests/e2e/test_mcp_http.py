@@ -302,7 +302,7 @@ def test_signals_stop_it_although_a_client_listens(project, number, code):
     with reached(project) as server, socket.create_connection((server.host, server.port)) as idle:
         _, headers, _ = server.post(HELLO)
         idle.sendall(
-            f"GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+            f"GET /mcp HTTP/1.1\r\nHost: localhost:{server.port}\r\nAccept: text/event-stream\r\n"
             f"Mcp-Session-Id: {headers['mcp-session-id']}\r\n\r\n".encode()
         )
         assert idle.recv(12) == b"HTTP/1.1 200"

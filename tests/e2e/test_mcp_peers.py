@@ -131,6 +131,9 @@ def test_the_inspector_calls_every_tool(peers, world, url):
             result = peers.call(url, name, example.call)
         else:
             state = world.state(example.given)
+            call = world.call(example.call, state)
+            if "remote_url" in call:  # the inspector cannot ask its person
+                state.git("config", "--add", "vmrag.trustedRemote", call["remote_url"])
             with serving(state.top) as own:
-                result = peers.call(own, name, world.call(example.call, state))
+                result = peers.call(own, name, call)
         assert not broken(name, result), (name, result)

@@ -99,12 +99,15 @@ def _hosts(asked: Address, bound: Address) -> frozenset[bytes]:
 
 
 class Checked:
-    """Lets requests through that name this server, and that no page has made but one of the origins that were named."""
+    """Lets requests through that name this server, and that no page has made but one of the origins that were named.
+
+    The server's own origin counts as named: it has no pages, and programs send it (MCP's conformance suite does).
+    """
 
     def __init__(self, app: App, hosts: Collection[bytes], origins: Collection[str]) -> None:
         self._app = app
         self._hosts = hosts
-        self._origins = {origin.encode() for origin in origins}
+        self._origins = {origin.encode() for origin in origins} | {b"http://" + host for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope) if scope["type"] == "http" else None
