@@ -108,11 +108,12 @@ def test_what_is_remembered_is_this_users_alone(project):
     assert json.loads(file.read_bytes())["repository"] == str(project.top / ".git")
 
 
-def test_damaged_memory_is_an_error_that_names_the_file_for_restrictions_may_have_stood_there(project):
+@pytest.mark.parametrize("damaged", [b"{", b'{"repository": "\xff"}'])
+def test_damaged_memory_is_an_error_that_names_the_file_for_restrictions_may_have_stood_there(project, damaged):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     (file,) = (Path(os.environ["XDG_DATA_HOME"]) / "vmrag" / "trust").iterdir()
-    file.write_text("{")
+    file.write_bytes(damaged)
     error = project.vmrag("status", "--json", code=2).error
     assert (error["code"], str(file) in error["hint"]) == ("CONFIG_INVALID", True)
 

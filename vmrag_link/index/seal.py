@@ -68,12 +68,7 @@ def mismatch(folder: Path) -> str:
     except FileNotFoundError as error:
         distrust(folder)
         return f"{Path(error.filename).name} is missing" if folder.is_dir() else "it is being removed"
-    except (
-        IsADirectoryError,
-        NotADirectoryError,
-        msgspec.DecodeError,
-        ValueError,
-    ) as error:  # of names with a flipped bit
+    except (IsADirectoryError, NotADirectoryError, ValueError) as error:  # a flipped bit in JSON, or in a name
         distrust(folder)
         return f"{SEAL} cannot be read ({error})"
     _note(folder, digests, _chroma_inode(folder, _read(folder)))

@@ -191,7 +191,7 @@ def collection(row: Sequence[Any]) -> Collection:
         raise EngineFailed(f"Collection {name!r} has the distance {distance!r}, which this program does not know.")
     try:
         pieces = msgspec.json.decode(chunking, type=Chunking)
-    except (msgspec.DecodeError, TypeError) as error:  # a column may hold NULL or a number
+    except (ValueError, TypeError) as error:  # a column may hold NULL or a number
         raise EngineFailed(f"Collection {name!r} has a chunking that this program does not know: {error}.") from error
     return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at)
 
