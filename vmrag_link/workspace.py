@@ -17,6 +17,7 @@ from vmrag_link.errors import (
     Files,
     IndexFailed,
     KnowledgeRefused,
+    LimitExceeded,
     NotInitialized,
     PinMissing,
     PinRevisionMissing,
@@ -414,7 +415,7 @@ class Workspace:
         try:
             with file_failures(), copy.writing() as whole:
                 self.follow(copy.path, branch, revision, whole=whole)
-        except Files as why:
+        except (Files, LimitExceeded) as why:
             self._unmade[branch, revision] = why
         yield None
 
