@@ -12,7 +12,7 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import Project, new_project
 from vmrag_link.git import plumbing
-from vmrag_link.trust import agreements
+from vmrag_link.trust import agreements, services
 
 template, project = terminal.template, terminal.project
 
@@ -162,3 +162,8 @@ def test_a_service_that_there_is_not_is_no_service(project):
 def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project, monkeypatch):
     monkeypatch.setattr(agreements.env, "data_home", lambda: pytest.fail("looked at home"))
     assert agreements.read(plumbing.locate(project.top)).agreed == ()
+
+
+def test_a_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, monkeypatch):
+    monkeypatch.setattr(services, "permitted", lambda *_: pytest.fail("looked which services are allowed"))
+    assert project.vmrag("query", "zebras", "--json").json["results"]

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link import permissions
 from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.models import Record
 from vmrag_link.paths import write_atomically
@@ -157,8 +158,12 @@ def _note(folder: Path, names: Iterable[str], chroma: int | None) -> None:
 
 def _write_proven(folder: Path, content: bytes) -> None:
     """In place: who copies the folder meanwhile must not miss a file, and what is half written proves nothing."""
+    path = folder / PROVEN
     with contextlib.suppress(OSError):  # where nothing can be written, contents are proven each time
-        (folder / PROVEN).write_bytes(content)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, permissions.for_new_file(path)), "wb") as out:
+            permissions.adjust(out.fileno(), path)
+            out.write(content)
 
 
 def _identity(path: Path) -> Identity:
