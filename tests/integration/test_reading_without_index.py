@@ -198,3 +198,13 @@ def test_documents_that_no_index_can_take_are_stored_committed_and_removed_all_t
     project.vmrag("rm", "endless.txt", "--collection", "handbook")
     project.vmrag("commit", "-m", "Without it")
     assert project.vmrag("query", "zebras", "--json").json["notes"] == []
+
+
+def test_what_was_read_without_an_index_is_what_doctor_would_pin_again(project):
+    (project.shared / "workspace.json").unlink()
+    project.vmrag("list")
+    project.git("rm", "-q", ".dolt-version")
+    project.git("commit", "-q", "-m", "Without the pin", env={"VMRAG": "0"})
+    topics = project.run_quietly("doctor", "--json").json["topics"]
+    (fix,) = [each["fix"] for topic in topics for each in topic["findings"] if each["code"] == "PIN_NOT_THERE"]
+    assert fix == "vmrag pin"
