@@ -154,7 +154,7 @@ class Workspace:
         for name in ("settings", "permission", "shelf"):
             self.__dict__.pop(name, None)
 
-    def accepted_remote(self) -> str | None:
+    def accepted_remote(self) -> str:
         """`remote` of the settings that count here."""
         return self.config.remote
 
