@@ -124,8 +124,8 @@ def own_text(path: Path) -> bytes | None:
         return None
     except OSError as error:
         if what := what_it_is(path):
-            refused = in_the_way(path, f"{what}, and no file")
-            raise ConfigInvalid(refused.message, hint=refused.hint, file=path.name) from error
+            hint = in_the_way(path, what).hint
+            raise ConfigInvalid(f"{path.name} is {what}, and no file.", hint=hint, file=path.name) from error
         raise ConfigInvalid(
             f"{path.name} cannot be read: {error.strerror}.", hint=f"See what it is: ls -ld '{path}'", file=path.name
         ) from error

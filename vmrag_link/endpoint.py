@@ -146,7 +146,7 @@ def _sentence(content: bytes, key: str | None) -> str:
     """What a service says about an error, wherever in its JSON it does; empty if nowhere."""
     try:
         found = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except (UnicodeDecodeError, msgspec.DecodeError):
         return ""
     for name in ("error", "message", "detail"):
         if isinstance(found, dict) and name in found:

@@ -451,6 +451,10 @@ class FileFailed(Files):
     """A file could not be read or written."""
 
 
+INDEXING_FAILURES = (Index, Embedding, Files, LimitExceeded)
+"""Why an index cannot follow what is stored. A command that has stored it reports that as pending, and has not failed."""
+
+
 def system_failure(error: BaseException) -> FileFailed | None:
     """What the machine refuses (permission, space, a broken disk) is no bug, wherever it comes up; None for everything else."""
     hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None

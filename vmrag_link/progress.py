@@ -6,6 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
+BUILDING = "building the index"
+EMBEDDING = "embedding"
+ASKING = "asking the embedding service"
+FETCHING = "fetching"
+"""What pieces of work are called: people read these names, and hooks know by them what git does not wait for."""
+
 
 class Task(Protocol):
     def advance(self, steps: int = 1) -> None: ...

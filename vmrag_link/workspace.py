@@ -17,6 +17,7 @@ from vmrag_link.errors import (
     Files,
     IndexFailed,
     KnowledgeRefused,
+    LimitExceeded,
     NotInitialized,
     PinMissing,
     PinRevisionMissing,
@@ -153,7 +154,7 @@ class Workspace:
         for name in ("settings", "permission", "shelf"):
             self.__dict__.pop(name, None)
 
-    def accepted_remote(self) -> str | None:
+    def accepted_remote(self) -> str:
         """`remote` of the settings that count here."""
         return self.config.remote
 
@@ -235,13 +236,20 @@ class Workspace:
         """The model that the collection was made with. Raises `UsageInvalid`, `EmbeddingMismatch`."""
         from vmrag_link.embedding import registry
 
-        return self._loaded(registry.choose_for(collection, self.config.embedding, self.permission))
+        allowed = self._permission_for(collection.embedding_function)
+        return self._loaded(registry.choose_for(collection, self.config.embedding, allowed))
 
     def model(self, name: str) -> Model:
         """The model of that name for new collections. Raises `UsageInvalid`."""
         from vmrag_link.embedding import registry
 
-        return self._loaded(registry.choose(name, self.config.embedding, self.permission))
+        return self._loaded(registry.choose(name, self.config.embedding, self._permission_for(name)))
+
+    def _permission_for(self, model: str) -> Permission:
+        """A model of this machine takes none, and git need not be asked about it."""
+        from vmrag_link.embedding import registry
+
+        return registry.NOTHING if model in registry.LOCAL else self.permission
 
     @cached_property
     def permission(self) -> Permission:
@@ -414,7 +422,7 @@ class Workspace:
         try:
             with file_failures(), copy.writing() as whole:
                 self.follow(copy.path, branch, revision, whole=whole)
-        except Files as why:
+        except (Files, LimitExceeded) as why:
             self._unmade[branch, revision] = why
         yield None
 

@@ -18,7 +18,7 @@ from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.models import Changes
 from vmrag_link.ops.recover import reconciled
-from vmrag_link.progress import QUIET, Task
+from vmrag_link.progress import ASKING, BUILDING, EMBEDDING, FETCHING, QUIET, Task
 from vmrag_link.sync import apply, background
 from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import Workspace
@@ -26,7 +26,7 @@ from vmrag_link.workspace import Workspace
 PATIENCE = 0.0
 """Seconds that git waits for a lock that somebody else holds; the next command goes on where the hook gave up."""
 
-SMALL = {"building the index": 200, "embedding": 50, "fetching": 0, "asking the embedding service": 0}
+SMALL = {BUILDING: 200, EMBEDDING: 50, FETCHING: 0, ASKING: 0}
 """What git waits for with `hooks.sync: auto`, in documents and texts: well under a second; never for a network."""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import threading
@@ -489,8 +490,8 @@ def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(vict
 def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim, what):
     victim.check_out("settings", what)
     warned = victim.answers_from_before().err
-    assert "embedding.model_path is ignored, because a pull request could set it." in warned
-    assert "git config vmrag.embedding.model-path " in warned
+    assert re.search(r"embedding\.model_path \(line \d+\).* not count until you agree", warned)
+    assert "vmrag trust" in warned
     assert victim.status()["state"] == "in_sync"
     victim.put("new.md", "Something new.")
 

@@ -114,6 +114,16 @@ def test_what_an_earlier_version_left_open_is_closed_by_the_next_write(place: Pa
     assert openness(kept(project)) == {}
 
 
+def test_a_proof_that_is_written_anew_is_as_open_as_its_index(place: Path) -> None:
+    project = new_project(place / "project")
+    fill(project)
+    for proof in project.shared.glob("snapshots/*/proven.json"):
+        proof.unlink()
+    project.vmrag("query", "install")
+    (proof,) = project.shared.glob("snapshots/*/proven.json")
+    assert stat.S_IMODE(proof.stat().st_mode) == 0o600
+
+
 def test_what_somebody_closed_even_more_stays_so(place: Path) -> None:
     project = new_project(place / "project")
     fill(project)

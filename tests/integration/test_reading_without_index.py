@@ -13,6 +13,7 @@ from tests.support import cli, terminal
 from tests.support.cli import driven, start
 from tests.support.mcp import Tools
 from tests.support.terminal import Done, Project
+from vmrag_link.documents import chunking
 
 template, project = terminal.template, terminal.project
 
@@ -180,3 +181,30 @@ def test_what_a_killed_index_had_embedded_is_not_embedded_again(project, tmp_pat
     assert done.code == 0
     chunks = {row["doc_id"]: row["chunks"] for row in project.ask("list")["documents"]}["big.md"]
     assert second == chunks - 3 * 256 + 1, "and the question"
+
+
+def test_documents_that_no_index_can_take_are_stored_committed_and_removed_all_the_same(project, monkeypatch):
+    monkeypatch.setattr(chunking, "MOST_CHUNKS", 3)
+    project.write("long/endless.txt", "x" * 20_000)
+    imported = project.vmrag("import", "long", "--collection", "handbook", "--json").json
+    assert "20,000 characters cannot be indexed" in imported["pending"]
+    committed = project.vmrag("commit", "-m", "Endless", "--json").json
+    assert "20,000 characters cannot be indexed" in committed["pending"]
+    assert committed["revision"] == project.pinned
+    assert "20,000 characters cannot be indexed" in project.vmrag("pin", "--json").json["pending"]
+    assert "cannot be indexed" in project.vmrag("sync", code=None).err
+    (note,) = project.vmrag("query", "zebras", "--json").json["notes"]
+    assert "20,000 characters cannot be indexed" in note
+    project.vmrag("rm", "endless.txt", "--collection", "handbook")
+    project.vmrag("commit", "-m", "Without it")
+    assert project.vmrag("query", "zebras", "--json").json["notes"] == []
+
+
+def test_what_was_read_without_an_index_is_what_doctor_would_pin_again(project):
+    (project.shared / "workspace.json").unlink()
+    project.vmrag("list")
+    project.git("rm", "-q", ".dolt-version")
+    project.git("commit", "-q", "-m", "Without the pin", env={"VMRAG": "0"})
+    topics = project.run_quietly("doctor", "--json").json["topics"]
+    (fix,) = [each["fix"] for topic in topics for each in topic["findings"] if each["code"] == "PIN_NOT_THERE"]
+    assert fix == "vmrag pin"

@@ -12,7 +12,7 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import Project, new_project
 from vmrag_link.git import plumbing
-from vmrag_link.trust import agreements
+from vmrag_link.trust import agreements, services
 
 template, project = terminal.template, terminal.project
 
@@ -108,11 +108,12 @@ def test_what_is_remembered_is_this_users_alone(project):
     assert json.loads(file.read_bytes())["repository"] == str(project.top / ".git")
 
 
-def test_damaged_memory_is_an_error_that_names_the_file_for_restrictions_may_have_stood_there(project):
+@pytest.mark.parametrize("damaged", [b"{", b'{"repository": "\xff"}'])
+def test_damaged_memory_is_an_error_that_names_the_file_for_restrictions_may_have_stood_there(project, damaged):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")
     (file,) = (Path(os.environ["XDG_DATA_HOME"]) / "vmrag" / "trust").iterdir()
-    file.write_text("{")
+    file.write_bytes(damaged)
     error = project.vmrag("status", "--json", code=2).error
     assert (error["code"], str(file) in error["hint"]) == ("CONFIG_INVALID", True)
 
@@ -161,3 +162,8 @@ def test_a_service_that_there_is_not_is_no_service(project):
 def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project, monkeypatch):
     monkeypatch.setattr(agreements.env, "data_home", lambda: pytest.fail("looked at home"))
     assert agreements.read(plumbing.locate(project.top)).agreed == ()
+
+
+def test_a_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, monkeypatch):
+    monkeypatch.setattr(services, "permitted", lambda *_: pytest.fail("looked which services are allowed"))
+    assert project.vmrag("query", "zebras", "--json").json["results"]

@@ -383,6 +383,11 @@ def test_an_answer_without_a_vector_for_each_text_is_an_error(services, answer):
     assert len(error.message) < 500
 
 
+def test_a_refusal_that_is_no_utf8_is_told_without_its_words(services):
+    services.script = [(422, {}, b'{"error": "\xff"}')]
+    assert "answered 422" in failure(load(services, "openai")).message
+
+
 def test_a_redirection_is_not_followed(services):
     services.script = [(307, {"Location": f"{services.url}/elsewhere"}, {})]
     assert "answered 307" in failure(load(services, "openai")).message

@@ -177,3 +177,15 @@ def test_what_is_printed_goes_through_the_filter() -> None:
                 attr="print_exc" | "print_exception" | "show" as used, value=ast.Name(id="traceback" | "error")
             ):
                 pytest.fail(f"{place} prints by itself: {used}")
+
+
+def test_json_that_is_no_utf8_is_damaged_json_everywhere() -> None:
+    """msgspec raises `UnicodeDecodeError` for a string that is no UTF-8, not its own `DecodeError`."""
+    for place, node in nodes(outside="vmrag_link/demo/"):
+        match node:
+            case ast.ExceptHandler(type=ast.expr() as caught):
+                names = {
+                    each.attr if isinstance(each, ast.Attribute) else ast.unparse(each) for each in ast.walk(caught)
+                }
+                if names & {"DecodeError", "MsgspecError"}:
+                    assert names & {"UnicodeDecodeError", "ValueError"}, f"{place} lets UnicodeDecodeError through"

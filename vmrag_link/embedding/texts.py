@@ -10,11 +10,9 @@ from vmrag_link.embedding.base import Model, Vector
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import EmbeddingFailed
 from vmrag_link.models import Record
-from vmrag_link.progress import QUIET, Progress
+from vmrag_link.progress import ASKING, EMBEDDING, QUIET, Progress
 
 BATCH = 256
-ASKING = "asking the embedding service"
-"""What the work is called that goes over the network."""
 
 
 class Counts(Record, frozen=True):
@@ -35,7 +33,7 @@ def vectors_for(
     missing = [chunk for chunk in texts if chunk not in vectors]
     counts = Counts(embedded=len(missing), cached=len(vectors))
     if missing:
-        with progress.task("embedding" if model.local else ASKING, len(missing)) as task:
+        with progress.task(EMBEDDING if model.local else ASKING, len(missing)) as task:
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
                 fresh = dict(zip(batch, model.embed([texts[chunk] for chunk in batch]), strict=True))

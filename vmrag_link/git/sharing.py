@@ -6,6 +6,7 @@ import contextlib
 import re
 import stat
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from vmrag_link import permissions
@@ -52,8 +53,9 @@ def folder_mode(setting: str | None) -> int | None:
 
 def prepare(places: Places) -> None:
     """Before something is written: our folders are there, and no more open than they should be."""
-    missing = [each for each in _tops(places) if not each.exists()]
-    if not missing and not any(map(_is_open, _tops(places))):
+    tops = _tops(places)
+    missing, is_open = [each for each in tops if not each.exists()], [each for each in tops if _is_open(each)]
+    if not missing and not is_open:
         return
     mode = folder_mode(setting(places))
     for top in missing:
@@ -61,14 +63,19 @@ def prepare(places: Places) -> None:
             top.mkdir(mode=PRIVATE if mode else 0o777)
             if mode:
                 top.chmod(mode)
-    tighten(places)
+    _tighten(is_open, mode)
 
 
 def too_open(places: Places) -> list[Path]:
     """Our folders that others may look into although nothing asks for that."""
     found = [each for each in _tops(places) if _is_open(each)]
     mode = folder_mode(setting(places)) if found else None
-    return [] if mode is None else [each for each in found if stat.S_IMODE(each.stat().st_mode) & _OTHERS & ~mode]
+    return [] if mode is None else _more_open(found, mode)
+
+
+def _more_open(folders: Iterable[Path], mode: int) -> list[Path]:
+    """Those that give group or others more than `mode` does."""
+    return [each for each in folders if each.stat().st_mode & _OTHERS & ~mode]
 
 
 def too_closed(places: Places) -> list[Path]:
@@ -80,10 +87,13 @@ def too_closed(places: Places) -> list[Path]:
 
 def tighten(places: Places) -> None:
     """Nothing is opened: who closed a folder meant it. Another user's stay as they are."""
-    if found := too_open(places):
-        mode = folder_mode(setting(places))
-        for each in found:
-            permissions.tighten(each, PRIVATE if mode is None else mode)
+    _tighten([each for each in _tops(places) if _is_open(each)], folder_mode(setting(places)))
+
+
+def _tighten(folders: Iterable[Path], mode: int | None) -> None:
+    if mode is not None:
+        for each in _more_open(folders, mode):
+            permissions.tighten(each, mode)
 
 
 def _tops(places: Places) -> list[Path]:

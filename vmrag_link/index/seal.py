@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from vmrag_link import permissions
 from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.models import Record
 from vmrag_link.paths import write_atomically
@@ -68,12 +69,7 @@ def mismatch(folder: Path) -> str:
     except FileNotFoundError as error:
         distrust(folder)
         return f"{Path(error.filename).name} is missing" if folder.is_dir() else "it is being removed"
-    except (
-        IsADirectoryError,
-        NotADirectoryError,
-        msgspec.DecodeError,
-        ValueError,
-    ) as error:  # of names with a flipped bit
+    except (IsADirectoryError, NotADirectoryError, ValueError) as error:  # a flipped bit in JSON, or in a name
         distrust(folder)
         return f"{SEAL} cannot be read ({error})"
     _note(folder, digests, _chroma_inode(folder, _read(folder)))
@@ -162,8 +158,12 @@ def _note(folder: Path, names: Iterable[str], chroma: int | None) -> None:
 
 def _write_proven(folder: Path, content: bytes) -> None:
     """In place: who copies the folder meanwhile must not miss a file, and what is half written proves nothing."""
+    path = folder / PROVEN
     with contextlib.suppress(OSError):  # where nothing can be written, contents are proven each time
-        (folder / PROVEN).write_bytes(content)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, permissions.for_new_file(path)), "wb") as out:
+            permissions.adjust(out.fileno(), path)
+            out.write(content)
 
 
 def _identity(path: Path) -> Identity:

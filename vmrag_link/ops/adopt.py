@@ -27,6 +27,7 @@ from vmrag_link.ops.pinning import parsed
 from vmrag_link.ops.push import published
 from vmrag_link.ops.recover import recover
 from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.progress import FETCHING
 from vmrag_link.travel import address, exchange, quarantine
 from vmrag_link.travel.address import OWN, Address
 from vmrag_link.travel.publish import Wanted
@@ -132,7 +133,7 @@ def _peer(ws: Workspace, source: str, start: Path) -> Peer:
 
 def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
     """The repository that the fork is one of: never what the checked-out branch, which may be the fork's, or its pin says."""
-    accepted = ws.accepted_remote() or OWN
+    accepted = ws.accepted_remote()
     if accepted != OWN:
         return destinations.named(ws, accepted, ask=True)[0]
     with contextlib.suppress(Remote):
@@ -207,7 +208,7 @@ def _take(
     check: Callable[[Collection | Document], None],
 ) -> _Taken:
     engine = ws.engine
-    with ws.progress.task("fetching", total=1) as task:
+    with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.knowledge(peer, limits=limits)
         task.advance(1)
     new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)

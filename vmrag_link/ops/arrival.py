@@ -139,7 +139,7 @@ def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
 def _failed_lately(ws: Workspace, pin: Pin) -> _Failure | None:
     try:
         found = msgspec.json.decode(_note(ws).read_bytes(), type=_Failure)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
     same = (found.remote, found.revision) == (pin.dolt_remote, pin.dolt_commit)
     return found if same and 0 <= time.time() - found.at < RETRY_SECONDS else None

@@ -12,11 +12,9 @@ import msgspec
 
 from vmrag_link import clock, locks
 from vmrag_link.errors import (
-    Embedding,
-    Files,
+    INDEXING_FAILURES,
     GitBusy,
     GitFailed,
-    Index,
     KnowledgeMoved,
     Lock,
     MessageMissing,
@@ -87,7 +85,7 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
         return msgspec.structs.replace(report, pending="The index follows with the next call.")
     try:
         ws.reconcile()
-    except (Index, Embedding, Files, GitBusy, Lock) as error:
+    except (*INDEXING_FAILURES, GitBusy, Lock) as error:
         return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
     return report
 

@@ -9,6 +9,7 @@ from vmrag_link.errors import BranchMissing, Remote, RemoteEmpty
 from vmrag_link.models import Record
 from vmrag_link.ops import destinations, distance
 from vmrag_link.ops.distance import Apart, Distances
+from vmrag_link.progress import FETCHING
 from vmrag_link.travel import exchange
 from vmrag_link.travel.address import Address
 from vmrag_link.travel.publish import Moved
@@ -110,7 +111,7 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
 def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
     """Fetch from one remote; the KB branches that moved. Raises `RemoteEmpty` where it has no knowledge base."""
     with (
-        ws.progress.task("fetching", total=1) as task,
+        ws.progress.task(FETCHING, total=1) as task,
         exchange.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
         # Who talks to a server by itself learns what it has by fetching.

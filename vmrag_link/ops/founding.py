@@ -15,12 +15,10 @@ import msgspec
 from vmrag_link import locks
 from vmrag_link.engines.base import ROOT_BRANCH, Write, reserved
 from vmrag_link.errors import (
+    INDEXING_FAILURES,
     AlreadyInitialized,
-    Embedding,
-    Files,
     GitBusy,
     GitFailed,
-    Index,
     Lock,
     MessageMissing,
     RevisionMissing,
@@ -226,7 +224,7 @@ def _indexed(ws: Workspace) -> str:
     """Why the index could not follow; empty if it has."""
     try:
         ws.reconcile()
-    except (Index, Embedding, Files, GitBusy, Lock) as error:
+    except (*INDEXING_FAILURES, GitBusy, Lock) as error:
         return f"The knowledge base is there, but the index could not follow yet: {error.message}"
     return ""
 

@@ -161,7 +161,7 @@ def _read(path: Path) -> MergeState | None:
         return msgspec.json.decode(path.read_bytes(), type=MergeState)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise FileFailed(
             f"The file of the open merge cannot be read: {error}",
             hint=f"Give the merge up: rm {quoted(path)}",

@@ -8,7 +8,7 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import BranchMissing, Embedding, Files, GitBusy, Index, KnowledgeMoved, Lock, MergeConflict
+from vmrag_link.errors import INDEXING_FAILURES, BranchMissing, GitBusy, KnowledgeMoved, Lock, MergeConflict
 from vmrag_link.git import merging, plumbing
 from vmrag_link.ops import pinning, recover
 from vmrag_link.ops.pinning import PinReport
@@ -44,7 +44,7 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
     try:
         with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
             ws.reconcile()
-    except (Index, Embedding, Files, Lock) as error:
+    except (*INDEXING_FAILURES, Lock) as error:
         return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
     return report
 

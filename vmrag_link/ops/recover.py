@@ -16,6 +16,7 @@ from vmrag_link.errors import (
     GitBusy,
     GitFailed,
     IndexFailed,
+    LimitExceeded,
     LimitTooLow,
     file_failures,
     quoted,
@@ -68,14 +69,14 @@ def reconciled_for_reading(ws: Workspace) -> None:
 
 
 def reconciled_as_far_as_possible(ws: Workspace) -> None:
-    """As `reconciled_for_reading`; the index that is bound also goes on answering where the next one cannot be built, on a full or
-    read-only disk, say. `Workspace.unbuilt` has the reason, which the answer's notes give.
+    """As `reconciled_for_reading`; the index that is bound also goes on answering where the next one cannot be built: on a full or
+    read-only disk, or of a document that makes too many chunks. `Workspace.unbuilt` has the reason, which the answer's notes give.
     """
     ws.unbuilt = None
     try:
         with file_failures():
             reconciled_for_reading(ws)
-    except (Files, IndexFailed, LimitTooLow, EngineUnwritable) as why:
+    except (Files, IndexFailed, LimitExceeded, LimitTooLow, EngineUnwritable) as why:
         if ws.binding is None:
             raise
         ws.unbuilt = why

@@ -123,8 +123,10 @@ def _begun(ws: Workspace, name: str) -> str | None:
 
 
 def visible(ws: Workspace) -> Iterator[str]:
-    """The heads that people see: of branches, of what is read, and of remotes as last fetched."""
+    """The heads that people see: of branches, of what is read, of the index that answers, and of remotes as last fetched."""
     yield from (each.head for each in ws.engine.branches() if not reserved(each.name))
+    if ws.standing_revision is not None:
+        yield ws.standing_revision
     if ws.binding is not None:
         yield ws.binding.revision
     for each in _travels(ws):

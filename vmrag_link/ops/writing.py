@@ -8,12 +8,12 @@ from typing import NamedTuple
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import (
-    Embedding,
+    INDEXING_FAILURES,
     Files,
     GitBusy,
-    Index,
     IndexFailed,
     KnowledgeMoved,
+    LimitExceeded,
     MergeConflict,
     Uncommitted,
     file_failures,
@@ -70,7 +70,7 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
         try:
             with file_failures():
                 reconciled(ws)
-        except (IndexFailed, Files):
+        except (IndexFailed, Files, LimitExceeded):
             move(ws)
     else:
         move(ws)
@@ -171,7 +171,7 @@ def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[Ind
             stored = True
             ws.follow(copy.path, branch, revision, whole=whole, alter=alter)
             chunks = chunks_held(copy.path, (each.key for each in rows.put_documents))
-    except (Index, Embedding, Files) as error:
+    except INDEXING_FAILURES as error:
         if not stored:
             raise
         return Landed(

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from vmrag_link import locks
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing, LimitExceeded, quoted
+from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing, quoted
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.index import working
 from vmrag_link.index.snapshots import Snapshot, Snapshots
@@ -92,6 +90,7 @@ def move(parts: Parts) -> tuple[str, ...]:
     for _ in range(ATTEMPTS):
         if moved(parts):
             return ()
+        sharing.prepare(parts.places)
         wait_for_git(parts)
         target = resolve(parts.places, parts.engine, read_trigger(parts.places))
         if target.state != "pinned":
@@ -114,17 +113,9 @@ def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
         target = resolve(parts.places, parts.engine, trigger, bound=bound.revision if bound else None)
         if target.state != "pinned":
             return _unapplied(parts, target)
-        try:
-            built = (
-                _rebuilt(parts, target.revision)
-                if rebuild
-                else provide(parts, target.revision, bases=bases(parts, target))
-            )
-        except LimitExceeded as why:  # others may have pinned that: what is bound goes on answering
-            if bound is None or bound.revision == target.revision:
-                raise
-            parts.progress.note(f"Revision {target.revision[:7]} cannot be indexed: {why.message} {why.hint}")
-            return _unapplied(parts, msgspec.structs.replace(target, state="missing"))
+        built = (
+            _rebuilt(parts, target.revision) if rebuild else provide(parts, target.revision, bases=bases(parts, target))
+        )
         rebuild = False
         changes = _changes(parts.engine, bound, target, built)
         if not _leased(parts, target):

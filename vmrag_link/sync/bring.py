@@ -19,13 +19,10 @@ from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import ChunkedDocument, IndexStore
 from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, Working, content_hash
-from vmrag_link.progress import Progress, Task
+from vmrag_link.progress import BUILDING, Progress, Task
 from vmrag_link.sync import plan as planning
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.plan import Key, Plan
-
-BUILDING = "building the index"
-"""What the work is called, in documents."""
 
 BATCH_CHUNKS = 1_000
 STREAM_ABOVE = 200

@@ -122,7 +122,7 @@ class Through:
     def _rejected(self) -> _Rejected | None:
         try:
             return msgspec.json.decode(self._refused.read_bytes(), type=_Rejected)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
             return None
 
     def _require_news(self) -> None:

@@ -89,7 +89,7 @@ def _read(path: Path) -> Agreements | None:
         return msgspec.json.decode(read_regular(path, _MAX_BYTES), type=Agreements)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None  # what this user cannot read, this user did not write
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise ConfigInvalid(
             f"What you agreed to cannot be read: {path} is damaged.",
             hint=f"rm {quoted(path)}   (then agree again: vmrag trust)",

@@ -64,7 +64,7 @@ def _require_head(file: Path, head: str, where: str, *, base: str | None, limits
         with Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE) as connection:
             try:
                 if odd := schema.strange(connection):
-                    raise KnowledgeRefused(f"{where} is not taken: {schema.printable(odd)}.", hint=_HINT)
+                    raise KnowledgeRefused(f"{where} is not taken: {odd}.", hint=_HINT)
                 if not schema.version(connection):
                     return
             except SchemaTooNew:

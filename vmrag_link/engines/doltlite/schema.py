@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from vmrag_link import terminal_text
 from vmrag_link.engines.base import SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite.connection import Connection, Value
 from vmrag_link.errors import ContentRefused, EngineFailed, KnowledgeRefused, SchemaTooNew
@@ -100,19 +101,15 @@ def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset
     if any(each in found for each in _OURS if each[1] == "vmrag_meta"):
         version(connection)
     kind, name = min(found.symmetric_difference(_OURS) - also)[:2]
-    return f"the {kind} {name[:_MOST_SHOWN]!r} is not as version {SCHEMA_VERSION} of the schema has it"
-
-
-def printable(text: str) -> str:
-    """A stranger's words, in which nothing moves a cursor."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    what = terminal_text.one_line(f"{kind} {name[:_MOST_SHOWN]!r}")  # both may be a stranger's words
+    return f"the {what} is not as version {SCHEMA_VERSION} of the schema has it"
 
 
 def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaObject] = frozenset()) -> None:
     """Raises `KnowledgeRefused`, which says `where` it is, for what is `strange`."""
     if odd := strange(connection, also=also):
         raise KnowledgeRefused(
-            f"{where} is neither read nor written on: {printable(odd)}.",
+            f"{where} is neither read nor written on: {odd}.",
             hint="Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION",
         )
 
@@ -191,7 +188,7 @@ def collection(row: Sequence[Any]) -> Collection:
         raise EngineFailed(f"Collection {name!r} has the distance {distance!r}, which this program does not know.")
     try:
         pieces = msgspec.json.decode(chunking, type=Chunking)
-    except (msgspec.DecodeError, TypeError) as error:  # a column may hold NULL or a number
+    except (ValueError, TypeError) as error:  # a column may hold NULL or a number
         raise EngineFailed(f"Collection {name!r} has a chunking that this program does not know: {error}.") from error
     return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at)
 

@@ -13,8 +13,6 @@ from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.workspace import Workspace
 
 MEGABYTE = 1_000_000
-NOTHING = 20 * MEGABYTE
-"""Bytes without which even small things fail."""
 
 
 def check(ws: Workspace) -> Iterator[Finding]:
@@ -58,9 +56,10 @@ def _room(ws: Workspace) -> Iterator[Finding]:
     needed = max(2 * index, leftovers.size_of(ws.places.kb))
     folder = ws.places.shared if ws.places.shared.exists() else ws.places.common
     free = shutil.disk_usage(folder).free
-    if free < max(needed, NOTHING):
-        level: Level = "error" if free < NOTHING else "warning"
-        message = f"{free / MEGABYTE:.0f} MB are free; to build the index again may take {max(needed, NOTHING) / MEGABYTE:.0f} MB."
+    enough = max(needed, leftovers.CROWDED)
+    if free < enough:
+        level: Level = "error" if free < leftovers.CROWDED else "warning"
+        message = f"{free / MEGABYTE:.0f} MB are free; to build the index again may take {enough / MEGABYTE:.0f} MB."
         yield Finding("DISK_FULL", level, message, "vmrag gc --apply", str(folder))
 
 

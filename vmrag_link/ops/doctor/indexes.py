@@ -7,7 +7,8 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.errors import Busy, quoted
+from vmrag_link.errors import Busy, IndexExtraMissing, quoted
+from vmrag_link.index import seal
 from vmrag_link.index.chroma_check import contents_problem
 from vmrag_link.index.contents import problem_of
 from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Topic
@@ -34,6 +35,14 @@ def synced(ws: Workspace) -> Iterator[Finding]:
         yield Finding("BACKGROUND_FAILED", "warning", message, _COMMAND, str(ws.places.background_log))
 
 
+def _contents_problem(folder: Path) -> str:
+    """As `contents_problem`. Without the extra Chroma's store is not looked into; that it is missing is another topic's finding."""
+    try:
+        return contents_problem(folder)
+    except IndexExtraMissing:
+        return seal.mismatch(folder)
+
+
 def _sync(ws: Workspace, finding: Finding) -> str:
     report = sync(ws, rebuild="--rebuild" in finding.fix)
     return f"Brought knowledge base and index to {(report.to or '')[:7]}."
@@ -47,7 +56,7 @@ def snapshots(ws: Workspace) -> Iterator[Finding]:
         with ws.shelf.reading(each.path):
             # What a sync would find by itself in the one that answers here is its topic's.
             named = "" if here else problem_of(each.path, revision=each.revision, settings=each.settings)
-            problem = named or contents_problem(each.path)
+            problem = named or _contents_problem(each.path)
         if not problem or not each.path.exists():  # somebody removes it at this moment
             continue
         if here:
@@ -73,7 +82,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
         with copy.reading():  # one that only lies behind goes on from there when it is asked
-            problem = copy.damage() or contents_problem(copy.path)
+            problem = copy.damage() or _contents_problem(copy.path)
         if problem:
             message = f"The index of the uncommitted documents of {branch.name!r} cannot be used: {problem}."
             yield Finding("WORKING_COPY_DAMAGED", "warning", message, DOCTOR, branch.name)

@@ -22,7 +22,9 @@ def check(ws: Workspace) -> Iterator[Finding]:
         yield from _pin(ws, data)
     elif ws.initialized:
         message = "This code commit pins no knowledge; the knowledge base stays where it is."
-        yield Finding("PIN_NOT_THERE", "warning", message, "vmrag pin" if ws.binding else "vmrag init", PIN_NAME)
+        yield Finding(
+            "PIN_NOT_THERE", "warning", message, "vmrag pin" if ws.standing_revision else "vmrag init", PIN_NAME
+        )
 
 
 def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
