@@ -14,6 +14,7 @@ from tests.support.repos import make_repo
 from tests.support.terminal import Project, new_project
 from vmrag_link.git import plumbing
 from vmrag_link.trust import agreements
+from vmrag_mcp.session import Behaviour, CallProgress, Session
 
 template, project = terminal.template, terminal.project
 
@@ -203,3 +204,18 @@ def test_a_service_that_there_is_not_is_no_service(project):
 def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project, monkeypatch):
     monkeypatch.setattr(agreements.env, "data_home", lambda: pytest.fail("looked at home"))
     assert agreements.read(plumbing.locate(project.top)).agreed == ()
+
+
+def test_a_running_server_of_agents_follows_what_is_agreed_to_and_taken_back(project):
+    project.write(".vmrag.yaml", "embedding.model: hash\nremote: file:///srv/kb\n")
+    session = Session(project.top, Behaviour())
+
+    def remote() -> str:
+        with session.call(CallProgress()) as call:
+            return call.ws.config.remote
+
+    found = [remote()]
+    for change in ("--yes", "--revoke"):
+        project.vmrag("trust", change)
+        found.append(remote())
+    assert found == ["git:", "file:///srv/kb", "git:"]
