@@ -17,6 +17,7 @@ from vmrag_link.errors import (
     GitFailed,
     IndexFailed,
     LimitTooLow,
+    RowsInvalid,
     file_failures,
     quoted,
     shortened,
@@ -75,7 +76,7 @@ def reconciled_as_far_as_possible(ws: Workspace) -> None:
     try:
         with file_failures():
             reconciled_for_reading(ws)
-    except (Files, IndexFailed, LimitTooLow, EngineUnwritable) as why:
+    except (Files, IndexFailed, LimitTooLow, EngineUnwritable, RowsInvalid) as why:
         if ws.binding is None:
             raise
         ws.unbuilt = why
