@@ -7,7 +7,7 @@
     ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
     ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
-    ├── Engine       (exit 3)     EngineFailed (LimitExceeded, EngineUnwritable) · SchemaTooNew · RevisionMissing
+    ├── Engine       (exit 3)     EngineFailed (LimitExceeded, RowsInvalid, EngineUnwritable) · SchemaTooNew · RevisionMissing
     │                             BranchMissing · BranchExists · CollectionMissing · CollectionExists
     │                             DocumentMissing · DocumentExists · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
@@ -270,6 +270,10 @@ class Engine(VmragError):
 
 class EngineFailed(Engine):
     """The engine failed for a reason without a code of its own."""
+
+
+class RowsInvalid(EngineFailed):
+    """A revision holds rows that no command of ours writes: bytes or numbers for texts, texts that are not UTF-8."""
 
 
 class LimitExceeded(EngineFailed):

@@ -60,7 +60,9 @@ def _model_flaw(text: str) -> str | None:
 
 
 def _url_flaw(text: str) -> str | None:
-    """Keys are in the environment: in an address every message would show them."""
+    """Keys are in the environment: in an address every message would show them. And `vmrag trust` shows it to a person, who would take
+    letters that look like others for those.
+    """
     from urllib.parse import urlsplit  # a checkout should not wait for it
 
     try:
@@ -68,6 +70,8 @@ def _url_flaw(text: str) -> str | None:
         plain = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
     except ValueError:
         plain = False
+    if not text.isascii() or "\\" in text:
+        return "must be written in ASCII without backslashes: other letters of a host as xn--…, of a path as %…"
     if plain and "@" not in parts.netloc and not parts.query and not parts.fragment and " " not in text:
         return None
     return "must be the http:// or https:// address of a service, without a user, ? and #"

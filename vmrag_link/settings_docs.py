@@ -89,7 +89,8 @@ Let it count in this repository? (yes, no):
 `vmrag trust --yes` agrees without asking, for scripts. What you agreed to is remembered below `$XDG_DATA_HOME/vmrag/trust`
 (by default `~/.local/share`), for this repository and exactly these values. When they change, what you agreed to last goes
 on counting, and one line says so, until you agree again. `vmrag trust --list` shows what you agreed to on this machine,
-`vmrag trust --revoke` forgets it for this repository. `vmrag init` agrees to the file of whoever starts a knowledge base.
+`vmrag trust --revoke` forgets it for this repository. `vmrag init` agrees to the file of whoever starts a knowledge base,
+as long as it is in no commit.
 
 Before that a file can narrow, but not widen: `mcp.read_only: true`, `mcp.exclude_tools`, `mcp.require_confirm: true`,
 `hooks.on_dirty: block`, `auto_fetch: false` and the like count at once, and nothing is fetched from elsewhere than `git:`.

@@ -14,6 +14,7 @@ import msgspec
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.models import Record
 from vmrag_link.progress import Task
+from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.looks import Looks, looks
@@ -257,6 +258,7 @@ class Session:
 
 
 def _looks(ws: Workspace) -> Looks:
-    """What a kept workspace has read already: its settings, and the knowledge base's file."""
+    """What a kept workspace has read already: its settings, what of them was agreed to, and the knowledge base's file."""
     places = ws.places
-    return looks((places.config, places.common / "config", places.git_dir, *sorted(places.kb.glob("*"))))
+    settings = (places.config, places.common / "config", *agreements.files(places))
+    return looks((*settings, places.git_dir, *sorted(places.kb.glob("*"))))

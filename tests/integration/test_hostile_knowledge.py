@@ -96,6 +96,16 @@ def test_our_own_tables_are_known_as_the_engine_writes_them_down():
         schema.require_ours(connection, "it", also=links.OBJECTS)
 
 
+@pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u0085"])
+def test_a_column_whose_name_begins_with_what_only_looks_blank_is_another_one(blank):
+    with Connection(Path(":memory:"), access="create") as connection:
+        for each in schema.TABLES:
+            connection.execute(each.replace("content LONGTEXT", f"{blank}content LONGTEXT"))
+        connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(schema.SCHEMA_VERSION),))
+        with pytest.raises(KnowledgeRefused, match="documents"):
+            schema.require_ours(connection, "it")
+
+
 # -- what is fetched -------------------------------------------------------------------------------------------------------
 
 HOSTILE = {
@@ -125,6 +135,41 @@ def evil(file: Path, base: str, *statements: str, name: str = "evil") -> str:
 def of_ada(pair: Pair, *statements: str, name: str = "evil", base: str = "") -> str:
     engine = pair.ada.engine
     return evil(engine.folder / FILE_NAME, base or head(engine, "main"), *statements, name=name)
+
+
+OTHER_TYPES = {
+    "bytes for a text": ("UPDATE documents SET content = x'ff41'",),
+    "nothing for metadata": ("UPDATE documents SET metadata = NULL",),
+    "bytes for a name": ("UPDATE documents SET doc_id = CAST(doc_id AS BLOB)",),
+    "a text for a number": ("UPDATE collections SET embedding_dimensions = 'x'",),
+}
+
+
+@pytest.mark.parametrize("rows", OTHER_TYPES)
+def test_rows_with_something_else_than_texts_are_not_fetched(rows, pair):
+    before, known = pair.bob.state(), pair.bob.heads()
+    of_ada(pair, *OTHER_TYPES[rows])
+    pair.ada.push("origin", "evil")
+    with pytest.raises(KnowledgeRefused, match="something else than texts"):
+        pair.bob.fetch()
+    assert (pair.bob.state(), pair.bob.heads()) == (before, known)
+
+
+@pytest.mark.parametrize("value", ["x'ff41'", "CAST(x'ff41' AS TEXT)"])
+def test_a_pin_at_rows_that_are_no_texts_leaves_the_old_knowledge_answering_with_a_note(world, value):
+    ada, bob = world.ada, world.join("bob")
+    old = bob.ask("query", "certificates")["kb"]["commit"]
+    eve = Clone(ada.top)
+    bad = evil(eve.engine.folder / FILE_NAME, old, f"UPDATE documents SET content = {value}")
+    evil(eve.engine.folder / FILE_NAME, bad, "UPDATE documents SET content = 'x'", name="mended")
+    eve.push("origin", "mended")
+    eve.close()
+    pinned(ada, bad)
+    bob.git("pull", "-q")
+    answer = bob.ask("query", "certificates")
+    assert answer["kb"]["commit"] == old
+    assert "it cannot be followed now" in answer["notes"][0]
+    assert bob.vmrag("sync", "--json", code=3).error["code"] == "DATABASE_ERROR"
 
 
 def stored(folder: Path) -> int:

@@ -107,6 +107,28 @@ def test_a_repository_outside_of_the_work_tree_takes_a_root_that_the_person_has_
     assert not (other.top / ".dolt-version").exists()
 
 
+@pytest.mark.parametrize("within", ["a folder", "its common directory elsewhere"])
+def test_a_repository_among_the_files_of_a_clone_starts_no_program(project, tools, tmp_path, within):
+    carried = project.top / "vendor/carried"
+    project.git("init", "-q", "--bare", str(carried))
+    project.git("-C", str(carried), "update-ref", "HEAD", empty_commit(project, carried))
+    (carried / "wt").mkdir()
+    settings = f"[core]\n\tbare = false\n\tworktree = {carried}/wt\n\tfsmonitor = touch {tmp_path}/started; false\n"
+    (carried / "config").write_text("[core]\n\trepositoryformatversion = 0\n" + settings)
+    if within != "a folder":  # which a configuration for one work tree may add to
+        project.git("config", "extensions.worktreeConfig", "true")
+        (carried / "commondir").write_text("../../.git\n")
+        (carried / "config.worktree").write_text(settings)
+    for path in ("vendor/carried", "vendor/carried/refs"):
+        tools.error("ACCESS_DENIED", "dolt_link_git", git_repo_path=path, bidirectional=True)
+    assert not (tmp_path / "started").exists()
+
+
+def empty_commit(project: Project, repository: Path) -> str:
+    tree = project.git("-C", str(repository), "mktree")
+    return project.git("-C", str(repository), "commit-tree", "-m", "x", tree)
+
+
 def test_another_repository_is_named_from_the_work_tree(project, tools):
     other = make_repo(project.top.parent / "other")
     project.git("config", "vmrag.fileRoot", str(other.top))

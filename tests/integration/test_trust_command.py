@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
+from tests.support.repos import make_repo
 from tests.support.terminal import Project, new_project
 from vmrag_link.git import plumbing
 from vmrag_link.trust import agreements, services
+from vmrag_mcp.session import Behaviour, CallProgress, Session
 
 template, project = terminal.template, terminal.project
 
@@ -144,6 +146,47 @@ def test_starting_a_knowledge_base_in_a_clone_agrees_to_nothing(tmp_path, monkey
     assert counting(clone)[0] == "warn"
 
 
+@pytest.mark.parametrize(
+    "way", ["bare clone", "pull", "pull request", "no remote any more", "a tag before its removal"]
+)
+def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(tmp_path, monkeypatch, way):
+    terminal.isolate(monkeypatch, tmp_path / "home")
+    theirs, mine = make_repo(tmp_path / "theirs"), tmp_path / "mine"
+    theirs.git("commit", "-q", "--allow-empty", "-m", "first")
+    theirs.git("checkout", "-q", "-b", "side")
+    (theirs.top / ".vmrag.yaml").write_text("embedding.model: hash\nhooks.on_dirty: commit\n")
+    theirs.git("add", "-A")
+    theirs.git("commit", "-q", "-m", "settings")
+    match way:
+        case "bare clone":
+            theirs.git("clone", "-q", "--bare", ".", str(tmp_path / "bare"))
+            theirs.git("-C", str(tmp_path / "bare"), "worktree", "add", "-q", str(mine), "side")
+        case "pull":
+            make_repo(mine).git("pull", "-q", str(theirs.top), "side")
+        case "pull request":
+            theirs.git("update-ref", "refs/pull/5/head", "side")
+            theirs.git("checkout", "-q", "main")
+            theirs.git("branch", "-q", "-D", "side")
+            theirs.git("clone", "-q", ".", str(mine))
+            theirs.git("-C", str(mine), "fetch", "-q", "origin", "pull/5/head:five")
+            theirs.git("-C", str(mine), "checkout", "-q", "five")
+        case "no remote any more":
+            theirs.git("clone", "-q", ".", str(mine))
+            theirs.git("-C", str(mine), "remote", "remove", "origin")
+        case "a tag before its removal":
+            theirs.git("tag", "v1")
+            theirs.git("rm", "-q", ".vmrag.yaml")
+            theirs.git("commit", "-q", "-m", "gone")
+            theirs.git("checkout", "-q", "main")
+            theirs.git("merge", "-q", "--no-ff", "-m", "merged", "side")
+            theirs.git("branch", "-q", "-D", "side")
+            theirs.git("clone", "-q", ".", str(mine))
+            theirs.git("-C", str(mine), "checkout", "-q", "v1")
+    project = Project(mine)
+    assert "hooks.on_dirty (line 2) does not count" in project.vmrag("init", "--no-hooks").err
+    assert counting(project)[0] == "warn"
+
+
 def test_a_remote_that_was_trusted_by_itself_may_stand_in_the_settings(project):
     stated(project, "remote: file:///srv/kb\n")
     project.vmrag("remote", "--trust", "file:///srv/kb")
@@ -167,3 +210,18 @@ def test_without_an_agreement_nothing_outside_of_the_repository_is_read(project,
 def test_a_model_of_this_machine_takes_no_agreement_and_no_look_at_them(project, monkeypatch):
     monkeypatch.setattr(services, "permitted", lambda *_: pytest.fail("looked which services are allowed"))
     assert project.vmrag("query", "zebras", "--json").json["results"]
+
+
+def test_a_running_server_of_agents_follows_what_is_agreed_to_and_taken_back(project):
+    project.write(".vmrag.yaml", "embedding.model: hash\nremote: file:///srv/kb\n")
+    session = Session(project.top, Behaviour())
+
+    def remote() -> str:
+        with session.call(CallProgress()) as call:
+            return call.ws.config.remote
+
+    found = [remote()]
+    for change in ("--yes", "--revoke"):
+        project.vmrag("trust", change)
+        found.append(remote())
+    assert found == ["git:", "file:///srv/kb", "git:"]

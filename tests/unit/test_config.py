@@ -479,3 +479,11 @@ def test_yaml_is_imported_only_where_there_is_a_file():
         "sys.exit('yaml' in sys.modules or 'git' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "url", ["https://api.\u043epenai.com/v1", "https://api.openai.com\u2215.example", "http://localhost\\.example"]
+)
+def test_no_address_of_a_service_looks_like_another_one(url):
+    with pytest.raises(ConfigInvalid, match=r"openai_url must be written in ASCII"):
+        cloned(f"embedding.openai_url: {url}\n")

@@ -98,9 +98,13 @@ def default_branch(places: Places, name: str) -> str | None:
     return target if target.startswith(head.removesuffix("HEAD")) else None
 
 
-def has_touched(places: Places, name: str) -> bool:
-    """Whether a file is in the history of any remote's branch, as that was when it was last fetched."""
-    return bool(demand(places, "rev-list", "-1", "--remotes", "--", name).text.strip())
+def is_in_any_commit(places: Places, name: str) -> bool:
+    """Whether a file is in the history of any branch, tag or other ref, of HEAD, or of what was fetched last.
+
+    Not of remotes' branches alone: a bare clone has none, `git pull URL` and `git fetch origin pull/5/head:mine` make none.
+    """
+    options = ("-1", "--full-history", "--ignore-missing", "--all")
+    return bool(demand(places, "rev-list", *options, "FETCH_HEAD", "--", name).text.strip())
 
 
 def tracked(places: Places, name: str) -> list[str]:

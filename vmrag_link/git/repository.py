@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link.errors import GitReferenceMissing, GitRepositoryMissing
+from vmrag_link.errors import AccessDenied, GitReferenceMissing, GitRepositoryMissing, quoted
 from vmrag_link.git.plumbing import locate
 from vmrag_link.git.run import git_in
 from vmrag_link.paths import Places
@@ -27,10 +28,11 @@ class Commit(NamedTuple):
 
 
 def commit(path: Path, ref: str) -> Commit:
-    """Raises `GitRepositoryMissing`, `GitReferenceMissing`."""
+    """Raises `GitRepositoryMissing`, `GitReferenceMissing`, and `AccessDenied` for a repository that came as files of another one."""
     bare = git_in(path, "rev-parse", "--is-bare-repository") if path.is_dir() else None
     if bare is None or bare.returncode:
         raise GitRepositoryMissing(f"{path} is not a git repository.", hint="git init", path=str(path))
+    _require_own_configuration(path)
     places = None if bare.text.strip() == "true" else locate(path)
     found = _asked(path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not found or ref.startswith("-"):
@@ -40,6 +42,32 @@ def commit(path: Path, ref: str) -> Commit:
     head = _asked(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     branch = _asked(path, "symbolic-ref", "--quiet", "--short", "HEAD") if head == found else ""
     return Commit(found, branch or None, _origin(path), places)
+
+
+def _require_own_configuration(path: Path) -> None:
+    """A repository's configuration names programs that git starts. No clone carries a `.git`, but perhaps a folder that is built like one.
+
+    So a repository that is in no `.git` must not lie in the work tree of another one. Raises `AccessDenied`.
+    """
+    folder, common = _folders(path) or (path, path)
+    if ".git" in folder.parts or (
+        folder.is_relative_to(common) and _folders(common.parent) in (None, (common, common))
+    ):
+        return
+    raise AccessDenied(
+        f"{folder} is a git repository that lies among the files of another one: whoever wrote them says what git starts there.",
+        hint=f"git clone {quoted(folder)} DIR   (and name that, if you know whose it is)",
+        path=str(path),
+    )
+
+
+def _folders(path: Path) -> tuple[Path, Path] | None:
+    """The git directory and the common one of the repository around a folder, links resolved; None where there is none."""
+    done = git_in(path, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    if done.returncode:
+        return None
+    folder, common = (Path(os.fsdecode(line)).resolve() for line in done.stdout.removesuffix(b"\n").split(b"\n"))
+    return folder, common
 
 
 def origin(places: Places) -> str:

@@ -18,6 +18,7 @@ from vmrag_link.errors import (
     IndexFailed,
     LimitExceeded,
     LimitTooLow,
+    RowsInvalid,
     file_failures,
     quoted,
     shortened,
@@ -76,7 +77,7 @@ def reconciled_as_far_as_possible(ws: Workspace) -> None:
     try:
         with file_failures():
             reconciled_for_reading(ws)
-    except (Files, IndexFailed, LimitExceeded, LimitTooLow, EngineUnwritable) as why:
+    except (Files, IndexFailed, LimitExceeded, LimitTooLow, EngineUnwritable, RowsInvalid) as why:
         if ws.binding is None:
             raise
         ws.unbuilt = why

@@ -76,10 +76,10 @@ def agree(ws: Workspace, report: TrustReport) -> None:
 def agree_to_own(ws: Workspace) -> bool:
     """Agree to the settings of whoever starts a knowledge base here; whether there was something to agree to.
 
-    A file that came with a clone is not theirs: it is in the history of a remote.
+    A file that is in a commit may be a stranger's, however that commit came here: only one that never was is theirs.
     """
     report = examine(ws)
-    if report.agreed or remotes.has_touched(ws.places, CONFIG_NAME):
+    if report.agreed or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
         return False
     agree(ws, report)
     return True

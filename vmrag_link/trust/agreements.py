@@ -53,6 +53,12 @@ def read(places: Places) -> Agreements:
     return (_read(path) if path else None) or Agreements(_repository(places))
 
 
+def files(places: Places) -> tuple[Path, ...]:
+    """Which files decide what `read` gives, whether they are there or not."""
+    path = _file(places)
+    return (places.trust_id, path) if path else (places.trust_id,)
+
+
 def every() -> list[Agreements]:
     """Of every repository on this machine, by path."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):

@@ -33,7 +33,7 @@ from vmrag_link.engines.doltlite.library import (
     failure,
     library,
 )
-from vmrag_link.errors import ContentRefused, EngineFailed, LimitExceeded, VmragError
+from vmrag_link.errors import ContentRefused, EngineFailed, LimitExceeded, RowsInvalid, VmragError
 
 _SLICE_MS = 100
 """How long C waits for a lock at a time: between two slices Python sees Ctrl-C."""
@@ -42,6 +42,10 @@ LONGEST_STEP = 300.0
 """Seconds. The largest that was measured is a second: a count over a million documents."""
 
 _LOOK_SECONDS = 1.0
+
+ROWS_HINT = (
+    "Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION"
+)
 
 _WATCHED_EVERY = 100_000
 """Instructions of SQLite's machine, about a millisecond, after which the time is looked at."""
@@ -229,7 +233,9 @@ class Connection:
             try:
                 return raw.decode()
             except UnicodeDecodeError as error:
-                raise EngineFailed(f"The knowledge base {self.path} holds a text that is not UTF-8.") from error
+                raise RowsInvalid(
+                    f"The knowledge base {self.path} holds a text that is not UTF-8.", hint=ROWS_HINT
+                ) from error
         if kind == INTEGER:
             return lib.column_int64(statement, index)
         if kind == NULL:

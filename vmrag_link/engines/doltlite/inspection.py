@@ -6,7 +6,7 @@ Every head has our tables and nothing else, and is within the limits. What lies 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link.engines.base import MEGABYTE, Limits, too_large
@@ -72,7 +72,11 @@ def _require_head(file: Path, head: str, where: str, *, base: str | None, limits
             for table, most in (("collections", limits.collections), ("documents", limits.documents)):
                 if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
                     raise KnowledgeRefused(f"{where} is not taken: it holds more than {most:,} {table}.", hint=_HINT)
-            _require_texts(connection, where, head, base if base and history.exists(connection, base) else None, limits)
+            since = base if base and history.exists(connection, base) else None
+            _require_texts(connection, where, head, since, limits)
+            for name, columns in (("collections", schema.COLLECTION_COLUMNS), ("documents", schema.DOCUMENT_COLUMNS)):
+                if _has_other_types(connection, name, columns, head, since):
+                    raise KnowledgeRefused(f"{where} is not taken: {name} hold something else than texts.", hint=_HINT)
     except LimitExceeded as error:
         raise _too_long(where, limits) if error.details["sqlite_code"] == TOO_BIG else _endless(where, error) from error
 
@@ -85,6 +89,17 @@ def _require_texts(connection: Connection, where: str, head: str, base: str | No
         args = (base, head, limits.text_bytes)  # type: ignore[assignment]
     if connection.execute(sql, args):
         raise _too_long(where, limits)
+
+
+def _has_other_types(connection: Connection, table: str, columns: Sequence[str], head: str, since: str | None) -> bool:
+    """Whether a row, or (`since` another revision) one that has changed, holds bytes, NULL or a number where a text belongs."""
+    kinds = {column: "integer" if column == "embedding_dimensions" else "text" for column in columns}
+    prefix = "to_" if since else ""
+    odd = " OR ".join(f"typeof({prefix}{column}) <> '{kind}'" for column, kind in kinds.items())
+    if since is None:
+        return bool(connection.execute(f"SELECT 1 FROM {table} WHERE {odd} LIMIT 1"))  # noqa: S608  our own names
+    sql = f"SELECT 1 FROM dolt_diff_{table}(?, ?) WHERE diff_type <> 'removed' AND ({odd}) LIMIT 1"  # noqa: S608  our own names
+    return bool(connection.execute(sql, (since, head)))
 
 
 def _endless(where: str, error: LimitExceeded) -> KnowledgeRefused:

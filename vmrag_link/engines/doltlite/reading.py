@@ -72,7 +72,7 @@ def _document_rows(
     sql = f"SELECT {', '.join(columns)} FROM documents {where} ORDER BY collection_name, doc_id"  # noqa: S608  our own names
     before = ("", "")
     for row in connection.stream(sql, tuple(asked.values())):
-        if not before < row[:2]:  # a tree that lists a part of itself many times would never end
+        if not before < tuple(schema.texts(row[:2])):  # a tree that lists a part of itself many times would never end
             raise EngineFailed(
                 f"The knowledge base {connection.path} holds documents that are not in order.", hint=FETCH_AGAIN
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
@@ -9,8 +10,8 @@ import msgspec
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import SCHEMA_VERSION, Write
-from vmrag_link.engines.doltlite.connection import Connection, Value
-from vmrag_link.errors import ContentRefused, EngineFailed, KnowledgeRefused, SchemaTooNew
+from vmrag_link.engines.doltlite.connection import ROWS_HINT, Connection, Value
+from vmrag_link.errors import ContentRefused, EngineFailed, KnowledgeRefused, RowsInvalid, SchemaTooNew
 from vmrag_link.models import Chunking, Collection, Distance, Document, DocumentHeader, canonical_json
 
 # Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT say what Dolt needs.
@@ -69,11 +70,19 @@ SchemaObject = tuple[str, str, str, str]
 """A row of `sqlite_master`: type, name, table, and the statement that makes it, with single spaces."""
 
 
+_BLANKS = re.compile(r"[ \t\n\f\r]+")
+
+
+def _words(sql: str) -> list[str]:
+    """A statement between what SQL takes for blanks; to Python other characters are, too, with which a name may begin."""
+    return [word for word in _BLANKS.split(sql) if word]
+
+
 def objects(*statements: str) -> frozenset[SchemaObject]:
     """What these statements, of the kinds that ours are, make."""
     found = []
     for each in statements:
-        words = each.replace("IF NOT EXISTS ", "").split()
+        words = _words(each.replace("IF NOT EXISTS ", ""))
         name, table = words[2].partition("(")[0], words[4 if words[1] == "INDEX" else 2].partition("(")[0]
         found.append((words[1].lower(), name, table, " ".join(words)))
     return frozenset(found)
@@ -95,7 +104,7 @@ def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset
     newer program wrote it. Nothing else may be asked of a place before: a table may stand there under the name of what is asked.
     """
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    found = {(str(kind), str(name), str(table), " ".join(str(sql).split())) for kind, name, table, sql in rows}
+    found = {(str(kind), str(name), str(table), " ".join(_words(str(sql)))) for kind, name, table, sql in rows}
     if not found or _OURS <= found <= _OURS | also:
         return ""
     if any(each in found for each in _OURS if each[1] == "vmrag_meta"):
@@ -184,6 +193,9 @@ def document_row(document: Document) -> tuple[Value, ...]:
 def collection(row: Sequence[Any]) -> Collection:
     """A record from a row of COLLECTION_COLUMNS. Whoever wrote the row may be a stranger: what cannot be is refused."""
     name, kind, metadata, function, model, dimensions, distance, chunking, created_at = row
+    texts((*row[:5], *row[6:]))
+    if type(dimensions) is not int:
+        raise _invalid(dimensions)
     if distance not in _DISTANCES:
         raise EngineFailed(f"Collection {name!r} has the distance {distance!r}, which this program does not know.")
     try:
@@ -195,12 +207,27 @@ def collection(row: Sequence[Any]) -> Collection:
 
 def document(row: Sequence[Any]) -> Document:
     """A record from a row of DOCUMENT_COLUMNS."""
-    return Document(*row)
+    return Document(*texts(row))
 
 
 def header(row: Sequence[Any]) -> DocumentHeader:
     """A record from a row of HEADER_COLUMNS."""
-    return DocumentHeader(*row)
+    return DocumentHeader(*texts(row))
+
+
+def texts(row: Sequence[Any]) -> Sequence[str]:
+    """The row, if all of it is text: a column takes values of any type. Raises `RowsInvalid`."""
+    for each in row:
+        if type(each) is not str:
+            raise _invalid(each)
+    return row
+
+
+def _invalid(found: object) -> RowsInvalid:
+    what = {bytes: "bytes", int: "a number", float: "a number", str: "a text"}.get(type(found), "nothing")
+    return RowsInvalid(
+        f"The knowledge base holds a row with {what} where no command of ours writes that.", hint=ROWS_HINT
+    )
 
 
 def _name(name: str, what: str) -> None:
