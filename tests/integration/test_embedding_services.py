@@ -305,7 +305,8 @@ def test_a_collection_of_a_service_spends_nothing_before_this_machines_person_ag
         tools = Tools(other.top)
         assert found_by_words(other) == ["river"]
         error = tools.error("SERVICE_NOT_TRUSTED", "chroma_query_documents", collection_name="api", query_texts=["sea"])
-        assert error["suggestions"][0] == "vmrag trust --service openai"
+        assert "Only the user can agree" in error["suggestions"][0], "an agent with a shell could type what follows"
+        assert error["suggestions"][1] == "vmrag trust --service openai"
         tools.error(
             "SERVICE_NOT_TRUSTED", "chroma_create_collection", collection_name="more", embedding_function="cohere"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -67,10 +67,17 @@ def _person_agrees(invocation: Invocation, report: TrustReport) -> bool:
     return asks and output.choose("Let it count in this repository? (yes, no)", _ANSWERS) in ("y", "yes")
 
 
-def _nothing_open(report: TrustReport) -> list[str]:
-    if not report.stated:
-        return [f"{report.file} states nothing that needs agreement."]
-    return [f"You agreed to what {report.file} states:", *(_line(each.name, each.value) for each in report.stated)]
+def _nothing_open(report: TrustReport) -> Iterator[str]:
+    if report.stated:
+        yield f"You agreed to what {report.file} states:"
+    else:
+        yield f"{report.file} states nothing that needs agreement."
+    yield from (_line(each.name, each.value) for each in report.stated)
+    yield from _services(report.services)
+
+
+def _services(names: Iterable[str]) -> Iterator[str]:
+    return (f"  may ask {name}" for name in names)
 
 
 def _shown(report: TrustReport) -> Iterator[str]:
@@ -93,7 +100,7 @@ def _listed(every: list[Agreements]) -> Iterator[str]:
         yield each.repository
         if each.agreed:
             yield from (_line(name, value) for name, value in each.agreed[-1].settings.items())
-        yield from (f"  may ask {name}" for name in each.services)
+        yield from _services(each.services)
 
 
 def _line(name: str, value: Value) -> str:
