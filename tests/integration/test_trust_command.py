@@ -143,6 +143,18 @@ def test_starting_a_knowledge_base_in_a_clone_agrees_to_nothing(tmp_path, monkey
     assert counting(clone)[0] == "warn"
 
 
+def test_what_is_not_stated_any_more_is_shown_with_what_counts_now(project):
+    """What was agreed to and widens something does not count without its line; what narrows does."""
+    stated(project, WIDE + "index.keep: 9\n")
+    project.vmrag("trust", "--yes")
+    stated(project, "embedding.model: hash\n")
+    assert counting(project) == ("warn", "git:")
+    shown = project.vmrag("trust", code=1).out.splitlines()
+    assert "  hooks.on_dirty: warn" in shown
+    assert "  remote: git:" in shown
+    assert "  index.keep: 4   (now: 9)" in shown
+
+
 def test_status_says_once_what_does_not_count(project):
     stated(project, "index.keep: 9\n")
     for arguments in (("status",), ("status", "--json")):

@@ -65,7 +65,7 @@ the hooks off for one command: `VMRAG=0 git rebase main`. The merge driver is no
 ## What you see
 
 Where something happened, one line on stderr that begins with `vmrag:`. No line: nothing was to be done, or `hooks.quiet` is set and only the index followed. What was
-committed, pushed or refused is always said.
+committed, pushed, refused or left out is always said.
 
 ```console
 $ git switch release-2

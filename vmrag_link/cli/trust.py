@@ -84,13 +84,17 @@ def _shown(report: TrustReport) -> Iterator[str]:
     if report.stated:
         yield f"{report.file} states, and not all of it counts yet:"
     for each in report.stated:
-        now = "" if each.value == each.counts else f"   (now: {_text(each.counts)})"
-        yield f"  line {each.line}: {each.name}: {_text(each.value)}{now}"
+        yield f"  line {each.line}: {_change(each.name, each.value, each.counts)}"
         yield f"      {each.about}"
     if report.dropped:
         yield f"{report.file} does not state any more what you agreed to:"
     for dropped in report.dropped:
-        yield f"  {dropped.name}: {_text(dropped.default)}   (now: {_text(dropped.counts)})"
+        yield f"  {_change(dropped.name, dropped.default, dropped.counts)}"
+
+
+def _change(name: str, value: Value, counts: Value) -> str:
+    now = "" if value == counts else f"   (now: {_text(counts)})"
+    return f"{name}: {_text(value)}{now}"
 
 
 def _listed(every: list[Agreements]) -> Iterator[str]:
