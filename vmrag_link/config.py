@@ -30,6 +30,7 @@ AGREE = "vmrag trust"
 """The command by which a person agrees to what the file states."""
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOLEANS = {"true": True, "false": False}
 # Where git's own spellings are at home. In YAML they differ between parsers, so the file keeps to two words.
@@ -207,7 +208,8 @@ def _before_agreement(
         key = KEYS[name]
         here = found[name].value if name in found else key.default
         before = _agreed_value(key, agreed)
-        value = here if name == "remote" and known_remote(here) else key.before_agreement(here, before)
+        trusted = name == "remote" and name in own and known_remote(here)
+        value = here if trusted else key.before_agreement(here, before)
         if value == here:
             continue
         ignored[name] = f"{name} (line {found[name].place.details['line']})" if name in found else f"{name} (gone)"
@@ -230,6 +232,8 @@ def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
 
 
 def _unagreed(label: str, ignored: Sequence[str], *, before: bool) -> str:
+    if len(ignored) > _NAMED + 1:
+        ignored = [*ignored[:_NAMED], f"{len(ignored) - _NAMED} more settings"]
     verb = ("count" if len(ignored) > 1 else "counts") if before else ("do" if len(ignored) > 1 else "does")
     rest = "as you agreed before it changed" if before else "not count until you agree"
     return f"{label}: {enumerated(ignored)} {verb} {rest}. To see and agree: {AGREE}"

@@ -223,7 +223,7 @@ class Hooks(Record, frozen=True):
     quiet: Annotated[
         bool,
         Meta(
-            description="Whether hooks say nothing when the index followed; what was committed, pushed or refused is always said.",
+            description="Whether hooks say nothing when the index followed; what was committed, pushed, refused or left out is said.",
             extra=_agreed(_first_of(False, True)),
         ),
     ] = False

@@ -100,7 +100,7 @@ A key of the environment (`{openai}` …) goes to the service's own address, or 
 names; not to one of `.vmrag.yaml`, agreed or not, and over `http:` to this machine only. A collection that names a service
 comes with the knowledge base, so its texts are sent only after `vmrag trust --service NAME` (or, for every repository:
 `git config --global --add vmrag.trustedService NAME`), unless you chose that service or its address yourself. Until then
-the collection is searched by words alone.
+the collection is searched by words alone (`vmrag query --mode keyword`).
 """
 
 

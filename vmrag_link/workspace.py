@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link import permissions
+from vmrag_link import pin as pins
 from vmrag_link.config import Loaded
 from vmrag_link.engines.base import MEGABYTE, Engine, Limits
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
@@ -19,6 +20,7 @@ from vmrag_link.errors import (
     KnowledgeRefused,
     LimitExceeded,
     NotInitialized,
+    PinMalformed,
     PinMissing,
     PinRevisionMissing,
     RemoteEmpty,
@@ -39,6 +41,7 @@ from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.apply import Parts, SyncReport
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.resolve import Target, Trigger, read_trigger, resolve
+from vmrag_link.travel import trust
 from vmrag_link.trust import settings as counting
 
 if TYPE_CHECKING:
@@ -179,6 +182,7 @@ class Workspace:
         if plumbing.pin_bytes(self.places) is None:
             return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
         said = f"This repository pins a knowledge base, but it is not on this machine ({self.places.kb} is missing)."
+        why = why or self._not_trusted()
         if why is None:
             return NotInitialized(said, hint="vmrag clone", path=str(self.places.kb))
         then, pin = "then: vmrag clone", self.places.pin.name
@@ -188,6 +192,18 @@ class Workspace:
                 f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new"
             )
         return NotInitialized(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(self.places.kb))
+
+    def _not_trusted(self) -> RemoteNotTrusted | None:
+        """Why what the pin names would not be fetched: then `vmrag fetch` and `vmrag clone` are no hints that help. Contacts nobody."""
+        try:
+            data = plumbing.pin_bytes(self.places)
+            if data is not None:
+                trust.require(self.places, pins.parse(data).dolt_remote, accepted=self.accepted_remote)
+        except RemoteNotTrusted as why:
+            return why
+        except PinMalformed:
+            pass
+        return None
 
     @cached_property
     def engine(self) -> Engine:
@@ -345,7 +361,7 @@ class Workspace:
             return target.problem
         if target.state == "missing":
             missing = f"The pin names revision {target.revision}, which is not in this knowledge base."
-            why = self.unreached
+            why = self.unreached or self._not_trusted()
             if isinstance(why, RemoteNotTrusted):
                 return RemoteNotTrusted(
                     f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details

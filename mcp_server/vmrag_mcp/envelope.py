@@ -27,6 +27,9 @@ SUGGESTIONS = {
     "PIN_MISSING_REVISION": ("dolt_fetch brings a remote's commits",),
     "MERGE_CONFLICT": ("resolve_conflicts decides", "dolt_reset with confirm_discard=true gives the merge up"),
     "NO_UPSTREAM": ("dolt_push puts the branch on the remote", "branch names the one to pull"),
+    "SERVICE_NOT_TRUSTED": (
+        "Only the user can agree to a service, which may cost them money, in a terminal; until then take collections without it.",
+    ),
     "REMOTE_NOT_TRUSTED": ("Only the user can agree to an address, in a terminal; no argument does.",),
     "REMOTE_REJECTED": ("dolt_pull with branch takes in what that branch of the remote has",),
     "INDEX_PENDING": ("sync_all brings the index up to date",),

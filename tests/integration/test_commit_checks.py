@@ -131,7 +131,7 @@ def test_uncommitted_documents_are_mentioned(coded, kind):
     assert len(lines) == 1
     assert "Documents of 'main' are not committed" in lines[0]
     assert '(vmrag commit -m "What changed in the knowledge")' in lines[0]
-    assert commit(coded, "commit", "--allow-empty", "-m", "x", VMRAG_HOOKS_QUIET="1") == (0, [])
+    assert commit(coded, "commit", "--allow-empty", "-m", "x", VMRAG_HOOKS_QUIET="1") == (0, lines), "always said"
     coded.vmrag("commit", "-m", "new")
     assert commit(coded, "commit", "-m", "x") == (0, [])
 
@@ -148,6 +148,7 @@ def test_uncommitted_documents_stop_a_commit_where_that_is_asked_for(coded, kind
     coded.put("new.md", "new")
     code, lines = commit(coded, *COMMITS[kind], VMRAG_HOOKS_ON_DIRTY="block")
     assert (code, len(lines)) == (1, 1)
+    assert "This commit was stopped: documents of 'main' are not committed, and hooks.on_dirty is block" in lines[0]
     assert "vmrag commit" in lines[0]
     assert coded.git("show", "HEAD:code.py") == "1"
     assert coded.marks()["new.md"] == "added"
@@ -210,11 +211,13 @@ def test_the_hint_of_a_dropping_merge_mends_it(parted, monkeypatch, way):
         parted.git("checkout", "--ours", ".dolt-version")
         parted.git("add", ".dolt-version")
         _, lines = commit(parted, "commit", "-m", "x")
+        assert "(git checkout -m -- .dolt-version && vmrag resolve)" in lines[0], "the merge goes on, and is one commit"
+        assert parted.vmrag("resolve", code=1).err.endswith("hint: git checkout -m -- .dolt-version && vmrag resolve\n")
     else:
         _, lines = commit(parted, "merge", "-s", "ours", "feature")
     monkeypatch.setenv("PATH", str(terminal.SCRIPT.parent), prepend=":")
-    hint = lines[0].rpartition("(git commit")[2].partition(" (")[0]
-    done = subprocess.run(f"git commit{hint}", shell=True, cwd=parted.top, capture_output=True, text=True, check=False)
+    hint = lines[0].partition(" (git ")[2].partition(" (")[0].rstrip(")")
+    done = subprocess.run(f"git {hint}", shell=True, cwd=parted.top, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert commit(parted, "commit", "-m", "x")[0] == 0
     assert {"faq.md", "uv.md"} <= parted.texts().keys()

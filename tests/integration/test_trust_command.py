@@ -187,6 +187,43 @@ def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(t
     assert counting(project)[0] == "warn"
 
 
+def test_what_is_not_stated_any_more_is_shown_with_what_counts_now(project):
+    """What was agreed to and widens something does not count without its line; what narrows does."""
+    stated(project, WIDE + "index.keep: 9\n")
+    project.vmrag("trust", "--yes")
+    stated(project, "embedding.model: hash\n")
+    assert counting(project) == ("warn", "file:///srv/kb")  # nobody's knowledge goes elsewhere because a line is gone
+    shown = project.vmrag("trust", code=1).out.splitlines()
+    assert "  hooks.on_dirty: warn" in shown
+    assert "  remote: git:   (now: file:///srv/kb)" in shown
+    assert "  index.keep: 4   (now: 9)" in shown
+
+
+def test_status_says_once_what_does_not_count(project):
+    stated(project, "index.keep: 9\n")
+    for arguments in (("status",), ("status", "--json")):
+        done = project.vmrag(*arguments)
+        assert (done.out + done.err).count("does not count until you agree") == 1
+
+
+def test_what_is_missing_because_its_remote_is_not_trusted_gets_the_hint_that_helps(project):
+    """Not `vmrag fetch` or `vmrag clone`, which would be refused."""
+    pin = json.loads((project.top / ".dolt-version").read_text())
+    project.write(".dolt-version", json.dumps(pin | {"dolt_remote": "http://kb.example/kb", "dolt_commit": "f" * 40}))
+    trust = "vmrag remote --trust http://kb.example/kb"
+    assert project.ask("status", code=1)["hint"].startswith(trust)
+    assert trust in project.vmrag("doctor", code=1).out.replace("\n", " ").split("PIN_REVISION_MISSING")[1][:80]
+    (project.top / ".git" / "vmrag" / "kb").rename(project.top / ".git" / "vmrag" / "away")
+    assert project.vmrag("status", code=1).out.splitlines()[-1].startswith(f"hint: {trust}")
+
+
+def test_a_service_that_was_agreed_to_is_shown(project):
+    stated(project, "index.keep: 9\n")
+    project.vmrag("trust", "--yes")
+    project.vmrag("trust", "--service", "openai")
+    assert "may ask openai" in project.vmrag("trust").out
+
+
 def test_a_remote_that_was_trusted_by_itself_may_stand_in_the_settings(project):
     stated(project, "remote: file:///srv/kb\n")
     project.vmrag("remote", "--trust", "file:///srv/kb")

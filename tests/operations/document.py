@@ -59,13 +59,13 @@ and follows first.
 |---|---|---|---|
 {settings}
 
-In `.vmrag.yaml`, by `git config vmrag.hooks.sync off`, or by `VMRAG_HOOKS_SYNC=off` ([all ways](configuration.md)). `VMRAG=0` in the environment switches
+In `.vmrag.yaml`, where they count after [`vmrag trust`](configuration.md#what-counts-from-a-clone), by `git config vmrag.hooks.sync off`, or by `VMRAG_HOOKS_SYNC=off` ([all ways](configuration.md)). `VMRAG=0` in the environment switches
 the hooks off for one command: `VMRAG=0 git rebase main`. The merge driver is no hook, and goes on merging.
 
 ## What you see
 
 Where something happened, one line on stderr that begins with `vmrag:`. No line: nothing was to be done, or `hooks.quiet` is set and only the index followed. What was
-committed, pushed or refused is always said.
+committed, pushed, refused or left out is always said.
 
 ```console
 $ git switch release-2

@@ -158,6 +158,12 @@ def test_what_nobody_agreed_to_does_not_count_and_one_line_names_the_command():
     ]
 
 
+def test_the_line_stays_short_however_many_settings_a_file_states():
+    loaded = cloned(STATED + "auto_pin: false\nindex.keep: 9\nhooks.quiet: true\n")
+    [line] = loaded.warnings
+    assert "remote (line 1), index.keep (line 4) and 2 more settings do not count until you agree." in line
+
+
 @pytest.mark.parametrize("name", [name for name, key in KEYS.items() if key.needs_agreement])
 def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
     """Whatever a file says, what counts is the default, or narrower than that."""

@@ -22,7 +22,7 @@ TITLES = {
 @vmrag_command("status")
 def command(invocation: Invocation) -> int:
     """Show whether pin, knowledge base and index agree; exit code 1 if they do not. Changes nothing."""
-    with invocation.workspace() as ws:
+    with invocation.workspace(warn=False) as ws:  # the report has the warnings among its reasons
         report = operation.status(ws)
     invocation.emit(report, _lines(report))
     return 0 if report.in_sync else FAILED_CHECK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -67,23 +67,34 @@ def _person_agrees(invocation: Invocation, report: TrustReport) -> bool:
     return asks and output.choose("Let it count in this repository? (yes, no)", _ANSWERS) in ("y", "yes")
 
 
-def _nothing_open(report: TrustReport) -> list[str]:
-    if not report.stated:
-        return [f"{report.file} states nothing that needs agreement."]
-    return [f"You agreed to what {report.file} states:", *(_line(each.name, each.value) for each in report.stated)]
+def _nothing_open(report: TrustReport) -> Iterator[str]:
+    if report.stated:
+        yield f"You agreed to what {report.file} states:"
+    else:
+        yield f"{report.file} states nothing that needs agreement."
+    yield from (_line(each.name, each.value) for each in report.stated)
+    yield from _services(report.services)
+
+
+def _services(names: Iterable[str]) -> Iterator[str]:
+    return (f"  may ask {name}" for name in names)
 
 
 def _shown(report: TrustReport) -> Iterator[str]:
     if report.stated:
         yield f"{report.file} states, and not all of it counts yet:"
     for each in report.stated:
-        now = "" if each.value == each.counts else f"   (now: {_text(each.counts)})"
-        yield f"  line {each.line}: {each.name}: {_text(each.value)}{now}"
+        yield f"  line {each.line}: {_change(each.name, each.value, each.counts)}"
         yield f"      {each.about}"
     if report.dropped:
         yield f"{report.file} does not state any more what you agreed to:"
     for dropped in report.dropped:
-        yield f"  {dropped.name}: {_text(dropped.default)}   (now: {_text(dropped.counts)})"
+        yield f"  {_change(dropped.name, dropped.default, dropped.counts)}"
+
+
+def _change(name: str, value: Value, counts: Value) -> str:
+    now = "" if value == counts else f"   (now: {_text(counts)})"
+    return f"{name}: {_text(value)}{now}"
 
 
 def _listed(every: list[Agreements]) -> Iterator[str]:
@@ -93,7 +104,7 @@ def _listed(every: list[Agreements]) -> Iterator[str]:
         yield each.repository
         if each.agreed:
             yield from (_line(name, value) for name, value in each.agreed[-1].settings.items())
-        yield from (f"  may ask {name}" for name in each.services)
+        yield from _services(each.services)
 
 
 def _line(name: str, value: Value) -> str:

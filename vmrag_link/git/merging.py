@@ -90,6 +90,15 @@ def stages(places: Places) -> Stages | None:
     return Stages(found.get(1), found.get(2), found.get(3)) if found else None
 
 
+def reopening(places: Places) -> str | None:
+    """The command that goes on with git's conflict in the pin after `git add` closed it; None where git knows of none."""
+    again = "vmrag resolve"
+    if stages(places):
+        return again
+    known = demand(places, "ls-files", "--resolve-undo", "-z", "--", PIN_NAME).text
+    return f"git checkout -m -- {PIN_NAME} && {again}" if known else None
+
+
 def is_merge(places: Places) -> bool:
     """Whether git merges branches now, rather than picking, reverting or rebasing a commit.
 

@@ -102,11 +102,12 @@ def _dropped(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | N
     sides = [revision for each in before if (revision := _revision(each))]
     bases = [plumbing.blob(ws.places, f"{base}:{PIN_NAME}") for base in merging.merge_bases(ws.places, parents)]
     known = {revision for each in bases if (revision := _revision(each))}
+    repair = "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)"
     return [
         Finding(
             "KNOWLEDGE_DROPPED",
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
-            "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)",
+            merging.reopening(ws.places) or repair,
         )
         for side in pin_rules.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
     ]
@@ -128,6 +129,10 @@ def _uncommitted(ws: Workspace) -> list[Finding]:
     if not blocks and target.attachment == "held" and ws.applied != target.trigger:
         return []  # they go along to a pin that has just moved, as in a merge: the sync after the commit says so
     message = f"Documents of {branch.name!r} are not committed: this commit does not pin them."
+    if blocks:
+        message = (
+            f"This commit was stopped: documents of {branch.name!r} are not committed, and hooks.on_dirty is block."
+        )
     hint = 'vmrag commit -m "What changed in the knowledge"'
     return [Finding("UNCOMMITTED_CHANGES", message, hint, blocks)]
 

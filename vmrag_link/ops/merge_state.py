@@ -73,7 +73,8 @@ def opened(ws: Workspace) -> MergeState | None:
 def required(ws: Workspace) -> MergeState:
     state = opened(ws)
     if state is None:
-        raise MergeConflict("No merge is open here.", hint="vmrag merge REF")
+        again = merging.reopening(ws.places) if merging.is_merge(ws.places) else None
+        raise MergeConflict("No merge is open here.", hint=again or "vmrag merge REF")
     return state
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.errors import IndexFailed
+from vmrag_link.errors import EmbeddingFailed, IndexFailed
 from vmrag_link.git import plumbing
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Collection, Record
@@ -61,7 +61,12 @@ def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
 
 def _answer(ws: Workspace, asked: Query, view: View) -> QueryReport:
     with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
-        return QueryReport(searcher.search(asked), viewed(ws, view).kb, view.notes)
+        try:
+            results = searcher.search(asked)
+        except EmbeddingFailed as error:
+            error.hint += "   (or, by words alone: vmrag query --mode keyword)"
+            raise
+        return QueryReport(results, viewed(ws, view).kb, view.notes)
 
 
 def similar(

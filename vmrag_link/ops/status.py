@@ -71,18 +71,22 @@ def status(ws: Workspace) -> StatusReport:
     if not ws.initialized:
         why = ws.uninitialized()
         pin, flaws = _pin_alone(ws)
-        reasons = [why.message, *flaws]
+        reasons = [why.message, *flaws, *_warnings(ws)]
         return StatusReport("not_initialized", False, git, pin, KbStatus(), IndexStatus(), None, reasons, why.hint)
     target = ws.target()
     index, damage = _index(ws, target)
     state, reasons, hint = _judged(ws, target, damage)
-    reasons += [f"warning: {warning}" for warning in ws.settings.warnings]
+    reasons += _warnings(ws)
     pin = pinning.block(target.pin) if target.pin else None
     behind = background.report(ws.places)
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
     reasons += _interrupted(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
     return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint)
+
+
+def _warnings(ws: Workspace) -> list[str]:
+    return [f"warning: {warning}" for warning in ws.settings.warnings]
 
 
 def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:

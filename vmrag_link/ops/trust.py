@@ -29,7 +29,7 @@ class StatedSetting(Record, frozen=True):
 
 
 class DroppedSetting(Record, frozen=True):
-    """A setting that was agreed to and that the file does not state any more; `counts` until that is agreed to."""
+    """A setting that was agreed to and that the file does not state any more; `counts` is the value that counts now."""
 
     name: str
     counts: Value
@@ -57,8 +57,8 @@ def examine(ws: Workspace) -> TrustReport:
         StatedSetting(each.name, each.value, each.line, _counting(ws, each.name), KEYS[each.name].doc) for each in found
     )
     dropped = tuple(
-        DroppedSetting(name, value, KEYS[name].default)
-        for name, value in last.items()
+        DroppedSetting(name, _counting(ws, name), KEYS[name].default)
+        for name in last
         if name not in own and name in KEYS
     )
     agreed = own in remembered.settings or not (own or last)
