@@ -209,6 +209,17 @@ def canonical_json(value: Any) -> str:
     return text
 
 
+def metadata_from_row(text: str) -> dict[str, Any]:
+    """The metadata of a row that somebody else wrote. Raises `ValueError` for anything but the canonical JSON of an object."""
+    try:
+        value = json_from_user(text)
+    except ValueError as error:
+        raise ValueError(f"its metadata {error}") from error
+    if not isinstance(value, dict) or canonical_json(value) != text:
+        raise ValueError("its metadata is not the canonical JSON of an object")
+    return value
+
+
 def json_from_user(text: str) -> Any:
     """What was typed as JSON, if it can be stored as it is. Raises `ValueError`, whose message completes `It …`.
 

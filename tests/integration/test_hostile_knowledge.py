@@ -27,7 +27,7 @@ from vmrag_link.engines.doltlite import links, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
-from vmrag_link.models import Chunking
+from vmrag_link.models import Chunking, content_hash
 from vmrag_link.pin import Pin
 from vmrag_link.travel import exchange
 
@@ -161,7 +161,8 @@ def test_a_pin_at_rows_that_are_no_texts_leaves_the_old_knowledge_answering_with
     old = bob.ask("query", "certificates")["kb"]["commit"]
     eve = Clone(ada.top)
     bad = evil(eve.engine.folder / FILE_NAME, old, f"UPDATE documents SET content = {value}")
-    evil(eve.engine.folder / FILE_NAME, bad, "UPDATE documents SET content = 'x'", name="mended")
+    mended = f"UPDATE documents SET content = 'x', content_hash = '{content_hash('x')}'"
+    evil(eve.engine.folder / FILE_NAME, bad, mended, name="mended")
     eve.push("origin", "mended")
     eve.close()
     pinned(ada, bad)
@@ -170,6 +171,27 @@ def test_a_pin_at_rows_that_are_no_texts_leaves_the_old_knowledge_answering_with
     assert answer["kb"]["commit"] == old
     assert "it cannot be followed now" in answer["notes"][0]
     assert bob.vmrag("sync", "--json", code=3).error["code"] == "DATABASE_ERROR"
+
+
+NO_RECORDS = {
+    "metadata that is no JSON": "UPDATE documents SET metadata = '[1'",
+    "numbers that are none": """UPDATE documents SET metadata = '{"a":{"b":1e999}}'""",
+    "metadata in other bytes": """UPDATE documents SET metadata = '{"a": 1}'""",
+    "another hash": "UPDATE documents SET content_hash = '../../x'",
+    "a distance that nobody knows": "UPDATE collections SET distance = 'x'",
+    "a collection's metadata": "UPDATE collections SET metadata = 'nope'",
+    "a text that is not UTF-8": "UPDATE documents SET title = CAST(x'ff41' AS TEXT)",
+}
+
+
+@pytest.mark.parametrize("rows", NO_RECORDS)
+def test_rows_that_we_could_not_have_written_are_not_fetched(rows, pair):
+    before, known = pair.bob.state(), pair.bob.heads()
+    bad = of_ada(pair, NO_RECORDS[rows])
+    pair.ada.push("origin", "evil")
+    with pytest.raises(KnowledgeRefused, match=f"{bad[:12]}.* is not taken"):
+        pair.bob.fetch()
+    assert (pair.bob.state(), pair.bob.heads()) == (before, known)
 
 
 def stored(folder: Path) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from vmrag_link.documents.chunking import require_modest, require_possible
 from vmrag_link.embedding import registry
 from vmrag_link.embedding.services import SERVICES
 from vmrag_link.errors import ContentRefused, EmbeddingMismatch, KnowledgeRefused, NameInvalid, UsageInvalid
 from vmrag_link.index.metadata import RESERVED_METADATA
-from vmrag_link.models import Collection, Document, canonical_json, content_hash, json_from_user
+from vmrag_link.models import Collection, Document, content_hash, metadata_from_row
 from vmrag_link.ops import names
 from vmrag_link.settings import Embedding
 
@@ -55,7 +54,7 @@ def _require_agreed(row: Collection, allowed: AbstractSet[str], known: AbstractS
 
 def _collection(row: Collection) -> None:
     names.check(row.name)
-    _object(row.metadata)
+    metadata_from_row(row.metadata)
     if row.embedding_function not in registry.NAMES:
         raise ValueError(f"nobody here knows the embedding model {row.embedding_function!r}")
     registry.choose_for(row, Embedding())
@@ -68,16 +67,5 @@ def _document(row: Document) -> None:
     names.check_document(row.doc_id)
     if row.content_hash != content_hash(row.content):
         raise ValueError("its content_hash is not that of its content")
-    if used := RESERVED_METADATA.intersection(_object(row.metadata)):
+    if used := RESERVED_METADATA.intersection(metadata_from_row(row.metadata)):
         raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index needs for itself")
-
-
-def _object(text: str) -> dict[str, Any]:
-    """Metadata. Raises `ValueError` for anything but the canonical JSON of an object."""
-    try:
-        value = json_from_user(text)
-    except ValueError as error:
-        raise ValueError(f"its metadata {error}") from error
-    if not isinstance(value, dict) or canonical_json(value) != text:
-        raise ValueError("its metadata is not the canonical JSON of an object")
-    return value

@@ -1,7 +1,7 @@
 """What the branches of a remote lead to: looked at before anything of it is taken, and never executed.
 
-Every head has our tables and nothing else, and is within the limits. What lies behind the heads is looked at when it is opened
-(`DoltliteEngine`), and all of it by `validation`, for `vmrag adopt`.
+Every head has our tables and nothing else, is within the limits, and holds rows that we could have written. What lies behind
+the heads is looked at when it is opened (`DoltliteEngine`), and all of it by `validation`, for `vmrag adopt`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
+from vmrag_link import terminal_text
 from vmrag_link.engines.base import MEGABYTE, Limits, too_large
-from vmrag_link.engines.doltlite import history, remotes, schema
+from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import TOO_BIG
-from vmrag_link.errors import KnowledgeRefused, LimitExceeded, SchemaTooNew
+from vmrag_link.errors import Engine, KnowledgeRefused, LimitExceeded, SchemaTooNew
+from vmrag_link.models import Collection, Document, content_hash, metadata_from_row
 from vmrag_link.paths import require_space
 
 PATIENCE = 60.0
 """Seconds that one statement may take: what is looked at is what differs from the last time."""
+
+_MOST_SHOWN = 300
 
 MOST_DOCUMENT_MB = 900
 """What `limits.document_mb` may be at most: the engine stores a gigabyte."""
@@ -52,33 +58,47 @@ def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, s
     if len(heads) > limits.branches:
         raise KnowledgeRefused(f"It has more than {limits.branches:,} branches. Nothing of it was taken.", hint=_HINT)
     seen = set(known.values())
+    nearby = next(iter(known.values()), None)
     for name, head in heads.items():
         if head not in seen:
             seen.add(head)
             where = f"Revision {head[:12]} (KB branch {name[:80]!a} of the remote)"
-            _require_head(file, head, where, base=known.get(name) or next(iter(known.values()), None), limits=limits)
+            if _require_head(file, head, where, base=known.get(name) or nearby, limits=limits):
+                nearby = nearby or head  # what the next one shares with it is not looked at twice
 
 
-def _require_head(file: Path, head: str, where: str, *, base: str | None, limits: Limits) -> None:
+def _require_head(file: Path, head: str, where: str, *, base: str | None, limits: Limits) -> bool:
+    """Whether it has our tables. Only what differs from `base`, which was looked at, is read."""
     try:
         with Connection(file, at=head, access="read", longest=limits.text_bytes, longest_step=PATIENCE) as connection:
-            try:
-                if odd := schema.strange(connection):
-                    raise KnowledgeRefused(f"{where} is not taken: {odd}.", hint=_HINT)
-                if not schema.version(connection):
-                    return
-            except SchemaTooNew:
-                return
-            for table, most in (("collections", limits.collections), ("documents", limits.documents)):
-                if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
-                    raise KnowledgeRefused(f"{where} is not taken: it holds more than {most:,} {table}.", hint=_HINT)
+            if not _has_tables(connection, where):
+                return False
             since = base if base and history.exists(connection, base) else None
-            _require_texts(connection, where, head, since, limits)
-            for name, columns in (("collections", schema.COLLECTION_COLUMNS), ("documents", schema.DOCUMENT_COLUMNS)):
-                if _has_other_types(connection, name, columns, head, since):
-                    raise KnowledgeRefused(f"{where} is not taken: {name} hold something else than texts.", hint=_HINT)
+            _require_contents(connection, where, head, since, limits)
+            return True
     except LimitExceeded as error:
         raise _too_long(where, limits) if error.details["sqlite_code"] == TOO_BIG else _endless(where, error) from error
+
+
+def _has_tables(connection: Connection, where: str) -> bool:
+    """False for a revision without tables, and for one that only a newer program can read."""
+    try:
+        if odd := schema.strange(connection):
+            raise KnowledgeRefused(f"{where} is not taken: {odd}.", hint=_HINT)
+        return bool(schema.version(connection))
+    except SchemaTooNew:
+        return False
+
+
+def _require_contents(connection: Connection, where: str, head: str, since: str | None, limits: Limits) -> None:
+    for table, most in (("collections", limits.collections), ("documents", limits.documents)):
+        if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
+            raise KnowledgeRefused(f"{where} is not taken: it holds more than {most:,} {table}.", hint=_HINT)
+    _require_texts(connection, where, head, since, limits)
+    for name, columns in (("collections", schema.COLLECTION_COLUMNS), ("documents", schema.DOCUMENT_COLUMNS)):
+        if _has_other_types(connection, name, columns, head, since):
+            raise KnowledgeRefused(f"{where} is not taken: {name} hold something else than texts.", hint=_HINT)
+    _require_records(connection, where, head, since)
 
 
 def _require_texts(connection: Connection, where: str, head: str, base: str | None, limits: Limits) -> None:
@@ -100,6 +120,27 @@ def _has_other_types(connection: Connection, table: str, columns: Sequence[str],
         return bool(connection.execute(f"SELECT 1 FROM {table} WHERE {odd} LIMIT 1"))  # noqa: S608  our own names
     sql = f"SELECT 1 FROM dolt_diff_{table}(?, ?) WHERE diff_type <> 'removed' AND ({odd}) LIMIT 1"  # noqa: S608  our own names
     return bool(connection.execute(sql, (since, head)))
+
+
+def _require_records(connection: Connection, where: str, head: str, since: str | None) -> None:
+    """Every row, or (`since` another revision) every one that has changed, says what we could have written.
+
+    Which embedding models there are is not asked: a newer program may know more of them.
+    """
+    try:
+        for row in validation.rows(connection, since, head):
+            _require_ours(row)
+    except LimitExceeded:
+        raise
+    except (Engine, msgspec.ValidationError, ValueError) as error:
+        told = terminal_text.one_line(str(error))[:_MOST_SHOWN].rstrip(".")
+        raise KnowledgeRefused(f"{where} is not taken: {told}.", hint=_HINT) from error
+
+
+def _require_ours(row: Collection | Document) -> None:
+    metadata_from_row(row.metadata)
+    if isinstance(row, Document) and row.content_hash != content_hash(row.content):
+        raise ValueError(f"the content_hash of {row.collection}/{row.doc_id} is not that of its content")
 
 
 def _endless(where: str, error: LimitExceeded) -> KnowledgeRefused:

@@ -94,7 +94,7 @@ def _examine(file: Path, revision: str, limits: Limits, sound: Sound, *, since: 
         for table, most in (("collections", limits.collections), ("documents", limits.documents)):
             if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
                 raise _refused(f"it holds more than {most:,} {table}", revision)
-        for row in _rows(connection, since, revision):
+        for row in rows(connection, since, revision):
             sound(row)
 
 
@@ -116,7 +116,7 @@ def _require_ours(connection: Connection) -> None:
         raise EngineFailed(f"its schema does not call itself version {SCHEMA_VERSION}")
 
 
-def _rows(connection: Connection, since: str | None, revision: str) -> Iterator[CollectionRow | Document]:
+def rows(connection: Connection, since: str | None, revision: str) -> Iterator[CollectionRow | Document]:
     """A column takes values of any type: only what is a record, and can be stored as one, comes out."""
     for columns in _stored(connection, "collections", schema.COLLECTION_COLUMNS, since, revision):
         collection = msgspec.convert(msgspec.structs.asdict(schema.collection(columns)), type=CollectionRow)
