@@ -40,6 +40,11 @@ def test_it_shows_what_would_count_where_it_stands_and_what_counts_now(project):
     assert counting(project) == ("warn", "git:")
 
 
+def test_a_value_imitates_none_of_our_words(project):
+    stated(project, "embedding.model_path: /usr/lib   (now x)\n")
+    assert 'embedding.model_path: "/usr/lib   (now x)"   (now: "")' in project.vmrag("trust", code=1).out
+
+
 def test_what_was_agreed_to_counts_until_it_is_taken_back(project):
     stated(project, WIDE)
     project.vmrag("trust", "--yes")

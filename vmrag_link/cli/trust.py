@@ -112,4 +112,8 @@ def _line(name: str, value: Value) -> str:
 
 
 def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A value as it could stand in the file; with quotes where it could be taken for words of ours."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    return text if text and " " not in text else f'"{text}"'
