@@ -199,7 +199,7 @@ def test_an_editor_that_brings_no_text_decides_nothing(torn, resolve, tmp_path):
     for body, code in (
         ("exit 0", 1),
         ("exit 3", 2),
-        ("printf '\\377\\376' > \"$1\"", 2),
+        ("printf '\\377\\376' > \"$1\"", 3),
     ):
         screen = resolve("handbook/rest.md", EDITOR=editor(tmp_path, body), VISUAL="")
         assert "(1 of 1)" in screen.expect(PROMPT)

@@ -165,7 +165,7 @@ def test_status_shows_how_far_a_sync_is(project, held):
             found = project.status()
             assert found["background"]["doing"] == "building the index"
             assert (found["background"]["done"], found["background"]["total"]) == (20, 40)
-            assert any("indexing, 20 of 40" in reason for reason in found["reasons"])
+            assert any("building the index, 20 of 40" in reason for reason in found["reasons"])
 
 
 def test_the_log_is_kept_small(project, monkeypatch):

@@ -276,7 +276,7 @@ def test_a_file_that_is_no_text_decides_nothing(waiting, tmp_path):
     (tmp_path / "latin").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "nul").write_bytes(b"nul \0")
     for name, code, error in (
-        ("latin", 2, "INVALID_PARAMETER"),
+        ("latin", 3, "FILE_SYSTEM_ERROR"),
         ("nul", 3, "INVALID_METADATA"),
         ("missing", 3, "FILE_SYSTEM_ERROR"),
         ("folder", 3, "FILE_SYSTEM_ERROR"),
