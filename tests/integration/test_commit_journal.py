@@ -47,7 +47,7 @@ NEXT = {
     "sync": [("sync",)],
     "commit": [("commit", "-m", "again")],
     "query": [("query", "uv")],
-    "list": [("list",)],
+    "list": [("list",), ("sync",)],  # `list` needs no index, and makes none
 }
 
 
