@@ -41,13 +41,14 @@ class Loaded(Record, frozen=True):
     """The settings that hold, and a sentence about everything that was ignored.
 
     `machine`: those that the environment or git config names, which only this machine's person can; `agreed`: those
-    that count because this person agreed to them.
+    that count because this person agreed to them. `stated_remote`: what the file says of `remote`, agreed to or not.
     """
 
     config: Config
     warnings: list[str]
     machine: frozenset[str] = frozenset()
     agreed: frozenset[str] = frozenset()
+    stated_remote: str | None = None
 
 
 class Stated(Record, frozen=True):
@@ -104,7 +105,7 @@ def load(
         sizes = f"{config.chunking.overlap} is not less than {config.chunking.size}"
         raise _invalid(f"chunking.overlap must be less than chunking.size; {sizes}", place)
     kept = frozenset(name for name, value in agreed.items() if name in found and found[name].value == value)
-    return Loaded(config, warnings, frozenset().union(*machine), kept)
+    return Loaded(config, warnings, frozenset().union(*machine), kept, own.get("remote"))
 
 
 def stated(text: bytes | None, path_label: str) -> list[Stated]:

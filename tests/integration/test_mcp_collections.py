@@ -230,6 +230,8 @@ def test_a_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
     for key in ("OPENAI_API_KEY", "CO_API_KEY", "COHERE_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     minilm_without_weights(project)
+    for name in ("openai", "cohere"):
+        project.vmrag("trust", "--service", name)
     before = written(project)
     for name in ("openai", "cohere", "minilm"):
         arguments = {"collection_name": "fresh", "embedding_function": name}

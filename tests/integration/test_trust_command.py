@@ -140,6 +140,22 @@ def test_whoever_starts_a_knowledge_base_agrees_to_their_own_settings(tmp_path, 
     assert counting(mine)[0] == "commit"
 
 
+def test_the_first_pin_names_the_remote_of_ones_own_settings(tmp_path, monkeypatch):
+    terminal.isolate(monkeypatch, tmp_path / "home")
+    mine = new_project(tmp_path / "mine", settings="embedding.model: hash\nremote: http://127.0.0.1:9/kb\n")
+    mine.vmrag("init", "--no-hooks")
+    assert json.loads((mine.top / ".dolt-version").read_text())["dolt_remote"] == "http://127.0.0.1:9/kb"
+
+
+def test_for_want_of_an_agreement_no_pin_goes_to_another_remote(project):
+    stated(project, "embedding.model: hash\nremote: http://127.0.0.1:9/kb\n")
+    project.vmrag("trust", "--yes")
+    project.record("one", one="One.")
+    project.vmrag("trust", "--revoke")
+    project.record("two", two="Two.")
+    assert json.loads((project.top / ".dolt-version").read_text())["dolt_remote"] == "http://127.0.0.1:9/kb"
+
+
 def test_starting_a_knowledge_base_in_a_clone_agrees_to_nothing(tmp_path, monkeypatch):
     terminal.isolate(monkeypatch, tmp_path / "home")
     theirs = new_project(tmp_path / "theirs", settings="embedding.model: hash\nhooks.on_dirty: commit\n")

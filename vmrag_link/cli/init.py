@@ -35,9 +35,9 @@ def command(invocation: Invocation, *, no_hooks: bool, template: Path | None, ne
         _template(invocation, template, no_hooks=no_hooks)
         return
     with invocation.workspace(warn=False) as ws:
+        if not ws.initialized:
+            trust.agree_to_own(ws)  # before the first pin, which names their remote
         report = operation.init(ws, new=new)
-        if report.started:
-            trust.agree_to_own(ws)
         invocation.warn(ws)
         hooks, said = (False, []) if no_hooks else _hooks(ws.places)
         if not report.written and not hooks and not report.cloned:

@@ -176,7 +176,7 @@ def _write(ws: Workspace, start: Start) -> None:
         ws.forget_settings()
     own = ws.kb_branch()
     revision = start.revision if start.detached else own.head if own else root_of(ws.engine)
-    pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main")
+    pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
 
 
 def _settings(remote: str, before: bytes | None = None) -> bytes:

@@ -32,11 +32,14 @@ class PinReport(Record, frozen=True):
     pending: str = ""
 
 
-def write_pin(ws: Workspace, revision: str, kb_branch: str) -> PinReport:
-    """Write and stage the pin if it does not name that state already. Call it with the workspace's lock held."""
+def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "") -> PinReport:
+    """Write and stage the pin if it does not name that state already. Call it with the workspace's lock held.
+
+    `remote`: what a person chose right now, instead of what the settings say.
+    """
     data = plumbing.pin_bytes(ws.places)
     old = parsed(data)
-    new = next_pin(ws, old, revision, kb_branch)
+    new = next_pin(ws, old, revision, kb_branch, remote=remote)
     changed = pins.format(new) != data
     if changed:
         for leftover in ws.places.top.glob(f".{ws.places.pin.name}.*.tmp"):
@@ -49,14 +52,23 @@ def block(pin: Pin) -> PinBlock:
     return PinBlock(pin.dolt_remote, pin.dolt_branch, pin.dolt_commit, pin.linked_at)
 
 
-def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str) -> Pin:
+def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str, *, remote: str = "") -> Pin:
     return pins.repin(
         old,
-        remote=ws.config.remote,
+        remote=remote or _remote(ws, old),
         branch=kb_branch,
         commit=revision,
         committed_at=ws.engine.info(revision).date,
     )
+
+
+def _remote(ws: Workspace, old: Pin | None) -> str:
+    """What the settings say; but where pin and settings file name one that nobody here agreed to yet, the pin goes on naming it.
+
+    For want of an agreement no knowledge goes to `git:` instead, and nothing is contacted either.
+    """
+    stated = ws.settings.stated_remote
+    return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
 
 
 def parsed(data: bytes | None) -> Pin | None:
