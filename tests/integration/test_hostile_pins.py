@@ -496,13 +496,20 @@ def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim
     victim.put("new.md", "Something new.")
 
 
+def does_not_count(victim: Victim, remote: str, *command: str) -> None:
+    """The command goes on without the remote of the file, and says so."""
+    said = victim.run_quietly("--json", *command)
+    assert re.search(r"remote \(line \d+\) does not count until you agree", said.err), said
+    assert said.code in (0, 1, 2, 3), said
+    assert remote not in said.out + said.err
+
+
 @pytest.mark.parametrize("what", SEEN)
 def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
     victim.check_out("remote", what)
     remote = scene.filled(UNTRUSTED[what])
     for command in (("fetch",), ("push",), ("pull",)):
-        error = victim.fails(*command)
-        assert (error["code"], error["details"]["remote"]) == ("REMOTE_NOT_TRUSTED", remote)
+        does_not_count(victim, remote, *command)
     assert "pins no knowledge" in victim.answers_from_before().err
 
 
@@ -511,12 +518,8 @@ def test_a_pin_that_was_written_with_a_strangers_settings_goes_nowhere(victim, s
     victim.git("checkout", "-q", "main", "--", ".dolt-version")
     victim.git("commit", "-q", "-m", "the pin is back")
     victim.record("mine", mine="My own page.")
-    assert json.loads((victim.top / ".dolt-version").read_text())["dolt_remote"] == scene.filled(
-        "http://127.0.0.1:{a}/kb"
-    )
-    pushed = victim.run("push", "origin", "HEAD:mine")
-    assert pushed.returncode != 0
-    assert "nobody here has agreed" in pushed.stderr
+    assert json.loads((victim.top / ".dolt-version").read_text())["dolt_remote"] == "git:"
+    victim.git("push", "-q", "origin", "HEAD:mine")
 
 
 def test_a_contributors_remote_says_nothing_about_the_project(victim, scene):
@@ -525,13 +528,13 @@ def test_a_contributors_remote_says_nothing_about_the_project(victim, scene):
     victim.git("update-ref", "refs/remotes/contributor/main", f"refs/heads/{pr('remote', 'doltlite over HTTP')}")
     victim.git("symbolic-ref", "refs/remotes/contributor/HEAD", "refs/remotes/contributor/main")
     victim.git("checkout", "-q", "-b", "theirs", "--track", "contributor/main")
-    assert victim.fails("fetch")["code"] == "REMOTE_NOT_TRUSTED"
+    does_not_count(victim, scene.filled(UNTRUSTED["doltlite over HTTP"]), "fetch")
     victim.git("update-ref", "refs/remotes/contributor/main", f"refs/heads/{pr('settings', 'a model')}")
     victim.git("reset", "-q", "--hard", "contributor/main")
-    assert "embedding.model_path is ignored" in victim.answers_from_before().err
+    assert re.search(r"embedding\.model_path .* not count", victim.answers_from_before().err)
 
 
-def test_a_branch_with_the_name_of_head_is_not_the_default_branch(victim):
+def test_a_branch_with_the_name_of_head_is_not_the_default_branch(victim, scene):
     """Whoever may push can make one; where git wrote no default branch down, it is fetched as `origin/HEAD`."""
     theirs = f"refs/heads/{pr('remote', 'doltlite over HTTP')}"
     victim.git("push", "-q", "--no-verify", "origin", f"{theirs}:refs/heads/HEAD")
@@ -539,7 +542,7 @@ def test_a_branch_with_the_name_of_head_is_not_the_default_branch(victim):
     victim.git("fetch", "-q", "origin")
     assert victim.git("rev-parse", "refs/remotes/origin/HEAD") == victim.git("rev-parse", theirs)
     victim.check_out("remote", "doltlite over HTTP")
-    assert victim.fails("fetch")["code"] == "REMOTE_NOT_TRUSTED"
+    does_not_count(victim, scene.filled(UNTRUSTED["doltlite over HTTP"]), "fetch")
 
 
 @pytest.mark.parametrize("name", ["--upload-pack=touch", "-x", "ext::sh", "../../outside", "a\x1b[2J"])
