@@ -40,15 +40,15 @@ from vmrag_link.sync import apply, background
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.apply import Parts, SyncReport
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.resolve import Target, Trigger, read_trigger, resolve
-from vmrag_link.travel import trust
+from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
+from vmrag_link.transport import trust
 from vmrag_link.trust import settings as counting
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import Choice, Permission
     from vmrag_link.index.store import IndexStore
-    from vmrag_link.sync.bring import Bringer
+    from vmrag_link.sync.indexer import Bringer
 
 # What embeds and indexes is imported where it is used: going back to a snapshot that is there takes a tenth of a second in all.
 
@@ -243,7 +243,7 @@ class Workspace:
 
     def bringer(self) -> Bringer:
         from vmrag_link.embedding.cache import EmbeddingCache
-        from vmrag_link.sync.bring import Bringer
+        from vmrag_link.sync.indexer import Bringer
 
         cache = EmbeddingCache(self.places.embeddings, progress=self.progress)
         return Bringer(self.engine, cache, self.model_for, self.progress)

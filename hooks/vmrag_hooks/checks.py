@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vmrag_hooks.run import Notes, guarded, say
-from vmrag_link.ops import commit_check, push_check
-from vmrag_link.ops.commit_check import Finding
-from vmrag_link.ops.push_check import Push, Ref
+from vmrag_link.ops.checks import commit_check, push_check
+from vmrag_link.ops.checks.commit_check import Finding
+from vmrag_link.ops.checks.push_check import Push, Ref
 from vmrag_link.workspace import Workspace
 
 

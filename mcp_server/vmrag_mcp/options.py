@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid
 from vmrag_link.models import Record
-from vmrag_link.nearest import nearest
 from vmrag_link.settings import Mcp
+from vmrag_link.suggest import nearest
 from vmrag_mcp.registry import DEFAULT, TOOLSETS, Listed, catalogue
 
 KEYWORDS = ("default", "all")

@@ -17,9 +17,9 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_mcp import options
 from vmrag_mcp.options import Flags
-from vmrag_mcp.place import PlacedSession, find, known
+from vmrag_mcp.repository import PlacedSession, find, known
 from vmrag_mcp.transport.address import Address, address, checked, origin
-from vmrag_mcp.transport.leaving import leave, leave_when_told, leave_with_parent
+from vmrag_mcp.transport.shutdown import leave, leave_when_told, leave_with_parent
 from vmrag_mcp.transport.wire import Wire
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def serve(asked: Asked) -> None:
     leave_when_told()
     gc.disable()  # nothing of what is imported is garbage
     run = _over_http(listening, token, origins) if listening else _over_standard_streams()
-    from vmrag_mcp.first_call import FirstCall
+    from vmrag_mcp.deferred_setup import FirstCall
     from vmrag_mcp.server import KnowledgeServer
 
     gc.freeze()

@@ -11,10 +11,10 @@ from tests.support.mcp_process import finished
 from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing, ToolDisabled, UsageInvalid, VmragError
 from vmrag_link.settings import Mcp
 from vmrag_link.settings_keys import KEYS
-from vmrag_mcp import place
+from vmrag_mcp import repository
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
-from vmrag_mcp.place import Place, PlacedSession, known
 from vmrag_mcp.registry import DEFAULT, TOOLSETS, catalogue
+from vmrag_mcp.repository import Place, PlacedSession, known
 from vmrag_mcp.session import CallProgress
 from vmrag_mcp.transport import http
 from vmrag_mcp.transport.address import Address, address, checked
@@ -145,13 +145,13 @@ def test_the_flag_precedes_the_environment_which_precedes_the_client_and_the_cur
     for name in ("flag", "own", "client", "here"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    assert place.find(None) == Place(tmp_path / "here", named=False)
+    assert repository.find(None) == Place(tmp_path / "here", named=False)
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "client"))
-    assert place.find(None) == Place(tmp_path / "client")
+    assert repository.find(None) == Place(tmp_path / "client")
     monkeypatch.setenv("VMRAG_REPO", "../own")
-    assert place.find(None).directory.samefile(tmp_path / "own")
-    assert place.find(None).outright
-    assert place.find(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
+    assert repository.find(None).directory.samefile(tmp_path / "own")
+    assert repository.find(None).outright
+    assert repository.find(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
 
 
 def test_the_home_directory_and_the_root_are_no_projects_unless_somebody_says_so(monkeypatch, tmp_path):

@@ -17,7 +17,7 @@ from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, json_text
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.search import Mode, Query, Searcher
-from vmrag_link.sync.bring import Bringer
+from vmrag_link.sync.indexer import Bringer
 from vmrag_link.workspace import Workspace
 
 QUERIES = ("garden kettle", "lantern 300-4", "rest and sleep", "winter harbour anchor", "page")

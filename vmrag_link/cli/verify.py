@@ -11,9 +11,9 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import plural
-from vmrag_link.ops import verify as operation
-from vmrag_link.ops.verify import VerifyReport
-from vmrag_link.ops.verify_commits import Finding
+from vmrag_link.ops.checks import verify as operation
+from vmrag_link.ops.checks.verify import VerifyReport
+from vmrag_link.ops.checks.verify_commits import Finding
 
 _WIDTH = 13
 

@@ -14,8 +14,8 @@ from vmrag_link.embedding.services import SERVICES, ServiceModel
 from vmrag_link.embedding.static import StaticModel
 from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection, Record
-from vmrag_link.nearest import nearest
 from vmrag_link.settings import Embedding
+from vmrag_link.suggest import nearest
 
 LOCAL = ("default", "hash", "minilm")
 NAMES = (*LOCAL, *SERVICES)

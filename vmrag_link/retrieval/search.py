@@ -21,8 +21,8 @@ from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import Held, Manifest
 from vmrag_link.index.metadata import place
 from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
-from vmrag_link.nearest import no_collection
 from vmrag_link.retrieval import filters, fusion
+from vmrag_link.suggest import no_collection
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.exact import ExactVectors

@@ -24,10 +24,10 @@ from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Base, Built, How, snapshot
 from vmrag_link.sync.counts import ChunkCounts
-from vmrag_link.sync.resolve import Attachment, State, Target, read_trigger, resolve
+from vmrag_link.sync.target import Attachment, State, Target, read_trigger, resolve
 
 if TYPE_CHECKING:
-    from vmrag_link.sync.bring import Bringer
+    from vmrag_link.sync.indexer import Bringer
 
 ATTEMPTS = 5
 INDEX_LOCK_SECONDS = 2.0
@@ -331,7 +331,7 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
 
 
 def _being_committed(places: Places, branch: KbBranch) -> bool:
-    """Whether a commit that was not pinned yet has moved the branch: whoever finishes it (`ops.recover`) needs it there."""
+    """Whether a commit that was not pinned yet has moved the branch: whoever finishes it (`ops.follow.recover`) needs it there."""
     entries = Journal(places.journal).entries()
     return any(
         isinstance(entry, CommitEntry) and entry.kb_branch == branch.name and entry.parent != branch.head

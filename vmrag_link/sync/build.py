@@ -18,7 +18,7 @@ from vmrag_link.models import Changes, Record
 from vmrag_link.sync.counts import ChunkCounts
 
 if TYPE_CHECKING:
-    from vmrag_link.sync.bring import Bringer, Brought
+    from vmrag_link.sync.indexer import Bringer, Brought
 
 How = Literal["reused", "delta", "fresh"]
 NEAR = 100

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from vmrag_link.ops import document_writes
-from vmrag_link.ops.collection_writes import modify
-from vmrag_link.ops.document_pages import Page, Wanted
-from vmrag_link.ops.document_selection import Selection
-from vmrag_link.ops.document_writes import Change, New
+from vmrag_link.ops.documents import document_writes
+from vmrag_link.ops.documents.collection_writes import modify
+from vmrag_link.ops.documents.document_pages import Page, Wanted
+from vmrag_link.ops.documents.document_selection import Selection
+from vmrag_link.ops.documents.document_writes import Change, New
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call

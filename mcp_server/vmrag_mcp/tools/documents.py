@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Distance
-from vmrag_link.ops import document_pages, document_writes, query
-from vmrag_link.ops.document_pages import Page, Wanted
-from vmrag_link.ops.document_selection import Selection
-from vmrag_link.ops.document_writes import AddReport, Change, New
-from vmrag_link.ops.query import SimilarReport
+from vmrag_link.ops.documents import document_pages, document_writes
+from vmrag_link.ops.documents.document_pages import Page, Wanted
+from vmrag_link.ops.documents.document_selection import Selection
+from vmrag_link.ops.documents.document_writes import AddReport, Change, New
+from vmrag_link.ops.index import query
+from vmrag_link.ops.index.query import SimilarReport
 from vmrag_link.retrieval.search import Hit, Near
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from vmrag_link.models import Changes
-from vmrag_link.ops import revisions
-from vmrag_link.ops.changed import Summary
+from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.commits.diff import Summary
 from vmrag_mcp.session import Call
 
 
