@@ -18,7 +18,6 @@ from vmrag_link.ops.status.kb_status import Situation
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
-from vmrag_mcp.tools import diff
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""
