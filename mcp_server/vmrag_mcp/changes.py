@@ -32,7 +32,7 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
 """What telling a client raises that has left."""
 
 
-class Changes:
+class Subscriptions:
     """The subscriptions of all clients of a server on one directory."""
 
     def __init__(self, directory: Path) -> None:

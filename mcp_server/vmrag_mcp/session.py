@@ -22,7 +22,7 @@ from vmrag_mcp.registry import Declared, Listed, function_of
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
-    from vmrag_link.embedding.registry import Choice
+    from vmrag_link.embedding.registry import ModelChoice
     from vmrag_link.ops.follow.provenance import Standing
     from vmrag_link.workspace import Workspace
 
@@ -122,10 +122,10 @@ class Call:
         The index may be elsewhere still: what needs it asks for it, and says where that answers from (`stands`).
         """
         from vmrag_link.ops.follow.provenance import standing
-        from vmrag_link.ops.follow.recover import followed
+        from vmrag_link.ops.follow.recover import read_consistently
 
         if self._standing is None:
-            self._standing = followed(self.ws, lambda: standing(self.ws), index=False)
+            self._standing = read_consistently(self.ws, lambda: standing(self.ws), index=False)
         return self._standing
 
     def stands(self, at: Standing) -> None:
@@ -164,7 +164,7 @@ class Session:
         self.directory = directory
         self.behaviour = behaviour
         self._idle: queue.LifoQueue[_Kept] = queue.LifoQueue()
-        self._models: dict[Choice, Model] = {}
+        self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
 
     def run(

@@ -34,7 +34,7 @@ from vmrag_link.paths import Places
 from vmrag_link.transport import address, connection, git_transport
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.git_transport import DATA
-from vmrag_link.transport.publish import Published, Wanted, publish
+from vmrag_link.transport.publish import Published, PublishRequest, publish
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
@@ -99,10 +99,10 @@ class Clone:
             each.name for each in self.engine.branches() if not each.name.startswith("vmrag") and not revisions
         )
         heads = {name: head(self.engine, name) for name in names}
-        wanted = Wanted(heads, revisions, force=heads if force else ())
+        wanted = PublishRequest(heads, revisions, force=heads if force else ())
         return [self._publish(each, wanted) for each in address.for_pushing(self.places, self.at(where))]
 
-    def _publish(self, where: Address, wanted: Wanted) -> Published:
+    def _publish(self, where: Address, wanted: PublishRequest) -> Published:
         with connection.opened(self.places, self.engine, where, timeout=PATIENCE) as peer:
             return publish(self.engine, where.key, peer, wanted)
 

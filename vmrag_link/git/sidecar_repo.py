@@ -50,7 +50,7 @@ def incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
     permissions.make_folder(folder)
     try:
         made = make(places, folder)
-        _lend(store, made)
+        _write_alternates(store, made)
         yield made
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # what is left is cleared by the next one
@@ -71,13 +71,13 @@ def at(places: Places, folder: Path) -> Places:
     return Places(places.top, folder, folder)
 
 
-def lend(places: Places, apart: Places) -> None:
+def add_alternates(places: Places, apart: Places) -> None:
     """Let it see our objects, so that it need not fetch them again."""
     if not (places.common / "shallow").exists():  # git takes what such a clone has for whole histories
-        _lend(places, apart)
+        _write_alternates(places, apart)
 
 
-def _lend(places: Places, apart: Places) -> None:
+def _write_alternates(places: Places, apart: Places) -> None:
     alternates = apart.common / "objects" / "info" / "alternates"
     permissions.make_file(alternates)
     alternates.write_text(f"{places.common / 'objects'}\n")

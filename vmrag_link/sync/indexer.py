@@ -14,7 +14,7 @@ from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import Engine
-from vmrag_link.errors import Embedding, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
+from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import ChunkedDocument, IndexStore
@@ -34,7 +34,7 @@ class Brought(Record, frozen=True):
     chunks: ChunkCounts
 
 
-class Bringer:
+class Indexer:
     """Brings indexes of one knowledge base up to date. `model_for` gives a collection's embedding model."""
 
     def __init__(
@@ -145,7 +145,7 @@ class Bringer:
         if name not in lacking:
             try:
                 return self._embedded(model, batch)
-            except Embedding as error:
+            except EmbeddingError as error:
                 if model.local:
                     raise
                 lacking[name] = error.message
@@ -187,7 +187,7 @@ def _named(collection: str) -> Iterator[None]:
     """An error of a model says whose documents could not be embedded."""
     try:
         yield
-    except (Embedding, IndexExtraMissing, UsageInvalid) as error:
+    except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
         error.details.setdefault("collection_name", collection)
         raise
 

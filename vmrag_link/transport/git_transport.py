@@ -23,10 +23,10 @@ import msgspec
 from vmrag_link import permissions
 from vmrag_link.engines.base import ROOT_BRANCH, Engine, Limits, root_of
 from vmrag_link.errors import (
-    Files,
+    FileSystemError,
     KnowledgeRefused,
-    Remote,
     RemoteDamaged,
+    RemoteError,
     RemoteMoved,
     RemoteRejected,
     VmragError,
@@ -84,7 +84,7 @@ class Through:
                 try:
                     segments.require_acceptable(there, fetched, self._file, limits=self._engine.limits)
                     self._bring(fetched, there)
-                except (Remote, Files) as why:
+                except (RemoteError, FileSystemError) as why:
                     self._reject(fetched, why, stood=stood)
                     raise
                 sidecar_repo.keep(there, self._git)
@@ -101,7 +101,7 @@ class Through:
             return transfer.fetch(there, self._peer, DATA, DATA)
         except RemoteDamaged:
             tip = self._tip
-            if tip is None or transfer.whole(self._git, tip):
+            if tip is None or transfer.is_complete(self._git, tip):
                 raise
         self._forget()  # the damage may be ours
         return transfer.fetch(there, self._peer, DATA, DATA)
@@ -286,7 +286,7 @@ def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engin
             segments.require_acceptable(room, fetched, file, limits=limits)
             segments.restore(room, fetched, file)
             engine = make(key, f"file://{file}")
-        except (Remote, Files):
+        except (RemoteError, FileSystemError):
             shutil.rmtree(file.parent, ignore_errors=True)
             raise
         sidecar_repo.keep(room, there)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from vmrag_link.engines.base import Engine, reserved
-from vmrag_link.errors import Remote, RemoteMissing, RemoteUnreachable
+from vmrag_link.errors import RemoteError, RemoteMissing, RemoteUnreachable
 from vmrag_link.git import transfer
 from vmrag_link.paths import Places
 from vmrag_link.transport import git_transport
@@ -30,18 +30,18 @@ REMEMBERED = 60.0
 _PORTS = {"http": 80, "https": 443}
 
 
-class Answer(NamedTuple):
+class ProbeResult(NamedTuple):
     """`problem`: why there is none. `stands_at`: the commit that holds the knowledge base there, if git carries it and there is one."""
 
     at: float
-    problem: Remote | None
+    problem: RemoteError | None
     stands_at: str | None = None
 
 
-_answers: dict[tuple[Path, str], Answer] = {}
+_answers: dict[tuple[Path, str], ProbeResult] = {}
 
 
-def asked(places: Places, address: Address, *, anew: bool = False) -> Answer:
+def asked(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
     """What the remote says, or said a moment ago. It is contacted: ask only one that is trusted."""
     known = None if anew else remembered(places, address)
     if known is None:
@@ -49,7 +49,7 @@ def asked(places: Places, address: Address, *, anew: bool = False) -> Answer:
     return known
 
 
-def remembered(places: Places, address: Address) -> Answer | None:
+def remembered(places: Places, address: Address) -> ProbeResult | None:
     """What the remote said a moment ago; nobody is asked."""
     known = _answers.get((places.common, address.key))
     return known if known and time.monotonic() - known.at < REMEMBERED else None
@@ -69,17 +69,17 @@ def doubt(places: Places, engine: Engine, address: Address) -> str:
     return answer.problem.message if answer.problem else ""
 
 
-def _asked(places: Places, address: Address) -> Answer:
+def _asked(places: Places, address: Address) -> ProbeResult:
     stands_at = None
-    problem: Remote | None = None
+    problem: RemoteError | None = None
     try:
         if address.peer is None:
             _connect(address)
         else:
             stands_at = transfer.advertised(places, address.peer._replace(ask=False), DATA, within=PATIENCE)
-    except Remote as error:
+    except RemoteError as error:
         problem = error
-    return Answer(time.monotonic(), problem, stands_at)
+    return ProbeResult(time.monotonic(), problem, stands_at)
 
 
 def _connect(address: Address) -> None:
@@ -116,7 +116,7 @@ def _compared(engine: Engine, address: Address) -> str:
     """The heads that the engine itself reaches."""
     try:
         there = engine.peek(address.url)
-    except Remote as error:
+    except RemoteError as error:
         return error.message
     if there is None:
         return f"{address.text} does not say whether it has moved."

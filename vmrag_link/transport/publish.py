@@ -22,7 +22,7 @@ ATTEMPTS = 40
 _PAUSE_SECONDS = 0.25
 
 
-class Wanted(Record, frozen=True):
+class PublishRequest(Record, frozen=True):
     """`branches`: KB branches of the remote and where they should be; `revisions`, newest first: what it must reach in the end.
 
     `superseded`: by KB branch, the revisions that the history of its code pins: a branch that stands at one of them was left there by a
@@ -59,7 +59,7 @@ class Published(Record, frozen=True):
         return not (self.branches or self.kept or self.deleted)
 
 
-def publish(engine: Engine, key: str, exchange: Exchange, wanted: Wanted) -> Published:
+def publish(engine: Engine, key: str, exchange: Exchange, wanted: PublishRequest) -> Published:
     """Push until the remote has everything, however many others push at the same time.
 
     Raises `RemoteDiverged`, and as `Exchange`.
@@ -89,7 +89,7 @@ def publish(engine: Engine, key: str, exchange: Exchange, wanted: Wanted) -> Pub
     )
 
 
-def _plan(engine: Engine, heads: Mapping[str, str], wanted: Wanted) -> Published:
+def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> Published:
     moves, behind, displaced = [], [], []
     if not heads:
         moves.append(Moved(ROOT_BRANCH, None, root_of(engine)))

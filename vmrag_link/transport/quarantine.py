@@ -73,7 +73,7 @@ def opened(places: Places, *, timeout: float) -> Iterator[Quarantine]:
         try:
             permissions.make_folder(store)
             strange = sidecar_repo.make(places, store)
-            sidecar_repo.lend(places, strange)
+            sidecar_repo.add_alternates(places, strange)
             yield Quarantine(strange, folder)
         finally:
             _clear(places)

@@ -37,7 +37,7 @@ _MANY, _SMALL = 4096, 16 * 1024
 _SIGNATURE = "vmrag <vmrag@localhost>"
 
 
-class Manifest(Record, frozen=True):
+class SegmentManifest(Record, frozen=True):
     """`size` of the file and of a segment in bytes; SHA-256 of each segment, lower-case hexadecimal."""
 
     format: int
@@ -62,7 +62,7 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
                 blobs[digest] = objects.write_blob(places, segment)
             digests.append(digest)
             size += len(segment)
-    manifest = Manifest(FORMAT, size, length, tuple(digests))
+    manifest = SegmentManifest(FORMAT, size, length, tuple(digests))
     if stored and manifest == stored.manifest and parent:
         return parent
     entries = {_name(number): blobs[digest] for number, digest in enumerate(digests)}
@@ -126,7 +126,7 @@ def size(places: Places, commit: str) -> int:
 class _Stored(Record, frozen=True):
     """What a commit holds: the manifest, and the blob of each segment."""
 
-    manifest: Manifest
+    manifest: SegmentManifest
     blobs: tuple[str, ...]
 
     @classmethod
@@ -151,7 +151,7 @@ class _Format(Record, frozen=True):
     format: int
 
 
-def _parsed(data: bytes) -> Manifest:
+def _parsed(data: bytes) -> SegmentManifest:
     """Raises `RemoteTooNew`, whatever else a newer program's manifest says."""
     try:
         known = msgspec.json.decode(data, type=_Format)
@@ -160,7 +160,7 @@ def _parsed(data: bytes) -> Manifest:
                 f"The remote's knowledge base has format {known.format}; this program knows {FORMAT}. Nothing of it was taken.",
                 hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
             )
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=SegmentManifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(f"its manifest cannot be read: {error}") from error
     if manifest.format != FORMAT:
@@ -175,7 +175,7 @@ def _longest_manifest(segments: int) -> int:
     return _MOST_MANIFEST[0] + _MOST_MANIFEST[1] * segments
 
 
-def _length(manifest: Manifest, number: int) -> int:
+def _length(manifest: SegmentManifest, number: int) -> int:
     return min(manifest.segment_size, manifest.size - number * manifest.segment_size)
 
 

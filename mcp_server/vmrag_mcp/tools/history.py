@@ -18,6 +18,7 @@ from vmrag_link.ops.status.kb_status import Situation
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools.diff import collections
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""
@@ -176,7 +177,7 @@ def dolt_show(
         "summary": msgspec.to_builtins(found.summary),
         "documents": msgspec.to_builtins(rows),
         **({"diff_truncated": total > diff_limit} if include_diff else {}),
-        **commit_diff.collections(found),
+        **collections(found),
     }
     return {
         "commit": msgspec.to_builtins(shown),

@@ -9,7 +9,7 @@ import re
 
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.git import remotes
-from vmrag_link.models import At, Changes, Record, Working
+from vmrag_link.models import At, ChangeCounts, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.switch import require_free, switch
 from vmrag_link.ops.branches.uncommitted import Handled, Handling
@@ -32,7 +32,7 @@ class CheckoutReport(Record, frozen=True):
     to_commit: str
     created: bool
     handling: Handled
-    changes: Changes
+    changes: ChangeCounts
     staged: bool
     pending: str = ""
 

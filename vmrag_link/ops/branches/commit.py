@@ -16,7 +16,7 @@ from vmrag_link.errors import (
     GitBusy,
     GitFailed,
     KnowledgeMoved,
-    Lock,
+    LockError,
     MessageMissing,
     NoChanges,
     RevisionUnpinned,
@@ -27,7 +27,7 @@ from vmrag_link.git import plumbing
 from vmrag_link.index.contents import chunks_held
 from vmrag_link.journal import CommitEntry
 from vmrag_link.merging.revisions import Signature
-from vmrag_link.models import Changes, Record, Working
+from vmrag_link.models import ChangeCounts, Record, Working
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.merge import merge, merge_state
 from vmrag_link.ops.pins import pinning
@@ -51,7 +51,7 @@ class CommitReport(Record, frozen=True):
     revision: str
     parent: str
     branch: str
-    changes: Changes
+    changes: ChangeCounts
     pin: PinBlock | None
     staged: bool
     pending: str = ""
@@ -87,7 +87,7 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
         return msgspec.structs.replace(report, pending="The index follows with the next call.")
     try:
         ws.reconcile()
-    except (*INDEXING_FAILURES, GitBusy, Lock) as error:
+    except (*INDEXING_FAILURES, GitBusy, LockError) as error:
         return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
     return report
 

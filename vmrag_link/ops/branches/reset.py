@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.errors import ConfirmationMissing
-from vmrag_link.models import Changes, Record, RevisionInfo, Working
+from vmrag_link.models import ChangeCounts, Record, RevisionInfo, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.follow.pin import go_to
@@ -19,8 +19,8 @@ class ResetReport(Record, frozen=True):
 
     from_commit: str
     to_commit: str
-    discarded: Changes
-    changes: Changes
+    discarded: ChangeCounts
+    changes: ChangeCounts
     orphaned: tuple[RevisionInfo, ...]
     staged: bool = True
     pending: str = ""
@@ -40,7 +40,7 @@ def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
     if merge:
         merge_state.clear(ws, merge.kind)
     head = branch.head if branch else stood
-    discarded = ws.engine.count_changes(head, Working(branch.name)) if branch and dirty else Changes()
+    discarded = ws.engine.count_changes(head, Working(branch.name)) if branch and dirty else ChangeCounts()
     held = uncommitted.give_up(ws, branch) if branch and dirty else stood
     staged, pending = True, ""
     if revision != here.revision or (branch and branch.head != revision):

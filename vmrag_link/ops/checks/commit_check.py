@@ -30,7 +30,7 @@ MESSAGE = "Documents of the next code commit"
 _PARTIAL = re.compile(r"next-index-\d+\.lock")
 
 
-class Finding(Record, frozen=True):
+class CommitFinding(Record, frozen=True):
     """`blocks`: git must not commit."""
 
     code: Code
@@ -42,7 +42,7 @@ class Finding(Record, frozen=True):
 class CheckReport(Record, frozen=True):
     """`committed`: the revision that `hooks.on_dirty: commit` has made, pinned and staged."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[CommitFinding, ...]
     committed: str | None = None
 
 
@@ -66,7 +66,7 @@ def _is_partial(index_file: Path | None) -> bool:
     return index_file is not None and _PARTIAL.fullmatch(index_file.name) is not None
 
 
-def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Finding]:
+def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFinding]:
     parents = pin_merge.coming_parents(ws.places)
     before = [plumbing.blob(ws.places, f"{parent}:{PIN_NAME}") for parent in parents]
     merge = len(parents) > 1
@@ -80,7 +80,7 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Finding]
     try:
         pin = pins.parse(staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
-        return [] if inherited else [Finding("PIN_MALFORMED", error.message, error.hint)]
+        return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, error.hint)]
     findings = [] if unchanged or found == staged or partial else [_unstaged(blocks=True)]
     if not ws.initialized:
         return findings
@@ -88,23 +88,23 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[Finding]
         return findings + (_dropped(ws, pin, parents, before) if merge else [])
     if not inherited:  # else: a colleague's, whose knowledge has not come yet; what it contains nobody here can say
         message = f"The pin names revision {pin.dolt_commit[:12]}, which is not in this knowledge base."
-        findings.append(Finding("PIN_REVISION_MISSING", message, "vmrag pin (pins what is here)"))
+        findings.append(CommitFinding("PIN_REVISION_MISSING", message, "vmrag pin (pins what is here)"))
     return findings
 
 
-def _unstaged(*, blocks: bool) -> Finding:
+def _unstaged(*, blocks: bool) -> CommitFinding:
     """A commit of another pin than the one that answers here is a mistake; one of code alone may be meant."""
     message = f"The {PIN_NAME} of this work tree is not the one that goes into the commit."
-    return Finding("PIN_NOT_STAGED", message, f"git add {PIN_NAME}", blocks)
+    return CommitFinding("PIN_NOT_STAGED", message, f"git add {PIN_NAME}", blocks)
 
 
-def _dropped(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | None]) -> list[Finding]:
+def _dropped(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | None]) -> list[CommitFinding]:
     sides = [revision for each in before if (revision := _revision(each))]
     bases = [plumbing.blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.merge_bases(ws.places, parents)]
     known = {revision for each in bases if (revision := _revision(each))}
     repair = "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)"
     return [
-        Finding(
+        CommitFinding(
             "KNOWLEDGE_DROPPED",
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
             pin_merge.reopening(ws.places) or repair,
@@ -121,7 +121,7 @@ def _revision(data: bytes | None) -> str | None:
         return None
 
 
-def _uncommitted(ws: Workspace) -> list[Finding]:
+def _uncommitted(ws: Workspace) -> list[CommitFinding]:
     target = ws.target()
     branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block" and not _under_way(ws)
     if branch is None or not branch.dirty:
@@ -134,7 +134,7 @@ def _uncommitted(ws: Workspace) -> list[Finding]:
             f"This commit was stopped: documents of {branch.name!r} are not committed, and hooks.on_dirty is block."
         )
     hint = 'vmrag commit -m "What changed in the knowledge"'
-    return [Finding("UNCOMMITTED_CHANGES", message, hint, blocks)]
+    return [CommitFinding("UNCOMMITTED_CHANGES", message, hint, blocks)]
 
 
 def _under_way(ws: Workspace) -> bool:

@@ -6,11 +6,19 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from vmrag_link import pin as pins
-from vmrag_link.errors import Lock, PinMalformed, Remote, RemoteInvalid, RemoteNotTrusted, RemoteUnreachable, quoted
+from vmrag_link.errors import (
+    LockError,
+    PinMalformed,
+    RemoteError,
+    RemoteInvalid,
+    RemoteNotTrusted,
+    RemoteUnreachable,
+    quoted,
+)
 from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.commit_check import Finding
+from vmrag_link.ops.checks.commit_check import CommitFinding
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish.push import published
@@ -20,7 +28,7 @@ from vmrag_link.pin import Pin
 from vmrag_link.transport import address, connection
 from vmrag_link.transport.address import OWN, Address
 from vmrag_link.transport.git_transport import DATA, last_seen
-from vmrag_link.transport.publish import Published, Wanted
+from vmrag_link.transport.publish import Published, PublishRequest
 from vmrag_link.workspace import Workspace
 
 
@@ -45,14 +53,14 @@ class Push(Record, frozen=True):
     mirror: bool = False
 
 
-class PushReport(Record, frozen=True):
+class PushCheckReport(Record, frozen=True):
     """`sent`: what went to which remote."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[CommitFinding, ...]
     sent: tuple[tuple[str, Published], ...] = ()
 
 
-def check(ws: Workspace, push: Push) -> PushReport:
+def check(ws: Workspace, push: Push) -> PushCheckReport:
     """Look at every pin that the commits introduce, and let the knowledge base's remote reach what they name.
 
     No network is asked when the remote has these commits already, or none of them pins anything new. Only the pins that the pushed
@@ -65,7 +73,7 @@ def check(ws: Workspace, push: Push) -> PushReport:
         found for data, commits in new.items() if (found := _flaw(ws, data, commits[0], blocks=data in last))
     ] + _deletions(ws, push)
     if push.remote is None or any(each.blocks for each in flaws):
-        return PushReport(tuple(flaws))
+        return PushCheckReport(tuple(flaws))
     sent = []
     own = _own(ws, push)
     for where, wanted, ends in _wanted(ws, push, own):
@@ -73,23 +81,25 @@ def check(ws: Workspace, push: Push) -> PushReport:
             address = own if where == OWN else destinations.named(ws, where, ask=True)[0]
             if not _remembered(ws, address, wanted):
                 sent.append((address.text, published(ws, address, wanted)))
-        except (Remote, Lock) as error:
+        except (RemoteError, LockError) as error:
             flaws.append(_unsent(ws, error, last=ends))
-    return PushReport(tuple(flaws), tuple(sent))
+    return PushCheckReport(tuple(flaws), tuple(sent))
 
 
-def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> Finding | None:
+def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> CommitFinding | None:
     try:
         revision = pins.parse(data, source=f"{commit[:12]}:{PIN_NAME}").dolt_commit
     except PinMalformed as error:
-        return Finding("PIN_MALFORMED", error.message, error.hint, blocks)
+        return CommitFinding("PIN_MALFORMED", error.message, error.hint, blocks)
     if ws.engine.has_revision(revision):
         return None
     message = f"Commit {commit[:12]} pins revision {revision[:12]}, which is not in this knowledge base."
-    return Finding("PIN_REVISION_MISSING", message, "vmrag fetch (or push all the same: git push --no-verify)", blocks)
+    return CommitFinding(
+        "PIN_REVISION_MISSING", message, "vmrag fetch (or push all the same: git push --no-verify)", blocks
+    )
 
 
-def _deletions(ws: Workspace, push: Push) -> list[Finding]:
+def _deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
     """What takes the other side's knowledge base away, or moves it back: a mirror of a clone without it does so, and tells nobody."""
     told = [ref for ref in push.refs if ref.name == DATA]
     lost = any(ref.before and not _contains(ws, ref.tip, ref.before) for ref in told)
@@ -99,7 +109,7 @@ def _deletions(ws: Workspace, push: Push) -> list[Finding]:
     told_to = remotes.is_mirror(ws.places, push.remote or "")
     ordinary = f"git config --unset remote.{where}.mirror; " if told_to else ""
     return [
-        Finding(
+        CommitFinding(
             "KNOWLEDGE_DELETED",
             f"This push would take knowledge away from {remotes.shown(push.remote or '')}: it deletes {DATA}, or moves it back.",
             f"{ordinary}git push {where} --all && git push {where} --tags",
@@ -118,7 +128,7 @@ def _holds(ws: Workspace, push: Push) -> bool:
     peer = _own(ws, push).peer
     try:
         there = transfer.advertised(ws.places, peer, DATA) if peer else None
-    except Remote:
+    except RemoteError:
         return False
     return there is not None and not _contains(ws, transfer.tip(ws.places, DATA), there)
 
@@ -130,7 +140,7 @@ def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
 # -- what has to be where
 
 
-def _wanted(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, Wanted, bool]]:
+def _wanted(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, PublishRequest, bool]]:
     """For each `dolt_remote` of the pins: what it should reach, and whether a pushed branch ends with such a pin."""
     ends = [(ref, pin) for ref, pin in _ends(ws, push) if ws.engine.has_revision(pin.dolt_commit)]
     # A KB branch whose code branch goes back does so, too, and needs nothing new for that.
@@ -140,7 +150,7 @@ def _wanted(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, Want
     ]
     for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back.values())):
         moves = [(ref, pin, name) for ref, pin in ends if pin.dolt_remote == where and (name := _kb_branch(ws, ref))]
-        wanted = Wanted(
+        wanted = PublishRequest(
             {name: pin.dolt_commit for _, pin, name in moves},
             [pin.dolt_commit for pin in found if pin.dolt_remote == where],
             force=frozenset(name for ref, _, name in moves if ref in back),
@@ -159,12 +169,12 @@ def _introduced(ws: Workspace, push: Push, own: Address) -> Iterable[bytes]:
     new = history.reachable_pins(ws.places, [*tips, *known])
     if not new or own.peer is None or last_seen(ws.places, own.key):
         return new
-    with contextlib.suppress(Remote):  # who cannot be asked cannot be pushed to: that is said then
+    with contextlib.suppress(RemoteError):  # who cannot be asked cannot be pushed to: that is said then
         return history.reachable_pins(ws.places, [*tips, *transfer.branches(ws.places, own.peer)])
     return new
 
 
-def _remembered(ws: Workspace, address: Address, wanted: Wanted) -> bool:
+def _remembered(ws: Workspace, address: Address, wanted: PublishRequest) -> bool:
     """Whether the remote had all of it when it was last asked."""
     heads = connection.remembered(ws.places, ws.engine, address, timeout=ws.lock_timeout)
     stands = all(heads.get(name) == head for name, head in wanted.branches.items())
@@ -203,11 +213,11 @@ def _own(ws: Workspace, push: Push) -> Address:
     return address.of_pushed(ws.places, push.remote or "", push.url, ask=True)
 
 
-def _unsent(ws: Workspace, error: Remote | Lock, *, last: bool) -> Finding:
+def _unsent(ws: Workspace, error: RemoteError | LockError, *, last: bool) -> CommitFinding:
     """`last`: a pushed branch ends with a pin that names this remote."""
-    unreachable = isinstance(error, RemoteUnreachable | Lock)
+    unreachable = isinstance(error, RemoteUnreachable | LockError)
     unwanted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
     message = f"The knowledge that these commits pin was not pushed: {error.message}"
     hint = f"{error.hint.rstrip('.')}; or push the code alone: " if error.hint else "To push the code alone: "
     blocks = last if unwanted else not unreachable or ws.config.hooks.on_unreachable == "block"
-    return Finding("KNOWLEDGE_NOT_PUSHED", message, f"{hint}git push --no-verify", blocks)
+    return CommitFinding("KNOWLEDGE_NOT_PUSHED", message, f"{hint}git push --no-verify", blocks)

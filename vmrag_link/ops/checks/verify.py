@@ -12,7 +12,7 @@ from vmrag_link.errors import GitReferenceMissing, UsageInvalid, quoted
 from vmrag_link.git import history, plumbing, transfer
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import Examination, Finding, Flaw
+from vmrag_link.ops.checks.verify_commits import Examination, Flaw, PinFinding
 from vmrag_link.ops.checks.verify_pins import ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, carried
 from vmrag_link.ops.remotes import destinations
@@ -30,7 +30,7 @@ class VerifyReport(Record, frozen=True):
     range: str
     commits: int
     pins: int
-    findings: tuple[Finding, ...]
+    findings: tuple[PinFinding, ...]
     shallow: bool = False
 
     @property
@@ -143,7 +143,7 @@ def _last(ws: Workspace) -> Scope:
     return Scope("HEAD", plumbing.resolve(ws.places, "HEAD"))
 
 
-def _with_mended(walk: Walk, flaws: Sequence[Flaw], examination: Examination) -> list[Finding]:
+def _with_mended(walk: Walk, flaws: Sequence[Flaw], examination: Examination) -> list[PinFinding]:
     """The findings; one whose loss a later commit made good is information. Every commit carries a bit for each flaw at or before it."""
     own: dict[str, int] = {}
     for number, flaw in enumerate(flaws):
@@ -167,7 +167,7 @@ def _numbers(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _leveled(flaws: Sequence[Flaw], mended: Mapping[int, str]) -> Iterator[Finding]:
+def _leveled(flaws: Sequence[Flaw], mended: Mapping[int, str]) -> Iterator[PinFinding]:
     for number, flaw in enumerate(flaws):
         by = mended.get(number)
         if by and flaw.finding.level == "error":

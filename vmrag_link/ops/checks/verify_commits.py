@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from vmrag_link.errors import PinMalformed, quoted
 from vmrag_link.git import history, pin_merge
-from vmrag_link.git.history import Change
+from vmrag_link.git.history import PinChange
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry
@@ -21,7 +21,7 @@ Code = Literal[
 Level = Literal["error", "information"]
 
 
-class Finding(Record, frozen=True):
+class PinFinding(Record, frozen=True):
     """`mended_by`: the commit that made good what this one, `commit`, lost; it is information then."""
 
     code: Code
@@ -35,7 +35,7 @@ class Finding(Record, frozen=True):
 class Flaw(NamedTuple):
     """A finding, and what a later pin must contain to mend it (None: nothing does)."""
 
-    finding: Finding
+    finding: PinFinding
     needs: tuple[str, ...] | None
 
 
@@ -57,7 +57,7 @@ class Examination:
         self._past = Past(places, tip)
         self._missing: set[str] = set()
 
-    def examined(self, change: Change) -> Flaw | None:
+    def examined(self, change: PinChange) -> Flaw | None:
         """What this commit did wrong, not what its parents had done before."""
         sides = [revision for entry in change.before if (revision := self._pins.revision(entry))]
         if change.after is None:
@@ -73,7 +73,7 @@ class Examination:
             return self._unknown(change, sides[0])
         return self._compared(change, read, sides)
 
-    def _compared(self, change: Change, pin: str, sides: Sequence[str]) -> Flaw | None:
+    def _compared(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
         if not rules.dropped(self._ancestry, pin, bases=(), sides=sides):
             return None  # the ordinary case, without asking for merge bases
         moved = self._moved(change)
@@ -86,9 +86,9 @@ class Examination:
             return self._dropped(change, f"its pin {_short(pin)} does not contain", lost)
         message = f"Commit {_short(change.commit)} moves the pin back from {_short(lost[0])} to {_short(pin)}."
         hint = f"{_repair(change.commit)} (only if that was not meant)"
-        return Flaw(Finding("MOVED_BACK", "information", change.commit, message, hint), None)
+        return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
 
-    def _removed(self, change: Change, sides: Sequence[str]) -> Flaw | None:
+    def _removed(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
         inherited = None in change.before
         moved = self._moved(change)
         if moved is None:
@@ -98,28 +98,30 @@ class Examination:
             return self._broken("PIN_REMOVED", change, message, moved or sides)
         return self._dropped(change, "it has no pin, and so not", moved) if moved else None
 
-    def _dropped(self, change: Change, why: str, lost: Sequence[str]) -> Flaw:
+    def _dropped(self, change: PinChange, why: str, lost: Sequence[str]) -> Flaw:
         merge = len(change.parents) > 1
         what = "merge" if merge else "commit"
         whose = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
         named = " and ".join(map(_short, lost))
         message = f"The {what} {_short(change.commit)} drops knowledge: {why} {named}, which {whose}."
-        return Flaw(Finding("KNOWLEDGE_DROPPED", "error", change.commit, message, _repair(change.commit)), tuple(lost))
+        return Flaw(
+            PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _repair(change.commit)), tuple(lost)
+        )
 
-    def _missing_pin(self, change: Change, pin: str, sides: Sequence[str]) -> Flaw | None:
+    def _missing_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
         if pin not in sides:
             self._missing.add(pin)
             return Flaw(self._nowhere(change.commit, pin), self._needs(change, sides))
         others = [side for side in self._moved(change) or () if side != pin]
         return self._unknown(change, pin) if others else None
 
-    def _nowhere(self, commit: str, pin: str) -> Finding:
+    def _nowhere(self, commit: str, pin: str) -> PinFinding:
         if self._of_remote:
             return _not_on_remote(commit, pin)
         message = f"Commit {_short(commit)} pins revision {_short(pin)}, which is not in this knowledge base."
-        return Finding("PIN_REVISION_MISSING", "error", commit, message, _who(commit))
+        return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _who(commit))
 
-    def _unknown(self, change: Change, revision: str) -> Flaw | None:
+    def _unknown(self, change: PinChange, revision: str) -> Flaw | None:
         """Where one of the pins to compare is somebody's whose knowledge is not here; once for each revision."""
         if revision in self._missing:
             return None
@@ -133,14 +135,14 @@ class Examination:
             for parent, entry in zip(change.parents, change.before, strict=True)
             if self._pins.revision(entry) == revision
         )
-        finding = Finding("PIN_REVISION_MISSING", "error", change.commit, message, _who(whose))
+        finding = PinFinding("PIN_REVISION_MISSING", "error", change.commit, message, _who(whose))
         return Flaw(finding, (revision,))
 
-    def _broken(self, code: Code, change: Change, message: str, sides: Sequence[str]) -> Flaw:
-        finding = Finding(code, "error", change.commit, message, self._restoring(change))
+    def _broken(self, code: Code, change: PinChange, message: str, sides: Sequence[str]) -> Flaw:
+        finding = PinFinding(code, "error", change.commit, message, self._restoring(change))
         return Flaw(finding, self._needs(change, sides))
 
-    def _restoring(self, change: Change) -> str:
+    def _restoring(self, change: PinChange) -> str:
         """What brings the knowledge back: a merge into what the tip pins; where it pins nothing, a pin from before."""
         if self._last is not None:
             return _repair(change.commit)
@@ -155,10 +157,10 @@ class Examination:
         found = self._pins.ends.get(self._tip)
         return found if found and self._ancestry.has_revision(found) else None
 
-    def _needs(self, change: Change, sides: Sequence[str]) -> tuple[str, ...]:
+    def _needs(self, change: PinChange, sides: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._moved(change) or sides))
 
-    def _moved(self, change: Change) -> list[str] | None:
+    def _moved(self, change: PinChange) -> list[str] | None:
         """What the sides of a merge pin that moved since their merge bases; None if a shallow clone does not have these."""
         moved = []
         for parent, entry in zip(change.parents, change.before, strict=True):
@@ -183,7 +185,7 @@ class Examination:
 
     # -- more than one commit by itself ---------------------------------------------------------------------------------
 
-    def against(self, base: str, name: str) -> Finding | None:
+    def against(self, base: str, name: str) -> PinFinding | None:
         """Of a pull request: does its head drop what has come to the base branch since?"""
         tip, head = self._pins.ends.get(base), self._last
         if tip is None or head is None:
@@ -198,10 +200,10 @@ class Examination:
             "does not contain that: merged as it is, one of them would be dropped."
         )
         hint = f"git merge {quoted(name)} (or git rebase {quoted(name)})"
-        return Finding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
+        return PinFinding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
 
     def unreached(
-        self, changes: Sequence[Change], reachable: Callable[[Collection[str]], Collection[str]]
+        self, changes: Sequence[PinChange], reachable: Callable[[Collection[str]], Collection[str]]
     ) -> list[Flaw]:
         """The pins among these, and that of the tip, which the knowledge base's remote does not have, by the first commit with each."""
         first: dict[str, str] = {}
@@ -217,7 +219,7 @@ class Examination:
         found = [*gone, *reachable([each for each in first if each not in gone])]
         return [Flaw(_not_on_remote(first[revision], revision), None) for revision in found]
 
-    def holding(self, change: Change) -> Callable[[tuple[str, ...] | None], bool]:
+    def holding(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
         """Whether a commit's pin contains what a flaw needs."""
         pin = self._pins.revision(change.after)
         if pin is None or not self._ancestry.has_revision(pin):
@@ -228,10 +230,10 @@ class Examination:
         )
 
 
-def _not_on_remote(commit: str, pin: str) -> Finding:
+def _not_on_remote(commit: str, pin: str) -> PinFinding:
     message = f"Commit {_short(commit)} pins revision {_short(pin)}, which the remote does not have."
     hint = f"vmrag push, where it was made (of a fork, a maintainer: vmrag adopt FORK {_short(commit)})"
-    return Finding("NOT_ON_REMOTE", "error", commit, message, hint)
+    return PinFinding("NOT_ON_REMOTE", "error", commit, message, hint)
 
 
 def _short(name: str) -> str:

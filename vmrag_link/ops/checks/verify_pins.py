@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vmrag_link import pin as pin_format
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import history
-from vmrag_link.git.history import Entry, Walk
+from vmrag_link.git.history import PinEntry, Walk
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
@@ -19,7 +19,7 @@ _KINDS = {"120000": "a symbolic link", "040000": "a directory", "160000": "a sub
 class ReadPins(NamedTuple):
     """The pins of a walk: the revision of each, or why it cannot be read; and the revisions at the ends of the range, by commit."""
 
-    read: dict[Entry, str | PinMalformed]
+    read: dict[PinEntry, str | PinMalformed]
     ends: dict[str, str]
 
     @classmethod
@@ -36,12 +36,12 @@ class ReadPins(NamedTuple):
         yield from (each for each in self.read.values() if isinstance(each, str))
         yield from self.ends.values()
 
-    def revision(self, entry: Entry | None) -> str | None:
+    def revision(self, entry: PinEntry | None) -> str | None:
         found = self.read[entry] if entry else None
         return found if isinstance(found, str) else None
 
 
-def _revision(entry: Entry, contents: Mapping[str, bytes]) -> str | PinMalformed:
+def _revision(entry: PinEntry, contents: Mapping[str, bytes]) -> str | PinMalformed:
     if not entry.is_file:
         return PinMalformed(f"{PIN_NAME} is {_KINDS.get(entry.mode, 'no file')}; it must be a file.")
     if entry.name not in contents:
@@ -70,9 +70,9 @@ class Past:
         return history.walk(self._places, self._tip)
 
     @cached_property
-    def _pins(self) -> dict[str, Entry | None]:
+    def _pins(self) -> dict[str, PinEntry | None]:
         changes = {change.commit: change.after for change in self._walk.changes}
-        pins: dict[str, Entry | None] = {}
+        pins: dict[str, PinEntry | None] = {}
         for commit, parents in self._walk.parents.items():
             pins[commit] = changes[commit] if commit in changes else pins[parents[0]] if parents else None
         return pins

@@ -9,7 +9,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.commits import revisions
 
 
-class Apart(Record, frozen=True):
+class AheadBehind(Record, frozen=True):
     """Numbers of commits that only we have (`ahead`), and only the other side."""
 
     ahead: int = 0
@@ -23,10 +23,10 @@ class Distances:
         self._parents: Mapping[str, tuple[str, ...]] = engine.parents(heads) if heads else {}
         self._before = revisions.beginning(engine)
 
-    def apart(self, ours: Iterable[str], theirs: Iterable[str]) -> Apart:
+    def apart(self, ours: Iterable[str], theirs: Iterable[str]) -> AheadBehind:
         """All commits of both sides count, however many they are."""
         mine, other = self._reached(ours), self._reached(theirs)
-        return Apart(len(mine - other - self._before), len(other - mine - self._before))
+        return AheadBehind(len(mine - other - self._before), len(other - mine - self._before))
 
     def _reached(self, heads: Iterable[str]) -> set[str]:
         found: set[str] = set()
@@ -44,11 +44,11 @@ def beyond(engine: Engine, heads: Collection[str], others: Collection[str] = ())
     return Distances(engine, [*heads, *others]).apart(heads, others).ahead
 
 
-def from_remote(engine: Engine, head: str, name: str, there: Mapping[str, str]) -> Apart:
+def from_remote(engine: Engine, head: str, name: str, there: Mapping[str, str]) -> AheadBehind:
     """From a remote's KB branch of this name, `there` being the heads of all; while it has none, what it does not have at all is ahead."""
     heads = {each: at for each, at in there.items() if not reserved(each)}
     theirs = [heads[name]] if name in heads else [*heads.values()]
     if theirs == [head]:
-        return Apart()
+        return AheadBehind()
     found = Distances(engine, [head, *theirs]).apart([head], theirs)
-    return found if name in heads else Apart(found.ahead)
+    return found if name in heads else AheadBehind(found.ahead)

@@ -11,8 +11,8 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.errors import KnowledgeMoved, TableMissing
 from vmrag_link.models import (
     At,
+    ChangeCounts,
     ChangeKind,
-    Changes,
     Collection,
     CollectionChange,
     Difference,
@@ -39,7 +39,7 @@ class Summary(Record, frozen=True):
     total: int
 
     @classmethod
-    def of(cls, changes: Changes) -> Summary:
+    def of(cls, changes: ChangeCounts) -> Summary:
         return cls(changes.added, changes.modified, changes.removed, changes.total)
 
 

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from typing import Literal
 
 from vmrag_link.engines.base import Engine, root_of
-from vmrag_link.models import Changes, Record, RevisionInfo
+from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits.ancestry import Ancestry
 
 SHORT = 7
@@ -24,7 +24,7 @@ _EACH = 200
 Match = Literal["hash", "message"]
 
 
-class Commit(Record, frozen=True):
+class CommitSummary(Record, frozen=True):
     hash: str
     short_hash: str
     message: str
@@ -32,7 +32,7 @@ class Commit(Record, frozen=True):
     timestamp: str
 
 
-class CommitWithParent(Commit, frozen=True):
+class CommitWithParent(CommitSummary, frozen=True):
     """`parent_hash`: the first parent; None of the first commit."""
 
     parent_hash: str | None
@@ -50,22 +50,22 @@ class CommitWithStats(CommitWithParent, frozen=True):
     stats: Stats
 
 
-class Page(Record, frozen=True):
+class CommitPage(Record, frozen=True):
     """`total`: how many there are in all."""
 
     commits: list[CommitWithStats]
     total: int
 
 
-class Found(Commit, frozen=True):
+class CommitMatch(CommitSummary, frozen=True):
     """`branch`: one that holds it."""
 
     branch: str
     match_type: Match
 
 
-def commit(info: RevisionInfo) -> Commit:
-    return Commit(info.revision, info.revision[:SHORT], info.message, info.author, info.date)
+def commit(info: RevisionInfo) -> CommitSummary:
+    return CommitSummary(info.revision, info.revision[:SHORT], info.message, info.author, info.date)
 
 
 def described(engine: Engine, revision: str) -> CommitWithParent:
@@ -79,9 +79,9 @@ def parent(engine: Engine, info: RevisionInfo) -> str | None:
     return info.parents[0] if info.parents and info.revision != root_of(engine) else None
 
 
-def changes(engine: Engine, revision: str, before: str | None) -> Changes:
+def changes(engine: Engine, revision: str, before: str | None) -> ChangeCounts:
     """Against `before`; None: everything is new."""
-    return engine.count_changes(before, revision) if before else Changes(added=engine.count(revision))
+    return engine.count_changes(before, revision) if before else ChangeCounts(added=engine.count(revision))
 
 
 # -- listing ------------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def page(
     offset: int = 0,
     since: dt.datetime | None = None,
     until: dt.datetime | None = None,
-) -> Page:
+) -> CommitPage:
     """The commits behind a revision that were made within these times, newest first: `limit` of them, after the first `offset`."""
     total, shown = 0, []
     for info in history(engine, start):
@@ -103,7 +103,7 @@ def page(
             if offset <= total < offset + limit:
                 shown.append(info)
             total += 1
-    return Page([_with_stats(engine, each) for each in shown], total)
+    return CommitPage([_with_stats(engine, each) for each in shown], total)
 
 
 def history(engine: Engine, start: str) -> Iterator[RevisionInfo]:
@@ -132,7 +132,7 @@ def _with_stats(engine: Engine, info: RevisionInfo) -> CommitWithStats:
     return CommitWithStats(*_values(commit(info)), before, stats)
 
 
-def _values(each: Commit) -> tuple[str, str, str, str, str]:
+def _values(each: CommitSummary) -> tuple[str, str, str, str, str]:
     return each.hash, each.short_hash, each.message, each.author, each.timestamp
 
 
@@ -156,7 +156,7 @@ def holding(engine: Engine, revision: str, heads: Mapping[str, str]) -> list[str
     return [name for name, head in heads.items() if known.has_revision(head) and known.descends(head, revision)]
 
 
-def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[Match]) -> list[Found]:
+def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[Match]) -> list[CommitMatch]:
     """The commits behind these heads whose hash begins with the query, or whose message holds it in any case, newest first.
 
     What several of them hold belongs to the first. One walk, however many there are.
@@ -173,7 +173,7 @@ def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[
     infos = [told.get(each) or engine.info(each) for each in matched]
     infos.sort(key=lambda each: (each.date, ages[each.revision]), reverse=True)
     return [
-        Found(*_values(commit(each)), owners[each.revision], "hash" if each.revision in hashes else "message")
+        CommitMatch(*_values(commit(each)), owners[each.revision], "hash" if each.revision in hashes else "message")
         for each in infos
     ]
 

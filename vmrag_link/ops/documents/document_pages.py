@@ -14,7 +14,7 @@ from vmrag_link.models import Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import Named, Selection, chunked, select
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.follow.recover import followed
+from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
@@ -22,7 +22,7 @@ BATCH = 16
 """Documents whose texts are in memory at a time, unless they belong to the page."""
 
 
-class Wanted(Record, frozen=True):
+class PageRequest(Record, frozen=True):
     """Which part of what is selected makes a page, and what of each document. `limit` None: all.
 
     `characters`: a page ends before its texts are longer than that together, unless it is one document's; None: they may be.
@@ -44,7 +44,7 @@ class Item(Record, frozen=True):
     embeddings: list[list[float]] | None
 
 
-class Page(Record, frozen=True):
+class DocumentPage(Record, frozen=True):
     """`total` counts all that were selected, `missing` are ids that name nothing. `cut`: the texts of more would be too long."""
 
     collection: Collection
@@ -59,26 +59,30 @@ class Page(Record, frozen=True):
         return offset + len(self.items) < self.total
 
 
-def get(ws: Workspace, name: str, selection: Selection, wanted: Wanted) -> Page:
+def get(ws: Workspace, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """Raises `CollectionMissing`, `FilterInvalid`; and `IndexFailed` where embeddings are wanted: all else is not the index's."""
     if not wanted.embeddings:
-        return followed(ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection), index=False)
+        return read_consistently(
+            ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection), index=False
+        )
 
-    def read(view: View) -> Page:
+    def read(view: View) -> DocumentPage:
         with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
             return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
 
-    return followed(ws, lambda: ws.read(read))
+    return read_consistently(ws, lambda: ws.read(read))
 
 
 class _Reading:
     """One page's way from the engine; `searcher` has the embeddings."""
 
-    def __init__(self, ws: Workspace, here: Standing, name: str, wanted: Wanted, searcher: Searcher | None) -> None:
+    def __init__(
+        self, ws: Workspace, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
+    ) -> None:
         self._ws, self._here, self._wanted, self._searcher = ws, here, wanted, searcher
         self._collection = collections.find(ws, here.at, name)
 
-    def page(self, selection: Selection) -> Page:
+    def page(self, selection: Selection) -> DocumentPage:
         total, missing, named = self._selected(selection)
         items: list[Item] = []
         characters, cut = 0, False
@@ -88,7 +92,7 @@ class _Reading:
                 cut = True
                 break
             items.append(item)
-        return Page(self._collection, items, total, missing, cut, self._here)
+        return DocumentPage(self._collection, items, total, missing, cut, self._here)
 
     def _selected(self, selection: Selection) -> tuple[int, list[str], Sequence[Named]]:
         """How many are selected, the ids that name nothing, and those of the page."""

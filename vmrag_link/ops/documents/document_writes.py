@@ -37,7 +37,7 @@ class New(Record, frozen=True):
     metadata: Mapping[str, Any] = {}
 
 
-class Change(Record, frozen=True):
+class DocumentUpdate(Record, frozen=True):
     """What becomes of a document; None leaves that part alone. `name`: its id, or that of a chunk of it."""
 
     name: str
@@ -114,7 +114,7 @@ def add(ws: Workspace, name: str, new: Sequence[New], *, follow: bool = True) ->
     return AddReport(collection, ids, landed.chunks, landed.pending)
 
 
-def update(ws: Workspace, name: str, changes: Sequence[Change]) -> UpdateReport:
+def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> UpdateReport:
     """Change texts and metadata, in the order of `changes`. Raises as `add`, but `DocumentMissing` for what is not there.
 
     Embeddings are the index's of this machine alone, until it is built again; raises `UsageInvalid` for one that cannot be.

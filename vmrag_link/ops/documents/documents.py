@@ -19,7 +19,7 @@ from vmrag_link.errors import (
     CollectionMissing,
     ContentRefused,
     DocumentMissing,
-    Files,
+    FileSystemError,
     GitReferenceMissing,
     IndexFailed,
     UsageInvalid,
@@ -29,7 +29,7 @@ from vmrag_link.index.contents import chunk_counts
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import (
     At,
-    Changes,
+    ChangeCounts,
     Chunking,
     Collection,
     Document,
@@ -41,7 +41,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.ops.documents import names, writing
 from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, refused
-from vmrag_link.ops.follow.recover import moved_aloud
+from vmrag_link.ops.follow.recover import move_and_warn
 from vmrag_link.ops.history import history
 from vmrag_link.suggest import nearest, no_collection
 from vmrag_link.sync import apply
@@ -53,7 +53,7 @@ class ImportReport(Record, frozen=True):
 
     collection: str
     created: bool
-    changes: Changes
+    changes: ChangeCounts
     unchanged: int
     skipped: tuple[Skipped, ...]
     branch: str | None
@@ -140,7 +140,7 @@ class _Planned(Record, frozen=True):
     """What an import does to the documents of one place; `rows` None: nothing."""
 
     created: bool
-    changes: Changes
+    changes: ChangeCounts
     rows: Write | None
 
 
@@ -184,7 +184,7 @@ def _plan(
     changed = [each for each in read if not _same(present.get(each.doc_id), each)]
     kept = {each.doc_id for each in read} | {each.name for each in skipped}
     gone = sorted(_gone(ws, at, name, kept, prune)) if prune else []
-    changes = Changes(
+    changes = ChangeCounts(
         added=sum(each.doc_id not in present for each in changed),
         modified=sum(each.doc_id in present for each in changed),
         removed=len(gone),
@@ -291,7 +291,7 @@ def remove(ws: Workspace, collection: str, doc_ids: Sequence[str]) -> RemoveRepo
 
 def list_documents(ws: Workspace, collection: str | None) -> ListReport:
     """Documents of the workspace, uncommitted ones included; removed ones that are not committed yet stand there, too."""
-    moved_aloud(ws)
+    move_and_warn(ws)
     at = ws.at()
     if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
         raise no_collection(collection, [each.name for each in ws.engine.collections(at)])
@@ -327,7 +327,7 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
         copy = apply.working_copy(ws.parts._replace(lock_timeout=0), at.branch, revision)
         with copy.reading() as problem:
             return {} if problem else chunk_counts(copy.path)
-    except (Busy, Files, IndexFailed):
+    except (Busy, FileSystemError, IndexFailed):
         return {}
 
 
@@ -336,7 +336,7 @@ def show(ws: Workspace, name: str) -> ShowReport:
     at: At
     revision, collection, doc_id = _address(ws, name)
     if revision is None:
-        moved_aloud(ws)
+        move_and_warn(ws)
         revision, at = ws.revision(), ws.at()
     else:
         at = revision

@@ -9,7 +9,7 @@ from vmrag_link import locks
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import (
     INDEXING_FAILURES,
-    Files,
+    FileSystemError,
     GitBusy,
     IndexFailed,
     KnowledgeMoved,
@@ -70,7 +70,7 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
         try:
             with file_failures():
                 reconciled(ws)
-        except (IndexFailed, Files, LimitExceeded):
+        except (IndexFailed, FileSystemError, LimitExceeded):
             move(ws)
     else:
         move(ws)

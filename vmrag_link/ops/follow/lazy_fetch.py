@@ -13,11 +13,11 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import (
-    Files,
-    Lock,
+    FileSystemError,
+    LockError,
     PinMissing,
     PinRevisionMissing,
-    Remote,
+    RemoteError,
     RemoteInvalid,
     RemoteNotTrusted,
     RemoteUnreachable,
@@ -66,7 +66,9 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
         ws.unreached = RemoteUnreachable(earlier.message, hint=earlier.hint)
         return False
     ws.unreached = _fetched(ws, target.pin)
-    if ws.unreached and not isinstance(ws.unreached, Lock | RemoteNotTrusted | RemoteInvalid):  # those asked nobody
+    if ws.unreached and not isinstance(
+        ws.unreached, LockError | RemoteNotTrusted | RemoteInvalid
+    ):  # those asked nobody
         _remember(ws, target.pin, ws.unreached)
     return ws.unreached is None
 
@@ -80,7 +82,7 @@ def _begun(ws: Workspace, *, insist: bool) -> bool:
         raise ws.uninitialized(RemoteUnreachable(earlier.message, hint=earlier.hint))
     try:
         clone(ws, automatic=True)
-    except (Remote, Files) as why:
+    except (RemoteError, FileSystemError) as why:
         if isinstance(why, RemoteUnreachable):
             _remember(ws, pin, why)
         raise ws.uninitialized(why) from why
@@ -126,7 +128,7 @@ def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
     why: VmragError | None = None
     try:
         first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
-    except (Remote, Lock, Files) as error:
+    except (RemoteError, LockError, FileSystemError) as error:
         why = error
     if ws.engine.has_revision(pin.dolt_commit):
         return None

@@ -8,7 +8,7 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import INDEXING_FAILURES, BranchMissing, GitBusy, KnowledgeMoved, Lock, MergeConflict
+from vmrag_link.errors import INDEXING_FAILURES, BranchMissing, GitBusy, KnowledgeMoved, LockError, MergeConflict
 from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.ops.follow import recover
 from vmrag_link.ops.pins import pinning
@@ -45,7 +45,7 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
     try:
         with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
             ws.reconcile()
-    except (*INDEXING_FAILURES, Lock) as error:
+    except (*INDEXING_FAILURES, LockError) as error:
         return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
     return report
 

@@ -12,7 +12,7 @@ from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import (
     Busy,
     EngineUnwritable,
-    Files,
+    FileSystemError,
     GitBusy,
     GitFailed,
     IndexFailed,
@@ -78,7 +78,7 @@ def reconciled_as_far_as_possible(ws: Workspace) -> None:
     try:
         with file_failures():
             reconciled_for_reading(ws)
-    except (Files, IndexFailed, LimitExceeded, LimitTooLow, EngineUnwritable, RowsInvalid) as why:
+    except (FileSystemError, IndexFailed, LimitExceeded, LimitTooLow, EngineUnwritable, RowsInvalid) as why:
         if ws.binding is None:
             raise
         ws.unbuilt = why
@@ -93,13 +93,13 @@ def moved_for_reading(ws: Workspace) -> None:
     except GitBusy:
         if ws.standing_revision is None:
             raise
-    except (Files, EngineUnwritable) as why:
+    except (FileSystemError, EngineUnwritable) as why:
         if ws.standing_revision is None:
             raise
         ws.unbuilt = why
 
 
-def followed(ws: Workspace, look: Callable[[], T], *, index: bool = True) -> T:
+def read_consistently(ws: Workspace, look: Callable[[], T], *, index: bool = True) -> T:
     """What `look` makes of the workspace, which is brought to its pin first; it looks again if another process moved the pin meanwhile.
 
     A commit moves the KB branch first and the pin then: who looks in between finds what was uncommitted nowhere. Without `index`
@@ -115,15 +115,15 @@ def followed(ws: Workspace, look: Callable[[], T], *, index: bool = True) -> T:
     return found
 
 
-def moved_aloud(ws: Workspace) -> None:
+def move_and_warn(ws: Workspace) -> None:
     """As `moved_for_reading`, for commands whose report has no place for it: says where what follows comes from."""
     moved_for_reading(ws)
     for note in ws.notes(ws.target(), ws.revision()) if ws.standing_revision else ():
         ws.progress.note(note)
 
 
-def reconciled_aloud(ws: Workspace) -> None:
-    """As `moved_aloud`, with the index, for what says where that is."""
+def sync_and_warn(ws: Workspace) -> None:
+    """As `move_and_warn`, with the index, for what says where that is."""
     reconciled_as_far_as_possible(ws)
     for note in ws.notes(ws.target(), ws.binding.revision) if ws.binding else ():
         ws.progress.note(note)

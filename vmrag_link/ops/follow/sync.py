@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vmrag_link.models import Changes
+from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recover import recover
 from vmrag_link.sync import apply
@@ -28,7 +28,7 @@ def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
         apply.tidy(ws.parts)  # who was killed after the switch left it undone
         revision = ws.revision()
         path = SnapshotReport(str(ws.shelf.path(revision)), "reused")
-        report = SyncReport("pinned", revision, revision, Changes(), ChunkCounts(), path, {}, target.attachment)
+        report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
     behind = apply.left_behind(target)
     for note in behind:
         ws.progress.note(note)

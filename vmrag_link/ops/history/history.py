@@ -12,8 +12,8 @@ from vmrag_link.errors import GitReferenceMissing, KnowledgeMoved, PinMissing
 from vmrag_link.git import history as git_history
 from vmrag_link.models import (
     At,
+    ChangeCounts,
     ChangeKind,
-    Changes,
     Collection,
     Document,
     DocumentChange,
@@ -22,7 +22,7 @@ from vmrag_link.models import (
     canonical_json,
 )
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recover import moved_aloud, reconciled_aloud
+from vmrag_link.ops.follow.recover import move_and_warn, sync_and_warn
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.worddiff import Piece
@@ -50,7 +50,7 @@ class RevisionRow(Record, frozen=True):
     message: str
     author: str
     date: str
-    changes: Changes
+    changes: ChangeCounts
     commits: tuple[GitCommit, ...]
 
 
@@ -98,7 +98,7 @@ class DiffReport(Record, frozen=True):
 
     old: str
     new: str
-    changes: Changes
+    changes: ChangeCounts
     words: Words | None
     documents: list[DocumentDiff]
     collections: list[CollectionDiff]
@@ -144,7 +144,7 @@ def revision(ws: Workspace, name: str) -> str:
 def log(ws: Workspace, *, ref: str | None, limit: int) -> LogReport:
     """The revisions behind the workspace's, or behind the `place` that `ref` names, newest first."""
     if ref is None or ref == WORKING:
-        moved_aloud(ws)
+        move_and_warn(ws)
         start = ws.revision_here()
     else:
         start = revision(ws, ref)
@@ -152,7 +152,7 @@ def log(ws: Workspace, *, ref: str | None, limit: int) -> LogReport:
     commits = _pinning(ws, {each.revision for each in found})
     rows = []
     for each in found:
-        changes = ws.engine.count_changes(each.parents[0], each.revision) if each.parents else Changes()
+        changes = ws.engine.count_changes(each.parents[0], each.revision) if each.parents else ChangeCounts()
         pinned = tuple(commits.get(each.revision, ()))
         rows.append(RevisionRow(each.revision, each.parents, each.message, each.author, each.date, changes, pinned))
     return LogReport(rows)
@@ -180,7 +180,7 @@ def diff(
 
     `only`: `COLLECTION` or `COLLECTION/DOC`. `detail`: names alone; with numbers of words; with what changed in the texts.
     """
-    moved_aloud(ws)
+    move_and_warn(ws)
     before = ws.revision_here() if old is None else place(ws, old)
     after = place(ws, WORKING if new is None else new)
     found = ws.engine.diff(before, after)
@@ -196,7 +196,7 @@ def diff(
         if collection in ("", each.key) and not doc_id
     ]
     kinds = [each.kind for each in documents]
-    changes = Changes(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
+    changes = ChangeCounts(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
     words = None if detail == "names" else _sum(each.words for each in documents if each.words)
     return DiffReport(_shown(before), _shown(after), changes, words, documents, collections)
 
@@ -255,7 +255,7 @@ def _shown(at: At) -> str:
 def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
     """Of the workspace, uncommitted documents included, or of the revision that a git ref pins."""
     if ref is None:
-        reconciled_aloud(ws)
+        sync_and_warn(ws)
     at: At = ws.at() if ref is None else lazy_fetch.pinned_at(ws, ref)
     value = hashed(ws.shelf.settings, ws.engine.collections(at), ws.engine.headers(at))
     revision = at if isinstance(at, str) else ws.revision()

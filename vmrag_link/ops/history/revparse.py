@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import BranchMissing, GitReferenceMissing, Remote, RevisionMissing
+from vmrag_link.errors import BranchMissing, GitReferenceMissing, RemoteError, RevisionMissing
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.models import At
 from vmrag_link.ops.commits import revisions
@@ -138,7 +138,7 @@ def _travels(ws: Workspace) -> list[Address]:
     """Where the knowledge base travels to; nowhere if that is not clear, or not trusted: then nothing was fetched from there."""
     try:
         return destinations.named(ws, destinations.pinned_remote(ws) or ws.config.remote)
-    except Remote:
+    except RemoteError:
         return []
 
 

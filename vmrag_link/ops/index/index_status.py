@@ -10,14 +10,14 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.errors import Embedding, IndexExtraMissing
+from vmrag_link.errors import EmbeddingError, IndexExtraMissing
 from vmrag_link.index import manifest
 from vmrag_link.index.contents import held_collections, hnsw_of, unembedded
 from vmrag_link.index.metadata import HNSW
 from vmrag_link.models import At, Collection, Record, Working
 from vmrag_link.ops.documents.collections import find
 from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.follow.recover import followed
+from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.ops.index.holdings import differing, held_now
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Moment, View, Workspace
@@ -129,8 +129,10 @@ def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tu
     If it cannot be brought, because a model is missing, say: as it is known. Raises `CollectionMissing`, `IndexFailed`.
     """
     try:
-        return followed(ws, lambda: ws.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw))))
-    except (Embedding, IndexExtraMissing):
+        return read_consistently(
+            ws, lambda: ws.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw)))
+        )
+    except (EmbeddingError, IndexExtraMissing):
         return at, known(ws, at, name)
 
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vmrag_link.errors import CollectionMissing, Embedding, EmbeddingFailed, IndexExtraMissing, UsageInvalid, VmragError
+from vmrag_link.errors import (
+    CollectionMissing,
+    EmbeddingError,
+    EmbeddingFailed,
+    IndexExtraMissing,
+    UsageInvalid,
+    VmragError,
+)
 from vmrag_link.models import DocumentHeader, Record
 from vmrag_link.ops.documents.collections import find
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
@@ -90,7 +97,7 @@ def bring(ws: Workspace) -> SyncedAll:
         if now.current and (now.unembedded or differing(ws, seen.at, now)):
             apply.throw_away(ws.parts, ws.target(), seen.revision)  # it verifies, and holds something else
         report = _after(ws, before)
-    except (Embedding, IndexExtraMissing, UsageInvalid) as error:
+    except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
         if "collection_name" not in error.details:
             raise
         remember(ws, {str(error.details["collection_name"]): error.message})

@@ -15,7 +15,7 @@ from vmrag_link.models import Collection, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, viewed
-from vmrag_link.ops.follow.recover import followed
+from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.retrieval.search import Hit, Mode, Near, Query, Searcher
 from vmrag_link.workspace import View, Workspace
 
@@ -44,7 +44,7 @@ def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport
     """
     if ref is not None:
         return _at(ws, asked, ref)
-    return followed(ws, lambda: ws.read(lambda view: _answer(ws, asked, view)))
+    return read_consistently(ws, lambda: ws.read(lambda view: _answer(ws, asked, view)))
 
 
 def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
@@ -91,4 +91,4 @@ def similar(
             stored = searcher.embeddings(collection.name, [*names]) if embeddings else {}
             return SimilarReport(collection, matches, stored, viewed(ws, view))
 
-    return followed(ws, lambda: ws.read(answer))
+    return read_consistently(ws, lambda: ws.read(answer))

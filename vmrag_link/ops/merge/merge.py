@@ -14,7 +14,7 @@ from vmrag_link.merging.conflicts import Choice, Decisions
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
-from vmrag_link.models import At, Changes, KbBranch, Record, Working
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.follow import recover
 from vmrag_link.ops.follow.pin import go_to
@@ -43,7 +43,7 @@ class MergeReport(Record, frozen=True):
     ours: str
     theirs: str
     revision: str | None
-    changes: Changes = Changes()
+    changes: ChangeCounts = ChangeCounts()
     conflicts: tuple[str, ...] = ()
     pin: PinBlock | None = None
     staged: bool = True
@@ -249,7 +249,9 @@ def _written(ws: Workspace, state: MergeState) -> MergeReport:
         merge_state.save(ws, msgspec.structs.replace(state, written=True))
     branch = ws.kb_branch()
     changes = (
-        ws.engine.count_changes(state.ours, Working(branch.name)) if branch and branch.head == state.ours else Changes()
+        ws.engine.count_changes(state.ours, Working(branch.name))
+        if branch and branch.head == state.ours
+        else ChangeCounts()
     )
     pending = landed.pending if landed else ""
     return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=pending)

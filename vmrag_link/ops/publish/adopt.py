@@ -14,7 +14,7 @@ from vmrag_link.errors import (
     GitReferenceMissing,
     PinMissing,
     PinRevisionMissing,
-    Remote,
+    RemoteError,
     UsageInvalid,
     quoted,
 )
@@ -32,7 +32,7 @@ from vmrag_link.progress import FETCHING
 from vmrag_link.transport import address, connection, quarantine
 from vmrag_link.transport.address import OWN, Address
 from vmrag_link.transport.git_transport import DATA
-from vmrag_link.transport.publish import Wanted
+from vmrag_link.transport.publish import PublishRequest
 from vmrag_link.transport.quarantine import Quarantine
 from vmrag_link.workspace import Workspace
 
@@ -104,7 +104,7 @@ def adopt(
             revision=pinned[0],
         )
     places = address.for_pushing(ws.places, base) if push and base else []
-    done = [published(ws, each, Wanted({}, taken.pinned)) for each in places]
+    done = [published(ws, each, PublishRequest({}, taken.pinned)) for each in places]
     return AdoptReport(
         remotes.shown(source),
         found,
@@ -137,7 +137,7 @@ def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | No
     accepted = ws.accepted_remote()
     if accepted != OWN:
         return destinations.named(ws, accepted, ask=True)[0]
-    with contextlib.suppress(Remote):
+    with contextlib.suppress(RemoteError):
         for each in address.of_code(ws.places, None, ask=True):
             if peer.where not in (each.text, remotes.url(ws.places, each.text)):
                 return each

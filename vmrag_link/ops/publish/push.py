@@ -16,7 +16,7 @@ from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.fetch import fetched, no_such_branch
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
-from vmrag_link.transport.publish import Moved, Published, Wanted, publish
+from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
 from vmrag_link.workspace import Workspace
 
 
@@ -43,7 +43,7 @@ def push(
     recover(ws)
     own = ws.kb_branch()
     heads = _heads(ws, branches, every=every)
-    wanted = Wanted(heads, _pinned(ws), force=heads if force else (), superseded=_superseded(ws, heads))
+    wanted = PublishRequest(heads, _pinned(ws), force=heads if force else (), superseded=_superseded(ws, heads))
     places = destinations.to_push(ws, remote)
     try:
         done = [published(ws, each, wanted) for each in places]
@@ -133,7 +133,9 @@ def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> Pu
     for name in names:
         if name not in there:
             raise no_such_branch(" and ".join(each.text for each in places), name, there)
-    return _report(places, [published(ws, each, Wanted({}, delete=names)) for each in places], uncommitted=False)
+    return _report(
+        places, [published(ws, each, PublishRequest({}, delete=names)) for each in places], uncommitted=False
+    )
 
 
 def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted: bool) -> PushReport:
@@ -147,7 +149,7 @@ def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted
     )
 
 
-def published(ws: Workspace, address: Address, wanted: Wanted) -> Published:
+def published(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:
     with (
         ws.progress.task("pushing", total=1) as task,
         connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,

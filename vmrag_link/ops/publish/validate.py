@@ -12,7 +12,7 @@ from vmrag_link.errors import ContentRefused, EmbeddingMismatch, KnowledgeRefuse
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Collection, Document, content_hash, metadata_from_row
 from vmrag_link.ops.documents import names
-from vmrag_link.settings import Embedding
+from vmrag_link.settings import EmbeddingSettings
 
 Using = tuple[str, str, str]
 """A collection's name, its embedding function and model."""
@@ -57,7 +57,7 @@ def _collection(row: Collection) -> None:
     metadata_from_row(row.metadata)
     if row.embedding_function not in registry.NAMES:
         raise ValueError(f"nobody here knows the embedding model {row.embedding_function!r}")
-    registry.choose_for(row, Embedding())
+    registry.choose_for(row, EmbeddingSettings())
     require_possible(row.chunking)
     require_modest(row.chunking)
 

@@ -7,7 +7,7 @@ import contextlib
 from vmrag_link import locks
 from vmrag_link.engines.base import Engine, reserved
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
+from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
 from vmrag_link.git import sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes import destinations
@@ -47,7 +47,7 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
         source = _first(ws, addresses)
     target, others = ws.target(), [each for each in addresses if each != source]
     if target.state == "missing" and others:  # the next remote may have what the first one lacks
-        with contextlib.suppress(Remote):  # the report says what is here
+        with contextlib.suppress(RemoteError):  # the report says what is here
             first_with(ws, others, target.revision)
     return _report(ws, source)
 
@@ -61,13 +61,13 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
     def make(key: str, url: str) -> Engine:
         return DoltliteEngine.clone(ws.places.kb, key, url, limits=ws.limits)
 
-    problems: list[Remote] = []
+    problems: list[RemoteError] = []
     for each in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
                 made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.limits)
                 task.advance(1)
-        except Remote as problem:
+        except RemoteError as problem:
             problems.append(problem)
             continue
         if made is not None:

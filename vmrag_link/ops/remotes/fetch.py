@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import BranchMissing, Remote, RemoteEmpty
+from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
-from vmrag_link.ops.commits.ahead_behind import Apart, Distances
+from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import connection
@@ -84,7 +84,7 @@ def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | No
     own = target.kb_branch
     name = own.name if own else target.pin.dolt_branch if target.pin else ""
     here = own.head if own else target.pin.dolt_commit if target.pin else ""
-    apart = ahead_behind.from_remote(ws.engine, here, name, there) if ws.engine.has_revision(here) else Apart()
+    apart = ahead_behind.from_remote(ws.engine, here, name, there) if ws.engine.has_revision(here) else AheadBehind()
     commits = distances.apart(new, known).ahead
     return BranchesFetched(source.text, counted, commits, own.name if own else None, apart.ahead, apart.behind)
 
@@ -95,11 +95,11 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
     `git:` may stand for several: a contributor's fork and the repository that it comes from. Raises the first one's error if none has.
     """
     answered: list[tuple[Address, tuple[Moved, ...]]] = []
-    problems: list[Remote] = []
+    problems: list[RemoteError] = []
     for each in addresses:
         try:
             answered.append((each, fetched(ws, each)))
-        except Remote as problem:
+        except RemoteError as problem:
             problems.append(problem)
             continue
         if wanted is None or ws.engine.has_revision(wanted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import Remote, RemoteInvalid
+from vmrag_link.errors import RemoteError, RemoteInvalid
 from vmrag_link.git import remotes, settings
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes import destinations
@@ -39,7 +39,7 @@ def remote(ws: Workspace) -> RemotesReport:
     trusted = tuple(map(remotes.shown, settings.config_values(ws.places, trust.TRUSTED_KEY)))
     try:
         found = destinations.named(ws, text)
-    except Remote as why:
+    except RemoteError as why:
         return RemotesReport(text, (), trusted, why.message, why.hint)
     return RemotesReport(text, tuple(_row(ws, each) for each in found), trusted)
 

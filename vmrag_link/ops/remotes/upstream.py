@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import Remote, RemoteEmpty
+from vmrag_link.errors import RemoteEmpty, RemoteError
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
 from vmrag_link.ops.remotes import destinations
@@ -31,7 +31,7 @@ def upstream(ws: Workspace) -> Upstream | None:
         address = destinations.named(ws, text)[0]
     except RemoteEmpty:
         return None
-    except Remote as why:
+    except RemoteError as why:
         seen = remotes.shown(text)
         return Upstream(seen, seen, {}, problem=why.message)
     url = address.text

@@ -20,7 +20,7 @@ from vmrag_link.errors import (
     AlreadyInitialized,
     GitBusy,
     GitFailed,
-    Lock,
+    LockError,
     MessageMissing,
     RevisionMissing,
 )
@@ -228,7 +228,7 @@ def _indexed(ws: Workspace) -> str:
     """Why the index could not follow; empty if it has."""
     try:
         ws.reconcile()
-    except (*INDEXING_FAILURES, GitBusy, Lock) as error:
+    except (*INDEXING_FAILURES, GitBusy, LockError) as error:
         return f"The knowledge base is there, but the index could not follow yet: {error.message}"
     return ""
 

@@ -8,7 +8,7 @@ from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write, root_of
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import AlreadyInitialized, Remote, RemoteEmpty
+from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
 from vmrag_link.git import pin_merge, plumbing, sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.switch import require_free
@@ -132,7 +132,7 @@ def _pinned_somewhere(ws: Workspace) -> bool:
 def _cloned(ws: Workspace) -> str:
     try:
         return clone(ws).remote
-    except Remote as error:
+    except RemoteError as error:
         elsewhere = ws.uninitialized(error)
         if elsewhere.details:
             raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error

@@ -12,7 +12,7 @@ from vmrag_link.errors import PinMalformed, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.commits import ahead_behind
-from vmrag_link.ops.commits.ahead_behind import Apart
+from vmrag_link.ops.commits.ahead_behind import AheadBehind
 from vmrag_link.ops.commits.diff import ChangedDocument, Summary, changed, shown
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
@@ -40,7 +40,7 @@ class IndexBlock(Record, frozen=True):
     pending_collections: list[str]
 
 
-class PinBlock(Record, frozen=True):
+class PinStatus(Record, frozen=True):
     """`state`: how the knowledge base stands to `pinned_commit`, which the pin file names; `no_link` where that cannot be read."""
 
     link_file: str
@@ -57,11 +57,11 @@ class Situation(Record, frozen=True):
     commit: str
     remote: Upstream | None
     local_changes: LocalChanges
-    apart: Apart
+    apart: AheadBehind
     merge_in_progress: bool
     conflicts: tuple[OpenConflict, ...]
     index: IndexBlock
-    link: PinBlock
+    link: PinStatus
     notes: tuple[str, ...] = ()
 
 
@@ -114,9 +114,9 @@ def local_changes(ws: Workspace, here: Standing) -> LocalChanges:
     return LocalChanges(not found.empty, found.summary, rows)
 
 
-def _apart(ws: Workspace, here: Standing, remote: Upstream | None) -> Apart:
+def _apart(ws: Workspace, here: Standing, remote: Upstream | None) -> AheadBehind:
     if remote is None or here.kb.branch is None:
-        return Apart()
+        return AheadBehind()
     return ahead_behind.from_remote(ws.engine, here.revision, here.kb.branch, remote.heads)
 
 
@@ -139,13 +139,13 @@ def _unindexed(ws: Workspace, here: Standing) -> str:
     return ws.shelf.problem(here.revision)
 
 
-def _pin(ws: Workspace, here: Standing) -> PinBlock:
+def _pin(ws: Workspace, here: Standing) -> PinStatus:
     data = plumbing.pin_bytes(ws.places)
     try:
         pinned = pins.parse(data).dolt_commit if data is not None else None
     except PinMalformed:
         pinned = None
-    return PinBlock(PIN_NAME, pinned, "no_link" if pinned is None else _compared(ws, here, pinned))
+    return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compared(ws, here, pinned))
 
 
 def _compared(ws: Workspace, here: Standing, pinned: str) -> PinState:

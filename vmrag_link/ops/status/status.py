@@ -40,7 +40,7 @@ class KbStatus(Record, frozen=True):
     documents: int = 0
 
 
-class IndexStatus(Record, frozen=True):
+class BoundIndex(Record, frozen=True):
     """`working_copy`: the index of the uncommitted documents, if there is one."""
 
     revision: str | None = None
@@ -59,7 +59,7 @@ class StatusReport(Record, frozen=True):
     git: GitBlock
     pin: PinBlock | None
     kb: KbStatus
-    index: IndexStatus
+    index: BoundIndex
     background: background.Report | None
     reasons: list[str]
     hint: str
@@ -73,7 +73,7 @@ def status(ws: Workspace) -> StatusReport:
         why = ws.uninitialized()
         pin, flaws = _pin_alone(ws)
         reasons = [why.message, *flaws, *_warnings(ws)]
-        return StatusReport("not_initialized", False, git, pin, KbStatus(), IndexStatus(), None, reasons, why.hint)
+        return StatusReport("not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint)
     target = ws.target()
     index, damage = _index(ws, target)
     state, reasons, hint = _judged(ws, target, damage)
@@ -114,11 +114,11 @@ def _kb(ws: Workspace, target: Target) -> KbStatus:
     return KbStatus(ws.engine.name, revision, branch.name if branch else None, detached, dirty, documents)
 
 
-def _index(ws: Workspace, target: Target) -> tuple[IndexStatus, str]:
+def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     """What the index holds, and why that cannot be read although the index verifies; empty if it can."""
     bound = ws.binding
     if bound is None:
-        return IndexStatus(), ""
+        return BoundIndex(), ""
     path = ws.shelf.path(bound.revision)
     documents, chunks, damage = 0, 0, ""
     if not ws.shelf.problem(bound.revision):
@@ -131,7 +131,7 @@ def _index(ws: Workspace, target: Target) -> tuple[IndexStatus, str]:
     if target.kb_branch:
         copy = apply.working_copy(ws.parts, target.kb_branch.name, bound.revision)
         working = str(copy.path) if copy.path.is_dir() else None
-    return IndexStatus(bound.revision, ws.shelf.settings, documents, chunks, str(path), working), damage
+    return BoundIndex(bound.revision, ws.shelf.settings, documents, chunks, str(path), working), damage
 
 
 def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:

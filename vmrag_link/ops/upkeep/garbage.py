@@ -58,10 +58,10 @@ def sweep(ws: Workspace) -> Leftovers:
     for path in _logs(ws):
         path.unlink(missing_ok=True)
     syncing.tidy(ws.parts._replace(keep=_kept(ws)))
-    lonely = _lonely(ws)
+    lonely = _orphaned_locks(ws)
     files = {**before[2], **_sizes(lonely)}
     for path in lonely:
-        snapshots.remove_lonely(path)
+        snapshots.remove_orphaned_lock(path)
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
     quarantine.sweep(ws.places)
@@ -110,7 +110,7 @@ def _copies(ws: Workspace) -> list[Path]:
 
 def _files(ws: Workspace) -> list[Path]:
     """All that killed processes left, and what only they could have gone on with."""
-    return [*rubbish(ws), *_lonely(ws), *_logs(ws)]
+    return [*rubbish(ws), *_orphaned_locks(ws), *_logs(ws)]
 
 
 def rubbish(ws: Workspace) -> list[Path]:
@@ -119,7 +119,7 @@ def rubbish(ws: Workspace) -> list[Path]:
     return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.left(ws.places)]
 
 
-def _lonely(ws: Workspace) -> list[Path]:
+def _orphaned_locks(ws: Workspace) -> list[Path]:
     return [*snapshots.lonely(ws.places.snapshots), *snapshots.lonely(ws.places.working_copies)]
 
 

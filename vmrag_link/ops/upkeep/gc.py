@@ -12,7 +12,14 @@ import msgspec
 from vmrag_link import locks
 from vmrag_link.embedding.cache import Excess
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
-from vmrag_link.errors import BranchMissing, EngineUnwritable, Files, KnowledgeMoved, Uncommitted, file_failures
+from vmrag_link.errors import (
+    BranchMissing,
+    EngineUnwritable,
+    FileSystemError,
+    KnowledgeMoved,
+    Uncommitted,
+    file_failures,
+)
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.follow.recover import recover
@@ -113,7 +120,7 @@ def _noting(undone: list[str], what: str) -> Iterator[None]:
     try:
         with file_failures():
             yield
-    except (Files, EngineUnwritable) as error:
+    except (FileSystemError, EngineUnwritable) as error:
         undone.append(f"{what}: {error.message}")
 
 

@@ -14,11 +14,11 @@ from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.connection import Direct
 from vmrag_link.transport.git_transport import Through
-from vmrag_link.transport.publish import Wanted, publish
+from vmrag_link.transport.publish import PublishRequest, publish
 from vmrag_link.workspace import Workspace
 
 
-class Held(Record, frozen=True):
+class RemoteSize(Record, frozen=True):
     """Bytes of the knowledge base there, and the pushes whose segments the host keeps besides."""
 
     bytes: int
@@ -31,8 +31,8 @@ class RemoteGcReport(Record, frozen=True):
     applied: bool
     remote: str
     damaged: str
-    before: Held | None
-    after: Held | None
+    before: RemoteSize | None
+    after: RemoteSize | None
 
 
 def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) -> RemoteGcReport:
@@ -70,8 +70,8 @@ def _write(ws: Workspace, known: str, fresh: Address, pinned: Sequence[str]) -> 
     """The root goes first: it becomes the default branch, which nobody can delete."""
     heads = {name: head for name, head in ws.engine.remote_heads(known).items() if ws.engine.has_revision(head)}
     ws.engine.push(fresh.key, fresh.url, {ROOT_BRANCH: root_of(ws.engine)} | heads)
-    publish(ws.engine, fresh.key, Direct(ws.engine, fresh), Wanted({}, pinned))
+    publish(ws.engine, fresh.key, Direct(ws.engine, fresh), PublishRequest({}, pinned))
 
 
-def _held(peer: Through) -> Held:
-    return Held(*peer.size())
+def _held(peer: Through) -> RemoteSize:
+    return RemoteSize(*peer.size())

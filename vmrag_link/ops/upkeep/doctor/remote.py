@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vmrag_link.engines.base import ROOT_BRANCH
-from vmrag_link.errors import Remote, quoted
+from vmrag_link.errors import RemoteError, quoted
 from vmrag_link.git import remotes, transfer
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
@@ -27,7 +27,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
         known = [each for each in _addresses(ws) if each.peer and git_transport.last_seen(ws.places, each.key)]
         for each in known:
             yield from _lost(ws, each)
-    except Remote as error:
+    except RemoteError as error:
         yield Finding("REMOTE_UNREACHABLE", "note", error.message, error.hint)
 
 
