@@ -16,7 +16,7 @@ from vmrag_link import env, proc
 from vmrag_link.demo.narration import Narrator
 from vmrag_link.demo.pages import ModulePage
 from vmrag_link.errors import DemoFailed, GitFailed
-from vmrag_link.git.run import LOCAL_VARIABLES
+from vmrag_link.git.run import SCRUBBED
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin, parse
@@ -107,6 +107,6 @@ class Stage:
 
 def _environment() -> dict[str, str]:
     """Without what points git elsewhere, and without anyone's settings: signed commits, hooks elsewhere, switched-off hooks."""
-    inherited = env.without(frozenset(LOCAL_VARIABLES))
+    inherited = env.without(SCRUBBED)
     kept = {name: value for name, value in inherited.items() if not name.startswith("VMRAG")}
     return kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}

@@ -1,4 +1,8 @@
-"""The pins of the whole history, on GitPython (170 ms to import: only where history is worked on)."""
+"""The pins of the whole history, on GitPython, which takes 170 ms to import.
+
+GitPython runs the commands, and their answers are read in one batch each. Its objects (`Commit`,
+`Tree`) ask git for one object at a time: for 500 pins they take eight times as long.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from vmrag_link.git import partial
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 if TYPE_CHECKING:
-    import git
+    from vmrag_link.git.console import Console
 
 
 class PinEntry(NamedTuple):
@@ -115,7 +119,7 @@ def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
         return _introduced(console, commits)
 
 
-def _introduced(console: git.Git, commits: Iterable[str]) -> dict[str, bytes]:
+def _introduced(console: Console, commits: Iterable[str]) -> dict[str, bytes]:
     parents = _parents(console, commits)
     trees = dict.fromkeys([*parents, *itertools.chain(*parents.values())])
     blobs = dict(zip(trees, _pin_blobs(console, trees), strict=True))
@@ -155,21 +159,18 @@ def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _git(places: Places) -> Iterator[git.Git]:
-    """GitPython's git on this repository. What goes wrong within is a `GitFailed`."""
-    import git
+def _git(places: Places) -> Iterator[Console]:
+    """GitPython's git on this repository. Its errors become `GitFailed`."""
+    from vmrag_link.git.console import CommandError, Console
 
-    console = git.Git(places.top)
-    # GIT_DIR of a hook's environment would send its children to another repository.
-    console.set_persistent_git_options(git_dir=str(places.git_dir))
     try:
-        yield console
-    except git.GitCommandError as error:
+        yield Console(places)
+    except CommandError as error:
         said = str(error.stderr).strip()
         raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said) from error
 
 
-def _commits_that_touch_the_pin(console: git.Git, also: Iterable[str], *, reflogs: bool) -> list[str]:
+def _commits_that_touch_the_pin(console: Console, also: Iterable[str], *, reflogs: bool) -> list[str]:
     sources = ("--all", "--reflog") if reflogs else ("--all",)
     with _lines(also) as more:
         # Without --full-history git skips side branches whose pin a merge dropped.
@@ -177,7 +178,7 @@ def _commits_that_touch_the_pin(console: git.Git, also: Iterable[str], *, reflog
         return str(console.rev_list(*sources, *options, "--", PIN_NAME, istream=more)).split()
 
 
-def _changes(console: git.Git, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
+def _changes(console: Console, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
     """One comparison of two trees' own entries for each parent: a merge that takes one side's pin differs from the other's."""
     questions = (f"{commit} {each}" for commit, before in parents.items() for each in before or ("",))
     with _lines(questions) as asked:
@@ -213,7 +214,7 @@ def _boundary(places: Places) -> set[str]:
         return set()
 
 
-def _small(console: git.Git, names: Iterable[str]) -> list[str]:
+def _small(console: Console, names: Iterable[str]) -> list[str]:
     """Those of these blobs that are small enough for a pin. Raises `GitFailed` for one that is not here."""
     small = []
     for line in _cat_file(console, "--batch-check", dict.fromkeys(names)).decode().splitlines():
@@ -225,7 +226,7 @@ def _small(console: git.Git, names: Iterable[str]) -> list[str]:
     return small
 
 
-def _parents(console: git.Git, commits: Iterable[str]) -> dict[str, list[str]]:
+def _parents(console: Console, commits: Iterable[str]) -> dict[str, list[str]]:
     """Of the commits that are there, in the order given; as a shallow clone sees them."""
     if not (asked := list(commits)):  # git would take that for a mistake
         return {}
@@ -235,7 +236,7 @@ def _parents(console: git.Git, commits: Iterable[str]) -> dict[str, list[str]]:
     return {commit: before for commit, *before in map(str.split, answers)}
 
 
-def _pin_blobs(console: git.Git, commits: Iterable[str]) -> Iterator[str | None]:
+def _pin_blobs(console: Console, commits: Iterable[str]) -> Iterator[str | None]:
     """The blob's hash for each commit; None where the commit removed the pin, or has something else in its place."""
     answers = _cat_file(console, "--batch-check", (f"{commit}:{PIN_NAME}" for commit in commits))
     for line in answers.decode().splitlines():
@@ -246,7 +247,7 @@ def _pin_blobs(console: git.Git, commits: Iterable[str]) -> Iterator[str | None]
                 yield None
 
 
-def _contents(console: git.Git, names: Iterable[str]) -> Iterator[bytes]:
+def _contents(console: Console, names: Iterable[str]) -> Iterator[bytes]:
     rest = _cat_file(console, "--batch", names)
     while rest:
         header, _, rest = rest.partition(b"\n")
@@ -255,7 +256,7 @@ def _contents(console: git.Git, names: Iterable[str]) -> Iterator[bytes]:
         rest = rest[size + 1 :]
 
 
-def _cat_file(console: git.Git, mode: str, objects: Iterable[str]) -> bytes:
+def _cat_file(console: Console, mode: str, objects: Iterable[str]) -> bytes:
     with _lines(objects) as questions:
         answers = console.cat_file(mode, istream=questions, stdout_as_string=False, strip_newline_in_stdout=False)
     assert isinstance(answers, bytes)  # noqa: S101  because of stdout_as_string=False
