@@ -1,7 +1,7 @@
 """What the branches of a remote lead to: looked at before anything of it is taken, and never executed.
 
 Every head has our tables and nothing else, is within the limits, and holds rows that we could have written. What lies behind
-the heads is looked at when it is opened (`DoltliteEngine`), and all of it by `validation`, for `vmrag adopt`.
+the heads is looked at when it is opened (`Session`), and all of it by `validation`, for `vmrag adopt`.
 """
 
 from __future__ import annotations

@@ -162,6 +162,19 @@ def _insert(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT OR REPLACE INTO {table}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  our own names
 
 
+def is_dirty(connection: Connection) -> bool:
+    """Whether the branch on which the connection stands has uncommitted rows."""
+    return bool(connection.execute("SELECT 1 FROM dolt_status LIMIT 1"))
+
+
+def commit(connection: Connection, message: str, author: str, date: str) -> str:
+    """Commit everything where the connection stands; returns the revision."""
+    texts = (exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
+    rows = connection.execute("SELECT dolt_commit('-A', '-m', ?, '--author', ?, '--date', ?)", texts)
+    revision: str = rows[0][0]
+    return revision
+
+
 def exact(text: str, what: str) -> str:
     """The text, if every engine stores it as it is. Raises `ContentRefused` that names `what`."""
     if "\0" in text:
