@@ -22,7 +22,6 @@ class HashModel(Model):
 
     name = "hash"
     dimensions = DIMENSIONS
-    deterministic = True
     window = None
     fingerprint = "hash-words-triples-256 v1"
 

@@ -134,7 +134,6 @@ class ServiceModel(Model):
     `permitted`: without it nothing is asked. `keyed`: whether a key of the environment may go to this address.
     """
 
-    deterministic = False
     local = False
     window = WINDOW
 

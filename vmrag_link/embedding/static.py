@@ -44,7 +44,6 @@ class StaticModel(Model):
 
     name = "default"
     dimensions = 256
-    deterministic = True
     window = None
     fingerprint = f"wordllama-l2-supercat-256 {WEIGHTS_SHA256[:16]} {TOKENIZER_SHA256[:16]} mean unit v1"
 
