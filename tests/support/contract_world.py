@@ -7,8 +7,6 @@ A test module takes the fixtures with `templates, world = contract_world.templat
 from __future__ import annotations
 
 import contextlib
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -18,15 +16,18 @@ import pytest
 from tests.contract.reading import COMMON
 from tests.support.contract_states import MADE, OFF, State, no_model, other_model, pending, remote
 from tests.support.repos import Repo, isolate
+from tests.support.templates import build_once, copy_tree
 from tests.support.travel import bare, git_server
 from vmrag_link import locks
 from vmrag_link.engines.doltlite.engine import LOCK_NAME
+
+Templates = Callable[[str], Path]
 
 
 class World:
     """Copies of the states, and what stands for `<X>` in a call. Use it as a context."""
 
-    def __init__(self, templates: Path, scratch: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, templates: Templates, scratch: Path, patch: pytest.MonkeyPatch) -> None:
         self._templates = templates
         self._scratch = scratch
         self._patch = patch
@@ -94,22 +95,8 @@ class World:
 
     def _copy(self, name: str) -> State:
         target = self._folder()
-        subprocess.run(["cp", "-a", f"{self._template(name)}/.", target], check=True)
+        copy_tree(self._templates(name), target)
         return State(target / "project")
-
-    def _template(self, name: str) -> Path:
-        folder = self._templates / name
-        if folder.exists():
-            return folder
-        parent, make = MADE[name]
-        draft = self._templates / f"{name}-draft"
-        shutil.rmtree(draft, ignore_errors=True)  # of a test that failed while it made this
-        if parent:
-            subprocess.run(["cp", "-a", self._template(parent), draft], check=True)
-        else:
-            draft.mkdir()
-        make(State(draft / "project"))
-        return draft.rename(folder)
 
     # -- states with something of their own
 
@@ -192,12 +179,25 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("states")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """The folder of a state by its name; each is built when a test first asks for it."""
+
+    def template(name: str) -> Path:
+        return build_once(tmp_path_factory, f"state-{name}", lambda folder: build(name, folder))
+
+    def build(name: str, folder: Path) -> None:
+        parent, make = MADE[name]
+        if parent:
+            copy_tree(template(parent), folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GIT_TEMPLATE_DIR", "")
+            make(State(folder / "project"))
+
+    return template
 
 
 @pytest.fixture
-def world(templates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(templates: Templates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("GIT_TEMPLATE_DIR", "")
     (tmp_path / "states").mkdir()
