@@ -414,14 +414,13 @@ def test_for_a_program_it_stands_beside_the_json(project, command):
         assert done.json["notes"] == [done.err.strip()]
 
 
+LOST = {False: "the index is there", True: "the index was lost"}
+
+
 @pytest.mark.parametrize(
     ("lost", "command"),
-    crossed([False, True], [("query", "rest"), ("list",), ("sync",), ("sync", "--rebuild"), ("diff",)]),
-    ids=lambda value: (
-        {False: "the index is there", True: "the index was lost"}.get(value)
-        if value in (False, True)
-        else " ".join(value)
-    ),
+    crossed(LOST, [("query", "rest"), ("list",), ("sync",), ("sync", "--rebuild"), ("diff",)]),
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else LOST[value],
 )
 def test_a_branch_that_is_ahead_of_its_pin_is_named_once(project, command, lost):
     project.git("config", "vmrag.auto-pin", "false")
