@@ -1,4 +1,4 @@
-"""Copies of the contract's states, each of which is made once in a session, and what stands for `<X>` in a call.
+"""Copies of the contract's states, each of which is made once in a run, and what stands for `<X>` in a call.
 
 A test module takes the fixtures with `templates, world = contract_world.templates, contract_world.world`; a state is
 `world.state("notes")`.
@@ -7,6 +7,7 @@ A test module takes the fixtures with `templates, world = contract_world.templat
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -23,11 +24,19 @@ from vmrag_link import locks
 from vmrag_link.engines.doltlite.engine import LOCK_NAME
 
 
+PATIENCE = 120
+"""Seconds in which another process makes a state."""
+
+CHANGED_BY_READING = ("broken_index",)
+"""States that a call mends which only reads."""
+
+
 class World:
     """Copies of the states, and what stands for `<X>` in a call. Use it as a context."""
 
-    def __init__(self, templates: Path, scratch: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, templates: Path, shared: Path, scratch: Path, patch: pytest.MonkeyPatch) -> None:
         self._templates = templates
+        self._shared = shared
         self._scratch = scratch
         self._patch = patch
         self._open = contextlib.ExitStack()
@@ -44,6 +53,15 @@ class World:
         self._open.close()
         live = getattr(self, f"_live_{name}", None)
         return live() if live else self._copy(name)
+
+    def reading(self, name: str) -> State:
+        """As `state`, for calls that only read. All tests of this process have the same one, where reading changes nothing."""
+        if name in CHANGED_BY_READING or hasattr(self, f"_live_{name}"):
+            return self.state(name)
+        folder = self._shared / name
+        if not folder.exists():
+            subprocess.run(["cp", "-a", self._template(name), folder], check=True)
+        return State(folder / "project")
 
     def call(self, arguments: dict[str, Any], state: State) -> dict[str, Any]:
         """Arguments with the values that `<X>` stands for."""
@@ -98,9 +116,14 @@ class World:
         return State(target / "project")
 
     def _template(self, name: str) -> Path:
+        """The state as it is made once in a run of the tests: the first process that needs one makes it for all."""
         folder = self._templates / name
         if folder.exists():
             return folder
+        with locks.exclusive(self._templates / f"{name}.lock", purpose="make a state", timeout=PATIENCE):
+            return folder if folder.exists() else self._made(name, folder)
+
+    def _made(self, name: str, folder: Path) -> Path:
         parent, make = MADE[name]
         draft = self._templates / f"{name}-draft"
         shutil.rmtree(draft, ignore_errors=True)  # of a test that failed while it made this
@@ -193,13 +216,21 @@ class World:
 
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("states")
+    """One folder for all processes of a run."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "states"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture
-def world(templates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(
+    templates: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("GIT_TEMPLATE_DIR", "")
     (tmp_path / "states").mkdir()
-    with World(templates, tmp_path / "states", monkeypatch) as made:
+    read = tmp_path_factory.getbasetemp() / "read-states"
+    read.mkdir(exist_ok=True)
+    with World(templates, read, tmp_path / "states", monkeypatch) as made:
         yield made
