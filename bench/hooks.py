@@ -178,7 +178,7 @@ def _rebase(repo: Path, hooks: Path, env: dict[str, str]):
 def _apply(repo: Path) -> None:
     """Note HEAD and pin as applied, as the last sync would have."""
     from vmrag_link.git import plumbing
-    from vmrag_link.sync import binding, resolve
+    from vmrag_link.sync import binding, target
 
     places = plumbing.locate(repo)
-    binding.note_applied(places, resolve.read_trigger(places))
+    binding.note_applied(places, target.read_trigger(places))

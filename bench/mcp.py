@@ -205,7 +205,7 @@ def _median(action: Any) -> float:
 
 def library(repo: Path) -> float:
     """The same query inside a process that keeps its workspace."""
-    from vmrag_link.ops.query import query
+    from vmrag_link.ops.index.query import query
     from vmrag_link.progress import QUIET
     from vmrag_link.retrieval.search import Mode, Query
     from vmrag_link.workspace import Workspace

@@ -17,12 +17,12 @@ import msgspec
 from vmrag_link import env, settings_file
 from vmrag_link.errors import ConfigInvalid, enumerated
 from vmrag_link.models import Record
-from vmrag_link.nearest import nearest
 from vmrag_link.paths import in_the_way, read_regular, what_it_is
 from vmrag_link.pin_values import shown
 from vmrag_link.settings import Config
 from vmrag_link.settings_docs import documentation, template
 from vmrag_link.settings_keys import KEYS, SECTIONS, Key
+from vmrag_link.suggest import nearest
 
 __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_text", "stated", "template"]
 

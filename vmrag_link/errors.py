@@ -72,149 +72,149 @@ class VmragError(Exception):
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
 
 
-class Usage(VmragError):
+class UsageError(VmragError):
     code = "INVALID_PARAMETER"
     exit_code = 2
 
 
-class UsageInvalid(Usage):
+class UsageInvalid(UsageError):
     """An argument that cannot be used."""
 
 
-class ConfigInvalid(Usage):
+class ConfigInvalid(UsageError):
     """`.vmrag.yaml` or a setting that cannot be used; the message names file and line."""
 
     code = "CONFIG_INVALID"
 
 
-class NotInitialized(Usage):
+class NotInitialized(UsageError):
     code = "NOT_INITIALIZED"
 
 
-class AlreadyInitialized(Usage):
+class AlreadyInitialized(UsageError):
     code = "ALREADY_INITIALIZED"
 
 
-class NameInvalid(Usage):
+class NameInvalid(UsageError):
     code = "INVALID_NAME"
 
 
-class MessageMissing(Usage):
+class MessageMissing(UsageError):
     """A commit without a message."""
 
     code = "MESSAGE_REQUIRED"
 
 
-class JsonInvalid(Usage):
+class JsonInvalid(UsageError):
     """An argument that is no JSON, or JSON of another kind."""
 
     code = "INVALID_JSON"
 
 
-class LengthMismatch(Usage):
+class LengthMismatch(UsageError):
     """Lists that belong together are not equally long."""
 
     code = "LENGTH_MISMATCH"
 
 
-class NothingSelected(Usage):
+class NothingSelected(UsageError):
     """Neither ids nor a filter say which documents are meant, or nothing is there that could be."""
 
     code = "NO_SELECTION"
 
 
-class ConfirmationMissing(Usage):
+class ConfirmationMissing(UsageError):
     """What is asked for discards something, and nobody has confirmed that."""
 
     code = "CONFIRMATION_REQUIRED"
 
 
-class TableMissing(Usage):
+class TableMissing(UsageError):
     """A table without documents, or none at all."""
 
     code = "TABLE_NOT_FOUND"
 
 
-class McpExtraMissing(Usage):
+class McpExtraMissing(UsageError):
     """The base install has no MCP server."""
 
     code = "MCP_EXTRA_MISSING"
 
 
-class Tool(VmragError):
+class ToolError(VmragError):
     """An MCP tool that cannot be called here."""
 
     code = "TOOL_NOT_FOUND"
     exit_code = 2
 
 
-class ToolMissing(Tool):
+class ToolMissing(ToolError):
     """No tool has that name."""
 
 
-class ToolDisabled(Tool):
+class ToolDisabled(ToolError):
     """The tool exists, and this server was started without it; details say how to get it."""
 
     code = "TOOL_DISABLED"
 
 
-class AccessDenied(Tool):
+class AccessDenied(ToolError):
     """A read-only server is asked to write, or an agent names a folder that it has no business in."""
 
     code = "ACCESS_DENIED"
 
 
-class Pin(VmragError):
+class PinError(VmragError):
     code = "PIN_MALFORMED"
     exit_code = 1
 
 
-class PinMalformed(Pin):
+class PinMalformed(PinError):
     """`.dolt-version` cannot be read; the message names the line and the fix."""
 
 
-class PinMissing(Pin):
+class PinMissing(PinError):
     """The code commit pins nothing."""
 
     code = "NO_PIN"
 
 
-class PinRevisionMissing(Pin):
+class PinRevisionMissing(PinError):
     """The pinned revision is not in the local knowledge base."""
 
     code = "PIN_MISSING_REVISION"
 
 
-class RevisionUnpinned(Pin):
+class RevisionUnpinned(PinError):
     """A revision was committed, but HEAD moved before it could be pinned."""
 
     code = "UNPINNED_REVISION"
 
 
-class Drift(VmragError):
+class DriftError(VmragError):
     code = "KB_MOVED"
     exit_code = 1
 
 
-class KnowledgeMoved(Drift):
+class KnowledgeMoved(DriftError):
     """The knowledge base moved while a write waited; nothing was written."""
 
 
-class NoChanges(Drift):
+class NoChanges(DriftError):
     code = "NO_CHANGES"
 
 
-class NothingToPush(Drift):
+class NothingToPush(DriftError):
     """The remote holds everything already."""
 
     code = "NO_COMMITS_TO_PUSH"
 
 
-class Uncommitted(Drift):
+class Uncommitted(DriftError):
     code = "UNCOMMITTED_CHANGES"
 
 
-class MergeConflict(Drift):
+class MergeConflict(DriftError):
     """A merge is open and something in it needs a person."""
 
     code = "MERGE_CONFLICT"
@@ -224,51 +224,51 @@ class PinConflict(MergeConflict):
     """Two pins cannot be merged without a person."""
 
 
-class MassDeletion(Drift):
+class MassDeletion(DriftError):
     code = "UNEXPECTED_MASS_DELETE"
 
 
-class Git(VmragError):
+class GitError(VmragError):
     code = "GIT_FAILED"
 
 
-class GitFailed(Git):
+class GitFailed(GitError):
     """A git command failed; details hold its arguments and what it said."""
 
 
-class GitRepositoryMissing(Git):
+class GitRepositoryMissing(GitError):
     code = "GIT_REPO_NOT_FOUND"
     exit_code = 2
 
 
-class GitReferenceMissing(Git):
+class GitReferenceMissing(GitError):
     code = "GIT_COMMIT_NOT_FOUND"
 
 
-class GitBusy(Git):
+class GitBusy(GitError):
     """git is in the middle of something in which nothing may be written."""
 
     code = "GIT_BUSY"
 
 
-class LinkMissing(Git):
+class LinkMissing(GitError):
     """A code commit is linked to no revision."""
 
     code = "LINK_NOT_FOUND"
     exit_code = 1
 
 
-class HooksRefused(Git):
+class HooksRefused(GitError):
     """The hooks directory is not ours to write."""
 
     code = "HOOKS_REFUSED"
 
 
-class Engine(VmragError):
+class EngineError(VmragError):
     code = "DATABASE_ERROR"
 
 
-class EngineFailed(Engine):
+class EngineFailed(EngineError):
     """The engine failed for a reason without a code of its own."""
 
 
@@ -284,73 +284,73 @@ class EngineUnwritable(EngineFailed):
     """The knowledge base can be read and not written: its disk is full, or read-only."""
 
 
-class SchemaTooNew(Engine):
+class SchemaTooNew(EngineError):
     code = "SCHEMA_TOO_NEW"
 
 
-class RevisionMissing(Engine):
+class RevisionMissing(EngineError):
     code = "COMMIT_NOT_FOUND"
 
 
-class BranchMissing(Engine):
+class BranchMissing(EngineError):
     code = "BRANCH_NOT_FOUND"
 
 
-class BranchExists(Engine):
+class BranchExists(EngineError):
     code = "BRANCH_EXISTS"
 
 
-class CollectionMissing(Engine):
+class CollectionMissing(EngineError):
     code = "COLLECTION_NOT_FOUND"
 
 
-class CollectionExists(Engine):
+class CollectionExists(EngineError):
     code = "COLLECTION_EXISTS"
 
 
-class DocumentMissing(Engine):
+class DocumentMissing(EngineError):
     code = "DOCUMENT_NOT_FOUND"
 
 
-class DocumentExists(Engine):
+class DocumentExists(EngineError):
     code = "DUPLICATE_ID"
 
 
-class ContentRefused(Engine):
+class ContentRefused(EngineError):
     """Text or metadata that no engine stores exactly."""
 
     code = "INVALID_METADATA"
 
 
-class Index(VmragError):
+class VectorIndexError(VmragError):
     code = "CHROMADB_ERROR"
 
 
-class IndexFailed(Index):
+class IndexFailed(VectorIndexError):
     """The vector store failed or did not verify."""
 
 
-class IndexExtraMissing(Index):
+class IndexExtraMissing(VectorIndexError):
     """The base install has no index."""
 
     code = "INDEX_EXTRA_MISSING"
     exit_code = 2
 
 
-class LimitTooLow(Index):
+class LimitTooLow(VectorIndexError):
     """The process may open fewer files, or have less memory, than the vector store needs; details name the `limit`."""
 
 
-class FilterInvalid(Index):
+class FilterInvalid(VectorIndexError):
     code = "INVALID_FILTER"
     exit_code = 2
 
 
-class Embedding(VmragError):
+class EmbeddingError(VmragError):
     code = "EMBEDDING_SERVICE_ERROR"
 
 
-class EmbeddingFailed(Embedding):
+class EmbeddingFailed(EmbeddingError):
     """A model could not be loaded or did not answer."""
 
 
@@ -361,28 +361,28 @@ class ServiceNotTrusted(EmbeddingFailed):
     exit_code = 1
 
 
-class EmbeddingMismatch(Embedding):
+class EmbeddingMismatch(EmbeddingError):
     """Vectors of one model would be mixed with another's."""
 
     code = "EMBEDDING_MISMATCH"
 
 
-class Remote(VmragError):
+class RemoteError(VmragError):
     code = "REMOTE_UNREACHABLE"
 
 
-class RemoteUnreachable(Remote):
+class RemoteUnreachable(RemoteError):
     """Nobody answers there, or not what was expected; details hold what was said."""
 
 
-class RemoteInvalid(Remote):
+class RemoteInvalid(RemoteError):
     """A text that names no place a knowledge base can travel to with this engine."""
 
     code = "INVALID_REMOTE_URL"
     exit_code = 2
 
 
-class RemoteMissing(Remote):
+class RemoteMissing(RemoteError):
     """No such remote, as far as can be seen: hosts also say so to those whom they do not let in."""
 
     code = "REMOTE_NOT_FOUND"
@@ -392,70 +392,70 @@ class RemoteEmpty(RemoteMissing):
     """There is no knowledge base to be had: no git remote at all, or it answered that it holds none."""
 
 
-class RemoteMoved(Remote):
+class RemoteMoved(RemoteError):
     """Somebody else was faster; nothing was pushed."""
 
     code = "REMOTE_REJECTED"
     exit_code = 1
 
 
-class RemoteDiverged(Remote):
+class RemoteDiverged(RemoteError):
     """The remote's KB branch holds revisions that ours does not."""
 
     code = "REMOTE_REJECTED"
     exit_code = 1
 
 
-class RemoteRejected(Remote):
+class RemoteRejected(RemoteError):
     """The other side does not take what is pushed."""
 
     code = "REMOTE_REJECTED"
 
 
-class RemoteDamaged(Remote):
+class RemoteDamaged(RemoteError):
     """What the remote holds is not what was pushed there; nothing of it was taken."""
 
     code = "REMOTE_DAMAGED"
 
 
-class RemoteTooNew(Remote):
+class RemoteTooNew(RemoteError):
     """A newer program wrote what the remote holds; nothing of it was taken."""
 
     code = "SCHEMA_TOO_NEW"
 
 
-class RemoteNotTrusted(Remote):
+class RemoteNotTrusted(RemoteError):
     """A pin or a settings file names a remote that nobody here has agreed to; it was not contacted."""
 
     code = "REMOTE_NOT_TRUSTED"
     exit_code = 1
 
 
-class KnowledgeRefused(Remote):
+class KnowledgeRefused(RemoteError):
     """A stranger's knowledge base holds what must not get into ours; nothing of it was taken."""
 
     code = "KNOWLEDGE_REFUSED"
 
 
-class AuthenticationFailed(Remote):
+class AuthenticationFailed(RemoteError):
     code = "AUTHENTICATION_FAILED"
 
 
-class UpstreamMissing(Remote):
+class UpstreamMissing(RemoteError):
     """The remote has no KB branch of that name."""
 
     code = "NO_UPSTREAM"
 
 
-class Files(VmragError):
+class FileSystemError(VmragError):
     code = "FILE_SYSTEM_ERROR"
 
 
-class FileFailed(Files):
+class FileFailed(FileSystemError):
     """A file could not be read or written."""
 
 
-INDEXING_FAILURES = (Index, Embedding, Files, LimitExceeded)
+INDEXING_FAILURES = (VectorIndexError, EmbeddingError, FileSystemError, LimitExceeded)
 """Why an index cannot follow what is stored. A command that has stored it reports that as pending, and has not failed."""
 
 
@@ -507,23 +507,23 @@ _SYSTEM_HINTS = {
 }
 
 
-class Demo(VmragError):
+class DemoError(VmragError):
     code = "OPERATION_FAILED"
 
 
-class DemoFailed(Demo):
+class DemoFailed(DemoError):
     """A command of the demo failed."""
 
 
-class Lock(VmragError):
+class LockError(VmragError):
     code = "BUSY"
 
 
-class Busy(Lock):
+class Busy(LockError):
     """A lock was not obtained in time; details name the process that holds it."""
 
 
-class BranchInUse(Lock):
+class BranchInUse(LockError):
     """Another work tree writes the documents of this code branch."""
 
     code = "BRANCH_IN_USE"

@@ -113,16 +113,16 @@ class Difference(Record, frozen=True):
     collections: tuple[CollectionChange, ...]
     documents: tuple[DocumentChange, ...]
 
-    def counts(self) -> Changes:
+    def counts(self) -> ChangeCounts:
         kinds = [change.kind for change in self.documents]
-        return Changes(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
+        return ChangeCounts(kinds.count("added"), kinds.count("modified"), kinds.count("removed"))
 
     @property
     def empty(self) -> bool:
         return not self.collections and not self.documents
 
 
-class Changes(Record, frozen=True):
+class ChangeCounts(Record, frozen=True):
     """Numbers of documents."""
 
     added: int = 0

@@ -88,7 +88,7 @@ _SERVICE_MODEL = _agreed(flaw=_model_flaw)
 _SERVICE_URL = _agreed(flaw=_url_flaw)
 
 
-class Embedding(Record, frozen=True):
+class EmbeddingSettings(Record, frozen=True):
     model: Annotated[
         Literal["default", "hash", "minilm", "openai", "cohere", "huggingface", "ollama"],
         Meta(
@@ -151,7 +151,7 @@ class Embedding(Record, frozen=True):
     ] = 180
 
 
-class Chunking(Record, frozen=True):
+class ChunkingSettings(Record, frozen=True):
     size: Annotated[
         int, Meta(ge=1, le=100_000, description="The length of a chunk in characters, for new collections.")
     ] = 512
@@ -161,7 +161,7 @@ class Chunking(Record, frozen=True):
     ] = 50
 
 
-class Retrieval(Record, frozen=True):
+class RetrievalSettings(Record, frozen=True):
     mode: Annotated[
         Literal["hybrid", "vector", "keyword"],
         Meta(description="How a query ranks: by meaning and words together, by meaning alone, or by words alone."),
@@ -169,7 +169,7 @@ class Retrieval(Record, frozen=True):
     k: Annotated[int, Meta(ge=1, le=1000, description="How many results a query gives.")] = 5
 
 
-class Index(Record, frozen=True):
+class IndexSettings(Record, frozen=True):
     keep: Annotated[
         int,
         Meta(
@@ -188,7 +188,7 @@ class Index(Record, frozen=True):
     ] = True
 
 
-class Hooks(Record, frozen=True):
+class HookSettings(Record, frozen=True):
     sync: Annotated[
         Literal["auto", "foreground", "background", "off"],
         Meta(
@@ -229,7 +229,7 @@ class Hooks(Record, frozen=True):
     ] = False
 
 
-class Mcp(Record, frozen=True):
+class McpSettings(Record, frozen=True):
     toolsets: Annotated[
         str,
         Meta(
@@ -279,7 +279,7 @@ class Mcp(Record, frozen=True):
     ] = 80_000
 
 
-class Limits(Record, frozen=True):
+class LimitSettings(Record, frozen=True):
     knowledge_mb: Annotated[
         int,
         Meta(
@@ -328,10 +328,10 @@ class Config(Record, frozen=True):
             extra=_agreed(_first_of(False, True)),
         ),
     ] = True
-    embedding: Embedding = Embedding()
-    chunking: Chunking = Chunking()
-    retrieval: Retrieval = Retrieval()
-    index: Index = Index()
-    hooks: Hooks = Hooks()
-    mcp: Mcp = Mcp()
-    limits: Limits = Limits()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    chunking: ChunkingSettings = ChunkingSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    index: IndexSettings = IndexSettings()
+    hooks: HookSettings = HookSettings()
+    mcp: McpSettings = McpSettings()
+    limits: LimitSettings = LimitSettings()

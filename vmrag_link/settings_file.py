@@ -20,7 +20,7 @@ MAX_BYTES = 64 * 1024
 _STRANGE = "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
-class Entry(Record, frozen=True):
+class SettingEntry(Record, frozen=True):
     """What the file says about one key: `index: {keep: 4}` and `index.keep: 4` both give the key `index.keep`.
 
     `text` is the value as written, None where a section begins; `line` counts from 1.
@@ -32,7 +32,7 @@ class Entry(Record, frozen=True):
     line: int
 
 
-def read(data: bytes, label: str) -> list[Entry]:
+def read(data: bytes, label: str) -> list[SettingEntry]:
     """The entries in the order of the file. Raises `ConfigInvalid` with the details `file` (= `label`) and `line`."""
     try:
         return list(_entries(_decoded(data)))
@@ -67,7 +67,7 @@ def _decoded(data: bytes) -> str:
     return text
 
 
-def _entries(text: str) -> Iterator[Entry]:
+def _entries(text: str) -> Iterator[SettingEntry]:
     if all(line.lstrip(" ").startswith("#") or not line.strip() for line in text.splitlines()):
         return  # as `vmrag init` writes it; YAML would take as long to load as all else that a checkout needs
 
@@ -115,7 +115,7 @@ def _syntax_hint(content: str, problem: str) -> str:
     return "Write the settings as plain `key: value` lines; sections are indented by two spaces."
 
 
-def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[Entry]:
+def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[SettingEntry]:
     import yaml
 
     for event in events:
@@ -132,9 +132,9 @@ def _mapping(events: Iterator[Any], prefix: str, seen: set[str]) -> Iterator[Ent
         seen.add(key)
         value = next(events)
         if isinstance(value, yaml.ScalarEvent):
-            yield Entry(key, value.value, not value.implicit[0], line)
+            yield SettingEntry(key, value.value, not value.implicit[0], line)
         elif isinstance(value, yaml.MappingStartEvent) and not prefix:
-            yield Entry(key, None, False, line)
+            yield SettingEntry(key, None, False, line)
             yield from _mapping(events, key + ".", seen)
         else:
             kind = "a section" if isinstance(value, yaml.MappingStartEvent) else "a list"

@@ -15,7 +15,7 @@ from vmrag_link.engines.base import MEGABYTE, Engine, Limits
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import (
     Busy,
-    Files,
+    FileSystemError,
     IndexFailed,
     KnowledgeRefused,
     LimitExceeded,
@@ -38,17 +38,17 @@ from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
 from vmrag_link.sync import apply, background
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync.apply import Parts, SyncReport
+from vmrag_link.sync.apply import SyncContext, SyncReport
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.resolve import Target, Trigger, read_trigger, resolve
-from vmrag_link.travel import trust
+from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
+from vmrag_link.transport import trust
 from vmrag_link.trust import settings as counting
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
-    from vmrag_link.embedding.registry import Choice, Permission
+    from vmrag_link.embedding.registry import ModelChoice, Permission
     from vmrag_link.index.store import IndexStore
-    from vmrag_link.sync.bring import Bringer
+    from vmrag_link.sync.indexer import Indexer
 
 # What embeds and indexes is imported where it is used: going back to a snapshot that is there takes a tenth of a second in all.
 
@@ -110,13 +110,13 @@ class Workspace:
         *,
         patience: float | None = None,
         index_file: Path | None = None,
-        models: dict[Choice, Model] | None = None,
+        models: dict[ModelChoice, Model] | None = None,
     ) -> None:
         self.places = places
         self.progress = progress
         self.index_file = index_file
         self._patience = patience
-        self._models: dict[Choice, Model] = {} if models is None else models
+        self._models: dict[ModelChoice, Model] = {} if models is None else models
         self.unreached: VmragError | None = None
         """Why what the pin names could not be fetched."""
         self._unmade: dict[tuple[str, str], VmragError] = {}
@@ -131,7 +131,7 @@ class Workspace:
         *,
         patience: float | None = None,
         index_file: Path | None = None,
-        models: dict[Choice, Model] | None = None,
+        models: dict[ModelChoice, Model] | None = None,
     ) -> Workspace:
         """The work tree around a directory. `patience`: seconds to wait for locks, instead of `lock_timeout_s`.
 
@@ -229,8 +229,8 @@ class Workspace:
         return Journal(self.places.journal)
 
     @property
-    def parts(self) -> Parts:
-        return Parts(
+    def parts(self) -> SyncContext:
+        return SyncContext(
             places=self.places,
             index_file=self.index_file,
             engine=self.engine,
@@ -241,12 +241,12 @@ class Workspace:
             progress=self.progress,
         )
 
-    def bringer(self) -> Bringer:
+    def bringer(self) -> Indexer:
         from vmrag_link.embedding.cache import EmbeddingCache
-        from vmrag_link.sync.bring import Bringer
+        from vmrag_link.sync.indexer import Indexer
 
         cache = EmbeddingCache(self.places.embeddings, progress=self.progress)
-        return Bringer(self.engine, cache, self.model_for, self.progress)
+        return Indexer(self.engine, cache, self.model_for, self.progress)
 
     def model_for(self, collection: Collection) -> Model:
         """The model that the collection was made with. Raises `UsageInvalid`, `EmbeddingMismatch`."""
@@ -274,7 +274,7 @@ class Workspace:
 
         return services.permitted(self.places, self.settings)
 
-    def _loaded(self, choice: Choice) -> Model:
+    def _loaded(self, choice: ModelChoice) -> Model:
         if choice not in self._models:
             self._models[choice] = choice.load()
         return self._models[choice]
@@ -438,7 +438,7 @@ class Workspace:
         try:
             with file_failures(), copy.writing() as whole:
                 self.follow(copy.path, branch, revision, whole=whole)
-        except (Files, LimitExceeded) as why:
+        except (FileSystemError, LimitExceeded) as why:
             self._unmade[branch, revision] = why
         yield None
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vmrag_hooks.run import Notes, guarded, say
-from vmrag_link.ops import commit_check, push_check
-from vmrag_link.ops.commit_check import Finding
-from vmrag_link.ops.push_check import Push, Ref
+from vmrag_link.ops.checks import commit_check, push_check
+from vmrag_link.ops.checks.commit_check import CommitFinding
+from vmrag_link.ops.checks.push_check import Push, Ref
 from vmrag_link.workspace import Workspace
 
 
@@ -57,7 +57,7 @@ def before_commit(index_file: Path | None) -> bool:
             say(note)
 
 
-def _committed(workspace: Workspace) -> Sequence[Finding]:
+def _committed(workspace: Workspace) -> Sequence[CommitFinding]:
     report = commit_check.check(workspace)
     if report.committed:
         say(f"committed the documents as {report.committed[:7]}; this commit pins them")
@@ -70,7 +70,7 @@ def before_push(push: Push) -> bool:
     return _looked(workspace, lambda: _pushed(workspace, push) if workspace.initialized else ())
 
 
-def _pushed(workspace: Workspace, push: Push) -> Sequence[Finding]:
+def _pushed(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:
     report = push_check.check(workspace, push)
     for where, done in report.sent:
         if not done.empty:
@@ -78,7 +78,7 @@ def _pushed(workspace: Workspace, push: Push) -> Sequence[Finding]:
     return report.findings
 
 
-def _looked(workspace: Workspace, look: Callable[[], Sequence[Finding]]) -> bool:
+def _looked(workspace: Workspace, look: Callable[[], Sequence[CommitFinding]]) -> bool:
     try:
         findings = look()
     finally:

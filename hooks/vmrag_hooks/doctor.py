@@ -13,9 +13,9 @@ from vmrag_hooks import chaining, driver_command, installer, scope, shims
 from vmrag_hooks.shims import HOOKS
 from vmrag_link import __version__, proc
 from vmrag_link.errors import HooksRefused, quoted
-from vmrag_link.git import merging, plumbing
+from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.git.run import git
-from vmrag_link.ops.doctor.findings import Finding, Topic
+from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
 
@@ -185,14 +185,14 @@ def driver(ws: Workspace) -> Iterator[Finding]:
     """Only where a pin is, which it would merge."""
     if plumbing.pin_bytes(ws.places) is None:
         return
-    section, install = merging.driver(ws.places), _install(ws.places, installer.hooks_folder(ws.places))
+    section, install = pin_merge.driver(ws.places), _install(ws.places, installer.hooks_folder(ws.places))
     command = section.get("driver", "")
     if not section:
         message = "The merge driver of the pin is not registered: git merges it line by line, into conflicts."
-        yield Finding("DRIVER_MISSING", "warning", message, install, merging.DRIVER)
+        yield Finding("DRIVER_MISSING", "warning", message, install, pin_merge.DRIVER)
     elif not command:
         message = "The merge driver of the pin is registered without a command: a merge that needs it fails."
-        yield Finding("DRIVER_INCOMPLETE", "error", message, install, merging.DRIVER)
+        yield Finding("DRIVER_INCOMPLETE", "error", message, install, pin_merge.DRIVER)
     elif not (python := _program(command)) or not shutil.which(python):
         message = f"The interpreter of the pin's merge driver is gone ({python or command}): every merge of pins is a conflict."
         yield Finding("DRIVER_BROKEN", "warning", message, install, python or command)
@@ -211,7 +211,7 @@ def _program(command: str) -> str:
 
 def _register(ws: Workspace, _: Finding) -> str:
     python = _usable(ws.places) or sys.executable
-    merging.register_driver(ws.places, driver_command.command(python))
+    pin_merge.register_driver(ws.places, driver_command.command(python))
     return f"Registered it with {python}."
 
 

@@ -38,7 +38,7 @@ def push() -> bool:
     if told.remote and installer.runs_here(places, "pre-push"):
         return False
     from vmrag_hooks import checks
-    from vmrag_link.ops.push_check import Push, Ref
+    from vmrag_link.ops.checks.push_check import Push, Ref
 
     ref = Ref(told.local, plumbing.resolve(places, told.tip or "HEAD"), told.name, told.old)
     return checks.before_push(Push((ref,), told.remote, told.url))

@@ -12,11 +12,11 @@ from pathlib import Path
 from vmrag_hooks import chaining, driver_command, scope, shims
 from vmrag_hooks.shims import HOOKS
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
-from vmrag_link.git import merging, sharing
+from vmrag_link.git import pin_merge, sharing
 from vmrag_link.git.run import demand, failure, git_in
 from vmrag_link.models import Record
-from vmrag_link.nearest import nearest
 from vmrag_link.paths import Places, require_folders, what_it_is, write_atomically
+from vmrag_link.suggest import nearest
 
 OR_FORCE = " (or vmrag install --force)"
 
@@ -103,7 +103,7 @@ def install(
         write_atomically(places.interpreter, python.encode() + b"\n")
         if worktree is False:
             scope.widen(places)
-    driver = merging.register_driver(places, driver_command.command(python))
+    driver = pin_merge.register_driver(places, driver_command.command(python))
     return InstallReport(
         str(folder),
         python,
@@ -111,7 +111,7 @@ def install(
         tuple(hook for hook in hooks if hook not in written),
         chained,
         driver,
-        merging.is_attributed(places),
+        pin_merge.is_attributed(places),
         scope.is_limited(places),
         any(chaining.is_husky(chaining.kept(folder, hook)) for hook in hooks),
     )
@@ -162,7 +162,7 @@ def _forget(places: Places) -> bool:
     places.interpreter.unlink(missing_ok=True)
     scope.widen(places)
     scope.choose(places, HOOKS)
-    return merging.forget_driver(places)
+    return pin_merge.forget_driver(places)
 
 
 def runs_here(places: Places, hook: str) -> bool:

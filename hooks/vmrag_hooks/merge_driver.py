@@ -14,9 +14,9 @@ from pathlib import Path
 gc.disable()  # before the imports, which would trigger it several times
 
 from vmrag_hooks.run import guarded  # noqa: E402
-from vmrag_link.git.merging import is_merge, marker_size  # noqa: E402
-from vmrag_link.ops import arrival  # noqa: E402
-from vmrag_link.ops.merge_pins import merge_pins  # noqa: E402
+from vmrag_link.git.pin_merge import is_merge, marker_size  # noqa: E402
+from vmrag_link.ops.follow import lazy_fetch  # noqa: E402
+from vmrag_link.ops.merge.merge_pins import merge_pins  # noqa: E402
 from vmrag_link.progress import QUIET  # noqa: E402
 from vmrag_link.workspace import Workspace  # noqa: E402
 
@@ -43,7 +43,7 @@ def merge(argv: Sequence[str]) -> None:
         # count as unchanged and be dropped; without a base nothing is.
         ours.write_bytes(b"")
     try:
-        arrival.require_sides(workspace, base.read_bytes(), before, theirs.read_bytes())
+        lazy_fetch.require_sides(workspace, base.read_bytes(), before, theirs.read_bytes())
         result = merge_pins(
             workspace.engine,
             base.read_bytes(),

@@ -16,8 +16,8 @@ from vmrag_hooks.shims import SYNCING
 from vmrag_link import env, terminal_text
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import VmragError, system_failure
-from vmrag_link.models import Changes
-from vmrag_link.ops.recover import reconciled
+from vmrag_link.models import ChangeCounts
+from vmrag_link.ops.follow.recover import reconciled
 from vmrag_link.progress import ASKING, BUILDING, EMBEDDING, FETCHING, QUIET, Task
 from vmrag_link.sync import apply, background
 from vmrag_link.sync.apply import SyncReport
@@ -134,7 +134,7 @@ def _synced(workspace: Workspace) -> list[str]:
     return []
 
 
-def _counted(changes: Changes) -> str:
+def _counted(changes: ChangeCounts) -> str:
     """Nothing for a new work tree, whose index is there already."""
     return f" (+{changes.added} ~{changes.modified} -{changes.removed} documents)" if changes.total else ""
 
@@ -144,6 +144,6 @@ def _told(error: VmragError) -> str:
 
 
 def _bug(error: Exception) -> str:
-    from vmrag_link.ops.buglog import write
+    from vmrag_link.ops.upkeep.buglog import write
 
     return f"a bug: {type(error).__name__}; please report it with this file: {write(error, sys.argv)}"

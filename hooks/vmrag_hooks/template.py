@@ -8,7 +8,7 @@ from pathlib import Path
 from vmrag_hooks import driver_command, installer
 from vmrag_hooks.shims import HOOKS
 from vmrag_link.errors import HooksRefused
-from vmrag_link.git.merging import DRIVER, driver_settings
+from vmrag_link.git.pin_merge import DRIVER, driver_settings
 from vmrag_link.git.run import failure, git_in
 from vmrag_link.models import Record
 from vmrag_link.paths import write_atomically

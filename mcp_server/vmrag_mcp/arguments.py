@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from vmrag_link.errors import JsonInvalid, UsageInvalid, shortened
 from vmrag_link.models import Record, json_from_user
-from vmrag_link.nearest import nearest
+from vmrag_link.suggest import nearest
 
 Warn = Callable[[str, str], None]
 """Takes the code and the sentence of a warning."""

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.paths import Places
-from vmrag_mcp.looks import Looks, looks
+from vmrag_mcp.file_stamp import Looks, looks
 
 POLL_SECONDS = 1.0
 
@@ -32,7 +32,7 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
 """What telling a client raises that has left."""
 
 
-class Changes:
+class Subscriptions:
     """The subscriptions of all clients of a server on one directory."""
 
     def __init__(self, directory: Path) -> None:

@@ -49,7 +49,7 @@ CLIENTS = {
 }
 
 
-class InstallReport(Record, frozen=True):
+class ClientInstallReport(Record, frozen=True):
     """`changed`: the file was written. `portable`: what it names exists on other computers, too. `kept`: a server of that name is there
     that is not ours.
     """
@@ -89,7 +89,7 @@ def printed(directory: Path, name: str | None, flags: Flags) -> Printed:
     return Printed(configuration, _text(configuration, "  "))
 
 
-def install(directory: Path, name: str, flags: Flags) -> InstallReport:
+def install(directory: Path, name: str, flags: Flags) -> ClientInstallReport:
     """Write the project's file for a client, and keep all else that is in it. Without flags, a server's own options stay, too.
 
     Raises `GitRepositoryMissing`, and `UsageInvalid` for a file that cannot be changed without losing something.
@@ -109,7 +109,7 @@ def install(directory: Path, name: str, flags: Flags) -> InstallReport:
     if changed:
         found[client.section] = {**servers, SERVER: server}
         _write(path, _text(found, _indent(before)), before)
-    return InstallReport(name, client.file, changed, kept or command.portable, kept, server or {})
+    return ClientInstallReport(name, client.file, changed, kept or command.portable, kept, server or {})
 
 
 # -- the server as a client starts it

@@ -23,7 +23,7 @@ _YES = "confirm"
 _REMEMBER = "remember"
 
 
-class Answer(Record, frozen=True):
+class Confirmation(Record, frozen=True):
     """What the person said yes to: `agreed`, addresses and whether that is to be remembered; without any, what would be lost."""
 
     agreed: dict[str, bool]
@@ -40,7 +40,7 @@ class _Question(Record, frozen=True):
 
 async def asked(
     context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams, result: Mapping[str, Any]
-) -> Answer | types.InputRequiredResult | None:
+) -> Confirmation | types.InputRequiredResult | None:
     """The person's yes to what a failed call lacked; None for a no, and where there is nobody or nothing to ask.
 
     In the stateless era the question is the call's result, and the client calls again with the answer.
@@ -57,7 +57,7 @@ async def asked(
     return types.InputRequiredResult(input_requests={question.key: types.ElicitRequest(params=form)})
 
 
-def confirmed(tool: Listed, arguments: Mapping[str, Any], answer: Answer) -> Mapping[str, Any]:
+def confirmed(tool: Listed, arguments: Mapping[str, Any], answer: Confirmation) -> Mapping[str, Any]:
     """The arguments of the same call, with the confirmation if that was asked for."""
     if answer.agreed:
         return arguments
@@ -97,10 +97,10 @@ def _form(yes: Mapping[str, Any], remember: Mapping[str, Any] | None = None) -> 
     return {"type": "object", "properties": boxes, "required": [_YES]}
 
 
-def _answer(question: _Question, answer: object) -> Answer | None:
+def _answer(question: _Question, answer: object) -> Confirmation | None:
     if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
         return None
     said = answer.content or {}
     if said.get(_YES) is not True:
         return None
-    return Answer({question.remote: said.get(_REMEMBER) is True} if question.remote else {})
+    return Confirmation({question.remote: said.get(_REMEMBER) is True} if question.remote else {})

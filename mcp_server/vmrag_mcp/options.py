@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInvalid
 from vmrag_link.models import Record
-from vmrag_link.nearest import nearest
-from vmrag_link.settings import Mcp
+from vmrag_link.settings import McpSettings
+from vmrag_link.suggest import nearest
 from vmrag_mcp.registry import DEFAULT, TOOLSETS, Listed, catalogue
 
 KEYWORDS = ("default", "all")
@@ -45,7 +45,7 @@ class Flags(Record, frozen=True):
     read_only: bool = False
 
 
-def chosen(flags: Flags, settings: Mcp) -> Chosen:
+def chosen(flags: Flags, settings: McpSettings) -> Chosen:
     """A flag before the settings, which know of the environment; exclusions and read-only hold wherever they come from."""
     return Chosen(
         toolsets=settings.toolsets if flags.toolsets is None else flags.toolsets,
@@ -56,7 +56,7 @@ def chosen(flags: Flags, settings: Mcp) -> Chosen:
     )
 
 
-class Selection(Record, frozen=True):
+class ToolSelection(Record, frozen=True):
     """The tools of a server by the name that clients call, and the choice that they come from."""
 
     tools: Mapping[str, Listed]
@@ -104,7 +104,7 @@ class Selection(Record, frozen=True):
         return " ".join(lines)
 
 
-def selection(chosen: Chosen) -> Selection:
+def selection(chosen: Chosen) -> ToolSelection:
     """Raises `UsageInvalid` for a name that is none, with all that are."""
     toolsets = _toolsets(_names(chosen.toolsets))
     single, excluded = _tools(_names(chosen.tools), "--tools"), _tools(_names(chosen.exclude_tools), "--exclude-tools")
@@ -115,7 +115,7 @@ def selection(chosen: Chosen) -> Selection:
         and name not in excluded
         and (each.reads or not chosen.read_only)
     }
-    return Selection(tools, toolsets, chosen)
+    return ToolSelection(tools, toolsets, chosen)
 
 
 def _names(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from vmrag_link.models import Record
 from vmrag_mcp.session import Call
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.history import DiffReport
+    from vmrag_link.ops.history.history import DiffReport
 
 LONGEST = 20_000
 """Characters of changes that a prompt quotes; for more it names the tool."""
@@ -51,8 +51,8 @@ def get(name: str) -> Prompt:
 
 
 def _changes(call: Call, arguments: Mapping[str, str]) -> str:
-    from vmrag_link.ops.bases import branch_base
-    from vmrag_link.ops.history import diff
+    from vmrag_link.ops.history.history import diff
+    from vmrag_link.ops.history.merge_base import branch_base
 
     call.standing()
     asked = arguments.get("since")
@@ -64,7 +64,7 @@ def _changes(call: Call, arguments: Mapping[str, str]) -> str:
 
 
 def _commit(call: Call, _: Mapping[str, str]) -> str:
-    from vmrag_link.ops.history import diff
+    from vmrag_link.ops.history.history import diff
 
     call.standing()
     report = diff(call.ws, None, None)

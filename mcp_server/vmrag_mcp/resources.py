@@ -10,7 +10,7 @@ import msgspec
 
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Record, json_text
-from vmrag_link.nearest import no_collection
+from vmrag_link.suggest import no_collection
 from vmrag_mcp.session import Call
 
 STATUS = "vmrag://status"
@@ -84,7 +84,7 @@ def read(call: Call, uri: str) -> Content:
 
 
 def _status(call: Call) -> Content:
-    from vmrag_link.ops.status import status
+    from vmrag_link.ops.status.status import status
 
     call.standing()
     return _json(call, msgspec.to_builtins(status(call.ws)))
@@ -113,7 +113,7 @@ def _collection(call: Call, name: str, *, documents: bool = False) -> dict[str, 
 
 
 def _document(call: Call, collection: str, doc_id: str) -> Content:
-    from vmrag_link.ops.documents import no_document
+    from vmrag_link.ops.documents.documents import no_document
 
     at = call.standing().at
     document = call.ws.engine.document(at, collection, doc_id)

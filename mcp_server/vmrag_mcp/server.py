@@ -22,10 +22,10 @@ from mcp.shared.exceptions import MCPError
 from vmrag_link import __version__
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
-from vmrag_mcp.changes import Changes
+from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.completion import complete
 from vmrag_mcp.confirmation import asked, confirmed
-from vmrag_mcp.options import Selection
+from vmrag_mcp.options import ToolSelection
 from vmrag_mcp.registry import Listed
 from vmrag_mcp.session import NOTHING, Call, CallProgress, Report, Session
 
@@ -44,13 +44,13 @@ T = TypeVar("T")
 class KnowledgeServer:
     """One repository's knowledge, for any number of clients."""
 
-    def __init__(self, session: Session, selection: Selection) -> None:
+    def __init__(self, session: Session, selection: ToolSelection) -> None:
         self._session = session
         self._selection = selection
         self._tools = [_shown(name, each) for name, each in selection.tools.items()]
         self._reading = anyio.CapacityLimiter(READERS)
         self._writing = anyio.CapacityLimiter(1)
-        self._changes = Changes(session.directory)
+        self._changes = Subscriptions(session.directory)
         self._listen_handler = ListenHandler(self._changes.bus)
         self.sdk: Server[Any] = Server(
             NAME,
@@ -74,7 +74,7 @@ class KnowledgeServer:
     def initialization(self) -> InitializationOptions:
         return self.sdk.create_initialization_options(NotificationOptions(resources_changed=True))
 
-    def follow(self, selection: Selection) -> None:
+    def follow(self, selection: ToolSelection) -> None:
         """Which repository it is for, or what its settings say, was found out after the start."""
         self._selection = selection
         self._tools = [_shown(name, each) for name, each in selection.tools.items()]

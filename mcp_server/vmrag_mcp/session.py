@@ -17,13 +17,13 @@ from vmrag_link.progress import Task
 from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
-from vmrag_mcp.looks import Looks, looks
+from vmrag_mcp.file_stamp import Looks, looks
 from vmrag_mcp.registry import Declared, Listed, function_of
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
-    from vmrag_link.embedding.registry import Choice
-    from vmrag_link.ops.standing import Standing
+    from vmrag_link.embedding.registry import ModelChoice
+    from vmrag_link.ops.follow.provenance import Standing
     from vmrag_link.workspace import Workspace
 
 
@@ -99,8 +99,8 @@ class Call:
 
         What the person said when they were asked counts for this call; for later ones only where they said that, too.
         """
-        from vmrag_link.ops import destinations
-        from vmrag_link.ops.remote import agree
+        from vmrag_link.ops.remotes import destinations
+        from vmrag_link.ops.remotes.remote import agree
 
         destinations.require_from_agent(self.ws, remote, agreed=self._agreed)
         if self._agreed.get(remote):
@@ -121,11 +121,11 @@ class Call:
 
         The index may be elsewhere still: what needs it asks for it, and says where that answers from (`stands`).
         """
-        from vmrag_link.ops.recover import followed
-        from vmrag_link.ops.standing import standing
+        from vmrag_link.ops.follow.provenance import standing
+        from vmrag_link.ops.follow.recover import read_consistently
 
         if self._standing is None:
-            self._standing = followed(self.ws, lambda: standing(self.ws), index=False)
+            self._standing = read_consistently(self.ws, lambda: standing(self.ws), index=False)
         return self._standing
 
     def stands(self, at: Standing) -> None:
@@ -134,7 +134,7 @@ class Call:
 
     def kb(self) -> dict[str, Any]:
         """The block `kb`; without a place that was read from, where the workspace stands now."""
-        from vmrag_link.ops.standing import standing
+        from vmrag_link.ops.follow.provenance import standing
 
         at = self._standing or standing(self.ws)
         for note in at.notes:
@@ -164,7 +164,7 @@ class Session:
         self.directory = directory
         self.behaviour = behaviour
         self._idle: queue.LifoQueue[_Kept] = queue.LifoQueue()
-        self._models: dict[Choice, Model] = {}
+        self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
 
     def run(
@@ -212,9 +212,9 @@ class Session:
         with self._workspace(progress, reads=reads) as ws:
             if not founds:
                 if not ws.initialized:
-                    from vmrag_link.ops import arrival
+                    from vmrag_link.ops.follow import lazy_fetch
 
-                    arrival.bring(ws)
+                    lazy_fetch.bring(ws)
                 ws.engine  # noqa: B018
             yield Call(ws, self.behaviour, progress, agreed)
 
@@ -251,7 +251,7 @@ class Session:
                     model.embed_query(each.name)
 
     def _bug(self, error: Exception, tool: str) -> VmragError:
-        from vmrag_link.ops import buglog
+        from vmrag_link.ops.upkeep import buglog
 
         path = buglog.write(error, ["-C", str(self.directory), "mcp", tool])
         return envelope.internal(path.stem, str(path))

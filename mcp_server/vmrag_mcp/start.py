@@ -17,9 +17,9 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_mcp import options
 from vmrag_mcp.options import Flags
-from vmrag_mcp.place import PlacedSession, find, known
-from vmrag_mcp.transport.address import Address, address, checked, origin
-from vmrag_mcp.transport.leaving import leave, leave_when_told, leave_with_parent
+from vmrag_mcp.repository import PlacedSession, find, known
+from vmrag_mcp.transport.address import ListenAddress, address, checked, origin
+from vmrag_mcp.transport.shutdown import leave, leave_when_told, leave_with_parent
 from vmrag_mcp.transport.wire import Wire
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def serve(asked: Asked) -> None:
     leave_when_told()
     gc.disable()  # nothing of what is imported is garbage
     run = _over_http(listening, token, origins) if listening else _over_standard_streams()
-    from vmrag_mcp.first_call import FirstCall
+    from vmrag_mcp.deferred_setup import FirstCall
     from vmrag_mcp.server import KnowledgeServer
 
     gc.freeze()
@@ -85,7 +85,9 @@ def _over_standard_streams() -> Callable[[KnowledgeServer], None]:
     return functools.partial(stdio.serve, wire=wire)
 
 
-def _over_http(listening: Address, token: str | None, origins: tuple[str, ...]) -> Callable[[KnowledgeServer], None]:
+def _over_http(
+    listening: ListenAddress, token: str | None, origins: tuple[str, ...]
+) -> Callable[[KnowledgeServer], None]:
     from vmrag_mcp.transport import http
 
     return functools.partial(http.serve, asked=listening, token=token, origins=origins)
@@ -103,7 +105,7 @@ def demand_extra() -> None:
             )
 
 
-def _listening(asked: Asked) -> tuple[Address | None, str | None]:
+def _listening(asked: Asked) -> tuple[ListenAddress | None, str | None]:
     """Where to listen, if not to standard input, and the token that clients have to know, if any."""
     if asked.http is None:
         if asked.allow_remote or asked.token_env or asked.origins:

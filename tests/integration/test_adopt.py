@@ -25,7 +25,7 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection
-from vmrag_link.ops import sound
+from vmrag_link.ops.publish import validate
 from vmrag_link.pin import Pin
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
@@ -412,7 +412,7 @@ class Strangers:
 
     def vet(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> list[str]:
         into = self.folder / "vetted.doltlite"
-        return self.ours.vet(self.theirs, revisions, known=[self.known], into=into, limits=limits, sound=sound.check)
+        return self.ours.vet(self.theirs, revisions, known=[self.known], into=into, limits=limits, sound=validate.check)
 
     def refuses(self, *revisions: str, limits: Limits = USUAL_LIMITS) -> str:
         with pytest.raises(KnowledgeRefused) as caught:
@@ -648,10 +648,10 @@ def test_a_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world
 # -- kills, and others at work -----------------------------------------------------------------------------------------
 
 DEATHS = {
-    "while it fetches": "from vmrag_link.travel import segments\nsegments.restore = die",
-    "while it looks": "from vmrag_link.ops import sound\nsound.check = die",
+    "while it fetches": "from vmrag_link.transport import segments\nsegments.restore = die",
+    "while it looks": "from vmrag_link.ops.publish import validate as sound\nsound.check = die",
     "before what came is anchored": "from vmrag_link.engines.doltlite.engine import DoltliteEngine\nDoltliteEngine.anchor = die",
-    "before it pushes": "from vmrag_link.ops import adopt\nadopt.published = die",
+    "before it pushes": "from vmrag_link.ops.publish import adopt\nadopt.published = die",
 }
 
 

@@ -11,7 +11,7 @@ from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_hooks import checks
 from vmrag_link.git import plumbing
-from vmrag_link.ops.push_check import Push, Ref
+from vmrag_link.ops.checks.push_check import Push, Ref
 from vmrag_link.sync import background
 
 template, project = terminal.template, terminal.project

@@ -22,7 +22,7 @@ template, project = terminal.template, terminal.project
 STEPS = {
     "before the journal's entry": "import vmrag_link.journal as m; m.Journal.entry = die",
     "once the entry is durable": ("from vmrag_link.engines.doltlite.engine import DoltliteEngine as m\nm.commit = die"),
-    "once the knowledge base is committed": "import vmrag_link.ops.pinning as m; m.write_pin = die",
+    "once the knowledge base is committed": "import vmrag_link.ops.pins.pinning as m; m.write_pin = die",
     "before the pin's rename": (
         "from pathlib import Path\nreplace = Path.replace\n"
         "Path.replace = lambda old, new: die() if Path(new).name == '.dolt-version' else replace(old, new)"
@@ -381,7 +381,7 @@ def test_a_kill_with_auto_pin_off_needs_no_journal(noted):
 
 def test_a_command_waits_for_a_commit_that_is_alive_and_finds_it_done(noted):
     body = (
-        "import time\nimport vmrag_link.ops.pinning as m\nwrite = m.write_pin\n"
+        "import time\nimport vmrag_link.ops.pins.pinning as m\nwrite = m.write_pin\n"
         "def slow(*a):\n    open('reached', 'w').close()\n    time.sleep(1)\n    return write(*a)\nm.write_pin = slow"
     )
     script = f"import sys\n{body}\nfrom vmrag_link.cli.main import run\nsys.exit(run(['commit', '-m', 'note']))"

@@ -8,8 +8,10 @@ import subprocess
 import pytest
 
 from tests.support import terminal
-from vmrag_link.ops import commit as committing
-from vmrag_link.ops import documents, pinning, query
+from vmrag_link.ops.branches import commit as committing
+from vmrag_link.ops.documents import documents
+from vmrag_link.ops.index import query
+from vmrag_link.ops.pins import pinning
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.search import Query, Searcher
 from vmrag_link.workspace import Workspace

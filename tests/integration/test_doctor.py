@@ -26,7 +26,7 @@ from vmrag_hooks import shims
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.git import plumbing
 from vmrag_link.index.seal import PROVEN
-from vmrag_link.ops import doctor as operation
+from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync.background import Watched
 
 template, project = terminal.template, terminal.project
@@ -327,7 +327,7 @@ def uncommitted_noted_in_vain(project: Project) -> None:
 
 
 DIES = {
-    "unpinned": "import vmrag_link.ops.pinning as m; m.write_pin = die",
+    "unpinned": "import vmrag_link.ops.pins.pinning as m; m.write_pin = die",
     "replaying": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.take_back = die",
 }
 

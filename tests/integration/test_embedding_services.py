@@ -19,7 +19,7 @@ from tests.support.terminal import Project
 from vmrag_link import endpoint
 from vmrag_link.errors import ContentRefused
 from vmrag_link.models import Collection
-from vmrag_link.ops import sound
+from vmrag_link.ops.publish import validate
 
 template, project, services = terminal.template, terminal.project, support.services
 
@@ -328,14 +328,14 @@ def test_a_collection_of_a_service_spends_nothing_before_this_machines_person_ag
 def test_a_strangers_collection_names_a_possible_model_of_a_service(function, model, dimensions):
     row = Collection("api", embedding_function=function, embedding_model=model, embedding_dimensions=dimensions)
     with pytest.raises(ContentRefused):
-        sound.check(row, allowed={function})
+        validate.check(row, allowed={function})
 
 
 def test_a_strangers_collection_may_be_one_of_a_service():
     row = Collection(
         "api", embedding_function="ollama", embedding_model="ollama bge-m3 1024 unit v1", embedding_dimensions=1024
     )
-    sound.check(row)
+    validate.check(row)
 
 
 def test_the_index_status_says_what_has_no_vectors(project, services, tmp_path):

@@ -14,7 +14,7 @@ from tests.support import terminal
 from tests.support.cli import killed, lasted
 from tests.support.terminal import Project
 from vmrag_link.engines.base import UNFINISHED_BRANCH
-from vmrag_link.ops import gc as operation
+from vmrag_link.ops.upkeep import gc as operation
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 

@@ -19,7 +19,7 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import GitReferenceMissing, PinMissing
 from vmrag_link.models import Working
-from vmrag_link.ops import history
+from vmrag_link.ops.history import history
 
 template, project = terminal.template, terminal.project
 

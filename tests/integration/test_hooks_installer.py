@@ -13,7 +13,7 @@ from tests.support.terminal import Project, new_project
 from vmrag_hooks import driver_command, installer, scope, shims
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
 from vmrag_link.git import plumbing
-from vmrag_link.ops import buglog
+from vmrag_link.ops.upkeep import buglog
 
 log = support.log
 

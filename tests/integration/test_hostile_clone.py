@@ -19,7 +19,7 @@ from tests.support.outside import Outside
 from tests.support.services import KEY, KEYS, Services
 from tests.support.terminal import Project
 from vmrag_link import endpoint
-from vmrag_mcp.place import Place, known
+from vmrag_mcp.repository import Place, known
 
 template, project, services = terminal.template, terminal.project, support.services
 

@@ -29,7 +29,7 @@ from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
 from vmrag_link.models import Chunking, content_hash
 from vmrag_link.pin import Pin
-from vmrag_link.travel import exchange
+from vmrag_link.transport import connection
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 shared, world = people.shared, people.world
@@ -365,7 +365,7 @@ def test_somebody_with_a_sound_clone_puts_theirs_in_the_place_of_what_is_refused
         engine = pair.bob.engine
         engine.push(key, url, {"vmrag_root": root(engine)} | good)
 
-    with exchange.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+    with connection.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(KnowledgeRefused):
             peer.fetch()
         peer.replace(write)

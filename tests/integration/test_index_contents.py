@@ -24,7 +24,7 @@ from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.index.contents import problem_of
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval.search import Mode
-from vmrag_link.sync import bring
+from vmrag_link.sync import indexer
 
 template, project = terminal.template, terminal.project
 
@@ -198,13 +198,13 @@ def test_fingerprint_is_equal_and_verify_finds_the_damage(project):
 @pytest.mark.parametrize("word", ["texts", "vectors"])
 def test_verify_finds_what_a_bug_has_written(project, monkeypatch, word):
     """Every byte is what was written, and it is not what the documents make."""
-    cut, embedded = bring.chunks, bring.vectors_for
+    cut, embedded = indexer.chunks, indexer.vectors_for
     with monkeypatch.context() as patch:
         if word == "texts":
-            patch.setattr(bring, "chunks", lambda text, chunking: cut(text.upper(), chunking))
+            patch.setattr(indexer, "chunks", lambda text, chunking: cut(text.upper(), chunking))
         else:
             patch.setattr(
-                bring,
+                indexer,
                 "vectors_for",
                 lambda cache, model, *rest: embedded(EmbeddingCache(project.top / "x"), Swapped(model), *rest),
             )

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
-from vmrag_link.ops import link_queue
+from vmrag_link.ops.links import link_queue
 
 template, project = terminal.template, terminal.project
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.mcp import Tools
-from vmrag_link.ops import pinning
+from vmrag_link.ops.pins import pinning
 from vmrag_link.workspace import Workspace
 
 template, project = terminal.template, terminal.project

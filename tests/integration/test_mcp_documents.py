@@ -361,7 +361,7 @@ def test_an_update_keeps_what_another_process_wrote_since_it_was_planned(project
     """Between reading a document and storing it, somebody else stores a new text."""
     tools, ws = Tools(project.top), Workspace.open(project.top, QUIET)
     tools("chroma_add_documents", **NOTES, documents=["before"], ids=["x"])
-    from vmrag_link.ops import branches
+    from vmrag_link.ops.documents import branches
 
     prepare = branches.prepare
 

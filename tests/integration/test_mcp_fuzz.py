@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support import terminal
 from tests.support.mcp_process import served
-from vmrag_mcp.transport.messages import Refused, encoded, parsed
+from vmrag_mcp.transport.messages import MessageRefused, encoded, parsed
 
 template, project = terminal.template, terminal.project
 
@@ -23,7 +23,7 @@ DEEP = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * 100_000
 
 
 def refused(line: bytes) -> tuple[int, Any]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(MessageRefused) as caught:
         parsed(line)
     answer = caught.value.answer
     assert json.loads(encoded(answer))["id"] == answer.id
@@ -114,7 +114,7 @@ NEARLY = st.fixed_dictionaries(
 def test_every_line_is_a_message_or_is_refused_in_a_line(line):
     try:
         message = parsed(line)
-    except Refused as error:
+    except MessageRefused as error:
         message = error.answer
     text = encoded(message)
     assert text.endswith(b"\n")
@@ -168,7 +168,7 @@ def expected(line: bytes) -> tuple[bool, Any]:
         return False, None
     try:
         message = parsed(line)
-    except Refused as error:
+    except MessageRefused as error:
         return True, error.answer.id
     return (True, message.id) if isinstance(message, types.JSONRPCRequest) else (False, None)
 

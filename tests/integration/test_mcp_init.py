@@ -18,7 +18,7 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.index import chroma
 from vmrag_link.models import Chunking, content_hash
-from vmrag_link.ops import import_chroma
+from vmrag_link.ops.setup import import_chroma
 
 TEXT = "The rivers rise in the mountains. They run through the hills and into the sea, where the salt begins."
 

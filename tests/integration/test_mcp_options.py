@@ -9,15 +9,15 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp_process import finished
 from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing, ToolDisabled, UsageInvalid, VmragError
-from vmrag_link.settings import Mcp
+from vmrag_link.settings import McpSettings
 from vmrag_link.settings_keys import KEYS
-from vmrag_mcp import place
+from vmrag_mcp import repository
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
-from vmrag_mcp.place import Place, PlacedSession, known
 from vmrag_mcp.registry import DEFAULT, TOOLSETS, catalogue
+from vmrag_mcp.repository import Place, PlacedSession, known
 from vmrag_mcp.session import CallProgress
 from vmrag_mcp.transport import http
-from vmrag_mcp.transport.address import Address, address, checked
+from vmrag_mcp.transport.address import ListenAddress, address, checked
 
 template, project = terminal.template, terminal.project
 
@@ -28,7 +28,7 @@ def names(**options) -> set[str]:
     return set(selection(Chosen(**options)).tools)
 
 
-def settings(top: Path) -> Mcp:
+def settings(top: Path) -> McpSettings:
     found = known(Place(top))
     assert found.problem is None
     return found.config.mcp
@@ -73,17 +73,17 @@ def test_a_call_of_what_is_switched_off_is_told_how_to_get_it():
 
 
 def test_a_flag_precedes_the_settings_and_exclusions_add_up():
-    said = Mcp(toolsets="merge", tools=LIST, exclude_tools="dolt_commit", tool_prefix="kb_")
+    said = McpSettings(toolsets="merge", tools=LIST, exclude_tools="dolt_commit", tool_prefix="kb_")
     assert chosen(Flags(), said) == Chosen("merge", LIST, "dolt_commit", read_only=False, prefix="kb_")
     assert chosen(Flags(toolsets="", tools="", exclude_tools=""), said) == Chosen("", "", "dolt_commit", prefix="kb_")
     assert chosen(Flags(exclude_tools=LIST), said).exclude_tools == f"{LIST},dolt_commit"
     assert chosen(Flags(read_only=True), said).read_only
-    assert chosen(Flags(), Mcp(read_only=True)).read_only
+    assert chosen(Flags(), McpSettings(read_only=True)).read_only
 
 
 def test_the_environment_precedes_git_config_which_precedes_the_file(project, monkeypatch):
     project.write(".vmrag.yaml", "mcp:\n  toolsets: merge\n  page_chars: 5000\n")
-    assert settings(project.top) == Mcp()
+    assert settings(project.top) == McpSettings()
     project.vmrag("trust", "--yes")
     assert (settings(project.top).toolsets, settings(project.top).page_chars) == ("merge", 5000)
     project.git("config", "vmrag.mcp.toolsets", "sync")
@@ -145,13 +145,13 @@ def test_the_flag_precedes_the_environment_which_precedes_the_client_and_the_cur
     for name in ("flag", "own", "client", "here"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    assert place.find(None) == Place(tmp_path / "here", named=False)
+    assert repository.find(None) == Place(tmp_path / "here", named=False)
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "client"))
-    assert place.find(None) == Place(tmp_path / "client")
+    assert repository.find(None) == Place(tmp_path / "client")
     monkeypatch.setenv("VMRAG_REPO", "../own")
-    assert place.find(None).directory.samefile(tmp_path / "own")
-    assert place.find(None).outright
-    assert place.find(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
+    assert repository.find(None).directory.samefile(tmp_path / "own")
+    assert repository.find(None).outright
+    assert repository.find(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
 
 
 def test_the_home_directory_and_the_root_are_no_projects_unless_somebody_says_so(monkeypatch, tmp_path):
@@ -171,7 +171,7 @@ def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, mo
     assert isinstance(found.problem, ConfigInvalid)
     assert found.config.mcp.toolsets == "merge"
     monkeypatch.setenv("VMRAG_READ_ONLY", "perhaps")
-    assert known(Place(project.top)).config.mcp == Mcp()
+    assert known(Place(project.top)).config.mcp == McpSettings()
 
 
 # -- how it behaves
@@ -205,11 +205,11 @@ def test_settings_reach_the_calls_that_come_after_them(project):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("8765", Address("127.0.0.1", 8765)),
-        (":0", Address("127.0.0.1", 0)),
-        ("localhost:1", Address("localhost", 1)),
-        ("[::1]:9", Address("::1", 9)),
-        ("0.0.0.0:80", Address("0.0.0.0", 80)),
+        ("8765", ListenAddress("127.0.0.1", 8765)),
+        (":0", ListenAddress("127.0.0.1", 0)),
+        ("localhost:1", ListenAddress("localhost", 1)),
+        ("[::1]:9", ListenAddress("::1", 9)),
+        ("0.0.0.0:80", ListenAddress("0.0.0.0", 80)),
     ],
 )
 def test_an_address_is_a_port_or_a_host_with_one(text, expected):
@@ -223,21 +223,24 @@ def test_what_is_no_address_is_refused(text):
 
 
 def test_other_computers_reach_it_only_when_that_is_said_and_with_a_token():
-    checked(Address("127.0.0.1", 1), allow_remote=False, token=None)
-    checked(Address("::1", 1), allow_remote=False, token=None)
-    checked(Address("0.0.0.0", 1), allow_remote=True, token="secret")
+    checked(ListenAddress("127.0.0.1", 1), allow_remote=False, token=None)
+    checked(ListenAddress("::1", 1), allow_remote=False, token=None)
+    checked(ListenAddress("0.0.0.0", 1), allow_remote=True, token="secret")
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
         with pytest.raises(UsageInvalid):
-            checked(Address(host, 1), allow_remote=False, token="secret")
+            checked(ListenAddress(host, 1), allow_remote=False, token="secret")
         with pytest.raises(UsageInvalid):
-            checked(Address(host, 1), allow_remote=True, token=None)
+            checked(ListenAddress(host, 1), allow_remote=True, token=None)
 
 
 def test_a_server_is_named_by_the_address_and_the_port_that_it_listens_on():
-    assert http._hosts(Address("192.0.2.1", 5), Address("192.0.2.1", 5)) == {b"192.0.2.1:5"}
-    assert http._hosts(Address("localhost", 5), Address("::1", 5)) == {b"localhost:5", b"[::1]:5"}
-    assert http._hosts(Address("127.0.0.1", 80), Address("127.0.0.1", 80)) >= {b"127.0.0.1:80", b"localhost"}
-    assert http._hosts(Address("::", 5), Address("::", 5)) == set()
+    assert http._hosts(ListenAddress("192.0.2.1", 5), ListenAddress("192.0.2.1", 5)) == {b"192.0.2.1:5"}
+    assert http._hosts(ListenAddress("localhost", 5), ListenAddress("::1", 5)) == {b"localhost:5", b"[::1]:5"}
+    assert http._hosts(ListenAddress("127.0.0.1", 80), ListenAddress("127.0.0.1", 80)) >= {
+        b"127.0.0.1:80",
+        b"localhost",
+    }
+    assert http._hosts(ListenAddress("::", 5), ListenAddress("::", 5)) == set()
 
 
 # -- the guide

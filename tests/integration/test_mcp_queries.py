@@ -12,7 +12,7 @@ from tests.support import notes
 from tests.support.mcp import Tools, warned
 from tests.support.notes import LONG, TEXTS
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.ops import query
+from vmrag_link.ops.index import query
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.search import Mode, Query
 from vmrag_link.workspace import Workspace

@@ -15,7 +15,7 @@ from tests.support.terminal import Project
 from tests.support.travel import free_port, git_server, silent_server
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.travel import reach
+from vmrag_link.transport import probe
 from vmrag_mcp.tools import history
 
 template, project = terminal.template, terminal.project
@@ -26,7 +26,7 @@ NOTHING = {"added": 0, "modified": 0, "deleted": 0, "total": 0}
 
 @pytest.fixture(autouse=True)
 def _nobody_was_asked() -> None:
-    reach._answers.clear()
+    probe._answers.clear()
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_nobody_at_the_other_end_is_a_success_with_a_warning(world: World, ada: 
 
 
 def test_a_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "PATIENCE", 0.6)
+    monkeypatch.setattr(probe, "PATIENCE", 0.6)
     with silent_server() as port:
         world.ada.git("remote", "set-url", "origin", f"http://127.0.0.1:{port}/code.git")
         started = time.monotonic()
@@ -237,7 +237,7 @@ def test_a_silent_remote_is_not_waited_for_twice(world: World, ada: Tools, monke
     assert ada("dolt_status")["remote"]["connected"] is True  # another URL is another place
     world.hub.top.rename(world.top / "away")
     assert ada("dolt_status")["remote"]["connected"] is True  # for a minute nobody is asked again
-    monkeypatch.setattr(reach, "REMEMBERED", 0)
+    monkeypatch.setattr(probe, "REMEMBERED", 0)
     assert ada("dolt_status")["remote"]["connected"] is False
 
 
@@ -267,7 +267,7 @@ def test_a_server_that_the_engine_reaches_itself_does_not_say_whether_it_moved(w
         world.ada.vmrag("remote", "--trust", url)
         assert ada("dolt_status")["remote"] == {"name": url, "url": url, "connected": True}
         assert warned(ada("dolt_branches")) == {"STALE_REFS"}
-    reach._answers.clear()
+    probe._answers.clear()
     assert ada("dolt_status")["remote"]["connected"] is False
 
 
@@ -344,7 +344,7 @@ def test_an_answer_of_before_a_fetch_is_not_held_against_it(world: World, ada: T
 def test_a_remote_that_does_not_answer_leaves_the_refs_as_they_are(world: World, ada: Tools) -> None:
     ada("dolt_branches")
     world.hub.top.rename(world.top / "away")
-    reach._answers.clear()
+    probe._answers.clear()
     result = ada("dolt_branches")
     assert warned(result) == {"STALE_REFS"}
     assert branch(ada, "main")["is_remote"] is True

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project
-from vmrag_link.ops.arrival import pinned_at
-from vmrag_link.ops.query import query
+from vmrag_link.ops.follow.lazy_fetch import pinned_at
+from vmrag_link.ops.index.query import query
 from vmrag_link.progress import Quiet, Task
 from vmrag_link.retrieval.search import Query
 from vmrag_link.workspace import Workspace

@@ -13,8 +13,8 @@ from tests.support.people import World
 from tests.support.terminal import Project
 from vmrag_link.errors import BranchMissing, RevisionMissing
 from vmrag_link.models import Working
-from vmrag_link.ops import references
-from vmrag_link.ops.references import branch_revision, place, revision
+from vmrag_link.ops.history import revparse
+from vmrag_link.ops.history.revparse import branch_revision, place, revision
 from vmrag_link.progress import Quiet
 from vmrag_link.workspace import Workspace
 
@@ -72,7 +72,7 @@ def test_the_beginning_of_a_hash_of_git_is_none(project: Project, ws: Workspace)
 
 
 def test_an_ambiguous_beginning_is_told_with_its_candidates(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "SHORTEST_HASH", 1)  # among more than sixteen, two begin alike
+    monkeypatch.setattr(revparse, "SHORTEST_HASH", 1)  # among more than sixteen, two begin alike
     made = [store(ws.engine, "feature", document(f"d{number}")) for number in range(17)]
     digit = next(each for each, count in Counter(each[0] for each in made).items() if count > 1)
     with pytest.raises(RevisionMissing) as caught:

@@ -19,7 +19,7 @@ from tests.support.knowledge import doc
 from tests.support.terminal import Project
 from vmrag_link.engines.base import ASIDE_PREFIX, Write
 from vmrag_link.models import KbBranch, Working
-from vmrag_link.ops import branches as named
+from vmrag_link.ops.documents import branches as named
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 

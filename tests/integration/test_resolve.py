@@ -17,7 +17,7 @@ from tests.support.compare import assert_whole
 from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Chunking, Collection, Document, RevisionInfo, content_hash
-from vmrag_link.ops import merge_state
+from vmrag_link.ops.merge import merge_state
 
 template, project = terminal.template, terminal.project
 
@@ -357,9 +357,9 @@ def test_what_people_read_shows_both_sides_word_by_word_and_no_colours(waiting):
 
 def test_a_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
     for body in (
-        "import vmrag_link.ops.merge_state as m; m.save = die",
+        "import vmrag_link.ops.merge.merge_state as m; m.save = die",
         "from pathlib import Path as m; m.replace = die",
-        "import vmrag_link.ops.resolve as m; m._report = die",
+        "import vmrag_link.ops.merge.resolve as m; m._report = die",
     ):
         assert driven(waiting, body, "resolve", "--theirs").code == -signal.SIGKILL
     waiting.vmrag("merge", "--continue")
@@ -525,9 +525,9 @@ def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(pa
     "body",
     [
         "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.commit_onto = die",
-        "import vmrag_link.ops.resolve as m; m.write_atomically = die",
+        "import vmrag_link.ops.merge.resolve as m; m.write_atomically = die",
         "from vmrag_link.git import plumbing as m; m.stage = die",
-        "import vmrag_link.ops.merge_state as m; m.clear = die",
+        "import vmrag_link.ops.merge.merge_state as m; m.clear = die",
     ],
     ids=["before the revision", "before the pin", "before it is staged", "before merge.json goes"],
 )

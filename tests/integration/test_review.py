@@ -15,7 +15,7 @@ from tests.support.cli import driven, error_of
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
 from vmrag_link.models import canonical_json, json_from_user
-from vmrag_link.ops import documents
+from vmrag_link.ops.documents import documents
 
 template, project = terminal.template, terminal.project
 
@@ -65,7 +65,9 @@ def test_a_clone_without_a_knowledge_base_shows_what_it_pins(project):
     [("raise ZeroDivisionError('x')", 4, "INTERNAL_ERROR"), ("raise KeyboardInterrupt", 130, "INTERRUPTED")],
 )
 def test_bugs_and_interruptions_are_json_for_programs_too(project, failure, code, name):
-    body = f"from vmrag_link.ops import documents\ndef broken(*_): {failure}\ndocuments.list_documents = broken"
+    body = (
+        f"from vmrag_link.ops.documents import documents\ndef broken(*_): {failure}\ndocuments.list_documents = broken"
+    )
     done = driven(project, body, "list", "--json")
     assert done.code == code
     error = error_of(done)
@@ -198,7 +200,7 @@ def test_two_files_with_one_id_name_a_way_that_there_is(project):
 @pytest.mark.parametrize(
     ("body", "staged"),
     [
-        ("from vmrag_link.ops import pinning; pinning.plumbing.stage = die", False),
+        ("from vmrag_link.ops.pins import pinning; pinning.plumbing.stage = die", False),
         ("from vmrag_hooks import installer; installer.install = die", True),
     ],
 )

@@ -218,8 +218,8 @@ def test_the_locks_of_snapshots_that_are_gone_go_and_the_others_stay(kb, revisio
         pass
     gone.touch()
     assert snapshots.lonely(kb.shelf.root) == [gone]
-    snapshots.remove_lonely(gone)
-    snapshots.remove_lonely(path.with_name(path.name + ".lock"))
+    snapshots.remove_orphaned_lock(gone)
+    snapshots.remove_orphaned_lock(path.with_name(path.name + ".lock"))
     assert [each.name for each in kb.shelf.root.glob("*.lock")] == [f"{path.name}.lock"]
     assert snapshots.lonely(kb.shelf.root / "absent") == []
 
@@ -228,12 +228,12 @@ def test_a_lock_that_somebody_holds_stays_though_its_snapshot_is_gone(kb):
     path = kb.shelf.root / "gone-12345678"
     with kb.shelf.reading(path):
         [lock] = snapshots.lonely(kb.shelf.root)
-        snapshots.remove_lonely(lock)
+        snapshots.remove_orphaned_lock(lock)
         assert lock.exists()
     with kb.shelf.building() as folder:
-        snapshots.remove_lonely(folder.with_name(folder.name + ".lock"))
+        snapshots.remove_orphaned_lock(folder.with_name(folder.name + ".lock"))
         assert folder.with_name(folder.name + ".lock").exists()
-    snapshots.remove_lonely(lock)
+    snapshots.remove_orphaned_lock(lock)
     assert not lock.exists()
 
 

@@ -17,7 +17,7 @@ from tests.support.terminal import Done
 from vmrag_link.engines.base import RESERVED_PREFIX
 from vmrag_link.git import plumbing
 from vmrag_link.progress import QUIET
-from vmrag_link.travel import address
+from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace
 
 shared, world = people.shared, people.world
@@ -222,9 +222,7 @@ FETCHING = ("segments.restore", "through.take", "through._settled", "transfer.se
 
 def died(user: User, step: str, *arguments: str) -> None:
     """The command, killed when it comes to that step of it."""
-    body = (
-        f"from vmrag_link.git import transfer\nfrom vmrag_link.travel import publish, segments, through\n{step} = die"
-    )
+    body = f"from vmrag_link.git import transfer\nfrom vmrag_link.transport import publish, segments, through\n{step} = die"
     assert driven(user, body, *arguments).code == KILLED, step
 
 

@@ -21,7 +21,7 @@ from tests.support.travel import DATA, Pair, git_clone
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import RemoteDamaged, RemoteMoved, RemoteRejected, RemoteTooNew
-from vmrag_link.travel import exchange, segments
+from vmrag_link.transport import connection, segments
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
@@ -439,7 +439,7 @@ def test_what_replaces_a_damaged_state_is_what_was_last_fetched_and_spares_what_
         pair.bob.engine.push(key, url, {"vmrag_root": root.head})
         pair.bob.engine.push(key, url, pair.bob.engine.remote_heads(pair.bob.at().key))
 
-    with exchange.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+    with connection.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(RemoteDamaged):
             peer.fetch()
         damaged = pair.tip
@@ -562,7 +562,7 @@ def test_what_the_host_has_lost_is_put_there_again_by_somebody_who_never_asked(p
     def write(key: str, url: str) -> None:
         pair.bob.engine.push(key, url, {"vmrag_root": root(pair.bob.engine)} | known)
 
-    with exchange.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
+    with connection.carried(pair.bob.places, pair.bob.engine, pair.bob.at(), timeout=0) as peer:
         with pytest.raises(RemoteDamaged):
             peer.fetch()
         peer.replace(write)

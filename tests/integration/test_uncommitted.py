@@ -1,4 +1,4 @@
-"""What becomes of uncommitted documents before something that needs a clean KB branch (`ops.uncommitted`)."""
+"""What becomes of uncommitted documents before something that needs a clean KB branch (`ops.branches.uncommitted`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from tests.support import branching as support
 from tests.support.branching import TEXTS, branched, conflicting, drop, put
 from tests.support.terminal import Project
 from vmrag_link.errors import GitFailed, MergeConflict, MessageMissing, Uncommitted
-from vmrag_link.ops import merge, uncommitted
+from vmrag_link.ops.branches import uncommitted
+from vmrag_link.ops.merge import merge
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
 

@@ -19,7 +19,7 @@ from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write
-from vmrag_link.ops.verify import verify
+from vmrag_link.ops.checks.verify import verify
 from vmrag_link.pin import Pin
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace

@@ -21,7 +21,7 @@ from vmrag_link.models import At, Working
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.binding import Binding
-from vmrag_link.sync.resolve import Trigger, read_trigger
+from vmrag_link.sync.target import Trigger, read_trigger
 from vmrag_link.workspace import Workspace
 
 OURS = "vmrag: "

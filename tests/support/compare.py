@@ -17,7 +17,7 @@ from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, json_text
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.search import Mode, Query, Searcher
-from vmrag_link.sync.bring import Bringer
+from vmrag_link.sync.indexer import Indexer
 from vmrag_link.workspace import Workspace
 
 QUERIES = ("garden kettle", "lantern 300-4", "rest and sleep", "winter harbour anchor", "page")
@@ -69,7 +69,7 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
 
 
 def _fresh(workspace: Workspace, at: At, revision: str, scratch: Path) -> Contents:
-    bringer = Bringer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.model_for, QUIET)
+    bringer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.model_for, QUIET)
     with IndexStore(scratch / "fresh", store_documents=workspace.shelf.store_documents, create=True) as store:
         bringer.bring(store, at, base=None)
         store.manifest.forget_touched()

@@ -16,7 +16,7 @@ import pytest
 from tests.support.bits import flip
 from tests.support.repos import make_repo
 from tests.support.terminal import Project, build_template
-from vmrag_link.ops import pinning
+from vmrag_link.ops.pins import pinning
 
 BUG = 4
 

@@ -19,8 +19,8 @@ from vmrag_link.index.store import IndexStore
 from vmrag_link.models import Collection, Document, Working, canonical_json, content_hash, json_text
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.search import Query, Searcher
-from vmrag_link.sync.bring import Bringer, Brought
 from vmrag_link.sync.build import Base, Built, snapshot
+from vmrag_link.sync.indexer import Brought, Indexer
 
 ROOT = Path(__file__).parents[2]
 AUTHOR = "Ada <ada@example.org>"
@@ -58,7 +58,7 @@ class Knowledge:
         self.shelf = Snapshots(folder / "snapshots", store_documents=store_documents)
         self.shelf.root.mkdir(exist_ok=True)
         self.cache = EmbeddingCache(folder / "embeddings.sqlite")
-        self.bringer = Bringer(self.engine, self.cache, self.model_for, QUIET)
+        self.bringer = Indexer(self.engine, self.cache, self.model_for, QUIET)
         self.models: dict[str, Model] = {}
 
     def close(self) -> None:

@@ -31,10 +31,10 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.git import plumbing
 from vmrag_link.models import Working
 from vmrag_link.paths import Places
-from vmrag_link.travel import address, exchange, through
-from vmrag_link.travel.address import Address
-from vmrag_link.travel.publish import Published, Wanted, publish
-from vmrag_link.travel.through import DATA
+from vmrag_link.transport import address, connection, git_transport
+from vmrag_link.transport.address import Address
+from vmrag_link.transport.git_transport import DATA
+from vmrag_link.transport.publish import Published, PublishRequest, publish
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
@@ -99,23 +99,23 @@ class Clone:
             each.name for each in self.engine.branches() if not each.name.startswith("vmrag") and not revisions
         )
         heads = {name: head(self.engine, name) for name in names}
-        wanted = Wanted(heads, revisions, force=heads if force else ())
+        wanted = PublishRequest(heads, revisions, force=heads if force else ())
         return [self._publish(each, wanted) for each in address.for_pushing(self.places, self.at(where))]
 
-    def _publish(self, where: Address, wanted: Wanted) -> Published:
-        with exchange.opened(self.places, self.engine, where, timeout=PATIENCE) as peer:
+    def _publish(self, where: Address, wanted: PublishRequest) -> Published:
+        with connection.opened(self.places, self.engine, where, timeout=PATIENCE) as peer:
             return publish(self.engine, where.key, peer, wanted)
 
     def fetch(self, where: str = "origin") -> bool:
         there = self.at(where)
-        with exchange.opened(self.places, self.engine, there, timeout=PATIENCE) as peer:
+        with connection.opened(self.places, self.engine, there, timeout=PATIENCE) as peer:
             peer.heads()  # as `vmrag fetch` does, to see what moves
             return peer.fetch()
 
     def heads(self, where: str = "origin") -> dict[str, str]:
         """The remote's branches but for the reserved ones, as last asked."""
         there = self.at(where)
-        with exchange.opened(self.places, self.engine, there, timeout=PATIENCE) as peer:
+        with connection.opened(self.places, self.engine, there, timeout=PATIENCE) as peer:
             found = peer.heads()
         return {name: revision for name, revision in found.items() if not name.startswith("vmrag")}
 
@@ -125,7 +125,7 @@ class Clone:
         def make(key: str, url: str) -> DoltliteEngine:
             return DoltliteEngine.clone(self.places.kb, key, url)
 
-        made = exchange.clone(self.places, self.at(where), make, timeout=PATIENCE)
+        made = connection.clone(self.places, self.at(where), make, timeout=PATIENCE)
         if made is not None:
             made.close()
         return made is not None
@@ -133,7 +133,7 @@ class Clone:
     @property
     def copy(self) -> Path:
         """The file that stands for `origin`."""
-        return through.copy_of(self.places, self.at().key)
+        return git_transport.copy_of(self.places, self.at().key)
 
     @property
     def store(self) -> Repo:

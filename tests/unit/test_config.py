@@ -98,9 +98,9 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest():
     assert loaded.config == Config(
         remote="org/kb",
         auto_pin=False,
-        index=settings.Index(keep=0, store_documents=False),
-        retrieval=settings.Retrieval(k=7),
-        hooks=settings.Hooks(sync="off"),
+        index=settings.IndexSettings(keep=0, store_documents=False),
+        retrieval=settings.RetrievalSettings(k=7),
+        hooks=settings.HookSettings(sync="off"),
     )
     assert loaded.warnings == []
 
@@ -152,7 +152,7 @@ STATED = "remote: git+https://kb.example/kb.git\nhooks.on_dirty: commit\n"
 
 def test_what_nobody_agreed_to_does_not_count_and_one_line_names_the_command():
     loaded = cloned(STATED + "retrieval.k: 7\n")
-    assert loaded.config == Config(retrieval=settings.Retrieval(k=7))
+    assert loaded.config == Config(retrieval=settings.RetrievalSettings(k=7))
     assert loaded.warnings == [
         ".vmrag.yaml: remote (line 1) and hooks.on_dirty (line 2) do not count until you agree. To see and agree: vmrag trust"
     ]

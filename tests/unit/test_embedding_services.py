@@ -29,15 +29,15 @@ from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import vectors_for
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, UsageInvalid
 from vmrag_link.models import Collection
-from vmrag_link.settings import Embedding
+from vmrag_link.settings import EmbeddingSettings
 
 services = support.services
 TEXTS = ["a checkout moves the knowledge base", "a recipe for apple pie", "日本語 \U0001f600"]
 MODELS = {"openai": "text-embedding-3-small", "cohere": "embed-v4.0", "huggingface": "BAAI/bge-m3", "ollama": "bge-m3"}
 
 
-def settings(services: Services, name: str, **others: str) -> Embedding:
-    return Embedding(**{f"{name}_url": services.base(name), **others})
+def settings(services: Services, name: str, **others: str) -> EmbeddingSettings:
+    return EmbeddingSettings(**{f"{name}_url": services.base(name), **others})
 
 
 ALLOWED = registry.Permission(frozenset(NAMES), frozenset(NAMES))
@@ -223,12 +223,12 @@ def test_a_collection_is_read_with_the_model_that_it_names_whatever_the_settings
 def test_a_fingerprint_that_this_version_does_not_write_is_a_mismatch(services, fingerprint):
     row = made(services, "openai", embedding_model=fingerprint)
     with pytest.raises(EmbeddingMismatch, match="does not know"):
-        registry.choose_for(row, Embedding())
+        registry.choose_for(row, EmbeddingSettings())
 
 
 def test_a_collection_whose_dimensions_are_not_those_of_its_model_is_a_mismatch(services):
     with pytest.raises(EmbeddingMismatch):
-        registry.choose_for(made(services, "openai", embedding_dimensions=7), Embedding())
+        registry.choose_for(made(services, "openai", embedding_dimensions=7), EmbeddingSettings())
 
 
 def test_another_model_with_the_same_name_is_a_mismatch(services):
@@ -346,7 +346,7 @@ def test_a_service_that_hangs_is_given_up(services, monkeypatch):
 
 @pytest.mark.parametrize(("name", "hint"), [("openai", "Run the command again later."), ("ollama", "ollama serve")])
 def test_where_nobody_listens_it_is_said_so(services, name, hint):
-    error = failure(registry.load(name, Embedding(**{f"{name}_url": "http://127.0.0.1:9"}), ALLOWED))
+    error = failure(registry.load(name, EmbeddingSettings(**{f"{name}_url": "http://127.0.0.1:9"}), ALLOWED))
     assert "(127.0.0.1:9) cannot be reached" in error.message
     assert hint in error.hint
 
@@ -413,7 +413,7 @@ def test_httpx_is_loaded_by_those_who_ask_only():
 def test_every_service_has_its_settings():
     assert set(speaking.SERVICES) == set(NAMES)
     for name in NAMES:
-        assert registry.choose(name, Embedding()).url.startswith("http")
+        assert registry.choose(name, EmbeddingSettings()).url.startswith("http")
 
 
 # -- who is asked, and who gets a key
@@ -440,7 +440,7 @@ def test_an_address_that_only_the_file_names_gets_texts_without_the_key(services
 
 def test_a_key_is_not_sent_in_the_clear_beyond_this_machine(services, key, monkeypatch):
     monkeypatch.setattr(endpoint, "ask", lambda url, body, *, key: pytest.fail("a key") if key else b"{}")
-    model = registry.load("openai", Embedding(openai_url="http://kb.example/v1"), ALLOWED)
+    model = registry.load("openai", EmbeddingSettings(openai_url="http://kb.example/v1"), ALLOWED)
     with pytest.raises(EmbeddingFailed):
         model.embed(["x"])
 

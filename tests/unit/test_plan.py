@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.errors import MassDeletion
-from vmrag_link.models import Changes, Chunking, Collection, DocumentHeader
+from vmrag_link.models import ChangeCounts, Chunking, Collection, DocumentHeader
 from vmrag_link.sync import plan as planning
 
 NAMES = ["guide", "notes", "old"]
@@ -26,7 +26,7 @@ def test_equal_states_need_nothing():
     rows = {("guide", "a"): header(("guide", "a"))}
     plan = planning.make(collections("guide"), collections("guide"), rows, rows)
     assert plan.empty
-    assert plan.changes == Changes()
+    assert plan.changes == ChangeCounts()
 
 
 def test_documents_are_added_replaced_and_removed():
@@ -38,7 +38,7 @@ def test_documents_are_added_replaced_and_removed():
     }
     plan = planning.make(collections("guide"), collections("guide"), before, after)
     assert (plan.remove, plan.add) == ((("guide", "b"), ("guide", "c")), (("guide", "b"), ("guide", "d")))
-    assert plan.changes == Changes(added=1, modified=1, removed=1)
+    assert plan.changes == ChangeCounts(added=1, modified=1, removed=1)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_collection_that_indexes_differently_is_made_anew(field):
     wanted = collections("guide", **field)
     plan = planning.make(collections("guide"), wanted, rows, rows)
     assert (plan.drop, plan.create, plan.remove, plan.add) == (("guide",), (wanted["guide"],), (), (("guide", "a"),))
-    assert plan.changes == Changes()
+    assert plan.changes == ChangeCounts()
 
 
 def test_a_collection_that_indexes_equally_is_only_described_anew():
@@ -61,7 +61,7 @@ def test_a_collection_that_indexes_equally_is_only_described_anew():
 def test_documents_of_a_dropped_collection_go_with_it():
     rows = {("old", "a"): header(("old", "a"))}
     plan = planning.make(collections("old"), {}, rows, {})
-    assert (plan.drop, plan.remove, plan.changes) == (("old",), (), Changes(removed=1))
+    assert (plan.drop, plan.remove, plan.changes) == (("old",), (), ChangeCounts(removed=1))
 
 
 KEYS = st.tuples(st.sampled_from(NAMES), st.sampled_from("abcd"))
@@ -101,7 +101,7 @@ def test_a_difference_and_all_rows_give_the_same_plan(base: State, index: State,
     [(100, 100, False), (101, 200, True), (101, 202, False), (102, 202, True), (0, 0, False)],
 )
 def test_more_than_half_and_more_than_a_hundred_do_not_go_unexplained(removed, documents, refused):
-    plan = planning.Plan((), (), (), (), (), Changes(removed=removed))
+    plan = planning.Plan((), (), (), (), (), ChangeCounts(removed=removed))
     if refused:
         with pytest.raises(MassDeletion, match=f"{removed} of {documents}"):
             planning.refuse_mass_deletion(plan, documents)

@@ -17,7 +17,7 @@ from vmrag_link.engines.base import Limits
 from vmrag_link.errors import FileFailed, KnowledgeRefused
 from vmrag_link.git import objects, plumbing
 from vmrag_link.paths import Places
-from vmrag_link.travel import segments
+from vmrag_link.transport import segments
 
 SIZE = 8
 CONTENTS = st.binary(min_size=1, max_size=5 * SIZE)
@@ -171,7 +171,7 @@ def test_memory_does_not_grow_with_the_file(places: Places) -> None:
     commit = segments.store(places, file, None)
     program = (
         "import resource, sys\nfrom pathlib import Path\nfrom vmrag_link.git import plumbing\n"
-        "from vmrag_link.travel import segments\n"
+        "from vmrag_link.transport import segments\n"
         f"before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"segments.restore(plumbing.locate(Path({str(places.top)!r})), {commit!r}, Path({str(copy)!r}))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"

@@ -12,7 +12,7 @@ from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.errors import RemoteNotTrusted
 from vmrag_link.git import plumbing
 from vmrag_link.pin_values import remote_flaw
-from vmrag_link.travel import address, trust
+from vmrag_link.transport import address, trust
 
 URL = "git+https://kb.example/team/kb.git"
 

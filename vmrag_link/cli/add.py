@@ -13,7 +13,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.documents import given
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import json_from_user
-from vmrag_link.ops import documents
+from vmrag_link.ops.documents import documents
 
 EXAMPLE = """--metadata '{"team": "core", "year": 2024}'"""
 

@@ -11,9 +11,9 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.engines.base import USUAL_LIMITS, Limits
 from vmrag_link.errors import plural
-from vmrag_link.ops import adopt as operation
-from vmrag_link.ops.adopt import AdoptReport
-from vmrag_link.travel.quarantine import MEGABYTE
+from vmrag_link.ops.publish import adopt as operation
+from vmrag_link.ops.publish.adopt import AdoptReport
+from vmrag_link.transport.quarantine import MEGABYTE
 
 PAID = ("openai", "cohere", "huggingface")
 

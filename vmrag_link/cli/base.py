@@ -15,7 +15,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.common import common_options
 from vmrag_link.errors import plural
-from vmrag_link.models import Changes, json_text
+from vmrag_link.models import ChangeCounts, json_text
 from vmrag_link.progress import QUIET, Progress
 
 if TYPE_CHECKING:  # the MCP server starts without it
@@ -95,7 +95,7 @@ def headline(message: str) -> str:
     return next(iter(message.strip().splitlines()), "")
 
 
-def described(changes: Changes) -> str:
+def described(changes: ChangeCounts) -> str:
     """`3 documents added, 1 modified`; `no documents changed`."""
     parts = [f"{getattr(changes, kind)} {kind}" for kind in ("added", "modified", "removed") if getattr(changes, kind)]
     if not parts:

@@ -8,8 +8,8 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import IndexExtraMissing
-from vmrag_link.ops import clone as operation
-from vmrag_link.ops.recover import reconciled
+from vmrag_link.ops.follow.recover import reconciled
+from vmrag_link.ops.remotes import clone as operation
 
 
 @vmrag_command("clone")

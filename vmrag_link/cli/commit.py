@@ -7,7 +7,7 @@ import click
 from vmrag_link.cli.base import Invocation, described, headline
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.ops import commit as operation
+from vmrag_link.ops.branches import commit as operation
 
 
 @vmrag_command("commit")

@@ -7,7 +7,7 @@ from vmrag_link.cli import output
 from vmrag_link.errors import plural
 from vmrag_link.merging.conflicts import CELLS, COLLECTION, Row, both_texts
 from vmrag_link.models import Document, json_text
-from vmrag_link.ops.resolve import ConflictRow
+from vmrag_link.ops.merge.resolve import ConflictRow
 
 COLOURS = {"delete": "red", "insert": "green"}
 

@@ -19,7 +19,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.demo import play as demo
 from vmrag_link.demo import story
-from vmrag_link.demo.answers import Answer, Compared
+from vmrag_link.demo.answers import Compared, QueryAnswer
 from vmrag_link.demo.narration import SILENT
 from vmrag_link.errors import FileFailed, UsageInvalid
 
@@ -117,7 +117,7 @@ class Told:
         output.print_lines([""])
         self.output([what], seconds)
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: QueryAnswer) -> None:
         self.command(f'vmrag query "{answer.query}"')
         names = [f"{rank} {_name(doc_id)}" for rank, doc_id in enumerate(answer.documents[:SHOWN], 1)]
         source = output.style(f"from {answer.revision[:7]} ({answer.seconds:.2f} s)", dim=True)

@@ -12,7 +12,7 @@ from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
 from vmrag_link.models import ChangeKind
-from vmrag_link.ops import history
+from vmrag_link.ops.history import history
 from vmrag_link.worddiff import Piece
 
 MARKS = {"added": ("A", "green"), "modified": ("M", "yellow"), "removed": ("D", "red")}

@@ -12,8 +12,8 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import plural
-from vmrag_link.ops import doctor as operation
-from vmrag_link.ops.doctor import DoctorReport, Finding
+from vmrag_link.ops.upkeep import doctor as operation
+from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding
 from vmrag_link.workspace import Workspace
 
 TOPICS = (*operation.TOPICS, *hooks.TOPICS)

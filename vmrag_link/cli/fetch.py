@@ -9,8 +9,8 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.ops import fetch as operation
-from vmrag_link.travel.publish import Moved
+from vmrag_link.ops.remotes import fetch as operation
+from vmrag_link.transport.publish import Moved
 
 
 @vmrag_command("fetch")

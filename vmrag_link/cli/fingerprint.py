@@ -10,8 +10,9 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import plural
-from vmrag_link.ops import history, index_check
-from vmrag_link.ops.index_check import VerifiedIndex
+from vmrag_link.ops.history import history
+from vmrag_link.ops.index import check
+from vmrag_link.ops.index.check import VerifiedIndex
 
 
 @vmrag_command("fingerprint")
@@ -28,7 +29,7 @@ def command(invocation: Invocation, *, ref: str | None, verify: bool) -> int:
             report = history.fingerprint(ws, ref=ref)
             invocation.emit(report, [report.fingerprint])
             return 0
-        verified = index_check.verify(ws, ref=ref)
+        verified = check.verify(ws, ref=ref)
     invocation.emit(verified, _lines(verified))
     return FAILED_CHECK if verified.problems else 0
 

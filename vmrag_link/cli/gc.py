@@ -10,9 +10,9 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK, OK
 from vmrag_link.errors import plural, quoted
-from vmrag_link.ops import gc as operation
-from vmrag_link.ops.gc import GcReport
-from vmrag_link.ops.gc_remote import RemoteGcReport, gc_remote
+from vmrag_link.ops.upkeep import gc as operation
+from vmrag_link.ops.upkeep.gc import GcReport
+from vmrag_link.ops.upkeep.gc_remote import RemoteGcReport, gc_remote
 
 MEGABYTE = 1_000_000
 

@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
-from vmrag_link.ops import documents
+from vmrag_link.ops.documents import documents
 
 SHOWN = 5
 

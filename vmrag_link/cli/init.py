@@ -11,9 +11,9 @@ from vmrag_hooks import template as templates
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import AlreadyInitialized, HooksRefused, IndexExtraMissing, UsageInvalid
-from vmrag_link.ops import init as operation
-from vmrag_link.ops import trust
-from vmrag_link.ops.init import ATTRIBUTES
+from vmrag_link.ops.setup import init as operation
+from vmrag_link.ops.setup import trust
+from vmrag_link.ops.setup.init import ATTRIBUTES
 from vmrag_link.paths import Places
 
 

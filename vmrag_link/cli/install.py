@@ -8,8 +8,8 @@ from vmrag_hooks import installer
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import VmragError
-from vmrag_link.ops import arrival
-from vmrag_link.ops.recover import reconciled
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.follow.recover import reconciled
 from vmrag_link.workspace import Workspace
 
 
@@ -57,7 +57,7 @@ def _arrived(ws: Workspace) -> list[str]:
     if ws.initialized:
         return []
     try:
-        arrived = arrival.bring(ws, insist=True)
+        arrived = lazy_fetch.bring(ws, insist=True)
         report = reconciled(ws) if arrived else None
         if report and report.state == "missing":
             raise ws.unusable(ws.target())

@@ -9,7 +9,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.models import Link
-from vmrag_link.ops import links as operation
+from vmrag_link.ops.links import links as operation
 
 
 @vmrag_command("links")

@@ -7,7 +7,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops import documents
+from vmrag_link.ops.documents import documents
 
 MARKS = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 

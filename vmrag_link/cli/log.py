@@ -7,7 +7,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described, headline
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops import history
+from vmrag_link.ops.history import history
 
 
 @vmrag_command("log")

@@ -16,7 +16,7 @@ from vmrag_link import __version__, env
 from vmrag_link.cli import output
 from vmrag_link.cli.common import BUG, INTERRUPTED, OK, USAGE, common_options
 from vmrag_link.errors import VmragError, system_failure
-from vmrag_link.nearest import nearest
+from vmrag_link.suggest import nearest
 
 COMMANDS = {
     "add": "Store one document from a file or standard input.",
@@ -161,7 +161,7 @@ def _usage(error: click.ClickException, *, as_json: bool) -> int:
 
 
 def _bug(error: Exception, argv: Sequence[str], *, as_json: bool) -> int:
-    from vmrag_link.ops.buglog import write
+    from vmrag_link.ops.upkeep.buglog import write
 
     path = write(error, argv)
     message, hint = f"{type(error).__name__}: {error}", f"Please report it with this file: {path}"

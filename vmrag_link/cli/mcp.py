@@ -14,7 +14,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 
 if TYPE_CHECKING:
-    from vmrag_mcp.clients import InstallReport
+    from vmrag_mcp.clients import ClientInstallReport
     from vmrag_mcp.options import Flags
 
 CLIENTS = ("claude-code", "cursor", "vscode")
@@ -111,11 +111,11 @@ def _from(invocation: Invocation, repo: Path | None) -> Path | None:
 def _install(
     invocation: Invocation, flags: Flags, *, client: str | None, repository: Path | None, print_only: bool
 ) -> None:
-    from vmrag_link.settings import Mcp
+    from vmrag_link.settings import McpSettings
     from vmrag_mcp import clients, options, start
 
     start.demand_extra()
-    options.selection(options.chosen(flags, Mcp()))
+    options.selection(options.chosen(flags, McpSettings()))
     directory = _from(invocation, repository) or invocation.directory
     if print_only:
         printed = clients.printed(directory, client, flags)
@@ -127,7 +127,7 @@ def _install(
     invocation.emit(report, _lines(report))
 
 
-def _lines(report: InstallReport) -> Iterator[str]:
+def _lines(report: ClientInstallReport) -> Iterator[str]:
     if report.kept:
         yield f"{report.file} has a server of that name already, which is not this one; it stays. See: vmrag mcp install --print"
     elif report.changed:

@@ -9,8 +9,8 @@ from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.ops import merge as operation
-from vmrag_link.ops import repair as repairing
+from vmrag_link.ops.merge import merge as operation
+from vmrag_link.ops.merge import repair as repairing
 
 
 @vmrag_command("merge")

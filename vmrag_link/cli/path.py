@@ -7,7 +7,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops import paths
+from vmrag_link.ops.index import paths
 
 
 @vmrag_command("path")

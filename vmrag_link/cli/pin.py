@@ -7,7 +7,7 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.ops import pin as operation
+from vmrag_link.ops.follow import pin as operation
 
 
 @vmrag_command("pin")

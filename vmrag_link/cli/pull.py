@@ -11,7 +11,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.cli.fetch import moves
-from vmrag_link.ops import pull as operation
+from vmrag_link.ops.branches import pull as operation
 
 
 @vmrag_command("pull")

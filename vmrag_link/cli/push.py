@@ -10,7 +10,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.fetch import moves
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.ops import push as operation
+from vmrag_link.ops.publish import push as operation
 
 
 @vmrag_command("push")

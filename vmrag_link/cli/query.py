@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops import query as operation
+from vmrag_link.ops.index import query as operation
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.search import Mode, Query
 

@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops import remote as operation
+from vmrag_link.ops.remotes import remote as operation
 
 
 @vmrag_command("remote")

@@ -15,7 +15,7 @@ from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.documents import given
 from vmrag_link.errors import ContentRefused, UsageInvalid, plural, quoted
 from vmrag_link.merging.conflicts import Side
-from vmrag_link.ops import resolve as operation
+from vmrag_link.ops.merge import resolve as operation
 from vmrag_link.workspace import Workspace
 
 

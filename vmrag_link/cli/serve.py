@@ -13,8 +13,8 @@ import msgspec
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops import serve as operation
-from vmrag_link.ops.serve import Serving
+from vmrag_link.ops.upkeep import serve as operation
+from vmrag_link.ops.upkeep.serve import Serving
 
 _PATH = click.Path(path_type=Path)
 

@@ -7,7 +7,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import plural
-from vmrag_link.ops import status as operation
+from vmrag_link.ops.status import status as operation
 
 TITLES = {
     "in_sync": ("in sync", "green"),

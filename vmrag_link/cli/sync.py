@@ -7,7 +7,7 @@ import click
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
-from vmrag_link.ops import sync as operation
+from vmrag_link.ops.follow import sync as operation
 from vmrag_link.sync.apply import SyncReport
 
 

@@ -12,8 +12,8 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK, OK
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.ops import trust as operation
-from vmrag_link.ops.trust import TrustReport, Value
+from vmrag_link.ops.setup import trust as operation
+from vmrag_link.ops.setup.trust import TrustReport, Value
 from vmrag_link.trust.agreements import Agreements
 
 _ANSWERS = ("y", "yes", "n", "no")

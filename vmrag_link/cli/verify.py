@@ -11,9 +11,9 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import plural
-from vmrag_link.ops import verify as operation
-from vmrag_link.ops.verify import VerifyReport
-from vmrag_link.ops.verify_commits import Finding
+from vmrag_link.ops.checks import verify as operation
+from vmrag_link.ops.checks.verify import VerifyReport
+from vmrag_link.ops.checks.verify_commits import PinFinding
 
 _WIDTH = 13
 
@@ -61,7 +61,7 @@ def _verdict(report: VerifyReport) -> str:
     return "nothing is lost in those that could be compared" if report.shallow else "nothing is lost"
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def _finding(finding: PinFinding) -> Iterator[str]:
     mended = f" Mended by {finding.mended_by[:12]}." if finding.mended_by else ""
     mark = _mark(finding.level, "red" if finding.level == "error" else "cyan")
     yield f"{mark}{finding.message}{mended} {output.style(finding.code, dim=True)}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vmrag_link.models import Record
 
 
-class Found(Record, frozen=True):
+class AnswerChunk(Record, frozen=True):
     """A chunk of an answer."""
 
     doc_id: str
@@ -40,14 +40,14 @@ class Compared(Record, frozen=True):
         return not (self.came or self.went or self.moved or self.reworded)
 
 
-class Answer(Record, frozen=True):
+class QueryAnswer(Record, frozen=True):
     """`revision`, `in_sync` and `results` as `vmrag query --json` gave them; `compared` is None on the first visit."""
 
     query: str
     revision: str
     in_sync: bool
     seconds: float
-    results: tuple[Found, ...]
+    results: tuple[AnswerChunk, ...]
     compared: Compared | None = None
 
     @property
@@ -56,7 +56,7 @@ class Answer(Record, frozen=True):
         return _documents(self.results)
 
 
-def compared(now: Sequence[Found], before: Sequence[Found]) -> Compared:
+def compared(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -> Compared:
     old, new = _documents(before), _documents(now)
     old_order = [doc_id for doc_id in old if doc_id in new]
     new_order = [doc_id for doc_id in new if doc_id in old]
@@ -73,9 +73,9 @@ def compared(now: Sequence[Found], before: Sequence[Found]) -> Compared:
     )
 
 
-def _best_texts(found: Sequence[Found]) -> dict[str, str]:
+def _best_texts(found: Sequence[AnswerChunk]) -> dict[str, str]:
     return {each.doc_id: each.text for each in reversed(found)}
 
 
-def _documents(found: Sequence[Found]) -> list[str]:
+def _documents(found: Sequence[AnswerChunk]) -> list[str]:
     return list(dict.fromkeys(each.doc_id for each in found))

@@ -16,7 +16,7 @@ from vmrag_link.models import Record
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-class Entry(Record, frozen=True):
+class DocEntry(Record, frozen=True):
     """A public, documented class, function or method. `name` counts from the module: `JSONDecoder.decode`."""
 
     name: str
@@ -26,7 +26,7 @@ class Entry(Record, frozen=True):
 
 class Documentation(Record, frozen=True):
     doc: str
-    entries: tuple[Entry, ...]
+    entries: tuple[DocEntry, ...]
 
 
 def documentation(module: library.Module) -> Documentation:
@@ -42,7 +42,7 @@ def documentation(module: library.Module) -> Documentation:
 def _of_source(module: library.Module, source: str) -> Documentation:
     tree = _parsed(source)
     exported = _exported(tree)
-    entries: dict[str, Entry] = {}
+    entries: dict[str, DocEntry] = {}
     for node in _definitions(tree.body, module, exported):
         if node.name not in entries and (exported is None or node.name in exported) and not node.name.startswith("_"):
             entries |= {entry.name: entry for entry in _entries(node)}
@@ -119,22 +119,22 @@ def _private_source(name: str) -> library.Module | None:
     return found if found and found.source else library.find(f"{package}{'.' if package else ''}_py{last[1:]}")
 
 
-def _entries(node: Definition) -> Iterator[Entry]:
+def _entries(node: Definition) -> Iterator[DocEntry]:
     if not isinstance(node, ast.ClassDef):
         if doc := _doc(node):
-            yield Entry(node.name, node.name + _signature(node), doc)
+            yield DocEntry(node.name, node.name + _signature(node), doc)
         return
     methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
     documented = [each for each in methods if not each.name.startswith("_") and _doc(each)]
     if not documented and not _doc(node):
         return
     made = next((each for each in methods if each.name == "__init__"), None)
-    yield Entry(node.name, f"class {node.name}{_signature(made, bound=True) if made else ''}", _doc(node))
+    yield DocEntry(node.name, f"class {node.name}{_signature(made, bound=True) if made else ''}", _doc(node))
     for each in documented:
         decorators = {ast.unparse(decorator) for decorator in each.decorator_list}
         attribute = not decorators.isdisjoint(("property", "functools.cached_property", "types.DynamicClassAttribute"))
         name = f"{node.name}.{each.name}"
-        yield Entry(
+        yield DocEntry(
             name, name + ("" if attribute else _signature(each, bound="staticmethod" not in decorators)), _doc(each)
         )
 
@@ -157,24 +157,24 @@ def _doc(node: ast.Module | Definition) -> str:
 
 
 def _of_objects(module: ModuleType) -> Documentation:
-    entries: list[Entry] = []
+    entries: list[DocEntry] = []
     for name, value in sorted(vars(module).items()):
         if name.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         kind = "class " if inspect.isclass(value) else ""
         members = _members(name, value) if inspect.isclass(value) else []
         if (doc := _doc_of(value)) or members:
-            entries += [Entry(name, f"{kind}{name}{_signature_of(value)}", doc), *members]
+            entries += [DocEntry(name, f"{kind}{name}{_signature_of(value)}", doc), *members]
     return Documentation(_doc_of(module), tuple(entries))
 
 
-def _members(owner: str, value: type) -> list[Entry]:
+def _members(owner: str, value: type) -> list[DocEntry]:
     found = []
     for name, member in sorted(vars(value).items()):
         doc = _doc_of(member)
         if doc and not name.startswith("_") and (inspect.isroutine(member) or inspect.isdatadescriptor(member)):
             full = f"{owner}.{name}"
-            found.append(Entry(full, full + (_signature_of(member) if inspect.isroutine(member) else ""), doc))
+            found.append(DocEntry(full, full + (_signature_of(member) if inspect.isroutine(member) else ""), doc))
     return found
 
 

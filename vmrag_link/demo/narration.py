@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from vmrag_link.demo.answers import Answer
+from vmrag_link.demo.answers import QueryAnswer
 
 
 class Narrator(Protocol):
@@ -21,7 +21,7 @@ class Narrator(Protocol):
     def work(self, what: str, seconds: float) -> None:
         """The demo did something itself."""
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: QueryAnswer) -> None:
         """What a query found."""
 
     def remark(self, line: str) -> None:
@@ -43,7 +43,7 @@ class Silent:
     def work(self, what: str, seconds: float) -> None:
         pass
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: QueryAnswer) -> None:
         pass
 
     def remark(self, line: str) -> None:

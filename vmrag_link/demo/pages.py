@@ -12,7 +12,7 @@ LONGEST = 20_000
 """Characters of a page, about; what would go beyond is named, not told."""
 
 
-class Page(Record, frozen=True):
+class ModulePage(Record, frozen=True):
     """`text` is Markdown with a title; `name` the module's."""
 
     name: str
@@ -23,7 +23,7 @@ class Page(Record, frozen=True):
         return f"{self.name}.md"
 
 
-def pages(modules: Iterable[library.Module], progress: Progress = QUIET) -> list[Page]:
+def pages(modules: Iterable[library.Module], progress: Progress = QUIET) -> list[ModulePage]:
     """In the order of the modules; those that document nothing have no page."""
     modules = list(modules)
     found = []
@@ -36,7 +36,7 @@ def pages(modules: Iterable[library.Module], progress: Progress = QUIET) -> list
     return found
 
 
-def page(name: str, documented: definitions.Documentation) -> Page:
+def page(name: str, documented: definitions.Documentation) -> ModulePage:
     parts = [f"# {name}", documented.doc]
     size = len(documented.doc)
     for number, entry in enumerate(documented.entries):
@@ -46,10 +46,10 @@ def page(name: str, documented: definitions.Documentation) -> Page:
             break
         parts.append(_section(name, entry))
         size += len(parts[-1])
-    return Page(name, "\n\n".join(part for part in parts if part) + "\n")
+    return ModulePage(name, "\n\n".join(part for part in parts if part) + "\n")
 
 
-def _section(module: str, entry: definitions.Entry) -> str:
+def _section(module: str, entry: definitions.DocEntry) -> str:
     mark = "###" if "." in entry.name else "##"
     kind = "class " if entry.signature.startswith("class ") else ""
     return f"{mark} {kind}`{module}.{entry.signature.removeprefix('class ')}`\n\n{entry.doc}".rstrip()

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from vmrag_link.demo import library, story
-from vmrag_link.demo.answers import Answer, Compared, Found, compared
+from vmrag_link.demo.answers import AnswerChunk, Compared, QueryAnswer, compared
 from vmrag_link.demo.narration import Narrator
-from vmrag_link.demo.pages import Page, pages
+from vmrag_link.demo.pages import ModulePage, pages
 from vmrag_link.demo.stage import PAGES, Stage, Step
 from vmrag_link.models import Record
 from vmrag_link.progress import Progress
@@ -36,10 +36,10 @@ class Visit(Record, frozen=True):
     revision: str
     snapshot: str
     seconds: float
-    answers: tuple[Answer, ...]
+    answers: tuple[QueryAnswer, ...]
 
 
-class Difference(Record, frozen=True):
+class BranchDifference(Record, frozen=True):
     """Document ids that differ on the other branch."""
 
     added: tuple[str, ...]
@@ -63,7 +63,7 @@ class DemoReport(Record, frozen=True):
     pages: int
     characters: int
     branches: dict[str, str]
-    difference: Difference
+    difference: BranchDifference
     steps: tuple[Step, ...]
     visits: tuple[Visit, ...]
     checks: tuple[Check, ...]
@@ -101,7 +101,7 @@ def play(
 # -- the acts -----------------------------------------------------------------------------------------------------------
 
 
-def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[Page]:
+def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[ModulePage]:
     narrator.chapter("A repository whose code pins its knowledge")
     stage.run("git", "init", "-b", story.MAIN)
     for key, value in (("user.name", "Vmrag Demo"), ("user.email", "demo@localhost")):
@@ -121,7 +121,7 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
     return rendered
 
 
-def _rendered(progress: Shown, number: int | None) -> list[Page]:
+def _rendered(progress: Shown, number: int | None) -> list[ModulePage]:
     modules = list(library.modules())
     with progress() as bars:
         found = pages(modules if number is None else story.selection(modules, number), bars)
@@ -129,7 +129,7 @@ def _rendered(progress: Shown, number: int | None) -> list[Page]:
     return found
 
 
-def _branch_off(stage: Stage, narrator: Narrator, rendered: list[Page]) -> None:
+def _branch_off(stage: Stage, narrator: Narrator, rendered: list[ModulePage]) -> None:
     narrator.chapter("A branch whose code needs other knowledge")
     stage.run("git", "checkout", "-b", story.NEXT)
     since = time.perf_counter()
@@ -143,12 +143,12 @@ def _branch_off(stage: Stage, narrator: Narrator, rendered: list[Page]) -> None:
     stage.run("rm", "-r", PAGES)
 
 
-def _difference(stage: Stage) -> Difference:
+def _difference(stage: Stage) -> BranchDifference:
     report, _ = stage.asked("vmrag", "diff", story.MAIN, story.NEXT)
     kinds: dict[str, list[str]] = {"added": [], "modified": [], "removed": []}
     for each in report["documents"]:
         kinds[each["kind"]].append(each["doc_id"])
-    return Difference(*(tuple(kinds[kind]) for kind in ("added", "modified", "removed")))
+    return BranchDifference(*(tuple(kinds[kind]) for kind in ("added", "modified", "removed")))
 
 
 def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
@@ -176,18 +176,18 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
     return tuple(visits)
 
 
-def _answered(stage: Stage, text: str, before: Answer | None) -> Answer:
+def _answered(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
     report, seconds = stage.asked("vmrag", "query", text)
-    results = msgspec.convert(report["results"], tuple[Found, ...])
+    results = msgspec.convert(report["results"], tuple[AnswerChunk, ...])
     difference: Compared | None = compared(results, before.results) if before else None
-    return Answer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
+    return QueryAnswer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
 
 
 # -- what it promises ---------------------------------------------------------------------------------------------------
 
 
-def _checks(branches: dict[str, str], difference: Difference, visits: tuple[Visit, ...]) -> tuple[Check, ...]:
-    expected = Difference(*(_ids(names) for names in (story.ADDED, story.EDITED, story.REMOVED)))
+def _checks(branches: dict[str, str], difference: BranchDifference, visits: tuple[Visit, ...]) -> tuple[Check, ...]:
+    expected = BranchDifference(*(_ids(names) for names in (story.ADDED, story.EDITED, story.REMOVED)))
     returns = [(each, visits[number - 2]) for number, each in enumerate(visits) if number >= 2]  # noqa: PLR2004  there and back
     answers = [(each, answer) for each in visits for answer in each.answers]
     return (

@@ -14,7 +14,7 @@ import msgspec
 
 from vmrag_link import env, proc
 from vmrag_link.demo.narration import Narrator
-from vmrag_link.demo.pages import Page
+from vmrag_link.demo.pages import ModulePage
 from vmrag_link.errors import DemoFailed, GitFailed
 from vmrag_link.git.run import LOCAL_VARIABLES
 from vmrag_link.models import Record
@@ -68,7 +68,7 @@ class Stage:
         self.steps.append(Step(what, round(time.perf_counter() - since, 3)))
         self._narrator.work(what, self.steps[-1].seconds)
 
-    def write_pages(self, pages: Iterable[Page]) -> None:
+    def write_pages(self, pages: Iterable[ModulePage]) -> None:
         """The folder of pages holds these, and no others."""
         folder = self.places.top / PAGES
         folder.mkdir(exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmrag_link.demo.library import Module
-from vmrag_link.demo.pages import Page
+from vmrag_link.demo.pages import ModulePage
 from vmrag_link.errors import FileFailed
 from vmrag_link.models import Record
 
@@ -49,7 +49,7 @@ QUESTIONS = (
 )
 
 
-def check(pages: Sequence[Page]) -> None:
+def check(pages: Sequence[ModulePage]) -> None:
     """Raises `FileFailed` where this Python lacks the pages that the story is about."""
     missing = sorted({*EDITED, *REMOVED} - {page.name for page in pages})
     if missing:
@@ -67,15 +67,15 @@ def selection(modules: Sequence[Module], number: int) -> list[Module]:
     return [*needed, *others[: max(0, number - len(needed))]]
 
 
-def revised(pages: Sequence[Page]) -> list[Page]:
+def revised(pages: Sequence[ModulePage]) -> list[ModulePage]:
     """The pages of the other branch."""
     kept = [page for page in pages if page.name not in REMOVED]
     edited = [_edited(page) for page in kept]
-    return [*edited, *(Page(name, f"# {name}\n\n{text}\n") for name, text in ADDED.items())]
+    return [*edited, *(ModulePage(name, f"# {name}\n\n{text}\n") for name, text in ADDED.items())]
 
 
-def _edited(page: Page) -> Page:
+def _edited(page: ModulePage) -> ModulePage:
     if page.name not in EDITED:
         return page
     title, _, rest = page.text.partition("\n")
-    return Page(page.name, f"{title}\n\n{EDITED[page.name]}\n{rest}")
+    return ModulePage(page.name, f"{title}\n\n{EDITED[page.name]}\n{rest}")

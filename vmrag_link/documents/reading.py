@@ -29,7 +29,7 @@ _LONGEST_HEADING = 1000
 """Characters of a heading that are read: `![![![…` takes the parser 50 µs each."""
 
 
-class Page(Record, frozen=True):
+class FileText(Record, frozen=True):
     """`title` is empty where the text names none; `metadata` is ready for JSON."""
 
     title: str
@@ -37,33 +37,33 @@ class Page(Record, frozen=True):
     metadata: dict[str, Any]
 
 
-def page(text: str, file_type: str) -> Page:
+def page(text: str, file_type: str) -> FileText:
     """`file_type` as in `importing.FILE_TYPES`. The content is the text as it is, but for front matter and HTML."""
     return _READERS[file_type](text)
 
 
-def _markdown(text: str) -> Page:
+def _markdown(text: str) -> FileText:
     """A title in the front matter goes before the first heading: where there is one, headings are mere sections."""
     metadata, content = front_matter.split(text)
     stated = metadata.get("title")
     title = " ".join(stated.split()) if isinstance(stated, str) else ""
-    return Page(title or markdown_title(content), content, metadata)
+    return FileText(title or markdown_title(content), content, metadata)
 
 
-def _text(text: str) -> Page:
-    return Page("", text, {})
+def _text(text: str) -> FileText:
+    return FileText("", text, {})
 
 
-def _rst(text: str) -> Page:
-    return Page(rst_title(text), text, {})
+def _rst(text: str) -> FileText:
+    return FileText(rst_title(text), text, {})
 
 
-def _html(text: str) -> Page:
+def _html(text: str) -> FileText:
     title, content = html.text_of(text)
-    return Page(title, content, {})
+    return FileText(title, content, {})
 
 
-_READERS: dict[str, Callable[[str], Page]] = {"markdown": _markdown, "text": _text, "rst": _rst, "html": _html}
+_READERS: dict[str, Callable[[str], FileText]] = {"markdown": _markdown, "text": _text, "rst": _rst, "html": _html}
 
 
 def markdown_title(text: str) -> str:

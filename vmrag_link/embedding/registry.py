@@ -14,12 +14,12 @@ from vmrag_link.embedding.services import SERVICES, ServiceModel
 from vmrag_link.embedding.static import StaticModel
 from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection, Record
-from vmrag_link.nearest import nearest
-from vmrag_link.settings import Embedding
+from vmrag_link.settings import EmbeddingSettings
+from vmrag_link.suggest import nearest
 
 LOCAL = ("default", "hash", "minilm")
 NAMES = (*LOCAL, *SERVICES)
-_USUAL = Embedding()
+_USUAL = EmbeddingSettings()
 
 
 class Permission(Record, frozen=True):
@@ -32,7 +32,7 @@ class Permission(Record, frozen=True):
 NOTHING = Permission()
 
 
-class Choice(Record, frozen=True):
+class ModelChoice(Record, frozen=True):
     """Everything that decides a model: equal choices are the same one, which is loaded once.
 
     `folder`: minilm's `model.onnx` and `tokenizer.json`, where they are not installed as packages. `dimensions` 0: unknown yet.
@@ -61,17 +61,17 @@ class Choice(Record, frozen=True):
         )
 
 
-def load(name: str, settings: Embedding = _USUAL, permission: Permission = NOTHING) -> Model:
+def load(name: str, settings: EmbeddingSettings = _USUAL, permission: Permission = NOTHING) -> Model:
     """The model of that name for a new collection, if it is used for one only. Raises as `choose`."""
     return choose(name, settings, permission).load()
 
 
-def choose(name: str, settings: Embedding, permission: Permission = NOTHING) -> Choice:
+def choose(name: str, settings: EmbeddingSettings, permission: Permission = NOTHING) -> ModelChoice:
     """The model of that name for a new collection. Raises `UsageInvalid` for other names."""
     if name in SERVICES:
         url = getattr(settings, f"{name}_url")
         own = url == getattr(_USUAL, f"{name}_url")
-        return Choice(
+        return ModelChoice(
             name,
             model=getattr(settings, f"{name}_model"),
             url=url,
@@ -79,7 +79,7 @@ def choose(name: str, settings: Embedding, permission: Permission = NOTHING) -> 
             keyed=own or name in permission.addresses,
         )
     if name in LOCAL:
-        return Choice(name, folder=settings.model_path if name == "minilm" else "")
+        return ModelChoice(name, folder=settings.model_path if name == "minilm" else "")
     near = nearest(name, NAMES, cutoff=0.5)
     raise UsageInvalid(
         f"There is no embedding model named {name!r}." + (f" Did you mean {near!r}?" if near else ""),
@@ -89,7 +89,7 @@ def choose(name: str, settings: Embedding, permission: Permission = NOTHING) -> 
     )
 
 
-def choose_for(collection: Collection, settings: Embedding, permission: Permission = NOTHING) -> Choice:
+def choose_for(collection: Collection, settings: EmbeddingSettings, permission: Permission = NOTHING) -> ModelChoice:
     """The model that the collection was made with; settings say where it is, not which one. Raises as `choose`, `EmbeddingMismatch`."""
     choice = choose(collection.embedding_function, settings, permission)
     if choice.name not in SERVICES:

@@ -22,7 +22,7 @@ from vmrag_link.embedding.base import Model, Vector, extra_missing, featureless,
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, quoted
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
-from vmrag_link.settings import SERVICE_MODEL, Embedding
+from vmrag_link.settings import SERVICE_MODEL, EmbeddingSettings
 
 WINDOW = 4000
 """Characters that every usual model takes (8,000 tokens, in scripts in which a character can be two)."""
@@ -143,7 +143,7 @@ class ServiceModel(Model):
     ) -> None:
         self._name, self._model = name, model
         self._service = SERVICES[name]
-        self._own = url == getattr(Embedding(), f"{name}_url")
+        self._own = url == getattr(EmbeddingSettings(), f"{name}_url")
         self._base = url
         self._url = url.rstrip("/") + self._service.path.format(model=model)
         self._dimensions = dimensions

@@ -13,7 +13,7 @@ from typing import Protocol
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import (
     At,
-    Changes,
+    ChangeCounts,
     Collection,
     Difference,
     Document,
@@ -259,7 +259,7 @@ class Engine(Protocol):
         Documents that differ only in `updated_at` or `last_modified` are equal.
         """
 
-    def count_changes(self, old: At, new: At) -> Changes:
+    def count_changes(self, old: At, new: At) -> ChangeCounts:
         """The numbers of `diff`, without reading the texts."""
 
     # -- links: which code commit belongs to which revision, on the branch `vmrag_links` -------------------------------

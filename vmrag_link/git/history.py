@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import git
 
 
-class Entry(NamedTuple):
+class PinEntry(NamedTuple):
     """What stands at `.dolt-version`: git's mode and the object's name."""
 
     mode: str
@@ -28,13 +28,13 @@ class Entry(NamedTuple):
         return self.mode.startswith("100")
 
 
-class Change(NamedTuple):
+class PinChange(NamedTuple):
     """A commit whose pin differs from that of a parent, or a root that has one. `before`: of each parent; None: no pin."""
 
     commit: str
     parents: tuple[str, ...]
-    before: tuple[Entry | None, ...]
-    after: Entry | None
+    before: tuple[PinEntry | None, ...]
+    after: PinEntry | None
 
 
 class Walk(NamedTuple):
@@ -44,7 +44,7 @@ class Walk(NamedTuple):
     """
 
     parents: dict[str, tuple[str, ...]]
-    changes: tuple[Change, ...]
+    changes: tuple[PinChange, ...]
     contents: dict[str, bytes]
     cut: frozenset[str]
 
@@ -177,7 +177,7 @@ def _commits_that_touch_the_pin(console: git.Git, also: Iterable[str], *, reflog
         return str(console.rev_list(*sources, *options, "--", PIN_NAME, istream=more)).split()
 
 
-def _changes(console: git.Git, parents: dict[str, tuple[str, ...]]) -> Iterator[Change]:
+def _changes(console: git.Git, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
     """One comparison of two trees' own entries for each parent: a merge that takes one side's pin differs from the other's."""
     questions = (f"{commit} {each}" for commit, before in parents.items() for each in before or ("",))
     with _lines(questions) as asked:
@@ -185,23 +185,23 @@ def _changes(console: git.Git, parents: dict[str, tuple[str, ...]]) -> Iterator[
         lines = str(console.diff_tree(*options, istream=asked)).splitlines()
     at = 0
     for commit, each in parents.items():
-        sides: list[tuple[Entry | None, Entry | None] | None] = []
+        sides: list[tuple[PinEntry | None, PinEntry | None] | None] = []
         for _ in each or ("",):
             at, side = _compared(lines, at + 1)
             sides.append(side)
         if changed := [side for side in sides if side]:
             after = changed[0][1]
-            yield Change(commit, each, tuple(side[0] if side else after for side in sides) if each else (), after)
+            yield PinChange(commit, each, tuple(side[0] if side else after for side in sides) if each else (), after)
 
 
-def _compared(lines: list[str], at: int) -> tuple[int, tuple[Entry | None, Entry | None] | None]:
+def _compared(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:
     """What follows a commit's name: nothing for equal pins, a line, or two where a directory takes the place of a file."""
     old = new = None
     start = at
     while at < len(lines) and lines[at].startswith(":"):
         mode_before, mode, name_before, name, _ = lines[at].removeprefix(":").split(None, 4)
-        old = Entry(mode_before, name_before) if int(mode_before) else old
-        new = Entry(mode, name) if int(mode) else new
+        old = PinEntry(mode_before, name_before) if int(mode_before) else old
+        new = PinEntry(mode, name) if int(mode) else new
         at += 1
     return at, (old, new) if at > start else None
 

@@ -17,7 +17,7 @@ BATCH = 64
 """How many blobs are in memory at a time."""
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """A file of a tree: the blob's name and its size in bytes; -1 for what is no plain file, or is not here."""
 
     name: str
@@ -53,7 +53,7 @@ def write_commit(
     return done.text.strip()
 
 
-def tree(places: Places, commit: str) -> dict[str, Entry]:
+def tree(places: Places, commit: str) -> dict[str, TreeEntry]:
     """What is at the top of a commit's tree by name. Raises `RemoteDamaged` for a commit that is none, or not here."""
     done = git(places, "ls-tree", "-l", "-z", "--full-tree", f"{commit}^{{commit}}")
     if done.returncode != 0:
@@ -65,7 +65,7 @@ def tree(places: Places, commit: str) -> dict[str, Entry]:
         described, _, name = line.partition("\t")
         mode, kind, blob, size = described.split()
         plain = kind == "blob" and mode in ("100644", "100755") and size.isdecimal()
-        entries[name] = Entry(blob, int(size) if plain else -1)
+        entries[name] = TreeEntry(blob, int(size) if plain else -1)
     return entries
 
 

@@ -15,7 +15,7 @@ from vmrag_link.paths import Places
 _CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/@]*@", re.IGNORECASE)
 
 
-class Commit(NamedTuple):
+class CodeCommit(NamedTuple):
     """A commit of a repository. `branch` is HEAD's, where HEAD is this commit; `places` None: the repository is bare.
 
     `url` is the remote `origin`'s without credentials, empty where there is none.
@@ -27,7 +27,7 @@ class Commit(NamedTuple):
     places: Places | None
 
 
-def commit(path: Path, ref: str) -> Commit:
+def commit(path: Path, ref: str) -> CodeCommit:
     """Raises `GitRepositoryMissing`, `GitReferenceMissing`, and `AccessDenied` for a repository that came as files of another one."""
     bare = git_in(path, "rev-parse", "--is-bare-repository") if path.is_dir() else None
     if bare is None or bare.returncode:
@@ -41,7 +41,7 @@ def commit(path: Path, ref: str) -> Commit:
         )
     head = _asked(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     branch = _asked(path, "symbolic-ref", "--quiet", "--short", "HEAD") if head == found else ""
-    return Commit(found, branch or None, _origin(path), places)
+    return CodeCommit(found, branch or None, _origin(path), places)
 
 
 def _require_own_configuration(path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from vmrag_link import env, proc
 from vmrag_link.errors import (
     AuthenticationFailed,
-    Remote,
     RemoteDamaged,
+    RemoteError,
     RemoteInvalid,
     RemoteMissing,
     RemoteMoved,
@@ -111,7 +111,7 @@ def contains(places: Places, commit: str, part: str) -> bool:
     return git(places, "merge-base", "--is-ancestor", "--end-of-options", part, commit).returncode == 0
 
 
-def whole(places: Places, commit: str) -> bool:
+def is_complete(places: Places, commit: str) -> bool:
     """Whether everything that a commit reaches is here."""
     return git(places, "rev-list", "--objects", "--quiet", "--end-of-options", commit).returncode == 0
 
@@ -278,7 +278,7 @@ def _ssh(places: Places, *, ask: bool) -> dict[str, str]:
     return {env.SSH_COMMAND: f"{command} {_SSH_OPTIONS}{'' if ask else ' -o BatchMode=yes'}"}
 
 
-def _failed(peer: Peer, done: proc.Finished) -> Remote:
+def _failed(peer: Peer, done: proc.Finished) -> RemoteError:
     said = shown(done.complaint)
     where, details = shown(peer.where), {"said": said, "remote": shown(peer.where)}
     if _FORBIDDEN.search(said):

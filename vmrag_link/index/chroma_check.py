@@ -16,7 +16,7 @@ from vmrag_link.errors import FilterInvalid, IndexFailed
 from vmrag_link.index import keywords, seal, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, open_store
 from vmrag_link.index.contents import unusable
-from vmrag_link.index.manifest import Held, Manifest
+from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import chunk_id, document_metadata, place
 
 PATIENCE = 30.0
@@ -90,7 +90,9 @@ def _differences(folder: Path, *, with_vectors: bool) -> str:
     return ""
 
 
-def _expected(manifest: Manifest, words: sqlite3.Connection, held: Held, *, with_texts: bool) -> dict[str, _Expected]:
+def _expected(
+    manifest: Manifest, words: sqlite3.Connection, held: IndexedCollection, *, with_texts: bool
+) -> dict[str, _Expected]:
     texts = dict(words.execute("SELECT rowid, text FROM keywords").fetchall()) if with_texts else {}
     expected = {}
     for header, slots in manifest.placed(held):
@@ -101,7 +103,7 @@ def _expected(manifest: Manifest, words: sqlite3.Connection, held: Held, *, with
     return expected
 
 
-def _rows(store: ChromaStore, held: Held, expected: dict[str, _Expected]) -> str:
+def _rows(store: ChromaStore, held: IndexedCollection, expected: dict[str, _Expected]) -> str:
     """The first row that is another one, or is missing."""
     unseen = dict(expected)
     for name, text, metadata in store.texts(held.chroma_id):
@@ -111,7 +113,7 @@ def _rows(store: ChromaStore, held: Held, expected: dict[str, _Expected]) -> str
     return repr(min(unseen)) if unseen else ""
 
 
-def _vectors(folder: Path, manifest: Manifest, store: ChromaStore, held: Held) -> str:
+def _vectors(folder: Path, manifest: Manifest, store: ChromaStore, held: IndexedCollection) -> str:
     dimensions = held.collection.embedding_dimensions
     if not held.slots:
         return ""

@@ -13,7 +13,7 @@ import msgspec
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import keywords, seal, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, open_store
-from vmrag_link.index.manifest import FILE, Held, Manifest
+from vmrag_link.index.manifest import FILE, IndexedCollection, Manifest
 from vmrag_link.index.metadata import HNSW
 from vmrag_link.models import DocumentHeader
 
@@ -101,7 +101,7 @@ class Contents(NamedTuple):
     `unembedded`: as `Manifest.unembedded`.
     """
 
-    collections: dict[str, Held]
+    collections: dict[str, IndexedCollection]
     headers: dict[tuple[str, str], DocumentHeader]
     chunks: dict[tuple[str, str], int]
     unembedded: dict[str, str]
@@ -112,7 +112,7 @@ def contents(folder: Path) -> Contents:
         return Contents(manifest.collections(), manifest.headers(), manifest.chunk_counts(), manifest.unembedded())
 
 
-def held_collections(folder: Path) -> dict[str, Held]:
+def held_collections(folder: Path) -> dict[str, IndexedCollection]:
     """The collections that the index holds, by name."""
     with _manifest(folder) as manifest:
         return manifest.collections()

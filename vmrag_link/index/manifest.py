@@ -31,7 +31,7 @@ CREATE TABLE touched (collection TEXT NOT NULL, doc_id TEXT NOT NULL, UNIQUE (co
 """
 
 
-class Held(Record, frozen=True):
+class IndexedCollection(Record, frozen=True):
     """A collection as the index holds it. `slots` rows lie in its vector file, `dead` of them belong to no chunk any more."""
 
     id: int
@@ -103,9 +103,9 @@ class Manifest:
 
     # -- collections --------------------------------------------------------------------------------------------------
 
-    def collections(self) -> dict[str, Held]:
+    def collections(self) -> dict[str, IndexedCollection]:
         rows = self.connection.execute("SELECT id, definition, chroma_id, slots, dead FROM collections ORDER BY name")
-        held = [Held(row[0], msgspec.json.decode(row[1], type=Collection), *row[2:]) for row in rows]
+        held = [IndexedCollection(row[0], msgspec.json.decode(row[1], type=Collection), *row[2:]) for row in rows]
         return {each.collection.name: each for each in held}
 
     def add_collection(self, collection: Collection, chroma_id: str) -> None:
@@ -119,7 +119,7 @@ class Manifest:
             "UPDATE collections SET definition = ? WHERE name = ?", (_definition(collection), collection.name)
         )
 
-    def drop_collection(self, held: Held) -> None:
+    def drop_collection(self, held: IndexedCollection) -> None:
         self.connection.execute("DELETE FROM dead WHERE collection_id = ?", (held.id,))
         self.connection.execute("DELETE FROM documents WHERE collection_id = ?", (held.id,))
         self.connection.execute("DELETE FROM collections WHERE id = ?", (held.id,))
@@ -163,16 +163,16 @@ class Manifest:
         )
         return dict(rows.fetchall())
 
-    def add_document(self, held: Held, header: DocumentHeader, slots: range) -> None:
+    def add_document(self, held: IndexedCollection, header: DocumentHeader, slots: range) -> None:
         self.connection.execute(
             "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)",
             (held.id, header.doc_id, header.title, header.content_hash, header.metadata, slots.start, len(slots)),
         )
 
-    def grow(self, held: Held, slots: int) -> None:
+    def grow(self, held: IndexedCollection, slots: int) -> None:
         self.connection.execute("UPDATE collections SET slots = ? WHERE id = ?", (slots, held.id))
 
-    def remove_document(self, held: Held, doc_id: str) -> range:
+    def remove_document(self, held: IndexedCollection, doc_id: str) -> range:
         """Returns the slots of its chunks; they are dead from now on."""
         first, chunks = self.connection.execute(
             "DELETE FROM documents WHERE collection_id = ? AND doc_id = ? RETURNING first, chunks", (held.id, doc_id)
@@ -208,7 +208,7 @@ class Manifest:
         )
         return {str(row[0]): int(row[1]) for row in rows}
 
-    def dead_slots(self, held: Held) -> list[int]:
+    def dead_slots(self, held: IndexedCollection) -> list[int]:
         rows = self.connection.execute("SELECT first, chunks FROM dead WHERE collection_id = ?", (held.id,))
         return [slot for first, chunks in rows for slot in range(first, first + chunks)]
 
@@ -232,7 +232,7 @@ class Manifest:
             for name, doc_id in keys
         }
 
-    def placed(self, held: Held) -> Iterator[tuple[DocumentHeader, range]]:
+    def placed(self, held: IndexedCollection) -> Iterator[tuple[DocumentHeader, range]]:
         """Every document of a collection, and the slots of its chunks."""
         rows = self.connection.execute(
             "SELECT doc_id, title, content_hash, metadata, first, chunks FROM documents WHERE collection_id = ?",
@@ -241,7 +241,7 @@ class Manifest:
         for row in rows:
             yield DocumentHeader(held.collection.name, *row[:4]), range(row[4], row[4] + row[5])
 
-    def first_slots(self, held: Held) -> dict[str, int]:
+    def first_slots(self, held: IndexedCollection) -> dict[str, int]:
         """The first slot of every document of a collection."""
         rows = self.connection.execute("SELECT doc_id, first FROM documents WHERE collection_id = ?", (held.id,))
         return dict(rows.fetchall())

@@ -228,7 +228,7 @@ def lonely(root: Path) -> list[Path]:
     return sorted(path for path in gone if not locks.holder(_lock(_index_of(path))))
 
 
-def remove_lonely(path: Path) -> None:
+def remove_orphaned_lock(path: Path) -> None:
     """Remove one of them, unless somebody is about to make the index. Whoever waits for the lock notices (`locks`)."""
     index = _index_of(path)
     with contextlib.suppress(Busy), locks.exclusive(_lock(index), purpose="sweep", timeout=0):

@@ -18,7 +18,7 @@ from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.index.contents import FORMAT, seal_contents, sizes, unusable
-from vmrag_link.index.manifest import Held, Manifest
+from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import chroma_metadata, chunk_id, description, hnsw_settings
 from vmrag_link.models import Chunk, Collection, Document, Record, canonical_json
 
@@ -149,7 +149,7 @@ class IndexStore:
         with self.manifest:
             self.manifest.set(given_vectors="true")
 
-    def _held(self, name: str) -> Held:
+    def _held(self, name: str) -> IndexedCollection:
         return self.manifest.collections()[name]
 
     # -- sealing and verifying ----------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class IndexStore:
                 return f"the vectors of {name!r} have {size} bytes, which are not those of {each.slots} rows"
         return self._lost(held, added)
 
-    def _lost(self, held: Mapping[str, Held], added: Iterable[tuple[str, str]]) -> str:
+    def _lost(self, held: Mapping[str, IndexedCollection], added: Iterable[tuple[str, str]]) -> str:
         names: dict[str, list[str]] = {}
         for (collection, doc_id), slots in self.manifest.slots_of(added).items():
             if keywords.count(self._words, _rows(held[collection], slots)) != len(slots):
@@ -232,7 +232,7 @@ def _collect(rows: Rows, each: ChunkedDocument) -> None:
             rows.documents.append(chunk.text)
 
 
-def _rows(held: Held, slots: range) -> range:
+def _rows(held: IndexedCollection, slots: range) -> range:
     """The rows of the word index that belong to these slots."""
     return range(keywords.row_id(held.id, slots.start), keywords.row_id(held.id, slots.stop))
 

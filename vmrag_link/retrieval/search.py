@@ -18,11 +18,11 @@ from vmrag_link.errors import EmbeddingMismatch, FilterInvalid, IndexFailed, Usa
 from vmrag_link.index import chroma_check, keywords, seal, vectors
 from vmrag_link.index.chroma import ChromaStore, open_store
 from vmrag_link.index.contents import unusable
-from vmrag_link.index.manifest import Held, Manifest
+from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import place
 from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
-from vmrag_link.nearest import no_collection
 from vmrag_link.retrieval import filters, fusion
+from vmrag_link.suggest import no_collection
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.exact import ExactVectors
@@ -231,7 +231,7 @@ class Searcher:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def _asked(self, query: Query) -> list[Held]:
+    def _asked(self, query: Query) -> list[IndexedCollection]:
         if query.collections is None:
             return list(self._held.values())
         for name in query.collections:
@@ -239,7 +239,7 @@ class Searcher:
                 raise no_collection(name, sorted(self._held))
         return [self._held[name] for name in dict.fromkeys(query.collections)]
 
-    def _model(self, held: Held) -> Model:
+    def _model(self, held: IndexedCollection) -> Model:
         model = self._model_for(held.collection)
         if model.fingerprint != held.collection.embedding_model:
             raise EmbeddingMismatch(
@@ -249,7 +249,7 @@ class Searcher:
             )
         return model
 
-    def _require_vectors(self, held: Held, model: Model) -> None:
+    def _require_vectors(self, held: IndexedCollection, model: Model) -> None:
         """Raises why there are none still; `IndexFailed` where there can be by now: an index that is built again has them."""
         name = held.collection.name
         if name in self._unembedded:
@@ -260,7 +260,7 @@ class Searcher:
                 collection_name=name,
             )
 
-    def _embedded(self, held: Held, text: str) -> bytes:
+    def _embedded(self, held: IndexedCollection, text: str) -> bytes:
         model = self._model(held)
         self._require_vectors(held, model)
         if self._query[0] != text:
@@ -270,7 +270,7 @@ class Searcher:
             known[model.fingerprint] = vectors.quantise(model.embed_query(text))
         return known[model.fingerprint]
 
-    def _exact(self, held: Held) -> ExactVectors:
+    def _exact(self, held: IndexedCollection) -> ExactVectors:
         if held.id not in self._vectors:
             from vmrag_link.retrieval.exact import ExactVectors  # numpy: 0.1 s that keyword queries do not need
 
@@ -305,7 +305,7 @@ class Searcher:
         chroma_check.require_proven(self._folder)
         return self._opened.enter_context(contextlib.closing(open_store(self._folder / "chroma")))
 
-    def _slots(self, held: Held, chunk_ids: list[str]) -> list[int]:
+    def _slots(self, held: IndexedCollection, chunk_ids: list[str]) -> list[int]:
         """The slots of chunks named `<doc_id>_chunk_<n>`."""
         if held.id not in self._first_slots:
             self._first_slots[held.id] = self._manifest.first_slots(held)

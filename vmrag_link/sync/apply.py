@@ -16,7 +16,7 @@ from vmrag_link.index import working
 from vmrag_link.index.snapshots import Snapshot, Snapshots
 from vmrag_link.index.working import WorkingCopy
 from vmrag_link.journal import CommitEntry, Journal
-from vmrag_link.models import Changes, KbBranch, Record
+from vmrag_link.models import ChangeCounts, KbBranch, Record
 from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.progress import Progress
 from vmrag_link.sync import binding as bindings
@@ -24,17 +24,17 @@ from vmrag_link.sync import lease
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Base, Built, How, snapshot
 from vmrag_link.sync.counts import ChunkCounts
-from vmrag_link.sync.resolve import Attachment, State, Target, read_trigger, resolve
+from vmrag_link.sync.target import Attachment, State, Target, read_trigger, resolve
 
 if TYPE_CHECKING:
-    from vmrag_link.sync.bring import Bringer
+    from vmrag_link.sync.indexer import Indexer
 
 ATTEMPTS = 5
 INDEX_LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.05
 
 
-class Parts(NamedTuple):
+class SyncContext(NamedTuple):
     """What a sync works on: one work tree, its knowledge base and the snapshots."""
 
     places: Places
@@ -43,7 +43,7 @@ class Parts(NamedTuple):
     shelf: Snapshots
     keep: int
     lock_timeout: float
-    bringer: Callable[[], Bringer]
+    bringer: Callable[[], Indexer]
     progress: Progress
 
 
@@ -61,7 +61,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     state: State
     from_: str | None
     to: str | None
-    plan: Changes
+    plan: ChangeCounts
     chunks: ChunkCounts
     snapshot: SnapshotReport | None
     seconds: dict[str, float]
@@ -69,7 +69,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     notes: tuple[str, ...] = ()
 
 
-def settled(parts: Parts) -> bool:
+def settled(parts: SyncContext) -> bool:
     """Whether there is nothing to do: the applied pair is the present one, and the snapshot of its revision can be served."""
     bound = bindings.read(parts.places)
     if bound is None or not moved(parts) or bound.revision != bindings.standing_revision(parts.places):
@@ -77,12 +77,12 @@ def settled(parts: Parts) -> bool:
     return not parts.shelf.problem(bound.revision)
 
 
-def moved(parts: Parts) -> bool:
+def moved(parts: SyncContext) -> bool:
     """Whether the knowledge base has followed HEAD and the pin; the index may be behind."""
     return bindings.applied(parts.places) == read_trigger(parts.places)
 
 
-def move(parts: Parts) -> tuple[str, ...]:
+def move(parts: SyncContext) -> tuple[str, ...]:
     """Bring the KB branch to the pin, with its uncommitted documents; the index is left to whoever needs it next.
 
     Returns what a person should know about it. Raises `GitBusy`, and `Busy` where another process switches the work tree.
@@ -102,7 +102,7 @@ def move(parts: Parts) -> tuple[str, ...]:
     raise _moving("the knowledge base was brought to the pin")
 
 
-def reconcile(parts: Parts, *, rebuild: bool = False) -> SyncReport:
+def reconcile(parts: SyncContext, *, rebuild: bool = False) -> SyncReport:
     """Bring KB branch, index and binding to the pin. `rebuild`: with a snapshot that is built anew, even if there is one."""
     started = time.perf_counter()
     sharing.prepare(parts.places)
@@ -146,7 +146,7 @@ def _moving(meanwhile: str) -> GitBusy:
     )
 
 
-def _leased(parts: Parts, target: Target) -> bool:
+def _leased(parts: SyncContext, target: Target) -> bool:
     """Whether the target's KB branch, if there is one, is this work tree's to move. Raises `GitRepositoryMissing`."""
     if target.kb_branch and target.trigger.symbolic:
         try:
@@ -158,7 +158,7 @@ def _leased(parts: Parts, target: Target) -> bool:
     return True
 
 
-def provide(parts: Parts, revision: str, *, bases: Iterable[Base]) -> Built:
+def provide(parts: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
     """A usable snapshot of the revision, made from the nearest base where there is none; says so if one is there that is damaged."""
     problem = parts.shelf.problem(revision)
     if problem and parts.shelf.path(revision).is_dir():
@@ -166,14 +166,14 @@ def provide(parts: Parts, revision: str, *, bases: Iterable[Base]) -> Built:
     return snapshot(revision, engine=parts.engine, shelf=parts.shelf, bases=bases, bringer=parts.bringer)
 
 
-def _rebuilt(parts: Parts, revision: str) -> Built:
+def _rebuilt(parts: SyncContext, revision: str) -> Built:
     """A snapshot that owes nothing to any other. The one in whose place it comes answers until it is complete. Raises `Busy`."""
     return snapshot(
         revision, engine=parts.engine, shelf=parts.shelf, bases=[], bringer=parts.bringer, instead=parts.lock_timeout
     )
 
 
-def throw_away(parts: Parts, target: Target, revision: str) -> None:
+def throw_away(parts: SyncContext, target: Target, revision: str) -> None:
     """The snapshot of a revision, and the working copy that stands on it. Raises `Busy` while somebody reads them."""
     if target.kb_branch:
         copy = working_copy(parts, target.kb_branch.name, revision)
@@ -188,7 +188,7 @@ def throw_away(parts: Parts, target: Target, revision: str) -> None:
         )
 
 
-def wait_for_git(parts: Parts) -> None:
+def wait_for_git(parts: SyncContext) -> None:
     """While a checkout runs, the pin may be the target's already and HEAD still the old branch. Raises `GitBusy`."""
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while parts.index_file is None and plumbing.index_locked(parts.places):
@@ -200,17 +200,17 @@ def wait_for_git(parts: Parts) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _unapplied(parts: Parts, target: Target) -> SyncReport:
+def _unapplied(parts: SyncContext, target: Target) -> SyncReport:
     """Without a usable pin everything stays where it is. Without any pin, that is settled; else the next command looks again."""
     if target.state == "no_pin":
         with _switching(parts):
             bindings.note_applied(parts.places, target.trigger)
     bound = bindings.read(parts.places)
     stands = bound.revision if bound else None
-    return SyncReport(target.state, stands, stands, Changes(), ChunkCounts(), None, {}, "detached")
+    return SyncReport(target.state, stands, stands, ChangeCounts(), ChunkCounts(), None, {}, "detached")
 
 
-def bases(parts: Parts, target: Target | None = None) -> Iterator[Base]:
+def bases(parts: SyncContext, target: Target | None = None) -> Iterator[Base]:
     """Indexes to start from, the likeliest first; looked for only when something has to be built.
 
     `target`: its KB branch's working copy may have become its revision.
@@ -233,7 +233,7 @@ def bases(parts: Parts, target: Target | None = None) -> Iterator[Base]:
     yield from (Base(each.path, each.revision, holding(each)) for each in usable)
 
 
-def _committed_working_copy(parts: Parts, target: Target) -> Base | None:
+def _committed_working_copy(parts: SyncContext, target: Target) -> Base | None:
     """The working copy whose uncommitted documents have become the target revision: it has its chunks already."""
     if target.kb_branch is None or target.attachment != "attached":
         return None
@@ -244,7 +244,7 @@ def _committed_working_copy(parts: Parts, target: Target) -> Base | None:
     return None
 
 
-def living_copies(parts: Parts) -> Iterator[Path]:
+def living_copies(parts: SyncContext) -> Iterator[Path]:
     """The working copies that some code branch's uncommitted documents need, and those with vectors of their own."""
     for branch in parts.engine.branches():
         copy = working_copy(parts, branch.name, branch.head)
@@ -252,7 +252,7 @@ def living_copies(parts: Parts) -> Iterator[Path]:
             yield copy.path
 
 
-def working_copy(parts: Parts, kb_branch: str, base: str) -> WorkingCopy:
+def working_copy(parts: SyncContext, kb_branch: str, base: str) -> WorkingCopy:
     return WorkingCopy(
         parts.places.working_copies,
         kb_branch=kb_branch,
@@ -263,7 +263,7 @@ def working_copy(parts: Parts, kb_branch: str, base: str) -> WorkingCopy:
 
 
 @contextlib.contextmanager
-def forgotten_copy(parts: Parts, kb_branch: str, base: str) -> Iterator[None]:
+def forgotten_copy(parts: SyncContext, kb_branch: str, base: str) -> Iterator[None]:
     """For who changes uncommitted documents without their index: what lies there, from an earlier time say, is thrown away."""
     copy = working_copy(parts, kb_branch, base)
     with copy.writing():
@@ -271,15 +271,15 @@ def forgotten_copy(parts: Parts, kb_branch: str, base: str) -> Iterator[None]:
         yield
 
 
-def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> Changes:
+def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> ChangeCounts:
     if bound is None or bound.revision == target.revision:
-        return built.changes if bound is None else Changes()
+        return built.changes if bound is None else ChangeCounts()
     return (
         engine.count_changes(bound.revision, target.revision) if engine.has_revision(bound.revision) else built.changes
     )
 
 
-def _swap(parts: Parts, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:
+def _swap(parts: SyncContext, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:
     """Move the KB branch, and bind the workspace to what was built; None when HEAD, pin or KB branch are no longer what they were.
 
     Nothing `built`: the index that is bound stays bound.
@@ -301,11 +301,11 @@ def _branch_changed(engine: Engine, target: Target) -> bool:
     return target.kb_branch is not None and engine.branch(target.kb_branch.name) != target.kb_branch
 
 
-def _switching(parts: Parts) -> contextlib.AbstractContextManager[None]:
+def _switching(parts: SyncContext) -> contextlib.AbstractContextManager[None]:
     return locks.exclusive(parts.places.workspace_lock, purpose="switch the workspace", timeout=parts.lock_timeout)
 
 
-def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str, ...]]:
+def _settle_branch(parts: SyncContext, target: Target) -> tuple[Attachment, tuple[str, ...]]:
     """The KB branch follows the pin, like a git branch follows a reset; the engine anchors its old head."""
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
@@ -331,7 +331,7 @@ def _settle_branch(parts: Parts, target: Target) -> tuple[Attachment, tuple[str,
 
 
 def _being_committed(places: Places, branch: KbBranch) -> bool:
-    """Whether a commit that was not pinned yet has moved the branch: whoever finishes it (`ops.recover`) needs it there."""
+    """Whether a commit that was not pinned yet has moved the branch: whoever finishes it (`ops.follow.recover`) needs it there."""
     entries = Journal(places.journal).entries()
     return any(
         isinstance(entry, CommitEntry) and entry.kb_branch == branch.name and entry.parent != branch.head
@@ -339,7 +339,7 @@ def _being_committed(places: Places, branch: KbBranch) -> bool:
     )
 
 
-def _stay_behind(parts: Parts, target: Target) -> tuple[str, ...]:
+def _stay_behind(parts: SyncContext, target: Target) -> tuple[str, ...]:
     """Uncommitted documents stay with the code branch that HEAD comes from; git itself would have carried files along."""
     before = bindings.applied(parts.places)
     elsewhere = dirty_elsewhere(parts.engine, target)
@@ -379,7 +379,7 @@ def way_back(branch: KbBranch) -> str:
     return f"vmrag pin {branch.head}" if branch.dirty else "vmrag pin"
 
 
-def tidy(parts: Parts) -> None:
+def tidy(parts: SyncContext) -> None:
     """Remove what killed processes left, spare snapshots, and working copies and leases that nothing needs any more."""
     parts.shelf.sweep()
     evict(parts)
@@ -388,7 +388,7 @@ def tidy(parts: Parts) -> None:
     lease.sweep(parts.places)
 
 
-def evict(parts: Parts) -> None:
+def evict(parts: SyncContext) -> None:
     """Remove the spare snapshots beyond the limit, but for those that are being read."""
     parts.shelf.evict(bound=lambda: bound_snapshots(parts.places, parts.shelf), keep=parts.keep)
 

@@ -14,7 +14,7 @@ from vmrag_link.errors import PinMalformed
 from vmrag_link.git.applied import decode_applied, encode_applied
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
-from vmrag_link.sync.resolve import Trigger
+from vmrag_link.sync.target import Trigger
 
 WORKSPACE = "workspace.json"
 

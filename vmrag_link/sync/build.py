@@ -14,11 +14,11 @@ from vmrag_link.errors import IndexFailed
 from vmrag_link.index import snapshots
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.snapshots import Snapshots
-from vmrag_link.models import Changes, Record
+from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.sync.counts import ChunkCounts
 
 if TYPE_CHECKING:
-    from vmrag_link.sync.bring import Bringer, Brought
+    from vmrag_link.sync.indexer import Brought, Indexer
 
 How = Literal["reused", "delta", "fresh"]
 NEAR = 100
@@ -40,7 +40,7 @@ class Built(Record, frozen=True):
 
     path: Path
     how: How
-    changes: Changes
+    changes: ChangeCounts
     chunks: ChunkCounts
     seconds: dict[str, float]
 
@@ -67,7 +67,7 @@ def snapshot(
     engine: Engine,
     shelf: Snapshots,
     bases: Iterable[Base],
-    bringer: Callable[[], Bringer],
+    bringer: Callable[[], Indexer],
     instead: float | None = None,
 ) -> Built:
     """A usable snapshot of the revision. `bringer` is called only if something has to be indexed.
@@ -79,7 +79,7 @@ def snapshot(
     path = shelf.path(revision)
     if instead is None and not shelf.problem(revision):
         shelf.touch(path)
-        return Built(path, "reused", Changes(), ChunkCounts(), watch.seconds())
+        return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
     with shelf.building() as folder:
         base = _copied(folder, engine, revision, bases, watch)
         try:
@@ -96,7 +96,7 @@ def snapshot(
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 
 
-def _brought(folder: Path, revision: str, base: Base | None, shelf: Snapshots, bringer: Bringer) -> Brought:
+def _brought(folder: Path, revision: str, base: Base | None, shelf: Snapshots, bringer: Indexer) -> Brought:
     """A sealed index in `folder`, which holds a copy of the base, if there is one."""
     # Heavier than all the rest, and not needed on the way back to a snapshot.
     from vmrag_link.index.store import IndexStore

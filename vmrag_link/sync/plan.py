@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from vmrag_link.errors import MassDeletion
 from vmrag_link.index.store import indexes_equally
-from vmrag_link.models import Changes, Collection, DocumentHeader, Record
+from vmrag_link.models import ChangeCounts, Collection, DocumentHeader, Record
 
 Key = tuple[str, str]
 
@@ -24,7 +24,7 @@ class Plan(Record, frozen=True):
     redefine: tuple[Collection, ...]
     remove: tuple[Key, ...]
     add: tuple[Key, ...]
-    changes: Changes
+    changes: ChangeCounts
 
     @property
     def empty(self) -> bool:
@@ -55,7 +55,7 @@ def make(
         redefine=tuple(wanted[name] for name in sorted(wanted.keys() - fresh) if held[name] != wanted[name]),
         remove=tuple(sorted(key for key in unequal if key in present and key[0] not in dropped)),
         add=tuple(sorted(key for key in target if key in unequal or key[0] in fresh)),
-        changes=Changes(
+        changes=ChangeCounts(
             added=sum(key not in present for key in unequal),
             modified=sum(key in present and key in target for key in unequal),
             removed=sum(key not in target for key in unequal),

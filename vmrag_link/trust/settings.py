@@ -15,7 +15,7 @@ def load(places: Places) -> Loaded:
     """Of the environment, git config, and `.vmrag.yaml` as far as this person agreed to it. Raises `ConfigInvalid`."""
 
     def known(remote: str) -> bool:
-        from vmrag_link.travel import trust  # few files name a remote
+        from vmrag_link.transport import trust  # few files name a remote
 
         return trust.named_here(places, remote)
 

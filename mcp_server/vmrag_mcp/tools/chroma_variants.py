@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from vmrag_link.ops import document_writes
-from vmrag_link.ops.collection_writes import modify
-from vmrag_link.ops.document_pages import Page, Wanted
-from vmrag_link.ops.document_selection import Selection
-from vmrag_link.ops.document_writes import Change, New
+from vmrag_link.ops.documents import document_writes
+from vmrag_link.ops.documents.collection_writes import modify
+from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
+from vmrag_link.ops.documents.document_selection import Selection
+from vmrag_link.ops.documents.document_writes import DocumentUpdate, New
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -155,7 +155,7 @@ def chroma_get_documents_by_ids(
     call: Call, *, collection_name: str, ids: Annotated[list[str], Given("of documents or chunks", least=1)]
 ) -> dict[str, Any]:
     """Get whole documents, or chunks, by their ids."""
-    page = paged(call, collection_name, Selection(ids), Wanted())
+    page = paged(call, collection_name, Selection(ids), PageRequest())
     return _parallel(page, ("documents", "metadatas")) | {"missing_ids": page.missing}
 
 
@@ -204,11 +204,11 @@ def chroma_get_all_documents(
     return _parallel(page, include) | {"has_more": page.more(offset), "message": documents.told(page, offset)}
 
 
-def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> Wanted:
-    return Wanted(limit or None, offset, characters, "documents" in include, "embeddings" in include)
+def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> PageRequest:
+    return PageRequest(limit or None, offset, characters, "documents" in include, "embeddings" in include)
 
 
-def _parallel(page: Page, include: Any) -> dict[str, Any]:
+def _parallel(page: DocumentPage, include: Any) -> dict[str, Any]:
     """The documents as lists that belong together."""
     fields: dict[str, Any] = {"ids": [each.name for each in page.items], "total_matching": page.total}
     if "documents" in include:
@@ -226,7 +226,7 @@ def _parallel(page: Page, include: Any) -> dict[str, Any]:
 @tool("W")
 def chroma_update_document_content(call: Call, *, collection_name: str, doc_id: Id, document: str) -> dict[str, Any]:
     """Change a document's text; its metadata stays."""
-    return _updated(call, collection_name, Change(doc_id, text=document))
+    return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
 
 
 @tool("W")
@@ -234,10 +234,10 @@ def chroma_update_document_metadata(
     call: Call, *, collection_name: str, doc_id: Id, metadata: dict[str, Any]
 ) -> dict[str, Any]:
     """Replace a document's metadata; its text stays."""
-    return _updated(call, collection_name, Change(doc_id, metadata=metadata))
+    return _updated(call, collection_name, DocumentUpdate(doc_id, metadata=metadata))
 
 
-def _updated(call: Call, name: str, change: Change) -> dict[str, Any]:
+def _updated(call: Call, name: str, change: DocumentUpdate) -> dict[str, Any]:
     report = document_writes.update(call.ws, name, [change])
     call.pending(report.pending)
     [doc_id] = [*report.ids, *report.unchanged]

@@ -8,9 +8,9 @@ import msgspec
 
 from vmrag_link.errors import plural
 from vmrag_link.index.chroma import DATABASE, TENANT
-from vmrag_link.ops import collection_writes as writes
-from vmrag_link.ops.collection_metadata import shown_metadata
-from vmrag_link.ops.index_status import Indexed, indexed, known
+from vmrag_link.ops.documents import collection_writes as writes
+from vmrag_link.ops.documents.collection_metadata import shown_metadata
+from vmrag_link.ops.index.index_status import Indexed, indexed, known
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import msgspec
 
 from vmrag_link.errors import plural
-from vmrag_link.ops import changed, references
-from vmrag_link.ops.tables import TABLES
+from vmrag_link.ops.commits import diff
+from vmrag_link.ops.commits.tables import TABLES
+from vmrag_link.ops.history import revparse
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -27,9 +28,9 @@ def get_diff(
 ) -> dict[str, Any]:
     """Compare two commits, or a commit with the uncommitted documents: which documents and collections differ, and how."""
     here, ws = call.standing(), call.ws
-    old, new = (references.place(ws, name, here) for name in (from_ref, to_ref))
-    found = changed.changed(ws.engine, old, new, table=table or None)
-    rows = changed.shown(
+    old, new = (revparse.place(ws, name, here) for name in (from_ref, to_ref))
+    found = diff.changed(ws.engine, old, new, table=table or None)
+    rows = diff.shown(
         ws.engine,
         found,
         found.documents[offset:][:limit],
@@ -51,10 +52,10 @@ def get_diff(
     return fields | collections(found)
 
 
-def collections(found: changed.Changed) -> dict[str, Any]:
+def collections(found: diff.Changed) -> dict[str, Any]:
     """The field with the collections that were themselves changed, if there is one."""
     return {"collections": msgspec.to_builtins(list(found.collections))} if found.collections else {}
 
 
 def _commit(name: str, at: object) -> str | None:
-    return at if isinstance(at, str) and name != references.WORKING else None
+    return at if isinstance(at, str) and name != revparse.WORKING else None

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Distance
-from vmrag_link.ops import document_pages, document_writes, query
-from vmrag_link.ops.document_pages import Page, Wanted
-from vmrag_link.ops.document_selection import Selection
-from vmrag_link.ops.document_writes import AddReport, Change, New
-from vmrag_link.ops.query import SimilarReport
+from vmrag_link.ops.documents import document_pages, document_writes
+from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
+from vmrag_link.ops.documents.document_selection import Selection
+from vmrag_link.ops.documents.document_writes import AddReport, DocumentUpdate, New
+from vmrag_link.ops.index import query
+from vmrag_link.ops.index.query import SimilarReport
 from vmrag_link.retrieval.search import Hit, Near
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -36,7 +37,7 @@ def chroma_peek_collection(
     call: Call, *, collection_name: str, limit: Annotated[int, Given(low=1, high=20, clamped=True)] = 5
 ) -> dict[str, Any]:
     """Look at the first documents of a collection, their texts cut to 500 characters."""
-    page = paged(call, collection_name, Selection(), Wanted(limit=limit))
+    page = paged(call, collection_name, Selection(), PageRequest(limit=limit))
     cut = [(each.text or "")[:PEEKED] for each in page.items]
     return {
         "collection_name": page.collection.name,
@@ -147,7 +148,7 @@ def chroma_get_documents(
     offset: Annotated[int, Given(low=0)] = 0,
 ) -> dict[str, Any]:
     """Get whole documents by ids or filters, or page through a collection."""
-    wanted = Wanted(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
+    wanted = PageRequest(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
     page = paged(call, collection_name, Selection(ids, where, where_document), wanted)
     rows = []
     for each in page.items:
@@ -169,14 +170,14 @@ def chroma_get_documents(
     }
 
 
-def paged(call: Call, name: str, selection: Selection, wanted: Wanted) -> Page:
+def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
     """For all tools that get documents."""
     page = document_pages.get(call.ws, name, selection, wanted)
     call.stands(page.standing)
     return page
 
 
-def told(page: Page, offset: int) -> str:
+def told(page: DocumentPage, offset: int) -> str:
     """What a page says of itself."""
     count = f"{len(page.items)} of {page.total} documents"
     if not page.more(offset):
@@ -237,7 +238,7 @@ def chroma_update_documents(
     _same_length(ids=ids, documents=documents, metadatas=metadatas, embeddings=embeddings)
     nothing = [None] * len(ids)
     changes = [
-        Change(name, text, metadata, embedding)
+        DocumentUpdate(name, text, metadata, embedding)
         for name, text, metadata, embedding in zip(
             ids, documents or nothing, metadatas or nothing, embeddings or nothing, strict=True
         )

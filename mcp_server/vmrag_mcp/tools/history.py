@@ -8,12 +8,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vmrag_link.errors import UsageInvalid, plural
-from vmrag_link.ops import branch_list, changed, conflict_rows, references, revisions, situation
-from vmrag_link.ops.situation import Situation
+from vmrag_link.ops.branches import branch_list
+from vmrag_link.ops.commits import diff as commit_diff
+from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.history import revparse
+from vmrag_link.ops.merge import conflict_rows
+from vmrag_link.ops.status import kb_status
+from vmrag_link.ops.status.kb_status import Situation
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
-from vmrag_mcp.tools import diff
+from vmrag_mcp.tools.diff import collections
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""
@@ -24,10 +29,10 @@ def dolt_status(
     call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
 ) -> dict[str, Any]:
     """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and the pin .dolt-version compare."""
-    found = situation.situation(call.ws, call.standing())
+    found = kb_status.situation(call.ws, call.standing())
     connected = None
     if found.remote:
-        asked = situation.reached(call.ws, found.remote)
+        asked = kb_status.reached(call.ws, found.remote)
         connected = asked.connected
         if asked.problem:
             call.warn("REMOTE_UNREACHABLE", asked.problem)
@@ -128,7 +133,7 @@ def dolt_commits(
     """List the commits of a branch, newest first, with numbers of documents that each changed."""
     here, ws = call.standing(), call.ws
     between = _moment("since", since), _moment("until", until, end=True)
-    start = references.branch_revision(ws, branch, here) if branch else here.revision
+    start = revparse.branch_revision(ws, branch, here) if branch else here.revision
     page = revisions.page(ws.engine, start, limit=limit, offset=offset, since=between[0], until=between[1])
     name = branch or here.kb.branch
     return {
@@ -161,18 +166,18 @@ def dolt_show(
 ) -> dict[str, Any]:
     """Show one commit: what it changed, optionally with the texts, and which branches hold it."""
     here, ws = call.standing(), call.ws
-    shown = revisions.described(ws.engine, references.revision(ws, commit, here))
-    found = changed.changed(ws.engine, shown.parent_hash, shown.hash)
+    shown = revisions.described(ws.engine, revparse.revision(ws, commit, here))
+    found = commit_diff.changed(ws.engine, shown.parent_hash, shown.hash)
     total = len(found.documents)
     if total > LISTED:
         between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={LISTED}"
         call.warn("NOTE", f"{total - LISTED} more documents were changed; get_diff lists them: {between}.")
-    rows = changed.shown(ws.engine, found, found.documents[:LISTED], texts=diff_limit if include_diff else 0)
+    rows = commit_diff.shown(ws.engine, found, found.documents[:LISTED], texts=diff_limit if include_diff else 0)
     changes: dict[str, Any] = {
         "summary": msgspec.to_builtins(found.summary),
         "documents": msgspec.to_builtins(rows),
         **({"diff_truncated": total > diff_limit} if include_diff else {}),
-        **diff.collections(found),
+        **collections(found),
     }
     return {
         "commit": msgspec.to_builtins(shown),
@@ -195,7 +200,7 @@ def dolt_find(
     here, ws = call.standing(), call.ws
     heads = {**branch_list.named_heads(ws, here), "HEAD": here.revision}
     if branch:
-        heads = {branch: references.branch_revision(ws, branch, here)}
+        heads = {branch: revparse.branch_revision(ws, branch, here)}
     found = revisions.find(ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,))
     total = len(found)
     return {

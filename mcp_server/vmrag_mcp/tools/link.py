@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import msgspec
 
 from vmrag_link.errors import AccessDenied, UsageInvalid, quoted
-from vmrag_link.ops import link
+from vmrag_link.ops.links import link
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.travel import trust
+from vmrag_link.transport import trust
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from vmrag_link.errors import plural
-from vmrag_link.ops import conflict_rows
-from vmrag_link.ops import merge_branches as merging
-from vmrag_link.ops import settle as settling
+from vmrag_link.ops.branches import merge_branches as merging
+from vmrag_link.ops.branches import resolve_bulk as settling
+from vmrag_link.ops.merge import conflict_rows
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call

@@ -6,18 +6,18 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.models import Changes
-from vmrag_link.ops import revisions
-from vmrag_link.ops.changed import Summary
+from vmrag_link.models import ChangeCounts
+from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.commits.diff import Summary
 from vmrag_mcp.session import Call
 
 
-def summary(changes: Changes) -> dict[str, int]:
+def summary(changes: ChangeCounts) -> dict[str, int]:
     """Numbers of documents that differ."""
     return msgspec.to_builtins(Summary.of(changes))  # type: ignore[no-any-return]
 
 
-def sync_summary(changes: Changes) -> dict[str, int]:
+def sync_summary(changes: ChangeCounts) -> dict[str, int]:
     """Numbers of documents that queries find differently now."""
     return {
         "documents_added": changes.added,

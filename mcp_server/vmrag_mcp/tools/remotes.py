@@ -6,7 +6,10 @@ from typing import Annotated, Any, Literal
 
 from vmrag_link import env
 from vmrag_link.errors import plural
-from vmrag_link.ops import fetch, founding, pull, push
+from vmrag_link.ops.branches import pull
+from vmrag_link.ops.publish import push
+from vmrag_link.ops.remotes import fetch
+from vmrag_link.ops.setup import bootstrap
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -28,7 +31,7 @@ def dolt_init(
     commit_message: str = "Initial import from ChromaDB",
 ) -> dict[str, Any]:
     """Start a knowledge base in this git repository."""
-    done = founding.found(
+    done = bootstrap.found(
         call.ws,
         url=remote_url or None,
         allow=call.require_agreed,
@@ -74,7 +77,7 @@ def dolt_clone(
     commit: Annotated[str, Given("wins over branch")] = "",
 ) -> dict[str, Any]:
     """Fetch a knowledge base into this git repository, and index it."""
-    done = founding.found_from(
+    done = bootstrap.found_from(
         call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
     )
     info = done.commit

@@ -6,11 +6,12 @@ import time
 from typing import Annotated, Any
 
 from vmrag_link.errors import TableMissing, plural
-from vmrag_link.nearest import no_collection
-from vmrag_link.ops import collections, index_status, index_sync
-from vmrag_link.ops.index_sync import Synced, SyncedAll
-from vmrag_link.ops.standing import standing
-from vmrag_link.ops.tables import DOCUMENTS, TABLES
+from vmrag_link.ops.commits.tables import DOCUMENTS, TABLES
+from vmrag_link.ops.documents import collections
+from vmrag_link.ops.follow.provenance import standing
+from vmrag_link.ops.index import index_status, index_sync
+from vmrag_link.ops.index.index_sync import Synced, SyncedAll
+from vmrag_link.suggest import no_collection
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from vmrag_link.engines.base import reserved
-from vmrag_link.ops import checkout as checking_out
-from vmrag_link.ops import commit as committing
-from vmrag_link.ops import revisions, situation
+from vmrag_link.ops.branches import checkout as checking_out
+from vmrag_link.ops.branches import commit as committing
+from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -60,8 +61,8 @@ def switch_branch(
 def get_branch_status(call: Call) -> dict[str, Any]:
     """Show where the knowledge base stands, as dolt_status does, and its branches; contacts nobody."""
     here = call.standing()
-    found = situation.situation(call.ws, here)
-    connected = situation.known(call.ws, found.remote) if found.remote else None
+    found = kb_status.situation(call.ws, here)
+    connected = kb_status.known(call.ws, found.remote) if found.remote else None
     rows = [
         {"name": each.name, "is_current": each.name == found.branch, "short_hash": each.head[: revisions.SHORT]}
         for each in call.ws.engine.branches()

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vmrag_link.errors import VmragError, plural
-from vmrag_link.ops import checkout as checking_out
-from vmrag_link.ops import commit as committing
-from vmrag_link.ops import link as linking
-from vmrag_link.ops import reset as resetting
-from vmrag_link.ops import revisions
+from vmrag_link.ops.branches import checkout as checking_out
+from vmrag_link.ops.branches import commit as committing
+from vmrag_link.ops.branches import reset as resetting
+from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.links import link as linking
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call

@@ -9,7 +9,7 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Record
 
 
-class Address(Record, frozen=True):
+class ListenAddress(Record, frozen=True):
     """Where to listen; `port` 0 takes a free one."""
 
     host: str
@@ -36,14 +36,14 @@ class Address(Record, frozen=True):
             return False
 
 
-def address(text: str) -> Address:
+def address(text: str) -> ListenAddress:
     """`PORT`, `HOST:PORT` or `[IPV6]:PORT`. Raises `UsageInvalid`."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     bare = ":" in host and not text.startswith("[")
     if bare or not (port.isascii() and port.isdecimal() and int(port) <= 65535):  # noqa: PLR2004  the last port
         raise UsageInvalid(f"{text!r} is no address to listen on.", hint="--http 8765, or --http 127.0.0.1:8765")
-    return Address(host or "127.0.0.1", int(port))
+    return ListenAddress(host or "127.0.0.1", int(port))
 
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
@@ -56,7 +56,7 @@ def origin(text: str) -> str:
     return text.lower()
 
 
-def checked(asked: Address, *, allow_remote: bool, token: str | None) -> None:
+def checked(asked: ListenAddress, *, allow_remote: bool, token: str | None) -> None:
     """Raises `UsageInvalid` where others could reach the knowledge without anything having been said about it."""
     if asked.loopback:
         return

@@ -20,7 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from vmrag_link.errors import Busy, UsageInvalid
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.transport.address import Address
+from vmrag_mcp.transport.address import ListenAddress
 
 PATH = "/mcp"
 LARGEST = 64 * 1024 * 1024
@@ -40,11 +40,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def serve(server: KnowledgeServer, asked: Address, token: str | None, origins: Collection[str] = ()) -> None:
+def serve(server: KnowledgeServer, asked: ListenAddress, token: str | None, origins: Collection[str] = ()) -> None:
     """Until a signal comes; pages of the `origins` may use it. Raises `Busy` for a port in use."""
     listening = _listening(asked)
     bound, port = listening.getsockname()[:2]
-    at = Address(asked.host, port)
+    at = ListenAddress(asked.host, port)
     app: App = server.sdk.streamable_http_app(
         streamable_http_path=PATH,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # see `Checked`
@@ -63,7 +63,7 @@ def serve(server: KnowledgeServer, asked: Address, token: str | None, origins: C
     sys.stderr.write(f"vmrag-mcp: http://{at.bracketed}:{at.port}{PATH}\n")
     sys.stderr.flush()
     settings = uvicorn.Config(
-        Checked(app, _hosts(at, Address(bound, port)), origins),
+        Checked(app, _hosts(at, ListenAddress(bound, port)), origins),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -74,7 +74,7 @@ def serve(server: KnowledgeServer, asked: Address, token: str | None, origins: C
     uvicorn.Server(settings).run(sockets=[listening])
 
 
-def _listening(asked: Address) -> socket.socket:
+def _listening(asked: ListenAddress) -> socket.socket:
     try:
         family, _, _, _, where = socket.getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -89,7 +89,7 @@ def _listening(asked: Address) -> socket.socket:
     return listening
 
 
-def _hosts(asked: Address, bound: Address) -> frozenset[bytes]:
+def _hosts(asked: ListenAddress, bound: ListenAddress) -> frozenset[bytes]:
     """What `Host` may say, in lower case. Empty, for anything: on all addresses, where nobody gets in without the token anyway."""
     if asked.anywhere:
         return frozenset()

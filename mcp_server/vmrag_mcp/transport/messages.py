@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError
 Message = types.JSONRPCRequest | types.JSONRPCNotification | types.JSONRPCResponse | types.JSONRPCError
 
 
-class Refused(ValueError):
+class MessageRefused(ValueError):
     """What came is no message; `answer` says so to the client."""
 
     def __init__(self, code: int, why: str, about: types.RequestId | None = None) -> None:
@@ -21,25 +21,27 @@ class Refused(ValueError):
 
 
 def parsed(line: bytes) -> Message:
-    """Raises `Refused`. Half of a surrogate pair in an argument is the tool's to refuse: it is JSON."""
+    """Raises `MessageRefused`. Half of a surrogate pair in an argument is the tool's to refuse: it is JSON."""
     try:
         found = json.loads(line.decode(), parse_constant=_no_number)
     except UnicodeDecodeError:
-        raise Refused(types.PARSE_ERROR, "Parse error: this is not UTF-8.") from None
+        raise MessageRefused(types.PARSE_ERROR, "Parse error: this is not UTF-8.") from None
     except RecursionError:
-        raise Refused(types.PARSE_ERROR, "Parse error: this is nested too deeply.") from None
+        raise MessageRefused(types.PARSE_ERROR, "Parse error: this is nested too deeply.") from None
     except ValueError as error:
-        raise Refused(types.PARSE_ERROR, f"Parse error: {error}.") from None
+        raise MessageRefused(types.PARSE_ERROR, f"Parse error: {error}.") from None
     if not isinstance(found, dict):
         what = "Batches are not part of this protocol" if isinstance(found, list) else "A message is a JSON object"
-        raise Refused(types.INVALID_REQUEST, f"Invalid request: {what}.")
+        raise MessageRefused(types.INVALID_REQUEST, f"Invalid request: {what}.")
     about = _id(found)
     try:
         message: Message = types.jsonrpc_message_adapter.validate_python(found, by_name=False)
     except (ValidationError, RecursionError):
-        raise Refused(types.INVALID_REQUEST, "Invalid request: this is no JSON-RPC 2.0 message.", about) from None
+        raise MessageRefused(
+            types.INVALID_REQUEST, "Invalid request: this is no JSON-RPC 2.0 message.", about
+        ) from None
     if isinstance(message, types.JSONRPCNotification) and "id" in found:
-        raise Refused(types.INVALID_REQUEST, "Invalid request: an id is a text or a whole number.")
+        raise MessageRefused(types.INVALID_REQUEST, "Invalid request: an id is a text or a whole number.")
     return message
 
 

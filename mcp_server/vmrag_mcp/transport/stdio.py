@@ -13,8 +13,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.transport.leaving import leave
-from vmrag_mcp.transport.messages import Message, Refused, encoded, parsed
+from vmrag_mcp.transport.messages import Message, MessageRefused, encoded, parsed
+from vmrag_mcp.transport.shutdown import leave
 from vmrag_mcp.transport.wire import Wire
 
 GRACE_SECONDS = 0.5
@@ -50,7 +50,7 @@ class _Connection:
                 continue
             try:
                 message = parsed(line)
-            except Refused as refused:
+            except MessageRefused as refused:
                 await self._send(refused.answer)
                 continue
             if isinstance(message, types.JSONRPCRequest):

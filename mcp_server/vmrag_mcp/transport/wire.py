@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from vmrag_mcp.transport.leaving import leave
+from vmrag_mcp.transport.shutdown import leave
 
 _LAST_SECONDS = 0.9
 """So long after the end of input the process is gone, whatever keeps the event loop."""

@@ -38,7 +38,7 @@ from vmrag_link.errors import (
     BranchMissing,
     Busy,
     EngineFailed,
-    Files,
+    FileSystemError,
     KnowledgeMoved,
     KnowledgeRefused,
     NameInvalid,
@@ -49,7 +49,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import (
     At,
-    Changes,
+    ChangeCounts,
     Collection,
     Difference,
     Document,
@@ -343,7 +343,7 @@ class DoltliteEngine:
             if there is None:  # a server is looked at in what it has sent
                 heads = remotes.heads(connection, remote)
                 inspection.require_sound(connection.path, heads, known=known, limits=self._limits)
-        except (KnowledgeRefused, Files):
+        except (KnowledgeRefused, FileSystemError):
             for head in dict.fromkeys(known.values()):  # nothing else may reach what came from there before
                 if not self.refusal(head):
                     self._keep(head, "what a remote held")
@@ -420,7 +420,7 @@ class DoltliteEngine:
             self._latest_diff = (old, new), self._diff(old, new)
         return self._latest_diff[1]
 
-    def count_changes(self, old: At, new: At) -> Changes:
+    def count_changes(self, old: At, new: At) -> ChangeCounts:
         old, new = self._settled(old), self._settled(new)
         if isinstance(old, Working) or isinstance(new, Working):
             return self._diff(old, new).counts()

@@ -33,7 +33,7 @@ _OWN_SITE = ("same-origin", "none")
 """`Sec-Fetch-Site` of a page of this server, and of an address that a person typed."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not passed on: its status, and a sentence for whoever looks at the answer."""
 
     def __init__(self, status: str, why: str) -> None:
@@ -116,7 +116,7 @@ class _Front:
         try:
             request = allowed(await _head(reader), self._names)
             inner = await self._opened()
-        except Refused as why:
+        except RequestRefused as why:
             await _refuse(reader, writer, why)
         else:
             await _exchange(reader, writer, request, *inner)
@@ -125,32 +125,36 @@ class _Front:
         try:
             return await asyncio.open_unix_connection(self._inner)
         except OSError as error:
-            raise Refused("502 Bad Gateway", f"The engine's server does not answer: {error.strerror}.") from error
+            raise RequestRefused(
+                "502 Bad Gateway", f"The engine's server does not answer: {error.strerror}."
+            ) from error
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
-        raise Refused("431 Request Header Fields Too Large", f"A head has at most {HEAD_BYTES} bytes.") from error
+        raise RequestRefused(
+            "431 Request Header Fields Too Large", f"A head has at most {HEAD_BYTES} bytes."
+        ) from error
 
 
 def allowed(head: bytes, names: Names) -> Request:
-    """The request that a head stands for. Raises `Refused`."""
+    """The request that a head stands for. Raises `RequestRefused`."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     request = _REQUEST.fullmatch(first)
     if request is None:
-        raise Refused("400 Bad Request", "The first line is no request for a path of this server.")
+        raise RequestRefused("400 Bad Request", "The first line is no request for a path of this server.")
     method, path = request.groups()
     headers = _headers(lines)
     _require_own(headers, names)
     if method not in METHODS:
-        raise Refused("405 Method Not Allowed", f"Only {', '.join(METHODS)}.")
+        raise RequestRefused("405 Method Not Allowed", f"Only {', '.join(METHODS)}.")
     length, kind = _length(headers), headers.get("content-type")
     if method == "GET" and length:
-        raise Refused("400 Bad Request", "A GET has no body.")
+        raise RequestRefused("400 Bad Request", "A GET has no body.")
     if method != "GET" and kind != KIND and (length or kind is not None):
-        raise Refused("415 Unsupported Media Type", f"Only {KIND}.")
+        raise RequestRefused("415 Unsupported Media Type", f"Only {KIND}.")
     passed = [f"{method} {path} HTTP/1.1", f"Host: {headers['host']}", f"Content-Length: {length}", "Connection: close"]
     if kind is not None:
         passed.append(f"Content-Type: {KIND}")
@@ -163,36 +167,38 @@ def _headers(lines: list[str]) -> dict[str, str]:
     for line in lines:
         header = _HEADER.fullmatch(line)
         if header is None:
-            raise Refused("400 Bad Request", "A line of the head is no header.")
+            raise RequestRefused("400 Bad Request", "A line of the head is no header.")
         name = header[1].lower()
         if name == "transfer-encoding" or (name in _ONCE and name in found):
-            raise Refused("400 Bad Request", f"{name} is not taken, or not twice.")
+            raise RequestRefused("400 Bad Request", f"{name} is not taken, or not twice.")
         found[name] = header[2]
     if "host" not in found:
-        raise Refused("400 Bad Request", "A request names a host.")
+        raise RequestRefused("400 Bad Request", "A request names a host.")
     return found
 
 
 def _require_own(headers: dict[str, str], names: Names) -> None:
     if headers["host"].lower() not in names.written:
-        raise Refused("403 Forbidden", "This server has no such name. Others than its address: vmrag serve --host NAME")
+        raise RequestRefused(
+            "403 Forbidden", "This server has no such name. Others than its address: vmrag serve --host NAME"
+        )
     origin = headers.get("origin")
     if origin is not None and origin.lower() not in {f"http://{host}:{names.port}" for host in names.hosts}:
-        raise Refused("403 Forbidden", "Pages of other sites get no answer.")
+        raise RequestRefused("403 Forbidden", "Pages of other sites get no answer.")
     if headers.get("sec-fetch-site", "none").lower() not in _OWN_SITE:
-        raise Refused("403 Forbidden", "Pages of other sites get no answer.")
+        raise RequestRefused("403 Forbidden", "Pages of other sites get no answer.")
 
 
 def _length(headers: dict[str, str]) -> int:
     text = headers.get("content-length", "0")
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise Refused("400 Bad Request", "Content-Length is no number.")
+        raise RequestRefused("400 Bad Request", "Content-Length is no number.")
     if int(text) > BODY_BYTES:
-        raise Refused("413 Content Too Large", f"A body has at most {BODY_BYTES} bytes.")
+        raise RequestRefused("413 Content Too Large", f"A body has at most {BODY_BYTES} bytes.")
     return int(text)
 
 
-async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, why: Refused) -> None:
+async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, why: RequestRefused) -> None:
     text = f"{why}\n".encode()
     head = (
         f"HTTP/1.1 {why.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"

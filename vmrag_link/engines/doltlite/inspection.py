@@ -16,7 +16,7 @@ from vmrag_link.engines.base import MEGABYTE, Limits, too_large
 from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import TOO_BIG
-from vmrag_link.errors import Engine, KnowledgeRefused, LimitExceeded, SchemaTooNew
+from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew
 from vmrag_link.models import Collection, Document, content_hash, metadata_from_row
 from vmrag_link.paths import require_space
 
@@ -132,7 +132,7 @@ def _require_records(connection: Connection, where: str, head: str, since: str |
             _require_ours(row)
     except LimitExceeded:
         raise
-    except (Engine, msgspec.ValidationError, ValueError) as error:
+    except (EngineError, msgspec.ValidationError, ValueError) as error:
         told = terminal_text.one_line(str(error))[:_MOST_SHOWN].rstrip(".")
         raise KnowledgeRefused(f"{where} is not taken: {told}.", hint=_HINT) from error
 

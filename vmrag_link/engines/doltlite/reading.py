@@ -11,8 +11,8 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import (
+    ChangeCounts,
     ChangeKind,
-    Changes,
     Collection,
     CollectionChange,
     Difference,
@@ -86,13 +86,13 @@ def _document_rows(
 _CHANGED = " OR ".join(f"to_{column} IS NOT from_{column}" for column in schema.COMPARED_COLUMNS)
 
 
-def count_changes(connection: Connection, old: str, new: str) -> Changes:
+def count_changes(connection: Connection, old: str, new: str) -> ChangeCounts:
     """The numbers of `difference` between two revisions."""
     sql = (
         "SELECT diff_type, count(*) FROM dolt_diff_documents(?, ?) "  # noqa: S608  our own names
         f"WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
     )
-    return Changes(**{kind: int(number) for kind, number in connection.execute(sql, (old, new))})
+    return ChangeCounts(**{kind: int(number) for kind, number in connection.execute(sql, (old, new))})
 
 
 def difference(connection: Connection, old: str, new: str) -> Difference:

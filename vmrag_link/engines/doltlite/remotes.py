@@ -127,7 +127,7 @@ def clone(connection: Connection, remote: str, url: str, branch: str, *, most: i
 
 
 def _name(remote: str) -> str:
-    assert _NAME.fullmatch(remote)  # noqa: S101  `travel.address` makes them
+    assert _NAME.fullmatch(remote)  # noqa: S101  `transport.address` makes them
     return _PREFIX + remote
 
 

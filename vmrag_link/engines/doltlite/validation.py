@@ -19,7 +19,7 @@ from vmrag_link import terminal_text
 from vmrag_link.engines.base import SCHEMA_VERSION, Limits
 from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.errors import Engine, EngineFailed, KnowledgeRefused
+from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.models import Document
 
@@ -39,7 +39,7 @@ _STRANGE = "it has no history in common with ours: it is another one"
 def take(
     file: Path, revisions: Sequence[str], *, root: str, known: Collection[str], into: Path, limits: Limits, sound: Sound
 ) -> list[str]:
-    """See `Engine.vet`. `known`: what needs no look, and what all the rest must descend from; `root` is the first of it."""
+    """See `EngineError.vet`. `known`: what needs no look, and what all the rest must descend from; `root` is the first of it."""
     try:
         with Connection(file, access="read", longest=limits.text_bytes) as connection:
             _require_whole(connection)
@@ -105,7 +105,7 @@ def _examined(file: Path, revision: str, limits: Limits) -> Iterator[Connection]
         with Connection(file, at=revision, access="read", longest=limits.text_bytes) as connection:
             _require_ours(connection)
             yield connection
-    except (Engine, msgspec.ValidationError) as error:
+    except (EngineError, msgspec.ValidationError) as error:
         raise _refused(_why(error, file), revision) from error
 
 
@@ -139,7 +139,7 @@ def _stored(
 
 
 def _why(error: Exception, file: Path) -> str:
-    if not isinstance(error, Engine):
+    if not isinstance(error, EngineError):
         return str(error)
     said = error.details.get("sqlite_message") or error.message
     return str(said).replace(f"The knowledge base {file}", "it")

@@ -1,0 +1,100 @@
+"""Repositories beside ours: with our configuration, so that remotes and credentials are the same; nothing of them gets into ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_link import locks, permissions
+from vmrag_link.git import sharing
+from vmrag_link.git.run import demand, failure, git_in
+from vmrag_link.paths import Places
+
+_PATIENCE = 30.0
+_SETTINGS = "[core]\n\tbare = true\n\thooksPath = /dev/null\n[transfer]\n\tfsckObjects = true\n[gc]\n\tauto = 1000\n\tautoDetach = false\n"
+
+
+def make(places: Places, folder: Path) -> Places:
+    """A bare repository in an empty directory. git runs in our work tree all the same: remotes may have paths relative to it."""
+    kind = demand(places, "rev-parse", "--show-object-format").text.strip()
+    apart = at(places, folder)
+    arguments = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", *_shared(places), str(folder))
+    done = git_in(folder, *arguments)
+    if done.returncode != 0:
+        raise failure(arguments, done)
+    own = folder / "config.own"
+    permissions.make_file(own)
+    own.write_text(_SETTINGS)
+    # What is set for our repository alone, credentials and proxies among it, counts here, too; what is read later counts more.
+    # Relative: a project may be moved to another place.
+    for each in (places.common / "config", own):
+        demand(apart, "config", "--local", "--add", "include.path", os.path.relpath(each, folder))
+    return apart
+
+
+def _shared(places: Places) -> list[str]:
+    """As open as our other folders; git itself sees to that from now on."""
+    mode = sharing.folder_mode(sharing.setting(places))
+    return [f"--shared=0{mode & 0o666:o}"] if mode else []
+
+
+@contextlib.contextmanager
+def incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
+    """A repository that sees what `store` holds, for what is fetched and not looked at yet. It is gone at the end, with all that
+    `keep` has not moved. The caller sees to it that nobody else uses the folder.
+    """
+    shutil.rmtree(folder, ignore_errors=True)  # somebody was killed over it
+    permissions.make_folder(folder)
+    try:
+        made = make(places, folder)
+        _write_alternates(store, made)
+        yield made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # what is left is cleared by the next one
+
+
+def keep(source: Places, store: Places) -> None:
+    """Move all objects of an `incoming` repository to the store. A pack's index goes last, which makes the pack count."""
+    objects = source.common / "objects"
+    for file in sorted(objects.glob("*/*"), key=lambda each: each.suffix == ".idx"):
+        if file.parent.name != "info" and file.is_file():
+            to = store.common / file.relative_to(source.common)
+            permissions.make_folder(to.parent)
+            file.replace(to)
+
+
+def at(places: Places, folder: Path) -> Places:
+    """The repository that `make` made there."""
+    return Places(places.top, folder, folder)
+
+
+def add_alternates(places: Places, apart: Places) -> None:
+    """Let it see our objects, so that it need not fetch them again."""
+    if not (places.common / "shallow").exists():  # git takes what such a clone has for whole histories
+        _write_alternates(places, apart)
+
+
+def _write_alternates(places: Places, apart: Places) -> None:
+    alternates = apart.common / "objects" / "info" / "alternates"
+    permissions.make_file(alternates)
+    alternates.write_text(f"{places.common / 'objects'}\n")
+
+
+def lasting(places: Places, folder: Path) -> Places:
+    """The repository there, which is made if it is missing; a kill leaves none that is half made."""
+    if not _is_made(folder):
+        with locks.exclusive(places.locks / f"{folder.name}.lock", purpose=f"make {folder.name}", timeout=_PATIENCE):
+            if not _is_made(folder):
+                unfinished = folder.with_name(f"{folder.name}.unfinished")
+                shutil.rmtree(unfinished, ignore_errors=True)  # somebody was killed over it
+                permissions.make_folder(unfinished)
+                make(places, unfinished)
+                unfinished.rename(folder)
+    return at(places, folder)
+
+
+def _is_made(folder: Path) -> bool:
+    return (folder / "config.own").exists()

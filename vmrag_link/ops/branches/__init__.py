@@ -1,0 +1,1 @@
+"""KB branches: committing on them, switching, resetting, merging and pulling into them."""

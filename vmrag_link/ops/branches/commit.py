@@ -1,0 +1,167 @@
+"""`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
+
+The journal makes it whole: an entry is durable before the first step and goes away after the last, and whoever comes after a kill
+finishes what the entry says (`recover`).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from vmrag_link import clock, locks
+from vmrag_link.errors import (
+    INDEXING_FAILURES,
+    GitBusy,
+    GitFailed,
+    KnowledgeMoved,
+    LockError,
+    MessageMissing,
+    NoChanges,
+    RevisionUnpinned,
+    UsageInvalid,
+    quoted,
+)
+from vmrag_link.git import plumbing
+from vmrag_link.index.contents import chunks_held
+from vmrag_link.journal import CommitEntry
+from vmrag_link.merging.revisions import Signature
+from vmrag_link.models import ChangeCounts, Record, Working
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.merge import merge, merge_state
+from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins.pinning import PinBlock, PinReport
+from vmrag_link.sync import apply
+from vmrag_link.sync.target import Target
+from vmrag_link.workspace import Workspace
+
+_WORDS = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
+AUTHOR = re.compile(rf"{_WORDS} <[^<>\s]+>")
+ADDRESS = re.compile(r"[^<>\s@]+@[^<>\s@]+")
+NAME = re.compile(_WORDS)
+
+
+class CommitReport(Record, frozen=True):
+    """`staged` False: another git command held the index, so `git add .dolt-version` is left to do.
+
+    `pending`: why the index did not follow; the revision is committed and pinned, and the next command catches up.
+    """
+
+    revision: str
+    parent: str
+    branch: str
+    changes: ChangeCounts
+    pin: PinBlock | None
+    staged: bool
+    pending: str = ""
+
+
+def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bool = True) -> CommitReport:
+    """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `signed` and `writing.writable`.
+
+    Not `follow`: an index that lies behind already is left to the next command. An open merge is closed, with the message. Raises
+    `MergeConflict` while something of it is not decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back
+    finishes it.
+    """
+    if not message.strip():
+        raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
+    target = writing.writable(ws)
+    who = signed(ws, author)
+    merge_open = merge_state.opened(ws)
+    if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
+        return _merged(ws, target, message, who)
+    if target.kb_branch is None or not target.kb_branch.dirty:
+        elsewhere = apply.dirty_elsewhere(ws.engine, target)
+        there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
+        raise NoChanges(
+            f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
+        )
+    copy = apply.working_copy(ws.parts, target.kb_branch.name, target.revision)
+    left = not follow and bool(copy.problem())
+    with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
+        if ws.trigger() != target.trigger:
+            raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
+        report = _committed(ws, target, message, who)
+    if left:
+        return msgspec.structs.replace(report, pending="The index follows with the next call.")
+    try:
+        ws.reconcile()
+    except (*INDEXING_FAILURES, GitBusy, LockError) as error:
+        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
+    return report
+
+
+def chunks(ws: Workspace, report: CommitReport) -> int:
+    """How many chunks the index has of the documents that a commit added or modified; none while it does not follow."""
+    if report.pending:
+        return 0
+    put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
+    return ws.read(lambda view: chunks_held(view.folder, put))
+
+
+def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
+    """Close the open merge: its result is the commit, whatever documents it changes."""
+    state = merge_state.required(ws)
+    if not state.commit and not state.written:
+        merge.proceed(ws)  # its result was to be looked at: that is over now
+    report = merge.proceed(ws, Signature(message, author, clock.now()))
+    name = target.kb_branch.name if target.kb_branch else ""
+    return CommitReport(
+        report.revision or "", state.ours, name, report.changes, report.pin, report.staged, report.pending
+    )
+
+
+def signed(ws: Workspace, author: str | None) -> str:
+    """`Name <email>`: given so, or made of an address or a name alone; None means git's. Raises `UsageInvalid`, `GitFailed`."""
+    if author is None:
+        return plumbing.identity(ws.places)
+    whole = author.strip()
+    if ADDRESS.fullmatch(whole):
+        whole = f"{whole.partition('@')[0]} <{whole}>"
+    elif NAME.fullmatch(whole):
+        whole = f"{whole} <{plumbing.identity(ws.places).rpartition('<')[2]}"
+    if not AUTHOR.fullmatch(whole):
+        raise UsageInvalid(
+            f"{author!r} is not an author.", hint="--author 'Name <email>'", author=author, parameter="author"
+        )
+    return whole
+
+
+def _committed(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
+    assert target.kb_branch is not None  # noqa: S101  commit() has looked
+    branch, parent = target.kb_branch.name, target.revision
+    changes = ws.engine.count_changes(parent, Working(branch))
+    now = clock.now()
+    if not ws.config.auto_pin:
+        revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
+        return CommitReport(revision, parent, branch, changes, None, staged=False)
+    before = target.trigger.pin.decode() if target.trigger.pin is not None else None
+    entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
+    with ws.journal.entry(entry):
+        revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
+        pinned = _pinned(ws, target, revision, branch)
+    return CommitReport(revision, parent, branch, changes, pinned.pin, pinned.staged)
+
+
+def _pinned(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
+    """HEAD is looked at before the pin is written, and again when it is staged: git asks nobody before it moves HEAD."""
+    moved = "another git command moved HEAD or the pin in the same moment"
+    try:
+        report = pinning.write_pin(ws, revision, branch) if ws.trigger() == target.trigger else None
+    except (OSError, GitFailed) as error:
+        raise _unpinned(target, revision, branch, str(error)) from error
+    now = ws.trigger()
+    pin = pinning.parsed(now.pin)
+    if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
+        raise _unpinned(target, revision, branch, moved)
+    return report
+
+
+def _unpinned(target: Target, revision: str, branch: str, why: str) -> RevisionUnpinned:
+    return RevisionUnpinned(
+        f"Revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {why}.",
+        hint=f"git switch {quoted(target.trigger.branch or '')} && vmrag pin {revision}",
+        revision=revision,
+        branch=branch,
+    )

@@ -1,0 +1,203 @@
+"""`vmrag pull`: fetch, then take in what the upstream branch of the code pins.
+
+A remote's KB branch is a name, and whoever uses it first or pushes in vain moves it; what belongs to the code is what the code pins.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import reserved
+from vmrag_link.errors import BranchMissing, GitBusy, GitReferenceMissing, MergeConflict, UpstreamMissing, quoted
+from vmrag_link.git import plumbing, remotes, transfer
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.models import Record
+from vmrag_link.ops.branches import uncommitted
+from vmrag_link.ops.branches.uncommitted import Cleared, Handling
+from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.history.merge_base import base_of, with_head
+from vmrag_link.ops.merge import conflict_rows, merge
+from vmrag_link.ops.merge.merge import MergeReport
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes.fetch import first_with, no_such_branch
+from vmrag_link.paths import PIN_NAME
+from vmrag_link.pin import Pin
+from vmrag_link.transport.address import Address
+from vmrag_link.transport.publish import Moved
+from vmrag_link.workspace import Workspace
+
+
+class PullReport(Record, frozen=True):
+    """`remote`, as people know it, is where the knowledge was fetched from; `updates`: its KB branches that moved. `code_behind`: the
+    upstream branch has commits that HEAD lacks, which git brings.
+    """
+
+    remote: str
+    updates: tuple[Moved, ...]
+    merge: MergeReport
+    code_behind: bool = False
+
+
+class _Upstream(NamedTuple):
+    """A code branch as it was last fetched: its name for people, its commit, and the pin of that."""
+
+    name: str
+    commit: str
+    pin: Pin
+
+
+class _Found(NamedTuple):
+    """What is there to be merged: a revision, its `name` for people, and, where git's history counts, its code commit."""
+
+    source: Address
+    updates: tuple[Moved, ...]
+    name: str
+    theirs: str
+    commit: str | None = None
+    code_behind: bool = False
+
+
+def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> PullReport:
+    """Merge what the upstream of HEAD's code branch pins, or the remote's KB branch that is named; the result is pinned.
+
+    The knowledge is fetched first; the code's branches are git's, and count as of its last fetch. What the code has reverted since stays
+    reverted; a KB branch that is named is taken in whatever the code did with it. Raises `UpstreamMissing`, `BranchMissing`, and as
+    `ops.remotes.fetch.fetch` and `ops.merge.merge.merge`.
+    """
+    addresses = destinations.asked(ws, remote)
+    return _merged(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))
+
+
+class Pulled(Record, frozen=True):
+    """`commits` that were merged; `cleared`: what became of the documents that were not committed.
+
+    `more`: a KB branch of the remote, called as HEAD's, that holds what the upstream does not pin; None if there is none.
+    """
+
+    cleared: Cleared
+    report: PullReport
+    commits: int
+    more: str | None
+
+
+def pull_and_clear(
+    ws: Workspace, remote: str | None = None, *, branch: str | None = None, how: Handling, message: str
+) -> Pulled:
+    """As `pull`, whatever is uncommitted; a code branch without an upstream takes the remote's KB branch that is called as its own.
+
+    Raises `MergeConflict` for a merge that is open now, and as `pull` and `uncommitted.cleared`.
+    """
+    merge.mergeable(ws)
+    addresses = destinations.asked(ws, remote)
+    if branch is not None:
+        found = _kb_branch_at(ws, addresses, branch)
+    else:
+        try:
+            found = _upstream_at(ws, addresses, remote)
+        except UpstreamMissing as missing:
+            found = _namesake_at(ws, addresses, missing)
+    with uncommitted.cleared(ws, how, message=message) as cleared:
+        report = _merged(ws, found)
+        if report.merge.result == "conflict":
+            raise _conflict(ws, report.merge)
+    merged = report.merge
+    commits = ahead_behind.beyond(ws.engine, [merged.theirs], [merged.ours])
+    return Pulled(cleared, report, commits, _more(ws, found, merged) if branch is None else None)
+
+
+def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
+    opened = conflict_rows.open_merge(ws)
+    listed = conflict_rows.as_json(opened.conflicts if opened else ())
+    return MergeConflict(
+        f"{report.source} conflicts with what is here; the merge is open: {len(report.conflicts)} in conflict.",
+        hint="vmrag resolve",
+        conflicts=listed,
+    )
+
+
+def _merged(ws: Workspace, found: _Found) -> PullReport:
+    target = merge.mergeable(ws)
+    commits = with_head(ws, target.revision, found.commit) if found.commit else None
+    base = base_of(ws, target.revision, found.theirs, commits)
+    report = merge.merge_revision(ws, target, found.name, base=base, theirs=found.theirs)
+    return PullReport(found.source.text, found.updates, report, code_behind=found.code_behind)
+
+
+def _upstream_at(ws: Workspace, addresses: list[Address], remote: str | None) -> _Found:
+    upstream = _upstream(ws, remote)
+    source, updates = first_with(ws, addresses, upstream.pin.dolt_commit)
+    theirs = lazy_fetch.require(ws, upstream.pin, upstream.name)
+    head = plumbing.head(ws.places).commit
+    behind = head is None or not transfer.contains(ws.places, head, upstream.commit)
+    return _Found(source, updates, upstream.name, theirs, upstream.commit, code_behind=behind)
+
+
+def _kb_branch_at(ws: Workspace, addresses: list[Address], name: str) -> _Found:
+    pin = ws.target().pin
+    source, updates = first_with(ws, addresses, pin.dolt_commit if pin else None)
+    there = ws.engine.remote_heads(source.key)
+    if name not in there or reserved(name):
+        raise no_such_branch(source.text, name, there)
+    return _Found(source, updates, f"{source.text}/{name}", there[name])
+
+
+def _namesake_at(ws: Workspace, addresses: list[Address], missing: UpstreamMissing) -> _Found:
+    name = _own_name(ws)
+    if name is None:
+        raise missing
+    try:
+        return _kb_branch_at(ws, addresses, name)
+    except BranchMissing as error:
+        raise UpstreamMissing(f"{missing.message} {error.message}", hint=missing.hint, **missing.details) from error
+
+
+def _own_name(ws: Workspace) -> str | None:
+    own = ws.kb_branch()
+    return own.name if own else ws.trigger().branch
+
+
+def _more(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
+    name = _own_name(ws)
+    head = ws.engine.remote_heads(found.source.key).get(name) if name else None
+    here = merged.revision or merged.ours
+    return name if head and not ws.engine.is_ancestor(head, here) else None
+
+
+def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
+    """The branch that `git pull` takes, or else the remote's of the same name. `remote`: a git remote counts, anything else says only where
+    the knowledge is.
+    """
+    branch = ws.trigger().branch
+    if branch is None:
+        raise GitBusy("HEAD is detached: it follows no branch.", hint="git switch BRANCH", operation="detached")
+    name, refs = _refs(ws, branch, remote)
+    for ref in refs:
+        try:
+            commit = plumbing.resolve(ws.places, ref)
+        except GitReferenceMissing:
+            continue
+        name = name or ref.removeprefix("refs/remotes/")
+        data = plumbing.blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
+        if data is None:
+            raise UpstreamMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
+        return _Upstream(name, commit, pins.parse(data, source=f"{name}:{PIN_NAME}"))
+    raise UpstreamMissing(
+        f"{name} is not here." if name else f"The code branch {branch!r} has no upstream branch.",
+        hint="git fetch (or, if there is none yet: git push -u REMOTE HEAD; to take in a KB branch by its name: vmrag pull --branch NAME)",
+        branch=branch,
+    )
+
+
+def _refs(ws: Workspace, branch: str, remote: str | None) -> tuple[str, list[str]]:
+    """Where the upstream's commit may stand, and its name where the configuration has it."""
+    section = f"branch.{branch}"
+    own = plumbing.config_section(ws.places, section)
+    at, merges = own.get(f"{section}.remote", ""), own.get(f"{section}.merge", "")
+    chosen = remote if remote in remotes.names(ws.places) else None
+    if at and merges and chosen in (None, at):
+        short = merges.removeprefix(BRANCHES)
+        return short if at == "." else f"{remotes.shown(at)}/{short}", [f"{branch}@{{upstream}}"]
+    there = [chosen] if chosen else remotes.nearest(ws.places, branch)
+    return "", [f"refs/remotes/{each}/{branch}" for each in there]

@@ -1,0 +1,154 @@
+"""What becomes of uncommitted documents before something that needs a clean KB branch.
+
+They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given up, which is: anchored. So a kill between
+any two steps loses nothing; what was not brought back, `vmrag status` names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from vmrag_link.errors import MergeConflict, Uncommitted, VmragError, plural, quoted
+from vmrag_link.merging import replay
+from vmrag_link.merging.threeway import merge as three_way
+from vmrag_link.models import At, KbBranch, Record, Working
+from vmrag_link.ops.branches import commit as committing
+from vmrag_link.ops.branches.commit import CommitReport
+from vmrag_link.ops.commits.diff import Summary
+from vmrag_link.ops.merge import conflict_rows, merge, merge_state
+from vmrag_link.sync import apply
+from vmrag_link.workspace import Workspace
+
+Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
+"""`abort` refuses to go on. `stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict there."""
+
+LISTED = 1000
+"""Documents that a refusal names in its details."""
+
+Handled = Literal["none", "commit_first", "reset_first", "stash", "carry"]
+
+
+class Cleared(Record, frozen=True):
+    """`held`: the revision that holds all that was there before, uncommitted or not.
+
+    `commit` is that of `commit_first`; `aside` the KB branch that keeps the documents until they come back.
+    """
+
+    handling: Handled
+    held: str
+    commit: CommitReport | None = None
+    aside: str = ""
+
+
+@contextlib.contextmanager
+def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[Cleared]:
+    """HEAD's KB branch is clean in the block; what is to come back does so when it ends, wherever the workspace stands then.
+
+    Call it where `writing.writable` and `merge_state.refuse_if_open` let you. `message`: of the commit of `commit_first`; `onto`: where
+    the documents of `carry` will go. Raises `Uncommitted` (`abort`), `MergeConflict` (`carry`) before anything is
+    changed, and as `ops.branches.commit`. When the block fails the documents come back, too; while it leaves a merge
+    open they stay aside, which the error's `aside` names.
+    """
+    done = _clear(ws, how, message, onto)
+    try:
+        yield done
+    except VmragError as error:
+        if done.aside and merge_state.opened(ws):
+            error.details["aside"] = done.aside
+            ws.progress.note(_way_back(done.aside))
+        elif done.aside:
+            bring_back(ws, done.aside)
+        raise
+    if done.aside:
+        bring_back(ws, done.aside)
+
+
+def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
+    """Why something is not done that needs a clean branch; `local_changes` has the numbers and the ids of the first documents."""
+    found = ws.engine.diff(branch.head, Working(branch.name))
+    counts = found.counts()
+    summary = msgspec.to_builtins(Summary.of(counts))
+    documents = [each.key[1] for each in found.documents[:LISTED]]
+    named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
+    what = plural(counts.total, "document") if counts.total else "What was changed about collections"
+    return Uncommitted(
+        f"{what} of {branch.name!r} {'are' if counts.total > 1 else 'is'} not committed{named}.",
+        hint="vmrag commit",
+        branch=branch.name,
+        local_changes={"has_changes": True, "summary": summary, "documents": documents},
+    )
+
+
+def give_up(ws: Workspace, branch: KbBranch) -> str:
+    """Clean a branch; returns the revision that holds its uncommitted documents, which stays reachable."""
+    aside = _put_aside(ws, branch)
+    held = _kept_on(ws, aside).head
+    ws.engine.delete_branch(aside, expected=held)
+    return held
+
+
+def bring_back(ws: Workspace, aside: str) -> None:
+    """Make the documents of an aside branch uncommitted where the workspace stands.
+
+    Raises `MergeConflict` with `stage` `stash_restore`, before anything is written; they stay on their branch then.
+    """
+    kept = _kept_on(ws, aside)
+    conflicts = three_way(ws.engine, base=merge.aside_base(ws, kept), ours=ws.at(), theirs=kept.head).conflicts
+    if conflicts:
+        raise MergeConflict(
+            f"{len(conflicts)} of the uncommitted documents conflict with what is here now. {_way_back(aside)}",
+            hint=f"vmrag merge {quoted(aside)}",
+            stage="stash_restore",
+            branch=aside,
+            conflicts=conflict_rows.as_json(conflict_rows.rows(ws, conflicts)),
+        )
+    for note in merge.merge(ws, aside).notes:
+        ws.progress.note(note)
+
+
+def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> Cleared:
+    branch = ws.kb_branch()
+    if branch is None or not branch.dirty:
+        return Cleared("none", ws.revision_here())
+    match how:
+        case "abort":
+            raise refusal(ws, branch)
+        case "commit_first":
+            report = committing.commit(ws, message)
+            return Cleared(how, report.revision, commit=report)
+        case "reset_first":
+            return Cleared(how, give_up(ws, branch))
+        case "carry":
+            _require_room(ws, branch, branch.head if onto is None else onto)
+    aside = _put_aside(ws, branch)
+    return Cleared(how, _kept_on(ws, aside).head, aside=aside)
+
+
+def _require_room(ws: Workspace, branch: KbBranch, onto: At) -> None:
+    conflicts = three_way(ws.engine, base=branch.head, ours=onto, theirs=Working(branch.name)).conflicts
+    if conflicts:
+        raise MergeConflict(
+            f"{len(conflicts)} of the uncommitted documents of {branch.name!r} conflict with what is there; nothing was changed.",
+            hint="vmrag commit",
+            conflicts=conflict_rows.as_json(conflict_rows.rows(ws, conflicts)),
+            merge_in_progress=False,
+        )
+
+
+def _put_aside(ws: Workspace, branch: KbBranch) -> str:
+    with apply.forgotten_copy(ws.parts, branch.name, branch.head):
+        return replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
+
+
+def _kept_on(ws: Workspace, name: str) -> KbBranch:
+    found = ws.engine.branch(name)
+    assert found is not None  # noqa: S101  it was made a moment ago, and nobody else knows its name
+    return found
+
+
+def _way_back(aside: str) -> str:
+    return f"The uncommitted documents are kept on {aside!r}. To bring them back: vmrag merge {quoted(aside)}"

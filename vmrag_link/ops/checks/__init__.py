@@ -1,0 +1,1 @@
+"""What git hooks and CI check before a commit, a push or a merge."""

@@ -1,0 +1,153 @@
+"""What `pre-commit` and `pre-merge-commit` ask before git commits: is the pin that goes into the commit right?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import PinMalformed
+from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.models import Record
+from vmrag_link.ops.branches.commit import commit
+from vmrag_link.ops.pins import rules
+from vmrag_link.paths import PIN_NAME
+from vmrag_link.pin import Pin
+from vmrag_link.workspace import Workspace
+
+Code = Literal[
+    "PIN_MALFORMED",
+    "PIN_NOT_STAGED",
+    "PIN_REVISION_MISSING",
+    "KNOWLEDGE_DROPPED",
+    "KNOWLEDGE_DELETED",
+    "KNOWLEDGE_NOT_PUSHED",
+    "UNCOMMITTED_CHANGES",
+]
+
+MESSAGE = "Documents of the next code commit"
+_PARTIAL = re.compile(r"next-index-\d+\.lock")
+
+
+class CommitFinding(Record, frozen=True):
+    """`blocks`: git must not commit."""
+
+    code: Code
+    message: str
+    hint: str
+    blocks: bool = True
+
+
+class CheckReport(Record, frozen=True):
+    """`committed`: the revision that `hooks.on_dirty: commit` has made, pinned and staged."""
+
+    findings: tuple[CommitFinding, ...]
+    committed: str | None = None
+
+
+def check(ws: Workspace) -> CheckReport:
+    """Look at the pin as the coming commit will have it, in `ws.index_file`: git gives a commit of some paths an index of its own.
+
+    A pin that some parent has already is no mistake of this commit, wherever its revision is: of such a commit only what a merge drops
+    and uncommitted documents are looked at. Without a knowledge base only the pin's text can be.
+    """
+    partial = _is_partial(ws.index_file)
+    committed = _commit_documents(ws) if ws.initialized and not partial else None
+    staged = pin_merge.staged_pin(ws.places, index_file=ws.index_file)
+    findings = _pin(ws, staged, partial=partial)
+    if ws.initialized and not committed:
+        findings += _uncommitted(ws)
+    return CheckReport(tuple(findings), committed)
+
+
+def _is_partial(index_file: Path | None) -> bool:
+    """Whether git commits the paths that it was told, whatever else is staged: it knows what the user wants."""
+    return index_file is not None and _PARTIAL.fullmatch(index_file.name) is not None
+
+
+def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFinding]:
+    parents = pin_merge.coming_parents(ws.places)
+    before = [plumbing.blob(ws.places, f"{parent}:{PIN_NAME}") for parent in parents]
+    merge = len(parents) > 1
+    unchanged = staged == before[0] if before else staged is None
+    found = plumbing.pin_bytes(ws.places)
+    if unchanged and not merge:
+        return [_unstaged(blocks=False)] if staged and found != staged and not partial else []
+    if staged is None:
+        return []
+    inherited = staged in before
+    try:
+        pin = pins.parse(staged, source=f"the staged {PIN_NAME}")
+    except PinMalformed as error:
+        return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, error.hint)]
+    findings = [] if unchanged or found == staged or partial else [_unstaged(blocks=True)]
+    if not ws.initialized:
+        return findings
+    if ws.engine.has_revision(pin.dolt_commit):
+        return findings + (_dropped(ws, pin, parents, before) if merge else [])
+    if not inherited:  # else: a colleague's, whose knowledge has not come yet; what it contains nobody here can say
+        message = f"The pin names revision {pin.dolt_commit[:12]}, which is not in this knowledge base."
+        findings.append(CommitFinding("PIN_REVISION_MISSING", message, "vmrag pin (pins what is here)"))
+    return findings
+
+
+def _unstaged(*, blocks: bool) -> CommitFinding:
+    """A commit of another pin than the one that answers here is a mistake; one of code alone may be meant."""
+    message = f"The {PIN_NAME} of this work tree is not the one that goes into the commit."
+    return CommitFinding("PIN_NOT_STAGED", message, f"git add {PIN_NAME}", blocks)
+
+
+def _dropped(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | None]) -> list[CommitFinding]:
+    sides = [revision for each in before if (revision := _revision(each))]
+    bases = [plumbing.blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.merge_bases(ws.places, parents)]
+    known = {revision for each in bases if (revision := _revision(each))}
+    repair = "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)"
+    return [
+        CommitFinding(
+            "KNOWLEDGE_DROPPED",
+            f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
+            pin_merge.reopening(ws.places) or repair,
+        )
+        for side in rules.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
+    ]
+
+
+def _revision(data: bytes | None) -> str | None:
+    """None for a parent's pin that cannot be read: it says nothing about this commit."""
+    try:
+        return pins.parse(data).dolt_commit if data is not None else None
+    except PinMalformed:
+        return None
+
+
+def _uncommitted(ws: Workspace) -> list[CommitFinding]:
+    target = ws.target()
+    branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block" and not _under_way(ws)
+    if branch is None or not branch.dirty:
+        return []
+    if not blocks and target.attachment == "held" and ws.applied != target.trigger:
+        return []  # they go along to a pin that has just moved, as in a merge: the sync after the commit says so
+    message = f"Documents of {branch.name!r} are not committed: this commit does not pin them."
+    if blocks:
+        message = (
+            f"This commit was stopped: documents of {branch.name!r} are not committed, and hooks.on_dirty is block."
+        )
+    hint = 'vmrag commit -m "What changed in the knowledge"'
+    return [CommitFinding("UNCOMMITTED_CHANGES", message, hint, blocks)]
+
+
+def _under_way(ws: Workspace) -> bool:
+    """Whether git is in the middle of something, so that `vmrag commit` would be refused, or of a merge whose tree it has fixed already.
+
+    Uncommitted documents then neither go into the commit nor stop it: they follow its pin.
+    """
+    return pin_merge.is_merge(ws.places) or plumbing.busy(ws.places) is not None
+
+
+def _commit_documents(ws: Workspace) -> str | None:
+    """`hooks.on_dirty: commit`: pin the uncommitted documents with the code, in the very index that is committed."""
+    if ws.config.hooks.on_dirty != "commit" or _under_way(ws):
+        return None
+    branch = ws.kb_branch()
+    return commit(ws, MESSAGE).revision if branch and branch.dirty else None

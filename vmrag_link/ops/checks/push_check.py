@@ -1,0 +1,223 @@
+"""What `pre-push` does before git pushes: the knowledge that the pushed commits pin goes where they go, or the push is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import (
+    LockError,
+    PinMalformed,
+    RemoteError,
+    RemoteInvalid,
+    RemoteNotTrusted,
+    RemoteUnreachable,
+    quoted,
+)
+from vmrag_link.git import history, plumbing, remotes, transfer
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.models import Record
+from vmrag_link.ops.checks.commit_check import CommitFinding
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.ops.publish.push import published
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.paths import PIN_NAME
+from vmrag_link.pin import Pin
+from vmrag_link.transport import address, connection
+from vmrag_link.transport.address import OWN, Address
+from vmrag_link.transport.git_transport import DATA, last_seen
+from vmrag_link.transport.publish import Published, PublishRequest
+from vmrag_link.workspace import Workspace
+
+
+class Ref(Record, frozen=True):
+    """One ref of a push: commits by their full hashes. `tip` None: it is deleted; `before` None: it is not there yet."""
+
+    local: str
+    tip: str | None
+    name: str
+    before: str | None
+
+
+class Push(Record, frozen=True):
+    """What git tells its hook. `remote` is a name or a URL; None: nobody pushes, somebody only wants to know.
+
+    `mirror`: the command line says `--mirror`, which our shim has looked up.
+    """
+
+    refs: tuple[Ref, ...]
+    remote: str | None = None
+    url: str = ""
+    mirror: bool = False
+
+
+class PushCheckReport(Record, frozen=True):
+    """`sent`: what went to which remote."""
+
+    findings: tuple[CommitFinding, ...]
+    sent: tuple[tuple[str, Published], ...] = ()
+
+
+def check(ws: Workspace, push: Push) -> PushCheckReport:
+    """Look at every pin that the commits introduce, and let the knowledge base's remote reach what they name.
+
+    No network is asked when the remote has these commits already, or none of them pins anything new. Only the pins that the pushed
+    branches end with can stop a push by what they are: old mistakes cannot be mended any more.
+    """
+    tips = [ref.tip for ref in push.refs if ref.tip]
+    new = history.new_pins(ws.places, tips)
+    last = history.pins_at(ws.places, tips) if new else set()
+    flaws = [
+        found for data, commits in new.items() if (found := _flaw(ws, data, commits[0], blocks=data in last))
+    ] + _deletions(ws, push)
+    if push.remote is None or any(each.blocks for each in flaws):
+        return PushCheckReport(tuple(flaws))
+    sent = []
+    own = _own(ws, push)
+    for where, wanted, ends in _wanted(ws, push, own):
+        try:
+            address = own if where == OWN else destinations.named(ws, where, ask=True)[0]
+            if not _remembered(ws, address, wanted):
+                sent.append((address.text, published(ws, address, wanted)))
+        except (RemoteError, LockError) as error:
+            flaws.append(_unsent(ws, error, last=ends))
+    return PushCheckReport(tuple(flaws), tuple(sent))
+
+
+def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> CommitFinding | None:
+    try:
+        revision = pins.parse(data, source=f"{commit[:12]}:{PIN_NAME}").dolt_commit
+    except PinMalformed as error:
+        return CommitFinding("PIN_MALFORMED", error.message, error.hint, blocks)
+    if ws.engine.has_revision(revision):
+        return None
+    message = f"Commit {commit[:12]} pins revision {revision[:12]}, which is not in this knowledge base."
+    return CommitFinding(
+        "PIN_REVISION_MISSING", message, "vmrag fetch (or push all the same: git push --no-verify)", blocks
+    )
+
+
+def _deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
+    """What takes the other side's knowledge base away, or moves it back: a mirror of a clone without it does so, and tells nobody."""
+    told = [ref for ref in push.refs if ref.name == DATA]
+    lost = any(ref.before and not _contains(ws, ref.tip, ref.before) for ref in told)
+    if not lost and (told or not _mirrors(ws, push) or not _holds(ws, push)):
+        return []
+    where = quoted(remotes.shown(push.remote or "origin"))
+    told_to = remotes.is_mirror(ws.places, push.remote or "")
+    ordinary = f"git config --unset remote.{where}.mirror; " if told_to else ""
+    return [
+        CommitFinding(
+            "KNOWLEDGE_DELETED",
+            f"This push would take knowledge away from {remotes.shown(push.remote or '')}: it deletes {DATA}, or moves it back.",
+            f"{ordinary}git push {where} --all && git push {where} --tags",
+        )
+    ]
+
+
+def _mirrors(ws: Workspace, push: Push) -> bool:
+    """Also known by the tracking refs that it pushes, which are nobody else's."""
+    told_to = push.mirror or remotes.is_mirror(ws.places, push.remote or "")
+    return told_to or any(ref.name.startswith("refs/remotes/") for ref in push.refs)
+
+
+def _holds(ws: Workspace, push: Push) -> bool:
+    """Whether the other side has a knowledge base that the clone itself does not carry; one that cannot be asked cannot be pushed to."""
+    peer = _own(ws, push).peer
+    try:
+        there = transfer.advertised(ws.places, peer, DATA) if peer else None
+    except RemoteError:
+        return False
+    return there is not None and not _contains(ws, transfer.tip(ws.places, DATA), there)
+
+
+def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
+    return commit is not None and transfer.contains(ws.places, commit, part)
+
+
+# -- what has to be where
+
+
+def _wanted(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, PublishRequest, bool]]:
+    """For each `dolt_remote` of the pins: what it should reach, and whether a pushed branch ends with such a pin."""
+    ends = [(ref, pin) for ref, pin in _ends(ws, push) if ws.engine.has_revision(pin.dolt_commit)]
+    # A KB branch whose code branch goes back does so, too, and needs nothing new for that.
+    back = {ref: pin for ref, pin in ends if _goes_back(ws, ref)}
+    found = [
+        pin for data in _introduced(ws, push, own) if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)
+    ]
+    for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back.values())):
+        moves = [(ref, pin, name) for ref, pin in ends if pin.dolt_remote == where and (name := _kb_branch(ws, ref))]
+        wanted = PublishRequest(
+            {name: pin.dolt_commit for _, pin, name in moves},
+            [pin.dolt_commit for pin in found if pin.dolt_remote == where],
+            force=frozenset(name for ref, _, name in moves if ref in back),
+            superseded={name: _ever_pinned(ws, ref) for ref, _, name in moves},
+            lenient=True,
+        )
+        yield where, wanted, any(pin.dolt_remote == where for _, pin in ends)
+
+
+def _introduced(ws: Workspace, push: Push, own: Address) -> Iterable[bytes]:
+    """The pins that come to the other side with this push. One that was never asked may have got its code, with all pins, from a host
+    that copied it: who clones only that needs all of them.
+    """
+    tips = [ref.tip for ref in push.refs if ref.tip]
+    known = [f"^{ref.before}" for ref in push.refs if ref.before and ref.tip]
+    new = history.reachable_pins(ws.places, [*tips, *known])
+    if not new or own.peer is None or last_seen(ws.places, own.key):
+        return new
+    with contextlib.suppress(RemoteError):  # who cannot be asked cannot be pushed to: that is said then
+        return history.reachable_pins(ws.places, [*tips, *transfer.branches(ws.places, own.peer)])
+    return new
+
+
+def _remembered(ws: Workspace, address: Address, wanted: PublishRequest) -> bool:
+    """Whether the remote had all of it when it was last asked."""
+    heads = connection.remembered(ws.places, ws.engine, address, timeout=ws.lock_timeout)
+    stands = all(heads.get(name) == head for name, head in wanted.branches.items())
+    return bool(heads) and stands and not ws.engine.unreachable(wanted.revisions, heads=heads.values())
+
+
+def _ever_pinned(ws: Workspace, ref: Ref) -> list[str]:
+    return [pin.dolt_commit for pin, _ in history_pins.reached(ws.places, ref.tip or "")]
+
+
+def _kb_branch(ws: Workspace, ref: Ref) -> str | None:
+    """What is pushed may be no branch: `HEAD`, say."""
+    code = ref.local.removeprefix(BRANCHES)
+    return plumbing.kb_branch_of(ws.places, code) if code != ref.local else None
+
+
+def _goes_back(ws: Workspace, ref: Ref) -> bool:
+    """Whether the push takes commits away from a branch, as far as this clone can tell. Those that it has never seen it cannot: git will
+    refuse the push, unless it is forced.
+    """
+    if not ref.tip or not ref.before or not transfer.tip(ws.places, f"{ref.before}^{{commit}}"):
+        return False
+    return not transfer.contains(ws.places, ref.tip, ref.before)
+
+
+def _ends(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
+    """The branches that are pushed to, with the pins that they end with."""
+    for ref in push.refs:
+        if ref.tip and ref.name.startswith(BRANCHES):
+            pin = parsed(plumbing.blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES))
+            if pin:
+                yield ref, pin
+
+
+def _own(ws: Workspace, push: Push) -> Address:
+    return address.of_pushed(ws.places, push.remote or "", push.url, ask=True)
+
+
+def _unsent(ws: Workspace, error: RemoteError | LockError, *, last: bool) -> CommitFinding:
+    """`last`: a pushed branch ends with a pin that names this remote."""
+    unreachable = isinstance(error, RemoteUnreachable | LockError)
+    unwanted = isinstance(error, RemoteNotTrusted | RemoteInvalid)
+    message = f"The knowledge that these commits pin was not pushed: {error.message}"
+    hint = f"{error.hint.rstrip('.')}; or push the code alone: " if error.hint else "To push the code alone: "
+    blocks = last if unwanted else not unreachable or ws.config.hooks.on_unreachable == "block"
+    return CommitFinding("KNOWLEDGE_NOT_PUSHED", message, f"{hint}git push --no-verify", blocks)

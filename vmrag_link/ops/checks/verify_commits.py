@@ -1,0 +1,248 @@
+"""What is wrong with the pin of one commit, as `vmrag verify` sees it: git's history and the revisions' ancestry, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from vmrag_link.errors import PinMalformed, quoted
+from vmrag_link.git import history, pin_merge
+from vmrag_link.git.history import PinChange
+from vmrag_link.models import Record
+from vmrag_link.ops.checks.verify_pins import Past, ReadPins
+from vmrag_link.ops.commits.ancestry import Ancestry
+from vmrag_link.ops.pins import rules
+from vmrag_link.paths import PIN_NAME, Places
+
+Code = Literal[
+    "MOVED_BACK", "KNOWLEDGE_DROPPED", "PIN_REMOVED", "PIN_MALFORMED", "PIN_REVISION_MISSING", "NOT_ON_REMOTE"
+]
+Level = Literal["error", "information"]
+
+
+class PinFinding(Record, frozen=True):
+    """`mended_by`: the commit that made good what this one, `commit`, lost; it is information then."""
+
+    code: Code
+    level: Level
+    commit: str
+    message: str
+    hint: str
+    mended_by: str | None = None
+
+
+class Flaw(NamedTuple):
+    """A finding, and what a later pin must contain to mend it (None: nothing does)."""
+
+    finding: PinFinding
+    needs: tuple[str, ...] | None
+
+
+class Examination:
+    """Of the commits of one range, parents before children. `cut`: a shallow clone could not tell whether something was lost.
+
+    `of_remote`: all that the knowledge base's remote has is here.
+    """
+
+    def __init__(
+        self, places: Places, pins: ReadPins, ancestry: Ancestry, *, tip: str, of_remote: bool = False
+    ) -> None:
+        self.cut = False
+        self._of_remote = of_remote
+        self._places = places
+        self._pins = pins
+        self._ancestry = ancestry
+        self._tip = tip
+        self._past = Past(places, tip)
+        self._missing: set[str] = set()
+
+    def examined(self, change: PinChange) -> Flaw | None:
+        """What this commit did wrong, not what its parents had done before."""
+        sides = [revision for entry in change.before if (revision := self._pins.revision(entry))]
+        if change.after is None:
+            return self._removed(change, sides)
+        read = self._pins.read[change.after]
+        if isinstance(read, PinMalformed):
+            if change.after in change.before:
+                return None
+            return self._broken("PIN_MALFORMED", change, f"Commit {_short(change.commit)}: {read.message}", sides)
+        if not self._ancestry.has_revision(read):
+            return self._missing_pin(change, read, sides)
+        if len(change.parents) == 1 and sides and not self._ancestry.has_revision(sides[0]):
+            return self._unknown(change, sides[0])
+        return self._compared(change, read, sides)
+
+    def _compared(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
+        if not rules.dropped(self._ancestry, pin, bases=(), sides=sides):
+            return None  # the ordinary case, without asking for merge bases
+        moved = self._moved(change)
+        if moved is None:
+            return None
+        way, lost = rules.judged(self._ancestry, pin, sides=sides, moved=moved)
+        if way == "fine":
+            return None
+        if way == "dropped":
+            return self._dropped(change, f"its pin {_short(pin)} does not contain", lost)
+        message = f"Commit {_short(change.commit)} moves the pin back from {_short(lost[0])} to {_short(pin)}."
+        hint = f"{_repair(change.commit)} (only if that was not meant)"
+        return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
+
+    def _removed(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
+        inherited = None in change.before
+        moved = self._moved(change)
+        if moved is None:
+            return None
+        if not inherited:
+            message = f"Commit {_short(change.commit)} removes {PIN_NAME}: from there on code has no knowledge."
+            return self._broken("PIN_REMOVED", change, message, moved or sides)
+        return self._dropped(change, "it has no pin, and so not", moved) if moved else None
+
+    def _dropped(self, change: PinChange, why: str, lost: Sequence[str]) -> Flaw:
+        merge = len(change.parents) > 1
+        what = "merge" if merge else "commit"
+        whose = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
+        named = " and ".join(map(_short, lost))
+        message = f"The {what} {_short(change.commit)} drops knowledge: {why} {named}, which {whose}."
+        return Flaw(
+            PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _repair(change.commit)), tuple(lost)
+        )
+
+    def _missing_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
+        if pin not in sides:
+            self._missing.add(pin)
+            return Flaw(self._nowhere(change.commit, pin), self._needs(change, sides))
+        others = [side for side in self._moved(change) or () if side != pin]
+        return self._unknown(change, pin) if others else None
+
+    def _nowhere(self, commit: str, pin: str) -> PinFinding:
+        if self._of_remote:
+            return _not_on_remote(commit, pin)
+        message = f"Commit {_short(commit)} pins revision {_short(pin)}, which is not in this knowledge base."
+        return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _who(commit))
+
+    def _unknown(self, change: PinChange, revision: str) -> Flaw | None:
+        """Where one of the pins to compare is somebody's whose knowledge is not here; once for each revision."""
+        if revision in self._missing:
+            return None
+        self._missing.add(revision)
+        message = (
+            f"Whether commit {_short(change.commit)} drops knowledge cannot be said: the revision {_short(revision)}, "
+            "which a parent pins, is not in this knowledge base."
+        )
+        whose = next(
+            parent
+            for parent, entry in zip(change.parents, change.before, strict=True)
+            if self._pins.revision(entry) == revision
+        )
+        finding = PinFinding("PIN_REVISION_MISSING", "error", change.commit, message, _who(whose))
+        return Flaw(finding, (revision,))
+
+    def _broken(self, code: Code, change: PinChange, message: str, sides: Sequence[str]) -> Flaw:
+        finding = PinFinding(code, "error", change.commit, message, self._restoring(change))
+        return Flaw(finding, self._needs(change, sides))
+
+    def _restoring(self, change: PinChange) -> str:
+        """What brings the knowledge back: a merge into what the tip pins; where it pins nothing, a pin from before."""
+        if self._last is not None:
+            return _repair(change.commit)
+        for parent, entry in zip(change.parents, change.before, strict=True):
+            if (revision := self._pins.revision(entry)) and self._ancestry.has_revision(revision):
+                return f"git checkout {_short(parent)} -- {PIN_NAME} && git commit -m 'Restore the pin'"
+        return "vmrag pin && git commit -m 'Pin the knowledge'"
+
+    @cached_property
+    def _last(self) -> str | None:
+        """What the tip pins, if it is here."""
+        found = self._pins.ends.get(self._tip)
+        return found if found and self._ancestry.has_revision(found) else None
+
+    def _needs(self, change: PinChange, sides: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._moved(change) or sides))
+
+    def _moved(self, change: PinChange) -> list[str] | None:
+        """What the sides of a merge pin that moved since their merge bases; None if a shallow clone does not have these."""
+        moved = []
+        for parent, entry in zip(change.parents, change.before, strict=True):
+            others = [each for each in change.parents if each != parent]
+            revision = self._pins.revision(entry)
+            if not others or revision is None:
+                continue
+            bases = self._bases(parent, *others)
+            if bases is None:
+                return None
+            if revision not in bases:
+                moved.append(revision)
+        return moved
+
+    def _bases(self, commit: str, *others: str) -> set[str] | None:
+        """What the merge bases pin."""
+        bases = pin_merge.merge_bases(self._places, [commit, *others])
+        if not bases and history.is_shallow(self._places):
+            self.cut = True
+            return None
+        return self._past.revisions(bases)
+
+    # -- more than one commit by itself ---------------------------------------------------------------------------------
+
+    def against(self, base: str, name: str) -> PinFinding | None:
+        """Of a pull request: does its head drop what has come to the base branch since?"""
+        tip, head = self._pins.ends.get(base), self._last
+        if tip is None or head is None:
+            return None
+        bases = self._bases(self._tip, base)
+        if bases is None or head in bases:
+            return None  # a pin that did not move takes the other side's
+        if not rules.dropped(self._ancestry, head, bases=bases, sides=[tip]):
+            return None
+        message = (
+            f"{name} has moved its pin to {_short(tip)} since this branch left it, and {_short(head)}, which this branch pins, "
+            "does not contain that: merged as it is, one of them would be dropped."
+        )
+        hint = f"git merge {quoted(name)} (or git rebase {quoted(name)})"
+        return PinFinding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
+
+    def unreached(
+        self, changes: Sequence[PinChange], reachable: Callable[[Collection[str]], Collection[str]]
+    ) -> list[Flaw]:
+        """The pins among these, and that of the tip, which the knowledge base's remote does not have, by the first commit with each."""
+        first: dict[str, str] = {}
+        for change in changes:
+            revision = self._pins.revision(change.after)
+            before = {self._pins.revision(entry) for entry in change.before}
+            if revision and self._ancestry.has_revision(revision) and revision not in before:
+                first.setdefault(revision, change.commit)
+        last = self._pins.ends.get(self._tip)
+        gone = [last] if last and not self._ancestry.has_revision(last) and last not in self._missing else []
+        if last and last not in self._missing:
+            first.setdefault(last, self._tip)
+        found = [*gone, *reachable([each for each in first if each not in gone])]
+        return [Flaw(_not_on_remote(first[revision], revision), None) for revision in found]
+
+    def holding(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
+        """Whether a commit's pin contains what a flaw needs."""
+        pin = self._pins.revision(change.after)
+        if pin is None or not self._ancestry.has_revision(pin):
+            return lambda _: False
+        here = self._ancestry
+        return lambda needs: (
+            needs is not None and all(here.has_revision(each) and here.descends(pin, each) for each in needs)
+        )
+
+
+def _not_on_remote(commit: str, pin: str) -> PinFinding:
+    message = f"Commit {_short(commit)} pins revision {_short(pin)}, which the remote does not have."
+    hint = f"vmrag push, where it was made (of a fork, a maintainer: vmrag adopt FORK {_short(commit)})"
+    return PinFinding("NOT_ON_REMOTE", "error", commit, message, hint)
+
+
+def _short(name: str) -> str:
+    return name[:12]
+
+
+def _repair(commit: str) -> str:
+    return f"vmrag merge --repair {_short(commit)}"
+
+
+def _who(commit: str) -> str:
+    return f"vmrag fetch (who pinned it, and may have to push it: git show --no-patch {_short(commit)})"

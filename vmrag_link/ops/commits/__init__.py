@@ -1,0 +1,1 @@
+"""Commits of the knowledge base: ancestry, distance, listings, differences."""

@@ -1,0 +1,54 @@
+"""How far commits are apart, in commits. What is not here counts for nothing, and neither does what nobody has made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from vmrag_link.engines.base import Engine, reserved
+from vmrag_link.models import Record
+from vmrag_link.ops.commits import revisions
+
+
+class AheadBehind(Record, frozen=True):
+    """Numbers of commits that only we have (`ahead`), and only the other side."""
+
+    ahead: int = 0
+    behind: int = 0
+
+
+class Distances:
+    """Between any of these commits and what is behind them: one walk through the history for all of them."""
+
+    def __init__(self, engine: Engine, heads: Collection[str]) -> None:
+        self._parents: Mapping[str, tuple[str, ...]] = engine.parents(heads) if heads else {}
+        self._before = revisions.beginning(engine)
+
+    def apart(self, ours: Iterable[str], theirs: Iterable[str]) -> AheadBehind:
+        """All commits of both sides count, however many they are."""
+        mine, other = self._reached(ours), self._reached(theirs)
+        return AheadBehind(len(mine - other - self._before), len(other - mine - self._before))
+
+    def _reached(self, heads: Iterable[str]) -> set[str]:
+        found: set[str] = set()
+        left = [each for each in heads if each in self._parents]
+        while left:
+            each = left.pop()
+            if each not in found:
+                found.add(each)
+                left.extend(self._parents[each])
+        return found
+
+
+def beyond(engine: Engine, heads: Collection[str], others: Collection[str] = ()) -> int:
+    """How many commits these heads reach and the others do not."""
+    return Distances(engine, [*heads, *others]).apart(heads, others).ahead
+
+
+def from_remote(engine: Engine, head: str, name: str, there: Mapping[str, str]) -> AheadBehind:
+    """From a remote's KB branch of this name, `there` being the heads of all; while it has none, what it does not have at all is ahead."""
+    heads = {each: at for each, at in there.items() if not reserved(each)}
+    theirs = [heads[name]] if name in heads else [*heads.values()]
+    if theirs == [head]:
+        return AheadBehind()
+    found = Distances(engine, [head, *theirs]).apart([head], theirs)
+    return found if name in heads else AheadBehind(found.ahead)

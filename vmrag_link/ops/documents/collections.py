@@ -1,0 +1,57 @@
+"""Which collection a name means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vmrag_link.errors import CollectionMissing, quoted
+from vmrag_link.models import At, Collection
+from vmrag_link.ops.documents import branches
+from vmrag_link.suggest import no_collection
+from vmrag_link.workspace import Workspace
+
+
+def find(ws: Workspace, at: At, name: str) -> Collection:
+    """The collection that a name means at a place, which is one of the checked-out branch.
+
+    Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is checked out and no collection has
+    the whole name. Raises `CollectionMissing`.
+    """
+    there = {each.name: each for each in ws.engine.collections(at)}
+    if name in there:
+        return there[name]
+    own = ws.trigger().branch
+    rows = branches.branches(ws).branches
+    current = [own, *(each.name for each in rows if each.current)]
+    for bare in _bare(name, current):
+        if bare in there:
+            return there[bare]
+    raise _missing(ws, name, list(there), own, [each for each in rows if not each.current])
+
+
+def _missing(
+    ws: Workspace, name: str, there: list[str], own: str | None, others: list[branches.BranchRow]
+) -> CollectionMissing:
+    for each in others:
+        code = each.code_branch or each.name
+        held = {collection.name for collection in ws.engine.collections(each.revision)}
+        if any(bare in held for bare in _bare(name, [code, each.name])):
+            return CollectionMissing(
+                f"{name!r} belongs to branch {code!r}, and {own or 'no branch'!r} is checked out.",
+                hint=f"git switch {quoted(code)}",
+                collection_name=name,
+                branch=own,
+                collections=there,
+            )
+    error = no_collection(name, there)
+    error.details["branch"] = own
+    return error
+
+
+def _bare(name: str, names: list[str | None]) -> Iterator[str]:
+    """The name without a branch's at its end, if it has one."""
+    for branch in dict.fromkeys(names):
+        for suffix in {f"_{branch}", f"_{re.sub('[/_]', '-', branch)}"} if branch else ():
+            if name.endswith(suffix):
+                yield name.removesuffix(suffix)

@@ -1,0 +1,147 @@
+"""Documents as clients read them: whole, page by page."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from vmrag_link.index.metadata import chunk_id, place
+from vmrag_link.models import Collection, Document, DocumentHeader, Record
+from vmrag_link.ops.documents import collections
+from vmrag_link.ops.documents.document_selection import Named, Selection, chunked, select
+from vmrag_link.ops.follow.provenance import Standing, standing, viewed
+from vmrag_link.ops.follow.recover import read_consistently
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace import View, Workspace
+
+BATCH = 16
+"""Documents whose texts are in memory at a time, unless they belong to the page."""
+
+
+class PageRequest(Record, frozen=True):
+    """Which part of what is selected makes a page, and what of each document. `limit` None: all.
+
+    `characters`: a page ends before its texts are longer than that together, unless it is one document's; None: they may be.
+    """
+
+    limit: int | None = None
+    offset: int = 0
+    characters: int | None = None
+    texts: bool = True
+    embeddings: bool = False
+
+
+class Item(Record, frozen=True):
+    """A document, or a chunk of it. `text` and `embeddings` (one a chunk) are None where they are not wanted."""
+
+    name: str
+    text: str | None
+    metadata: dict[str, Any]
+    embeddings: list[list[float]] | None
+
+
+class DocumentPage(Record, frozen=True):
+    """`total` counts all that were selected, `missing` are ids that name nothing. `cut`: the texts of more would be too long."""
+
+    collection: Collection
+    items: list[Item]
+    total: int
+    missing: list[str]
+    cut: bool
+    standing: Standing
+
+    def more(self, offset: int) -> bool:
+        """Whether something comes after a page from `offset` on."""
+        return offset + len(self.items) < self.total
+
+
+def get(ws: Workspace, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
+    """Raises `CollectionMissing`, `FilterInvalid`; and `IndexFailed` where embeddings are wanted: all else is not the index's."""
+    if not wanted.embeddings:
+        return read_consistently(
+            ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection), index=False
+        )
+
+    def read(view: View) -> DocumentPage:
+        with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+            return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
+
+    return read_consistently(ws, lambda: ws.read(read))
+
+
+class _Reading:
+    """One page's way from the engine; `searcher` has the embeddings."""
+
+    def __init__(
+        self, ws: Workspace, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
+    ) -> None:
+        self._ws, self._here, self._wanted, self._searcher = ws, here, wanted, searcher
+        self._collection = collections.find(ws, here.at, name)
+
+    def page(self, selection: Selection) -> DocumentPage:
+        total, missing, named = self._selected(selection)
+        items: list[Item] = []
+        characters, cut = 0, False
+        for item in self._items(named):
+            characters += len(item.text or "")
+            if items and self._wanted.characters is not None and characters > self._wanted.characters:
+                cut = True
+                break
+            items.append(item)
+        return DocumentPage(self._collection, items, total, missing, cut, self._here)
+
+    def _selected(self, selection: Selection) -> tuple[int, list[str], Sequence[Named]]:
+        """How many are selected, the ids that name nothing, and those of the page."""
+        start = self._wanted.offset
+        stop = None if self._wanted.limit is None else start + self._wanted.limit
+        if not selection.everything:
+            found = select(self._ws, self._here.at, self._collection, selection)
+            return len(found.named), found.missing, found.named[start:stop]
+        engine, at, name = self._ws.engine, self._here.at, self._collection.name
+        headers = itertools.islice(engine.headers(at, collection=name), start, stop)
+        return engine.count(at, collection=name), [], [Named(each.doc_id, each.doc_id, None) for each in headers]
+
+    def _items(self, named: Sequence[Named]) -> Iterator[Item]:
+        engine, at, name = self._ws.engine, self._here.at, self._collection.name
+        for start in range(0, len(named), BATCH):
+            batch = named[start : start + BATCH]
+            whole = self._wanted.texts or any(each.chunk is not None for each in batch)
+            rows = engine.documents if whole else engine.headers
+            there = {row.doc_id: row for row in rows(at, collection=name, ids={each.doc_id for each in batch})}
+            embeddings = self._embeddings(batch)
+            for each in batch:
+                row = there.get(each.doc_id)  # uncommitted ones may have gone since they were selected
+                if row and (item := self._item(each, row)):
+                    yield msgspec.structs.replace(item, embeddings=embeddings.get(each.name))
+
+    def _item(self, named: Named, row: Document | DocumentHeader) -> Item | None:
+        metadata = msgspec.json.decode(row.metadata, type=dict[str, Any])
+        text = row.content if isinstance(row, Document) else ""
+        if named.chunk is not None and isinstance(row, Document):
+            cut = chunked(self._ws, self._collection, row)
+            if named.chunk >= len(cut):
+                return None
+            text = cut[named.chunk].text
+            named_so = {"title": row.title} if row.title else {}
+            metadata = {**named_so, **metadata, **place(row.header, named.chunk, len(cut))}
+        return Item(named.name, text if self._wanted.texts else None, metadata, None)
+
+    def _embeddings(self, named: Sequence[Named]) -> dict[str, list[list[float]]]:
+        """By name; what the index holds of them."""
+        if self._searcher is None:
+            return {}
+        name = self._collection.name
+        counts = self._searcher.chunks_of(name, [each.doc_id for each in named])
+        asked = {
+            each.name: [
+                chunk_id(each.doc_id, number)
+                for number in (range(counts.get(each.doc_id, 0)) if each.chunk is None else (each.chunk,))
+            ]
+            for each in named
+        }
+        stored = self._searcher.embeddings(name, [*itertools.chain.from_iterable(asked.values())])
+        return {shown: [stored[each] for each in ids if each in stored] for shown, ids in asked.items()}

@@ -1,0 +1,111 @@
+"""Which documents of a collection are meant by ids and filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vmrag_link.documents.chunking import chunks
+from vmrag_link.index.metadata import document_metadata, parted
+from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
+from vmrag_link.retrieval import filters
+from vmrag_link.sync.indexer import within_window
+from vmrag_link.workspace import Workspace
+
+
+class Selection(Record, frozen=True):
+    """What is given must all hold. `ids`: of documents or chunks (`index.store.chunk_id`); filters are those of `retrieval.filters`."""
+
+    ids: Sequence[str] | None = None
+    where: Mapping[str, Any] | None = None
+    where_document: Mapping[str, Any] | None = None
+
+    @property
+    def filtered(self) -> bool:
+        return bool(self.where or self.where_document)
+
+    @property
+    def everything(self) -> bool:
+        return self.ids is None and not self.filtered
+
+
+class Named(NamedTuple):
+    """What an id means: a document, or a chunk of it."""
+
+    name: str
+    doc_id: str
+    chunk: int | None
+
+
+class Selected(NamedTuple):
+    """In the order of the ids that were asked for, else by id; `missing` name neither a document nor a chunk."""
+
+    named: list[Named]
+    missing: list[str]
+
+
+def select(ws: Workspace, at: At, collection: Collection, selection: Selection) -> Selected:
+    """Filters are applied to whole documents; where an id is that of a chunk, to its document. Raises `FilterInvalid`."""
+    passing = _Passing(ws, at, collection.name, selection)
+    if selection.ids is None:
+        return Selected([Named(each, each, None) for each in passing.ids()], [])
+    asked = list(dict.fromkeys(selection.ids))
+    there = passing.among(asked)
+    chunk_ids = {each: _chunk(each) for each in asked if each not in there}
+    parents = passing.among({named.doc_id for named in chunk_ids.values() if named})
+    there |= parents
+    cut: dict[str, int] = {}
+    found, missing = [], []
+    for each in asked:
+        named = chunk_ids.get(each, Named(each, each, None))
+        if named is None or named.doc_id not in there or not _within(ws, at, collection, named, cut):
+            missing.append(each)
+        elif there[named.doc_id]:
+            found.append(named)
+    return Selected(found, missing)
+
+
+class _Passing:
+    """Documents and whether they pass the filters. Texts are read only where a filter looks at them."""
+
+    def __init__(self, ws: Workspace, at: At, name: str, selection: Selection) -> None:
+        self._rows = ws.engine.documents if selection.where_document else ws.engine.headers
+        self._at, self._name = at, name
+        self._metadata = filters.matching(selection.where)
+        self._text = filters.matching_text(selection.where_document)
+
+    def ids(self) -> Iterator[str]:
+        """Of those that pass, in order."""
+        return (row.doc_id for row in self._rows(self._at, collection=self._name) if self._passes(row))
+
+    def among(self, ids: Iterable[str]) -> dict[str, bool]:
+        """Those of these that are there, and whether they pass."""
+        asked = list(ids)
+        rows = self._rows(self._at, collection=self._name, ids=asked) if asked else ()
+        return {row.doc_id: self._passes(row) for row in rows}
+
+    def _passes(self, row: Document | DocumentHeader) -> bool:
+        header = row.header if isinstance(row, Document) else row
+        if self._metadata and not self._metadata(document_metadata(header)):
+            return False
+        return not (self._text and isinstance(row, Document)) or self._text(row.content)
+
+
+def _chunk(name: str) -> Named | None:
+    found = parted(name)
+    return Named(name, *found) if found else None
+
+
+def _within(ws: Workspace, at: At, collection: Collection, named: Named, known: dict[str, int]) -> bool:
+    """Whether a document that is there has that chunk. `known`: numbers of chunks, which grow."""
+    if named.chunk is None:
+        return True
+    if named.doc_id not in known:
+        document = ws.engine.document(at, collection.name, named.doc_id)
+        known[named.doc_id] = len(chunked(ws, collection, document)) if document else 0
+    return named.chunk < known[named.doc_id]
+
+
+def chunked(ws: Workspace, collection: Collection, document: Document) -> list[Chunk]:
+    """A document's chunks as the index has them."""
+    return chunks(document.content, within_window(collection.chunking, ws.model_for(collection)))

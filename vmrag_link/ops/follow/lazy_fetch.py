@@ -1,0 +1,158 @@
+"""What the checked-out code pins and what is not here comes by itself: a revision, or, in a fresh clone, the whole knowledge base.
+
+From remotes that are trusted only. That it could not come keeps nobody from working with what is here: `Workspace.unreached` says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import (
+    FileSystemError,
+    LockError,
+    PinMissing,
+    PinRevisionMissing,
+    RemoteError,
+    RemoteInvalid,
+    RemoteNotTrusted,
+    RemoteUnreachable,
+    VmragError,
+    quoted,
+)
+from vmrag_link.git import plumbing
+from vmrag_link.models import Record
+from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes.clone import clone
+from vmrag_link.ops.remotes.fetch import first_with
+from vmrag_link.paths import PIN_NAME, write_atomically
+from vmrag_link.pin import Pin
+from vmrag_link.workspace import Workspace
+
+RETRY_SECONDS = 60
+"""How long nobody is asked again for a revision that could not be had: a query should not wait for a dead network each time."""
+
+
+class _Failure(Record, frozen=True):
+    """`at`: seconds since 1970."""
+
+    remote: str
+    revision: str
+    at: float
+    message: str
+    hint: str
+
+
+def bring(ws: Workspace, *, insist: bool = False) -> bool:
+    """Fetch what the pin names, if it is not here and `auto_fetch` is on; whether something came.
+
+    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer. Raises `NotInitialized`, why a fresh
+    clone gets no knowledge base; everything else can wait.
+    """
+    if not ws.config.auto_fetch:
+        return False
+    if not ws.initialized:
+        return _begun(ws, insist=insist)
+    target = ws.target()
+    if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
+        return False
+    earlier = None if insist or ws.standing_revision is None else _failed_lately(ws, target.pin)
+    if earlier:
+        ws.unreached = RemoteUnreachable(earlier.message, hint=earlier.hint)
+        return False
+    ws.unreached = _fetched(ws, target.pin)
+    if ws.unreached and not isinstance(
+        ws.unreached, LockError | RemoteNotTrusted | RemoteInvalid
+    ):  # those asked nobody
+        _remember(ws, target.pin, ws.unreached)
+    return ws.unreached is None
+
+
+def _begun(ws: Workspace, *, insist: bool) -> bool:
+    """A fresh clone's knowledge base. Who answers does so at once: only a silence is not waited for again and again."""
+    pin = pinning.parsed(plumbing.pin_bytes(ws.places))
+    if pin is None:
+        return False
+    if not insist and (earlier := _failed_lately(ws, pin)):
+        raise ws.uninitialized(RemoteUnreachable(earlier.message, hint=earlier.hint))
+    try:
+        clone(ws, automatic=True)
+    except (RemoteError, FileSystemError) as why:
+        if isinstance(why, RemoteUnreachable):
+            _remember(ws, pin, why)
+        raise ws.uninitialized(why) from why
+    return True
+
+
+def require(ws: Workspace, pin: Pin, source: str) -> str:
+    """The revision of a pin that a person or git asks for; it is fetched if it is not here and `auto_fetch` is on.
+
+    Raises `PinRevisionMissing`, which names the `source` of the pin.
+    """
+    revision = pin.dolt_commit
+    if not ws.initialized:
+        bring(ws)
+    if ws.engine.has_revision(revision):
+        return revision
+    why = _fetched(ws, pin) if ws.config.auto_fetch else None
+    if why is None and ws.engine.has_revision(revision):
+        return revision
+    missing = f"{source} pins revision {revision}, which is not in this knowledge base."
+    raise PinRevisionMissing(
+        f"{missing} {why.message}" if why else missing, hint=why.hint if why else "vmrag fetch", revision=revision
+    )
+
+
+def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None) -> None:
+    """As `require`, for the pins that git merges; a side without one, or with one that cannot be read, requires nothing."""
+    for source, data in (("Our side", ours), ("Their side", theirs), ("The base", base)):
+        if pin := pinning.parsed(data):
+            require(ws, pin, source)
+
+
+def pinned_at(ws: Workspace, ref: str) -> str:
+    """The revision that a git ref pins. Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`, and as `require`."""
+    data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}")
+    if data is None:
+        raise PinMissing(f"{ref} pins no knowledge.", hint=f"git log {quoted(ref)} -- {PIN_NAME}", ref=ref)
+    return require(ws, pins.parse(data, source=f"{ref}:{PIN_NAME}"), ref)
+
+
+def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
+    """Why the revision is not here even now; None if it is."""
+    why: VmragError | None = None
+    try:
+        first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
+    except (RemoteError, LockError, FileSystemError) as error:
+        why = error
+    if ws.engine.has_revision(pin.dolt_commit):
+        return None
+    return why or RemoteUnreachable(
+        "The remote does not have it either.",
+        hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "
+        "what somebody's fork has, a maintainer takes from there: vmrag adopt FORK",
+    )
+
+
+def _failed_lately(ws: Workspace, pin: Pin) -> _Failure | None:
+    try:
+        found = msgspec.json.decode(_note(ws).read_bytes(), type=_Failure)
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return None
+    same = (found.remote, found.revision) == (pin.dolt_remote, pin.dolt_commit)
+    return found if same and 0 <= time.time() - found.at < RETRY_SECONDS else None
+
+
+def _remember(ws: Workspace, pin: Pin, why: VmragError) -> None:
+    failure = _Failure(pin.dolt_remote, pin.dolt_commit, time.time(), why.message, why.hint)
+    with contextlib.suppress(OSError):  # a courtesy to the next query
+        write_atomically(_note(ws), msgspec.json.encode(failure))
+
+
+def _note(ws: Workspace) -> Path:
+    return ws.places.remotes / "unreached.json"

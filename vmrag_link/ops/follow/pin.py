@@ -1,0 +1,81 @@
+"""`vmrag pin`: let the code commit that comes next name another revision, and go there."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+
+from vmrag_link import locks
+from vmrag_link.engines.base import reserved
+from vmrag_link.errors import INDEXING_FAILURES, BranchMissing, GitBusy, KnowledgeMoved, LockError, MergeConflict
+from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.ops.follow import recover
+from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins.pinning import PinReport
+from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.sync.target import Trigger
+from vmrag_link.workspace import Workspace
+
+
+def pin(ws: Workspace, reference: str | None) -> PinReport:
+    """Pin a revision (full hash), the head of a KB branch, or (None) the head of HEAD's own KB branch; then go there."""
+    recover.recover(ws)
+    branch = ws.kb_branch()
+    newest = branch.head if branch else ws.revision()
+    return go_to(ws, newest if reference is None else _revision(ws, reference))
+
+
+def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> PinReport:
+    """Write and stage the pin, and bring KB branch and index there.
+
+    `trigger`: where HEAD and pin must still be. Raises `KnowledgeMoved` if they are elsewhere, `MergeConflict` while git has the pin in
+    conflict; then nothing is pinned.
+    """
+    branch = ws.kb_branch()
+    with locks.exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
+        if trigger and ws.trigger() != trigger:
+            raise KnowledgeMoved(
+                f"HEAD or the pin moved while this waited; revision {revision[:7]} is kept, but not pinned.",
+                hint=f"vmrag pin {revision}",
+                revision=revision,
+            )
+        refuse_if_in_conflict(ws.places)
+        report = pinning.write_pin(ws, revision, branch.name if branch else _present_name(ws))
+    try:
+        with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
+            ws.reconcile()
+    except (*INDEXING_FAILURES, LockError) as error:
+        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
+    return report
+
+
+def refuse_if_in_conflict(places: Places) -> None:
+    """A pin that is written and staged now would end git's conflict, and nobody would miss what theirs holds. Raises `MergeConflict`."""
+    stages = pin_merge.stages(places)
+    if stages:
+        removed = stages.ours is None or stages.theirs is None
+        raise MergeConflict(
+            f"{PIN_NAME} is in conflict, and this would drop one side.",
+            hint=f"git add {PIN_NAME} (keeps it), or git rm {PIN_NAME}" if removed else "vmrag resolve",
+        )
+
+
+def _revision(ws: Workspace, reference: str) -> str:
+    if ws.engine.has_revision(reference):
+        return reference
+    branch = ws.engine.branch(reference)
+    if branch:
+        return branch.head
+    raise BranchMissing(
+        f"There is no revision or KB branch {reference!r} in this knowledge base.",
+        hint="vmrag log (shows the revisions; give the full hash), vmrag branch (shows the branches)",
+        reference=reference,
+        branches=[each.name for each in ws.engine.branches() if not reserved(each.name)],
+    )
+
+
+def _present_name(ws: Workspace) -> str:
+    """What the pin says about the branch where there is none yet; information only."""
+    old = pinning.parsed(plumbing.pin_bytes(ws.places))
+    return old.dolt_branch if old else ws.trigger().branch or "main"

@@ -1,0 +1,37 @@
+"""`vmrag sync`: bring KB branch and index to the pin."""
+
+from __future__ import annotations
+
+import msgspec
+
+from vmrag_link.models import ChangeCounts
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.follow.recover import recover
+from vmrag_link.sync import apply
+from vmrag_link.sync.apply import SnapshotReport, SyncReport
+from vmrag_link.sync.counts import ChunkCounts
+from vmrag_link.workspace import Workspace
+
+
+def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
+    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`. The index keeps serving.
+
+    The report's notes have been said.
+    """
+    lazy_fetch.bring(ws, insist=True)
+    recover(ws)
+    report = ws.reconcile(rebuild=rebuild)
+    target = ws.target()
+    if target.state != "pinned":
+        raise ws.unusable(target)
+    if report is None:
+        apply.tidy(ws.parts)  # who was killed after the switch left it undone
+        revision = ws.revision()
+        path = SnapshotReport(str(ws.shelf.path(revision)), "reused")
+        report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
+    behind = apply.left_behind(target)
+    for note in behind:
+        ws.progress.note(note)
+    report = msgspec.structs.replace(report, notes=report.notes + behind)
+    with ws.view():
+        return report  # opening the view has mended the working copy, too, where there are uncommitted documents

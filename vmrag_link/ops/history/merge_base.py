@@ -1,0 +1,91 @@
+"""Where a merge of knowledge starts from.
+
+Two histories know about it, and each knows what the other does not: git, that a revert or an older pin took something back; the
+knowledge base, that `vmrag merge` has joined revisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from vmrag_link.engines.base import root_of
+from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing
+from vmrag_link.git import pin_merge, plumbing, remotes
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.merging.revisions import virtual_base
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.workspace import Workspace
+
+
+def base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
+    """The revision that a merge of two others starts from: what git's merge base of two `commits` pins, or a newer one of the engine's.
+
+    Raises `EngineFailed` for unrelated histories, `PinRevisionMissing`, `PinMalformed` for what git's base pins.
+    """
+    found = ws.engine.merge_base(ours, theirs)
+    bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
+    pinning = {each: revision for each in bases if (revision := pinned(ws, each))}
+    if pinning and not (found and all(ws.engine.is_ancestor(each, found) for each in pinning.values())):
+        return _one_of(ws, pinning)
+    if found is None:
+        raise EngineFailed(
+            f"The revisions {ours[:7]} and {theirs[:7]} have no history in common.",
+            hint="vmrag log",
+            revisions=[ours, theirs],
+        )
+    return found
+
+
+def _one_of(ws: Workspace, pinning: dict[str, str]) -> str:
+    """One base of several, as git makes it; `pinning` has the revisions of commits."""
+    made, *others = pinning.values()
+    for revision, commits in zip(others, pairwise(pinning), strict=True):
+        made = virtual_base(ws.engine, base=base_of(ws, made, revision, commits), ours=made, theirs=revision)
+    return made
+
+
+def pinned(ws: Workspace, commit: str) -> str | None:
+    """None for a commit that pins nothing; a revision that is not here is an error: it may be what matters."""
+    try:
+        return lazy_fetch.pinned_at(ws, commit)
+    except PinMissing:
+        return None
+
+
+def with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | None:
+    """HEAD and a commit that is merged into it, for `base_of`.
+
+    None where git's history says nothing about `ours`, because it does not contain what HEAD pins: another KB branch was gone to, say.
+    """
+    head = plumbing.head(ws.places).commit
+    stood = pinned(ws, head) if head else None
+    return (head, commit) if head and stood and ws.engine.is_ancestor(stood, ours) else None
+
+
+def branch_base(ws: Workspace) -> tuple[str, str]:
+    """The revision that the checked-out branch started from, and the commit or branch of git that says so.
+
+    That is what the merge base with the main branch pins: the remote's, if there is one, else `main` or `master`. On the main branch
+    itself, or where nobody knows it, it is the commit before; and the beginning of the knowledge base where that pins nothing.
+    """
+    head = plumbing.head(ws.places)
+    for ref in _main_branches(ws, head.branch) if head.commit else ():
+        commits = pin_merge.merge_bases(ws.places, [head.commit or "", ref])  # none for a branch that does not exist
+        if commits and commits[0] != head.commit and (revision := pinned(ws, commits[0])):
+            return revision, ref.removeprefix("refs/remotes/").removeprefix(BRANCHES)
+    try:
+        before = plumbing.resolve(ws.places, "HEAD~1")
+    except GitReferenceMissing:
+        return root_of(ws.engine), "the beginning"
+    return pinned(ws, before) or root_of(ws.engine), "the commit before"
+
+
+def _main_branches(ws: Workspace, current: str | None) -> Iterator[str]:
+    """Full names of refs."""
+    for remote in remotes.nearest(ws.places, current):
+        if found := remotes.default_branch(ws.places, remote):
+            yield found
+    for name in ("main", "master"):
+        if name != current:
+            yield BRANCHES + name

@@ -1,0 +1,1 @@
+"""Asking the vector index, and looking after it."""

@@ -1,0 +1,122 @@
+"""Whether an index holds what the documents make: chunks, texts and vectors, and every byte of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmrag_link.documents.chunking import chunks
+from vmrag_link.embedding.base import Model
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.errors import plural, quoted
+from vmrag_link.index import chroma_check, seal
+from vmrag_link.index.contents import HeldRow, has_given_vectors, rows_of
+from vmrag_link.index.vectors import quantise
+from vmrag_link.models import At, Chunk, Collection, Record, content_hash
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.history import history
+from vmrag_link.ops.index.holdings import differing, read
+from vmrag_link.sync.indexer import within_window
+from vmrag_link.workspace import Workspace
+
+REBUILD = "vmrag sync --rebuild"
+
+
+class VerifiedIndex(Record, frozen=True):
+    """`problems`: what is wrong, and `fix`, the command that mends it. `vectors` of the `chunks` were compared with proven ones
+    of the cache; the others are what was written when the index was made.
+    """
+
+    fingerprint: str
+    revision: str
+    settings: str
+    dirty: bool
+    documents: int
+    chunks: int
+    vectors: int
+    problems: tuple[str, ...]
+    fix: str
+
+
+class _Compared(Record, frozen=True):
+    problems: tuple[str, ...]
+    chunks: int = 0
+    vectors: int = 0
+
+
+def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
+    """Look at the index that answers here, or of the revision that a git ref pins; one that is not there is built first."""
+    made = history.fingerprint(ws, ref=ref)
+    if ref is None:
+        with ws.view() as view:
+            found, documents, fix = _compared(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD
+    else:
+        revision = lazy_fetch.pinned_at(ws, ref)
+        with ws.snapshot(revision) as folder:
+            found, documents, fix = (
+                _compared(ws, folder, revision),
+                ws.engine.count(revision),
+                f"rm -r {quoted(folder)}",
+            )
+    return VerifiedIndex(
+        made.fingerprint,
+        made.revision,
+        made.settings,
+        made.dirty,
+        documents,
+        found.chunks,
+        found.vectors,
+        found.problems,
+        fix if found.problems else "",
+    )
+
+
+def _compared(ws: Workspace, folder: Path, at: At) -> _Compared:
+    if problem := seal.mismatch(folder):
+        return _Compared((f"{problem[0].upper()}{problem[1:]}.",))
+    problem = chroma_check.problem(folder, with_vectors=True)
+    problems = [f"{problem[0].upper()}{problem[1:]}."] if problem else []
+    held = read(folder, "", current=True)
+    for name, number in sorted(differing(ws, at, held).items()):
+        what = plural(number, "document") if number else "The definition"
+        problems.append(f"{what} of collection {name!r}: not as in the knowledge base.")
+    if problems:
+        return _Compared(tuple(problems))
+    skipped = set(held.unembedded) | (set(held.definitions) if has_given_vectors(folder) else set())
+    looked = [
+        _collection(ws, folder, at, each, with_vectors=each.name not in skipped) for each in ws.engine.collections(at)
+    ]
+    return _Compared(
+        tuple(problem for each in looked for problem in each.problems),
+        sum(each.chunks for each in looked),
+        sum(each.vectors for each in looked),
+    )
+
+
+def _collection(ws: Workspace, folder: Path, at: At, collection: Collection, *, with_vectors: bool) -> _Compared:
+    """Every document cut again, its chunks compared with those of the index."""
+    model, held = ws.model_for(collection), rows_of(folder, collection.name)
+    chunking = within_window(collection.chunking, model)
+    number, vectors = 0, 0
+    for document in ws.engine.documents(at, collection=collection.name):
+        cut, rows = chunks(document.content, chunking), held[document.doc_id]
+        name = f"{collection.name}/{document.doc_id}"
+        if [chunk.text for chunk in cut] != [row.text for row in rows]:
+            return _Compared((f"The texts of {name} in the index are not those of the document.",))
+        number += len(rows)
+        if with_vectors:
+            compared = _vectors(ws, model, cut, rows)
+            if compared is None:
+                return _Compared((f"The vectors of {name} in the index are not those of its texts.",))
+            vectors += compared
+    return _Compared((), number, vectors)
+
+
+def _vectors(ws: Workspace, model: Model, cut: Sequence[Chunk], rows: Sequence[HeldRow]) -> int | None:
+    """How many of them the cache knows, if those are equal to what the index holds."""
+    hashes = [content_hash(chunk.text) for chunk in cut]
+    cached = EmbeddingCache(ws.places.embeddings, progress=ws.progress).get(
+        model.fingerprint, hashes, dimensions=model.dimensions, adopt=not model.local
+    )
+    known = [(cached[name], row) for name, row in zip(hashes, rows, strict=True) if name in cached]
+    return len(known) if all(quantise(vector) == row.vector for vector, row in known) else None

@@ -1,0 +1,179 @@
+"""Whether the index holds what the knowledge base holds, collection by collection; nothing is brought for that."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from vmrag_link import clock
+from vmrag_link.errors import EmbeddingError, IndexExtraMissing
+from vmrag_link.index import manifest
+from vmrag_link.index.contents import held_collections, hnsw_of, unembedded
+from vmrag_link.index.metadata import HNSW
+from vmrag_link.models import At, Collection, Record, Working
+from vmrag_link.ops.documents.collections import find
+from vmrag_link.ops.follow.provenance import Standing, viewed
+from vmrag_link.ops.follow.recover import read_consistently
+from vmrag_link.ops.index.holdings import differing, held_now
+from vmrag_link.paths import write_atomically
+from vmrag_link.workspace import Moment, View, Workspace
+
+Status = Literal["synced", "pending", "error"]
+
+
+class CollectionStatus(Record, frozen=True):
+    """`pending`: documents that the index holds otherwise than the knowledge base, or not at all, or still.
+
+    `last_sync_commit` is the revision that the index stands at which holds the collection; `last_sync_at` ISO 8601 UTC.
+    """
+
+    collection: Collection
+    snapshot: str | None
+    last_sync_commit: str | None
+    last_sync_at: str | None
+    documents: int
+    chunks: int
+    status: Status
+    error: str | None
+    pending: int
+
+
+class IndexStatus(Record, frozen=True):
+    """`commit` is what the index should stand at, with the uncommitted documents of `branch`, if it has some."""
+
+    branch: str | None
+    commit: str
+    collections: tuple[CollectionStatus, ...]
+
+    @property
+    def in_sync(self) -> bool:
+        return all(each.status == "synced" for each in self.collections)
+
+
+class Indexed(Record, frozen=True):
+    """A collection and what the index holds of it. `id` is Chroma's own, another one after each rebuild; empty if there is none.
+
+    `hnsw`: what Chroma's HNSW index was made with, by the keys of metadata, if it was asked for; else, or if there is none, as it will be.
+    """
+
+    collection: Collection
+    id: str
+    documents: int
+    chunks: int
+    snapshot: str
+    hnsw: dict[str, int]
+    status: Status
+
+
+def look(ws: Workspace) -> IndexStatus:
+    """As far as it is known without bringing anything. Raises as `Workspace.moment`."""
+    seen = ws.moment()
+    revision, at, moved = _wanted(seen)
+    if not ws.engine.has_revision(revision):
+        raise ws.unusable(seen.target)
+    held = held_now(ws, seen)
+    failed = failures(ws)
+    changed = differing(ws, at, held)
+    chunks: Counter[str] = Counter()
+    for (name, _), number in held.chunks.items():
+        chunks[name] += number
+    rows = []
+    for each in ws.engine.collections(at):
+        pending = changed.get(each.name)
+        error = failed.get(each.name) or held.unembedded.get(each.name)
+        synced = held.current and not moved and pending is None and each.name not in held.unembedded
+        there = held.folder is not None and each.name in held.definitions
+        rows.append(
+            CollectionStatus(
+                each,
+                snapshot=held.folder.name if held.folder and there else None,
+                last_sync_commit=held.revision if there else None,
+                last_sync_at=_sealed(held.folder) if held.folder and there else None,
+                documents=ws.engine.count(at, collection=each.name),
+                chunks=chunks[each.name],
+                status="synced" if synced else "error" if error else "pending",
+                error=None if synced else error,
+                pending=pending or 0,
+            )
+        )
+    return IndexStatus(at.branch if isinstance(at, Working) else seen.branch, revision, tuple(rows))
+
+
+def _wanted(seen: Moment) -> tuple[str, At, bool]:
+    """The revision that the next command will answer from, where it will read, and whether that is elsewhere than now."""
+    target = seen.target
+    if target.state != "pinned" or target.revision == seen.revision:
+        return seen.revision, seen.at, False
+    branch = target.kb_branch
+    uncommitted = branch is not None and branch.dirty and target.attachment == "attached"
+    return target.revision, Working(branch.name) if branch and uncommitted else target.revision, True
+
+
+def _sealed(folder: Path) -> str | None:
+    with contextlib.suppress(OSError):
+        seconds = (folder / manifest.FILE).stat().st_mtime
+        return clock.at(seconds)
+    return None
+
+
+# -- one collection -----------------------------------------------------------------------------------------------------
+
+
+def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tuple[Standing, Indexed]:
+    """A collection as the index holds it, which is brought first, and where that answers from.
+
+    If it cannot be brought, because a model is missing, say: as it is known. Raises `CollectionMissing`, `IndexFailed`.
+    """
+    try:
+        return read_consistently(
+            ws, lambda: ws.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw)))
+        )
+    except (EmbeddingError, IndexExtraMissing):
+        return at, known(ws, at, name)
+
+
+def known(ws: Workspace, at: Standing, name: str) -> Indexed:
+    """A collection as far as it is known without an index being brought: `chunks` are those that the index holds now.
+
+    Raises `CollectionMissing`.
+    """
+    found = find(ws, at.at, name)
+    each = next(each for each in look(ws).collections if each.collection.name == found.name)
+    usual = {key: setting.usual for key, setting in HNSW.items()}
+    return Indexed(found, "", each.documents, each.chunks, each.snapshot or "", usual, each.status)
+
+
+def _indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
+    collection = find(ws, view.at, name)
+    held = held_collections(view.folder)[collection.name]
+    return Indexed(
+        collection,
+        held.chroma_id,
+        ws.engine.count(view.at, collection=collection.name),
+        held.slots - held.dead,
+        view.folder.name,
+        hnsw_of(view.folder, collection.name) if hnsw else {},
+        "error" if collection.name in unembedded(view.folder) else "synced",
+    )
+
+
+# -- what failed last ---------------------------------------------------------------------------------------------------
+
+
+def failures(ws: Workspace) -> dict[str, str]:
+    """By collection, why the last sync could not embed its documents."""
+    try:
+        return msgspec.json.decode(ws.places.index_failures.read_bytes(), type=dict[str, str])
+    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
+        return {}
+
+
+def remember(ws: Workspace, failures: dict[str, str]) -> None:
+    if failures:
+        write_atomically(ws.places.index_failures, msgspec.json.encode(failures))
+    else:
+        ws.places.index_failures.unlink(missing_ok=True)

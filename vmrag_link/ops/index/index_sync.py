@@ -1,0 +1,166 @@
+"""Bringing the index to what the knowledge base holds, and what that did to each collection.
+
+An index is one whole: it is brought for all collections or for none. What a sync did to each is seen by comparing what
+was held before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vmrag_link.errors import (
+    CollectionMissing,
+    EmbeddingError,
+    EmbeddingFailed,
+    IndexExtraMissing,
+    UsageInvalid,
+    VmragError,
+)
+from vmrag_link.models import DocumentHeader, Record
+from vmrag_link.ops.documents.collections import find
+from vmrag_link.ops.follow.provenance import Standing, standing, viewed
+from vmrag_link.ops.follow.recover import reconciled_for_reading
+from vmrag_link.ops.follow.sync import sync as follow_the_pin
+from vmrag_link.ops.index.holdings import Holdings, Key, differing, held_equally, held_now, read
+from vmrag_link.ops.index.index_status import Status, look, remember
+from vmrag_link.sync import apply
+from vmrag_link.workspace import Workspace
+
+
+class Synced(Record, frozen=True):
+    """What a sync did for one collection: numbers of documents, and of the chunks that were put in."""
+
+    collection: str
+    snapshot: str
+    branch: str | None
+    commit: str
+    added: int
+    modified: int
+    deleted: int
+    chunks: int
+    sync_status: Status
+
+
+class SyncedAll(Record, frozen=True):
+    """`failure`: why a collection could not be embedded, which its details' `collection_name` names. With a local model nothing was done
+    then; what a service did not embed is in the index by its words.
+    """
+
+    standing: Standing
+    collections: tuple[Synced, ...]
+    snapshot: str = ""
+    failure: VmragError | None = None
+
+    @property
+    def failed(self) -> str:
+        """The collection to blame."""
+        return str(self.failure.details["collection_name"]) if self.failure else ""
+
+    @property
+    def together(self) -> Synced:
+        """The sums, as of one collection that is called `all`."""
+        rows, at = self.collections, self.standing
+        return Synced(
+            "all",
+            self.snapshot,
+            at.kb.branch,
+            at.revision,
+            added=sum(each.added for each in rows),
+            modified=sum(each.modified for each in rows),
+            deleted=sum(each.deleted for each in rows),
+            chunks=sum(each.chunks for each in rows),
+            sync_status="error" if self.failure else "synced",
+        )
+
+    def of(self, ws: Workspace, name: str) -> Synced:
+        """What was done for the collection that a name means, which may have gone from the index just now. Raises `CollectionMissing`."""
+        rows = {each.collection: each for each in self.collections}
+        try:
+            name = find(ws, self.standing.at, name).name
+        except CollectionMissing:
+            if name not in rows:
+                raise
+        return rows[name]
+
+
+def bring(ws: Workspace) -> SyncedAll:
+    """Bring the index to what the workspace stands at, uncommitted documents included; the pin is followed first.
+
+    Raises what is no collection's fault: `IndexFailed`, `MassDeletion`, `FileFailed`, and why the pin cannot be followed, where
+    nothing is bound.
+    """
+    before = _before(ws)
+    try:
+        reconciled_for_reading(ws)
+        seen = ws.moment()
+        now = held_now(ws, seen)
+        if now.current and (now.unembedded or differing(ws, seen.at, now)):
+            apply.throw_away(ws.parts, ws.target(), seen.revision)  # it verifies, and holds something else
+        report = _after(ws, before)
+    except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
+        if "collection_name" not in error.details:
+            raise
+        remember(ws, {str(error.details["collection_name"]): error.message})
+        return _nothing_done(ws, error)
+    remember(ws, {})
+    return report
+
+
+def rebuild(ws: Workspace) -> SyncedAll:
+    """Build the index from nothing; the one that is there answers until then, and goes on if this fails.
+
+    Raises as `ops.follow.sync`, and what models raise.
+    """
+    follow_the_pin(ws, rebuild=True)
+    report = _after(ws, Holdings())
+    remember(ws, {})
+    return report
+
+
+def _before(ws: Workspace) -> Holdings:
+    return held_now(ws, ws.moment()) if ws.binding else Holdings()
+
+
+def _after(ws: Workspace, before: Holdings) -> SyncedAll:
+    view, held = ws.read(lambda view: (view, read(view.folder, view.revision, current=True)))
+    rows = []
+    for name in sorted(held.definitions.keys() | before.definitions.keys()):
+        mine, theirs = _of(name, held.headers), _of(name, before.headers)
+        there = held.definitions.get(name)
+        anew = there is not None and not held_equally(before, there)
+        changed = {key for key in mine.keys() & theirs.keys() if anew or mine[key] != theirs[key]}
+        new = mine.keys() - theirs.keys()
+        row = Synced(
+            name,
+            view.folder.name,
+            view.branch,
+            view.revision,
+            added=len(new),
+            modified=len(changed),
+            deleted=len(theirs.keys() - mine.keys()),
+            chunks=sum(held.chunks[key] for key in new | changed),
+            sync_status="error" if name in held.unembedded else "synced",
+        )
+        if there or row.deleted:
+            rows.append(row)
+    return SyncedAll(viewed(ws, view), tuple(rows), view.folder.name, _first_failure(held.unembedded))
+
+
+def _first_failure(unembedded: Mapping[str, str]) -> VmragError | None:
+    for name, why in sorted(unembedded.items()):
+        hint = "Run it again when the service answers; until then the collection is searched by words alone."
+        return EmbeddingFailed(why, hint=hint, collection_name=name)
+    return None
+
+
+def _of(name: str, headers: Mapping[Key, DocumentHeader]) -> dict[Key, DocumentHeader]:
+    return {key: each for key, each in headers.items() if key[0] == name}
+
+
+def _nothing_done(ws: Workspace, error: VmragError) -> SyncedAll:
+    at, found = standing(ws), look(ws)
+    rows = tuple(
+        Synced(each.collection.name, each.snapshot or "", found.branch, at.revision, 0, 0, 0, 0, each.status)
+        for each in found.collections
+    )
+    return SyncedAll(at, rows, failure=error)

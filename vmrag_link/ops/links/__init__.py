@@ -1,0 +1,1 @@
+"""Which code commit belongs to which revision of the knowledge base."""

@@ -1,0 +1,1 @@
+"""Merging knowledge, and deciding about conflicts."""

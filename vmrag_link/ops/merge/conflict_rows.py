@@ -1,0 +1,100 @@
+"""Conflicts as tools list them: whatever tells of the same merge says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from vmrag_link.errors import VmragError
+from vmrag_link.git import pin_merge
+from vmrag_link.merging.conflicts import CELLS, Conflict, Row
+from vmrag_link.models import Record
+from vmrag_link.ops.commits.tables import COLLECTIONS, table_of
+from vmrag_link.ops.merge import merge_state
+from vmrag_link.workspace import Workspace
+
+TEXT = 500
+"""Characters of a text in a conflict."""
+
+_INTERNAL = ("content_hash", "source_key")
+
+
+class OpenConflict(Record, frozen=True):
+    """`base`, `ours` and `theirs` hold what the `fields` have on that side (all of it where one side removed the row), texts cut to
+    `TEXT` characters; None where the row does not exist. `doc_id` is empty for a collection's settings.
+    """
+
+    table: str
+    collection: str
+    doc_id: str
+    fields: tuple[str, ...]
+    base: dict[str, Any] | None
+    ours: dict[str, Any] | None
+    theirs: dict[str, Any] | None
+
+
+class OpenMerge(Record, frozen=True):
+    """`problem`: why its conflicts cannot be told."""
+
+    conflicts: tuple[OpenConflict, ...] = ()
+    problem: str = ""
+
+
+def rows(ws: Workspace, conflicts: Iterable[Conflict]) -> list[OpenConflict]:
+    """In the order in which they are given."""
+    listed = list(conflicts)
+    kinds = {each.name: each.kind for each in ws.engine.collections(ws.at())} if listed else {}
+    return [_row(each, kinds) for each in listed]
+
+
+def as_json(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
+    """For results and for an error's details."""
+    return [{**msgspec.to_builtins(each), "fields": list(each.fields)} for each in conflicts]
+
+
+def open_merge(ws: Workspace) -> OpenMerge | None:
+    """The merge that waits here, git's or one of ours; None if there is none. Changes nothing and fetches nothing."""
+    try:
+        state = merge_state.current(ws)
+        if state is not None:
+            return OpenMerge(tuple(rows(ws, merge_state.merged(ws, state).conflicts)))
+    except VmragError as error:  # a side that is not here, or a merge that was left: it is open all the same
+        return OpenMerge(problem=error.message)
+    return OpenMerge() if pin_merge.stages(ws.places) else None
+
+
+def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
+    sides = (conflict.base, conflict.ours, conflict.theirs)
+    kind = kinds.get(conflict.collection, "chroma")
+    return OpenConflict(
+        table_of(kind) if conflict.doc_id else COLLECTIONS,
+        conflict.collection,
+        conflict.doc_id,
+        conflict.fields,
+        *(None if each is None else _values(each, conflict) for each in sides),
+    )
+
+
+def _values(row: Row, conflict: Conflict) -> dict[str, Any]:
+    cells = CELLS[type(row)]
+    fields: Sequence[str] = tuple(cells) if conflict.is_whole else conflict.fields
+    names = [name for field in fields for name in cells[field] if name not in _INTERNAL]
+    return {name: _cut(_value(row, name)) for name in names}
+
+
+def _value(row: Row, name: str) -> Any:
+    found = getattr(row, name)
+    return msgspec.json.decode(found) if name == "metadata" else msgspec.to_builtins(found)
+
+
+def _cut(value: Any) -> Any:
+    match value:
+        case str():
+            return value[:TEXT]
+        case dict():
+            return {key: _cut(each) for key, each in value.items()}
+        case list():
+            return [_cut(each) for each in value]
+    return value

@@ -1,0 +1,273 @@
+"""`vmrag merge`: take the knowledge of another ref, KB branch or revision into that of the code which is checked out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from vmrag_link.engines.base import ASIDE_PREFIX, Write, reserved
+from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted, quoted
+from vmrag_link.git import plumbing
+from vmrag_link.merging import replay
+from vmrag_link.merging.conflicts import Choice, Decisions
+from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
+from vmrag_link.merging.threeway import as_rows
+from vmrag_link.merging.threeway import merge as three_way
+from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
+from vmrag_link.ops.documents import writing
+from vmrag_link.ops.follow import recover
+from vmrag_link.ops.follow.pin import go_to
+from vmrag_link.ops.history import history
+from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
+from vmrag_link.ops.merge import merge_state
+from vmrag_link.ops.merge.merge_state import MergeState
+from vmrag_link.ops.pins.pinning import PinBlock
+from vmrag_link.sync import apply
+from vmrag_link.sync.target import Target
+from vmrag_link.workspace import Workspace
+
+Result = Literal["already_up_to_date", "fast_forward", "merge", "uncommitted", "conflict", "aborted"]
+
+
+class MergeReport(Record, frozen=True):
+    """`revision` is what is pinned now; None while there is a conflict. `changes` are counted against `ours`.
+
+    `uncommitted`: the result is in the working set. `conflicts` are those about which nobody has decided, as `vmrag resolve` names them.
+    `pending`: why the index did not follow; the next command catches up.
+    """
+
+    result: Result
+    source: str
+    base: str
+    ours: str
+    theirs: str
+    revision: str | None
+    changes: ChangeCounts = ChangeCounts()
+    conflicts: tuple[str, ...] = ()
+    pin: PinBlock | None = None
+    staged: bool = True
+    notes: tuple[str, ...] = ()
+    pending: str = ""
+
+
+def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
+    """Merge what `source` names (see `history.revision`); documents set aside come back uncommitted.
+
+    Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and `writing.writable`.
+    """
+    target = mergeable(ws)
+    if aside := aside_branch(ws, source):
+        return merge_aside(ws, target, aside)
+    theirs = history.revision(ws, source)
+    base = merge_base(ws, source, ours=target.revision, theirs=theirs)
+    return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
+
+
+def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
+    """The branch of that name, if it holds documents that were set aside. Raises `NameInvalid` for another reserved one."""
+    found = ws.engine.branch(source) if reserved(source) else None
+    if found and not source.startswith(ASIDE_PREFIX):
+        raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
+    return found
+
+
+def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: Decisions | None = None) -> MergeReport:
+    """Bring documents back that were set aside, uncommitted, and drop their branch."""
+    base, symbolic = aside_base(ws, aside), target.trigger.symbolic or ""
+    decided = _kept(decisions)
+    state = MergeState(
+        "aside", aside.name, base, target.revision, aside.head, symbolic, commit=False, decisions=decided
+    )
+    return _proceed(ws, target, state)
+
+
+def aside_base(ws: Workspace, aside: KbBranch) -> str:
+    """The revision that the documents were uncommitted on."""
+    return ws.engine.info(aside.head).parents[0]
+
+
+def _kept(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
+    return {name: dict(choices) for name, choices in (decisions or {}).items()}
+
+
+def mergeable(ws: Workspace) -> Target:
+    """What a merge goes to. Raises `MergeConflict` while another one is open, and as `writing.writable`."""
+    target = writing.writable(ws)
+    merge_state.refuse_if_open(ws)
+    return target
+
+
+def merge_base(ws: Workspace, source: str, *, ours: str, theirs: str) -> str:
+    """What a merge of the revision that `source` names starts from; git is asked, too, if that is a code commit that pins it."""
+    if ws.engine.has_revision(source):
+        return base_of(ws, ours, theirs)
+    try:
+        commit = plumbing.resolve(ws.places, source)
+    except GitReferenceMissing:
+        return base_of(ws, ours, theirs)
+    return base_of(ws, ours, theirs, with_head(ws, ours, commit) if pinned(ws, commit) == theirs else None)
+
+
+def merge_revision(
+    ws: Workspace,
+    target: Target,
+    source: str,
+    *,
+    base: str,
+    theirs: str,
+    commit: bool = True,
+    decisions: Decisions | None = None,
+    signature: Signature | None = None,
+) -> MergeReport:
+    """Merge a revision, with a base of the caller's choice, and `decisions` about what is in conflict. Raises `Uncommitted`."""
+    if target.kb_branch and target.kb_branch.dirty:
+        raise Uncommitted("There are uncommitted documents; a merge would mix them in.", hint="vmrag commit")
+    ours = target.revision
+    symbolic = target.trigger.symbolic or ""
+    state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_kept(decisions))
+    if theirs in (base, ours):
+        # Staged, in case that a kill kept a merge before this one from it.
+        staged = plumbing.stage(ws.places, ws.places.pin) if ws.places.pin.exists() else True
+        return msgspec.structs.replace(_report(state, "already_up_to_date", ours), staged=staged)
+    if ours == base and commit:
+        return _landed(ws, target, state, theirs)
+    return _proceed(ws, target, state, signature)
+
+
+def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
+    """`--continue`: go on with the open merge, as far as everything is decided. Raises `MergeConflict` if something is not."""
+    state = merge_state.required(ws)
+    if state.kind == "git":
+        busy = plumbing.busy(ws.places)
+        raise MergeConflict(
+            "git's own merge is open, and .dolt-version is in conflict.",
+            hint="vmrag resolve" + (f", then {plumbing.busy_hint(busy)}" if busy else ""),
+        )
+    report = _proceed(ws, writing.writable(ws), state, signature)
+    if report.result == "conflict":
+        raise MergeConflict(
+            f"{len(report.conflicts)} of the conflicts are not decided yet: {', '.join(report.conflicts[:3])}",
+            hint="vmrag resolve",
+            conflicts=list(report.conflicts),
+        )
+    return report
+
+
+def abort(ws: Workspace) -> MergeReport:
+    """Give the open merge up. What it had written to the working set, and what was written there since, is set aside."""
+    recover.recover(ws)
+    state = merge_state.required(ws)
+    if state.kind == "git":
+        busy = plumbing.busy(ws.places)
+        raise GitBusy(
+            "This merge is git's own.", hint=plumbing.busy_hint(busy) if busy else "git checkout HEAD -- .dolt-version"
+        )
+    report = _report(state, "aborted", state.ours)
+    name = plumbing.kb_branch_of(ws.places, state.symbolic.removeprefix("refs/heads/"))
+    branch = ws.engine.branch(name) if name and state.written else None
+    if branch is None or not branch.dirty:
+        merge_state.clear(ws)
+        return report
+    if not merge_state.is_here(ws, state) or branch.head != state.ours:
+        merge_state.clear(ws)
+        return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
+    copy = apply.forgotten_copy(ws.parts, branch.name, branch.head)
+    with copy, ws.engine.writing("give a merge up", timeout=ws.lock_timeout):
+        # First: a merge without its documents would be committed as one that dropped theirs.
+        merge_state.clear(ws)
+        aside = replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
+    return msgspec.structs.replace(
+        report, notes=(f"The uncommitted result is kept. To bring it back: vmrag merge {quoted(aside)}",)
+    )
+
+
+def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
+    merged = merge_state.merged(ws, state)
+    if merged.conflicts:
+        merge_state.save(ws, state)
+        conflicts = tuple(each.id for each in merged.conflicts)
+        return msgspec.structs.replace(_report(state, "conflict", None), conflicts=conflicts)
+    if not state.commit and not state.written:
+        return _written(ws, state)
+    outcome = _result(ws, target, state, signature)
+    assert outcome.revision is not None  # noqa: S101  nothing is in conflict
+    return _landed(ws, target, state, outcome.revision)
+
+
+def _result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> Outcome:
+    dirty = target.kb_branch is not None and target.kb_branch.dirty
+    working = Working(target.kb_branch.name) if target.kb_branch and dirty else None
+    if not state.written:
+        return merged_revision(
+            ws.engine,
+            base=state.base,
+            ours=state.ours,
+            theirs=state.theirs,
+            joins=True,
+            decisions=state.decisions,
+            working=working,
+            signature=signature,
+        )
+    # The working set is the result, as a person has left it.
+    if working is None and not _nothing_to_write(ws, state):
+        raise MergeConflict(
+            f"What the merge of {state.source} had written is not in the documents any more.",
+            hint="vmrag merge --abort, then merge again (vmrag status shows what was set aside)",
+        )
+    rows = [as_rows(ws.engine.diff(state.ours, working))] if working else []
+    signed = signature or Signature.derived(ws.engine, base=state.base, ours=state.ours, theirs=state.theirs)
+    made = ws.engine.commit_onto(
+        state.ours, rows, joining=state.theirs, message=signed.message, author=signed.author, date=signed.date
+    )
+    return Outcome(made)
+
+
+def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
+    """Whether our side holds the result without any uncommitted document."""
+    found = three_way(ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, decisions=state.decisions)
+    return found.empty
+
+
+def _written(ws: Workspace, state: MergeState) -> MergeReport:
+    """Put the result into the working set. What is there by now is merged again after a kill, to the same result."""
+
+    def rows(at: At) -> Write | None:
+        found = three_way(ws.engine, base=state.base, ours=at, theirs=state.theirs, decisions=state.decisions)
+        if found.conflicts:
+            raise MergeConflict("The documents changed while this waited, and conflict now.", hint="vmrag resolve")
+        return None if found.empty else found.rows
+
+    merge_state.save(ws, state)
+    landed = writing.write(ws, rows, f"merge {state.source}")
+    if state.kind == "aside":
+        aside = ws.engine.branch(state.source)
+        if aside and aside.head == state.theirs:
+            ws.engine.delete_branch(aside.name, expected=aside.head)
+        merge_state.clear(ws)
+    else:
+        merge_state.save(ws, msgspec.structs.replace(state, written=True))
+    branch = ws.kb_branch()
+    changes = (
+        ws.engine.count_changes(state.ours, Working(branch.name))
+        if branch and branch.head == state.ours
+        else ChangeCounts()
+    )
+    pending = landed.pending if landed else ""
+    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=pending)
+
+
+def _landed(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
+    pinned = go_to(ws, revision, trigger=target.trigger)
+    merge_state.clear(ws)
+    return msgspec.structs.replace(
+        _report(state, "fast_forward" if revision == state.theirs else "merge", revision),
+        changes=ws.engine.count_changes(state.ours, revision),
+        pin=pinned.pin,
+        staged=pinned.staged,
+        pending=pinned.pending,
+    )
+
+
+def _report(state: MergeState, result: Result, revision: str | None) -> MergeReport:
+    return MergeReport(result, state.source, state.base, state.ours, state.theirs, revision)

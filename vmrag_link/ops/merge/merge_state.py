@@ -1,0 +1,170 @@
+"""The merge that waits for a person: git's conflict in the pin, or one that `vmrag merge` began.
+
+What git has is read from the index each time; the decisions about it are in `merge-git.json` of the work tree. A merge of ours is in
+`merge.json`, and stays there while git merges. The merge itself is made anew from the revisions and the decisions whenever somebody
+looks: an engine need not keep conflicts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, quoted
+from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.merging.conflicts import Choice
+from vmrag_link.merging.threeway import Merged, merge
+from vmrag_link.models import At, Record
+from vmrag_link.ops.merge.merge_pins import base_revision
+from vmrag_link.paths import write_atomically
+from vmrag_link.workspace import Workspace
+
+Kind = Literal["merge", "aside", "git"]
+
+
+class MergeState(Record, frozen=True):
+    """`base`, `ours` and `theirs` are revisions; `source` is what was merged, as it was named.
+
+    Kinds: `git`, whose conflict in the pin ends with a staged pin; `merge`, which ends with a commit; `aside`, documents that were set
+    aside (`source` is their KB branch) and end as uncommitted ones. `commit` False: the result is to be looked at before it is
+    committed; `written` says that it is in the working set by now, where a person may have changed it.
+    """
+
+    kind: Kind
+    source: str
+    base: str
+    ours: str
+    theirs: str
+    symbolic: str = ""
+    commit: bool = True
+    written: bool = False
+    decisions: dict[str, dict[str, Choice]] = msgspec.field(default_factory=dict)
+
+
+def current(ws: Workspace) -> MergeState | None:
+    """The open merge of this work tree, if there is one; changes nothing.
+
+    Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common history.
+    """
+    in_git = _in_git(ws)
+    if in_git:
+        decided = _read(ws.places.merge_in_git)
+        return decided if decided and _sides(decided) == _sides(in_git) else in_git
+    stored = _read(ws.places.merge)
+    return None if stored is None or _concluded(ws, stored) else stored
+
+
+def opened(ws: Workspace) -> MergeState | None:
+    """As `current`, for commands that change something: what a killed merge left to do is done first."""
+    state, stored = current(ws), _read(ws.places.merge)
+    if state is None or state.kind != "git":
+        clear(ws, "git")  # git's conflict is over
+    if state is None and stored:
+        if not plumbing.stage(ws.places, ws.places.pin):
+            return None  # another git command holds the index; the next command stages it
+        ws.progress.note(f"Finished an interrupted merge of {stored.source}; its result is pinned.")
+        clear(ws)
+    return state
+
+
+def required(ws: Workspace) -> MergeState:
+    state = opened(ws)
+    if state is None:
+        again = pin_merge.reopening(ws.places) if pin_merge.is_merge(ws.places) else None
+        raise MergeConflict("No merge is open here.", hint=again or "vmrag merge REF")
+    return state
+
+
+def refuse_if_open(ws: Workspace) -> None:
+    """For what would take the ground from under an open merge. Raises `MergeConflict`."""
+    state = opened(ws)
+    if state:
+        raise MergeConflict(
+            f"The merge of {state.source} is not finished.",
+            hint="vmrag resolve, then vmrag merge --continue; or vmrag merge --abort",
+        )
+
+
+def save(ws: Workspace, state: MergeState) -> None:
+    write_atomically(_path(ws, state.kind), msgspec.json.encode(state), durable=True)
+
+
+def clear(ws: Workspace, kind: Kind = "merge") -> None:
+    _path(ws, kind).unlink(missing_ok=True)
+
+
+def _path(ws: Workspace, kind: Kind) -> Path:
+    return ws.places.merge_in_git if kind == "git" else ws.places.merge
+
+
+def merged(ws: Workspace, state: MergeState) -> Merged:
+    """The merge as it stands, with the decisions so far; nothing once its result is in the working set.
+
+    Raises `KnowledgeMoved` when it does not belong to this place any more.
+    """
+    here = ours(ws, state)
+    if state.written:
+        return Merged.nothing()
+    return merge(ws.engine, base=state.base, ours=here, theirs=state.theirs, decisions=state.decisions)
+
+
+def is_here(ws: Workspace, state: MergeState) -> bool:
+    """Whether HEAD, and the pin of a merge that ends with a commit, are where the merge began."""
+    trigger = ws.trigger()
+    here = pins.parse(trigger.pin).dolt_commit if trigger.pin else ""
+    return trigger.symbolic == state.symbolic and (state.kind == "aside" or here == state.ours)
+
+
+def ours(ws: Workspace, state: MergeState) -> At:
+    """Our side: in a merge of ours with the uncommitted documents, so that a document can be mended by hand."""
+    if state.kind == "git":
+        return state.ours
+    if not is_here(ws, state):
+        back = f"git switch {quoted(state.symbolic.removeprefix('refs/heads/'))}"
+        raise KnowledgeMoved(
+            f"HEAD or the pin have moved since the merge of {state.source} began on {state.ours[:7]}.",
+            hint=f"Go back: {back}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}; "
+            "or give the merge up: vmrag merge --abort",
+        )
+    return ws.at()
+
+
+def _in_git(ws: Workspace) -> MergeState | None:
+    stages = pin_merge.stages(ws.places)
+    if stages is None or stages.ours is None or stages.theirs is None:
+        return None  # the pin was deleted on one side: git's own question
+    base, left, right = (pins.parse(each) if each else None for each in stages)
+    assert left is not None  # noqa: S101  looked at above
+    assert right is not None  # noqa: S101
+    base_at = base_revision(ws.engine, base, left, right)
+    return MergeState("git", f"git's {right.dolt_branch}", base_at, left.dolt_commit, right.dolt_commit)
+
+
+def _sides(state: MergeState) -> tuple[str, str, str]:
+    return state.base, state.ours, state.theirs
+
+
+def _concluded(ws: Workspace, state: MergeState) -> bool:
+    """Whether a kill came between the end of the merge and the removal of its file."""
+    if state.kind != "merge" or state.symbolic != ws.trigger().symbolic:
+        return False
+    pin = ws.target().pin
+    if pin is None or pin.dolt_commit == state.ours or not ws.engine.has_revision(pin.dolt_commit):
+        return False
+    return all(ws.engine.is_ancestor(each, pin.dolt_commit) for each in (state.ours, state.theirs))
+
+
+def _read(path: Path) -> MergeState | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=MergeState)
+    except FileNotFoundError:
+        return None
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise FileFailed(
+            f"The file of the open merge cannot be read: {error}",
+            hint=f"Give the merge up: rm {quoted(path)}",
+            path=str(path),
+        ) from error

@@ -1,0 +1,46 @@
+"""`vmrag merge --repair COMMIT`: take in the knowledge that a code commit dropped, because it was made where no driver merges pins."""
+
+from __future__ import annotations
+
+from vmrag_link.git import history, pin_merge, plumbing
+from vmrag_link.ops.history.merge_base import base_of, pinned
+from vmrag_link.ops.merge.merge import MergeReport, merge_revision, mergeable
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.sync.target import Target
+from vmrag_link.workspace import Workspace
+
+
+def repair(ws: Workspace, commit: str) -> MergeReport:
+    """Merge the pins of the commit's parents that the present knowledge does not contain, one of them in each run.
+
+    Raises `GitReferenceMissing`, `PinRevisionMissing`, and as `merge.merge`.
+    """
+    target = mergeable(ws)
+    full = plumbing.resolve(ws.places, commit)
+    sides = _sides(ws, pin_merge.parents(ws.places, full))
+    for parent, theirs in sides.items():
+        if ws.engine.is_ancestor(theirs, target.revision):
+            continue
+        base = _base(ws, target, full, sides, parent)
+        if base != theirs:  # else a side that did not move: there is nothing to take in
+            return merge_revision(ws, target, f"{commit} (its parent {parent[:10]})", base=base, theirs=theirs)
+    here = target.revision
+    return MergeReport("already_up_to_date", commit, here, here, here, here)
+
+
+def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
+    """What the parents pin, by commit. One whose pin cannot be read says nothing; a revision that is not here may be what matters."""
+    readable = {commit for commit, data in history.pins_of(ws.places, parents).items() if parsed(data)}
+    found = ((parent, pinned(ws, parent)) for parent in parents if parent in readable)
+    return {parent: revision for parent, revision in found if revision}
+
+
+def _base(ws: Workspace, target: Target, commit: str, sides: dict[str, str], parent: str) -> str:
+    """What a parent's pin is merged from: the pin at git's merge base; where all sides pin the same, what the commit left of that."""
+    theirs = sides[parent]
+    if len(set(sides.values())) > 1:
+        other = next(each for each in sides if each != parent)
+        return base_of(ws, target.revision, theirs, (parent, other))
+    left = parsed(history.pins_of(ws.places, [commit]).get(commit))
+    known = left is not None and ws.engine.has_revision(left.dolt_commit)
+    return base_of(ws, left.dolt_commit if left and known else target.revision, theirs)

@@ -1,0 +1,29 @@
+"""The pins of git's whole history, read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from vmrag_link.git import history
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.paths import Places
+from vmrag_link.pin import Pin
+
+
+def reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
+    """As `read`, of a commit and its ancestors."""
+    return _readable(history.reachable_pins(places, [commit]))
+
+
+def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
+    """Each pin with the commits that introduced it, newest first; what is looked at as `git.history.pins` says.
+
+    What cannot be read pins nothing, and is left out.
+    """
+    return _readable(history.pins(places, reflogs=reflogs, also=also))
+
+
+def _readable(found: Mapping[bytes, list[str]]) -> Iterator[tuple[Pin, list[str]]]:
+    for data, commits in found.items():
+        if pin := parsed(data):
+            yield pin, commits

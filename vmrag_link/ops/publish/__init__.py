@@ -1,0 +1,1 @@
+"""Letting others have the knowledge, and taking in what others offer."""

@@ -1,0 +1,225 @@
+"""`vmrag adopt`: take the knowledge that a fork's code pins into ours, after it was looked at where it can do no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import USUAL_LIMITS, Engine, Limits
+from vmrag_link.errors import (
+    GitReferenceMissing,
+    PinMissing,
+    PinRevisionMissing,
+    RemoteError,
+    UsageInvalid,
+    quoted,
+)
+from vmrag_link.git import history, plumbing, remotes, transfer
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.transfer import Peer
+from vmrag_link.models import Collection, Document, Record
+from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.ops.publish import validate
+from vmrag_link.ops.publish.push import published
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.progress import FETCHING
+from vmrag_link.transport import address, connection, quarantine
+from vmrag_link.transport.address import OWN, Address
+from vmrag_link.transport.git_transport import DATA
+from vmrag_link.transport.publish import PublishRequest
+from vmrag_link.transport.quarantine import Quarantine
+from vmrag_link.workspace import Workspace
+
+
+class AdoptReport(Record, frozen=True):
+    """`revision`: what the code `commit` pins. `pinned`: the revisions that were taken because commits pin them, newest first;
+    `revisions`: how many that are with what came before them; `missing`: pins of earlier commits that the fork does not have.
+
+    `remote`: where the pinned revisions are reachable now, `pushed` if they were not; None: nobody was asked.
+    """
+
+    source: str
+    commit: str
+    revision: str
+    pinned: tuple[str, ...]
+    revisions: int
+    missing: tuple[str, ...]
+    remote: str | None
+    pushed: bool
+
+
+class _Taken(NamedTuple):
+    """`pinned` revisions that came, and those that were not there; the number of all revisions that came."""
+
+    pinned: tuple[str, ...]
+    missing: tuple[str, ...]
+    revisions: int
+
+
+def adopt(
+    ws: Workspace,
+    source: str,
+    commit: str = "HEAD",
+    *,
+    start: Path | None = None,
+    push: bool = True,
+    limits: Limits = USUAL_LIMITS,
+    services: Iterable[str] = (),
+) -> AdoptReport:
+    """Take what a commit pins, and what the commits pin that the base repository's branches do not have yet.
+
+    `source`: the fork, as `git fetch` takes it; a path counts from `start`. `commit`: one that is here, else a branch of the fork.
+    `services`: the paid services that collections may have their documents embedded by, apart from those that do so already.
+
+    Everything that the knowledge base of the base repository does not reach is checked first; then it is anchored here and (`push`) kept
+    reachable there. Raises `KnowledgeRefused`, `RemoteMissing`, `RemoteDamaged` (then nothing was taken), `PinMissing`, `PinMalformed`,
+    `PinRevisionMissing`, `GitReferenceMissing`, and as `ops.publish.push.push`.
+    """
+    recover(ws)
+    engine = ws.engine
+    peer = _peer(ws, source, start or ws.places.top)
+    base = _base(ws, source, peer, push=push)
+    known = _known(ws, base, ask=push)
+    with quarantine.opened(ws.places, timeout=ws.lock_timeout) as room:
+        where, found = _commit(ws, room, peer, commit)
+        pinned = _pinned(ws, where, found, base)
+        here = engine.parents(known)
+        wanted = [each for each in pinned if each not in here]
+        if wanted:
+            agreed = functools.partial(validate.check, allowed=frozenset(services), known=_using(engine, known))
+            taken = _take(ws, room, peer, wanted, known=known, limits=limits, check=agreed)
+        else:
+            transfer.advertised(room.places, peer, DATA)  # a source that does not exist is no source of nothing
+            taken = _Taken((), (), 0)
+    if pinned[0] in taken.missing:
+        raise PinRevisionMissing(
+            f"Commit {found[:12]} pins revision {pinned[0][:12]}, which {remotes.shown(source)} does not have either.",
+            hint="Ask who made the commit to push its knowledge, too: vmrag push",
+            revision=pinned[0],
+        )
+    places = address.for_pushing(ws.places, base) if push and base else []
+    done = [published(ws, each, PublishRequest({}, taken.pinned)) for each in places]
+    return AdoptReport(
+        remotes.shown(source),
+        found,
+        pinned[0],
+        taken.pinned,
+        taken.revisions,
+        taken.missing,
+        " and ".join(each.text for each in places) or None,
+        any(not each.empty for each in done),
+    )
+
+
+# -- who is who
+
+
+def _peer(ws: Workspace, source: str, start: Path) -> Peer:
+    """The fork, as git names it."""
+    if source in remotes.names(ws.places):
+        return Peer(source, ask=True)
+    if source.startswith("git+"):
+        found = address.of_url(source, ask=True).peer
+        assert found is not None  # noqa: S101  such a URL is git's
+        return found
+    path = start / source
+    return Peer(str(path) if path.exists() else source, ask=True)
+
+
+def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
+    """The repository that the fork is one of: never what the checked-out branch, which may be the fork's, or its pin says."""
+    accepted = ws.accepted_remote()
+    if accepted != OWN:
+        return destinations.named(ws, accepted, ask=True)[0]
+    with contextlib.suppress(RemoteError):
+        for each in address.of_code(ws.places, None, ask=True):
+            if peer.where not in (each.text, remotes.url(ws.places, each.text)):
+                return each
+    if not push:
+        return None
+    raise UsageInvalid(
+        f"There is no other git remote than {remotes.shown(source)[:80]!r} that its knowledge could go to.",
+        hint="git remote add upstream URL (several: git config vmrag.remote NAME); to take it here only: "
+        f"vmrag adopt --no-push {quoted(remotes.shown(source))}",
+    )
+
+
+def _known(ws: Workspace, base: Address | None, *, ask: bool) -> list[str]:
+    """The heads of the base repository's knowledge base: what they reach was accepted there."""
+    if base is None:
+        return []
+    with connection.opened(ws.places, ws.engine, base, timeout=ws.lock_timeout) as there:
+        if ask:
+            there.fetch()
+        return list(there.heads().values())
+
+
+# -- what it pins
+
+
+def _commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Places, str]:
+    """The commit, and the repository that has it."""
+    try:
+        return ws.places, plumbing.resolve(ws.places, name)
+    except GitReferenceMissing as missing:
+        ref = name if name.startswith("refs/") else BRANCHES + name
+        if found := room.code(peer, ref) if plumbing.is_ref(ws.places, ref) else None:
+            return room.places, found
+        source = remotes.shown(peer.where)
+        raise GitReferenceMissing(
+            f"{name[:80]!r} is no commit that is here, and no branch of {source}.",
+            hint=f"git ls-remote --heads {quoted(source)}",
+            **missing.details,
+        ) from missing
+
+
+def _pinned(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:
+    """The revisions that the commits pin which no branch of the base repository has; the commit's own first."""
+    own = next(iter(history.pins_at(where, [commit])), None)
+    if own is None:
+        raise PinMissing(f"Commit {commit[:12]} pins no knowledge.", hint=f"git log --oneline -- {PIN_NAME}")
+    without = remotes.tracked(ws.places, base.text) if base and base.peer else []
+    earlier = history.reachable_pins(where, [commit, *(f"^{each}" for each in without)])
+    found = [pins.parse(own, source=f"{commit[:12]}:{PIN_NAME}"), *(pin for data in earlier if (pin := parsed(data)))]
+    return list(dict.fromkeys(pin.dolt_commit for pin in found))
+
+
+# -- taking it
+
+
+def _using(engine: Engine, heads: Iterable[str]) -> frozenset[validate.Using]:
+    """How the base repository's collections are embedded."""
+    return validate.services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
+
+
+def _take(
+    ws: Workspace,
+    room: Quarantine,
+    peer: Peer,
+    wanted: list[str],
+    *,
+    known: list[str],
+    limits: Limits,
+    check: Callable[[Collection | Document], None],
+) -> _Taken:
+    engine = ws.engine
+    with ws.progress.task(FETCHING, total=1) as task:
+        theirs = room.knowledge(peer, limits=limits)
+        task.advance(1)
+    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)
+    came = [each for each in wanted if each in new]
+    if came:
+        with engine.writing("adopt knowledge"):
+            try:
+                engine.fetch(quarantine.KEY, f"file://{room.vetted}")
+                for each in came:
+                    engine.anchor(each, reason="adopted from a fork")
+            finally:
+                engine.forget_remote(quarantine.KEY)
+    return _Taken(tuple(came), tuple(each for each in wanted if each not in new), len(new))

@@ -1,0 +1,196 @@
+"""`vmrag push`: let a remote hold what the code pins, and where its KB branches are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from vmrag_link.engines.base import reserved
+from vmrag_link.errors import BranchMissing, GitReferenceMissing, NameInvalid, NothingToPush, RemoteDiverged, quoted
+from vmrag_link.git import plumbing, remotes
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.models import Record
+from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes.fetch import fetched, no_such_branch
+from vmrag_link.transport import connection
+from vmrag_link.transport.address import Address
+from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
+from vmrag_link.workspace import Workspace
+
+
+class PushReport(Record, frozen=True):
+    """`branches` that moved on the remote, of which git may know several URLs to push to; `kept`: further revisions that it holds now.
+    `uncommitted`: documents were left out; `deleted`: branches that are gone there.
+    """
+
+    remote: str
+    branches: tuple[Moved, ...]
+    kept: tuple[str, ...]
+    uncommitted: bool
+    deleted: tuple[str, ...] = ()
+
+
+def push(
+    ws: Workspace, remote: str | None = None, *, branches: Sequence[str] = (), every: bool = False, force: bool = False
+) -> PushReport:
+    """Push HEAD's KB branch (or those that are named, or every one), and all that the history of HEAD pins.
+
+    A branch of the remote that stands at what its code pinned once, and pins no more, is moved; with `force` also one that holds anything
+    else. What it held stays reachable there. Raises `BranchMissing`, `RemoteDiverged`, `RemoteRejected`, and as `ops.remotes.fetch.fetch`.
+    """
+    recover(ws)
+    own = ws.kb_branch()
+    heads = _heads(ws, branches, every=every)
+    wanted = PublishRequest(heads, _pinned(ws), force=heads if force else (), superseded=_superseded(ws, heads))
+    places = destinations.to_push(ws, remote)
+    try:
+        done = [published(ws, each, wanted) for each in places]
+    except RemoteDiverged as error:
+        name = f"{quoted(remote)} " if remote else ""
+        name += f"--branch {quoted(error.details['branch'])}"
+        raise RemoteDiverged(
+            error.message,
+            hint=f"To take that in: vmrag pull {name}; to leave it (it stays reachable there): vmrag push {name} --force",
+            **error.details,
+        ) from error
+    return _report(places, done, uncommitted=bool(own and own.dirty))
+
+
+class BranchPushed(Record, frozen=True):
+    """`commits` that the remote did not have; `old` and `head`: where its `branch` was and is, None where it had none.
+
+    `url` without credentials: where `git push` goes, or the remote itself.
+    """
+
+    remote: str
+    url: str
+    branch: str
+    commits: int
+    old: str | None
+    head: str
+    uncommitted: bool
+
+
+def push_branch(
+    ws: Workspace, remote: str | None = None, *, branch: str | None = None, force: bool = False
+) -> BranchPushed:
+    """As `push`, of one KB branch, counted in commits; by default HEAD's.
+
+    Raises `NothingToPush` where the remote had everything, and why there is nothing that HEAD could mean.
+    """
+    recover(ws)
+    own, target = ws.kb_branch(), ws.target()
+    if branch is None and own is None and target.state != "pinned":
+        raise ws.unusable(target)
+    place = destinations.to_push(ws, remote)[0]
+    before = ws.engine.remote_heads(place.key)
+    report = push(ws, remote, branches=[branch] if branch else (), force=force)
+    name = branch or (own.name if own else target.pin.dolt_branch if target.pin else "")
+    if not report.branches and not report.kept:
+        raise NothingToPush(
+            f"{report.remote} has everything that {name!r} holds already.", hint="vmrag commit", branch=name
+        )
+    moved = {each.branch: each for each in report.branches}
+    sent = [*(each.new for each in moved.values()), *report.kept]
+    after = ws.engine.remote_heads(place.key)
+    if not before:  # it was never asked
+        before = {each: head for each, head in after.items() if each not in moved}
+    known = [*before.values(), *(each.old for each in moved.values() if each.old)]
+    there = after.get(name)
+    return BranchPushed(
+        report.remote,
+        _url(ws, place),
+        name,
+        ahead_behind.beyond(ws.engine, sent, known),
+        moved[name].old if name in moved else there,
+        there or sent[0],
+        report.uncommitted,
+    )
+
+
+def _url(ws: Workspace, place: Address) -> str:
+    where = place.peer.where if place.peer else place.url
+    names = remotes.names(ws.places)
+    if where in names:
+        return remotes.shown(remotes.push_urls(ws.places, where)[0])
+    return remotes.shown(where) if place.text in names else place.text
+
+
+def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> PushReport:
+    """Take KB branches away from the remote; what they hold stays reachable there. Ours stay.
+
+    Raises `NameInvalid`, `BranchMissing`, `RemoteRejected`, and as `ops.remotes.fetch.fetch`.
+    """
+    for name in names:
+        if reserved(name):
+            raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag push --help", branch=name)
+    places = destinations.to_push(ws, remote)
+    for each in places:
+        fetched(ws, each)
+    there = {name for each in places for name in ws.engine.remote_heads(each.key)}
+    for name in names:
+        if name not in there:
+            raise no_such_branch(" and ".join(each.text for each in places), name, there)
+    return _report(
+        places, [published(ws, each, PublishRequest({}, delete=names)) for each in places], uncommitted=False
+    )
+
+
+def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted: bool) -> PushReport:
+    moved = dict.fromkeys(move for each in done for move in each.branches)
+    return PushReport(
+        " and ".join(each.text for each in places),
+        tuple(each for each in moved if not reserved(each.branch)),
+        tuple(dict.fromkeys(revision for each in done for revision in each.kept)),
+        uncommitted=uncommitted,
+        deleted=tuple(dict.fromkeys(name for each in done for name in each.deleted)),
+    )
+
+
+def published(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:
+    with (
+        ws.progress.task("pushing", total=1) as task,
+        connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
+    ):
+        done = publish(ws.engine, address.key, peer, wanted)
+        task.advance(1)
+        return done
+
+
+def _heads(ws: Workspace, names: Sequence[str], *, every: bool) -> dict[str, str]:
+    there = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
+    if every:
+        return there
+    for name in names:
+        if name not in there:
+            raise BranchMissing(f"The knowledge base has no branch {name!r}.", hint="vmrag branch", branch=name)
+    own = ws.kb_branch()
+    return {name: there[name] for name in (names or ([own.name] if own else []))}
+
+
+def _pinned(ws: Workspace) -> list[str]:
+    """What the present pin names and what the history of HEAD does, as far as it is here; newest first."""
+    target = ws.target()
+    present = [target.revision] if target.state == "pinned" else []
+    head = plumbing.head(ws.places).commit
+    found = _history(ws, head) if head else []
+    return [each for each in dict.fromkeys([*present, *found]) if ws.engine.has_revision(each)]
+
+
+def _superseded(ws: Workspace, names: Iterable[str]) -> Mapping[str, list[str]]:
+    """All that the code branches of these KB branches ever pinned, be it here or not."""
+    codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
+    found = {}
+    for name in names:
+        try:
+            found[name] = _history(ws, plumbing.resolve(ws.places, BRANCHES + codes.get(name, "")))
+        except GitReferenceMissing:
+            continue  # no code branch writes on it
+    return found
+
+
+def _history(ws: Workspace, commit: str) -> list[str]:
+    """What a commit and its ancestors pin, newest first."""
+    return [pin.dolt_commit for pin, _ in history_pins.reached(ws.places, commit)]

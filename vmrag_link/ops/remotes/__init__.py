@@ -1,0 +1,1 @@
+"""Which remotes there are, and what comes from them."""

@@ -1,0 +1,85 @@
+"""`vmrag clone`: the knowledge base of a fresh git clone, from where the code's pin says."""
+
+from __future__ import annotations
+
+import contextlib
+
+from vmrag_link import locks
+from vmrag_link.engines.base import Engine, reserved
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
+from vmrag_link.git import sharing
+from vmrag_link.models import Record
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes.fetch import first_with, nothing_at
+from vmrag_link.transport import connection
+from vmrag_link.transport.address import Address
+from vmrag_link.workspace import Workspace
+
+
+class CloneReport(Record, frozen=True):
+    """`remote` as people know it; its KB `branches`. `revision`: what the checked-out code pins, if anything; `here`: it came along."""
+
+    remote: str
+    kb: str
+    branches: tuple[str, ...]
+    revision: str | None
+    here: bool
+
+
+def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) -> CloneReport:
+    """Fetch a knowledge base into a repository that has none. `automatic`: nobody asked, so only remotes that are trusted.
+
+    Raises `AlreadyInitialized`, `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`, `AuthenticationFailed`; a kill
+    or a failure leaves no knowledge base.
+    """
+    pinned = destinations.pinned_remote(ws)
+    addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
+    sharing.prepare(ws.places)
+    # All work trees of the repository get the same one.
+    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
+        if ws.initialized:
+            if automatic:  # another command was faster
+                return _report(ws, addresses[0])
+            raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
+        names = " or ".join(each.text for each in addresses)
+        ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
+        source = _first(ws, addresses)
+    target, others = ws.target(), [each for each in addresses if each != source]
+    if target.state == "missing" and others:  # the next remote may have what the first one lacks
+        with contextlib.suppress(RemoteError):  # the report says what is here
+            first_with(ws, others, target.revision)
+    return _report(ws, source)
+
+
+def _first(ws: Workspace, addresses: list[Address]) -> Address:
+    """The first remote that has a knowledge base, which is here now.
+
+    Where none has: why one of them could not say so, else what the first one said.
+    """
+
+    def make(key: str, url: str) -> Engine:
+        return DoltliteEngine.clone(ws.places.kb, key, url, limits=ws.limits)
+
+    problems: list[RemoteError] = []
+    for each in addresses:
+        try:
+            with ws.progress.task("cloning", total=1) as task:
+                made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.limits)
+                task.advance(1)
+        except RemoteError as problem:
+            problems.append(problem)
+            continue
+        if made is not None:
+            made.close()
+            return each
+        problems.append(nothing_at(each))
+    raise next((each for each in problems if not isinstance(each, RemoteEmpty)), problems[0])
+
+
+def _report(ws: Workspace, source: Address) -> CloneReport:
+    pin = ws.target().pin
+    names = sorted(name for name in ws.engine.remote_heads(source.key) if not reserved(name))
+    revision = pin.dolt_commit if pin else None
+    here = revision is not None and ws.engine.has_revision(revision)
+    return CloneReport(source.text, str(ws.places.kb), tuple(names), revision, here)

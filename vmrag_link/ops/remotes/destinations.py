@@ -1,0 +1,58 @@
+"""Which remotes a command talks to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import PinMalformed
+from vmrag_link.git import plumbing, remotes
+from vmrag_link.transport import address, trust
+from vmrag_link.transport.address import OWN, Address
+from vmrag_link.workspace import Workspace
+
+
+def asked(ws: Workspace, remote: str | None) -> list[Address]:
+    """What a person named on the command line, who thereby agrees to it; else where the pin and the settings say, if that is trusted.
+
+    The first to be asked first. A person may be asked for a password. Raises `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
+    """
+    if remote is not None:
+        return address.given(ws.places, remote, branch=ws.trigger().branch, ask=True)
+    return named(ws, pinned_remote(ws) or ws.config.remote, ask=True)
+
+
+def to_push(ws: Workspace, remote: str | None) -> list[Address]:
+    """As `asked`, for what is sent: where `git push` would go; all of them."""
+    if remote is None and (pinned_remote(ws) or ws.config.remote) == OWN:
+        found = address.to_code(ws.places, ws.trigger().branch, ask=True)
+    else:
+        found = asked(ws, remote)
+    return address.for_pushing(ws.places, found[0])
+
+
+def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
+    """What a pin or the settings name. Raises `RemoteNotTrusted` before anything is contacted, and as `asked`."""
+    trust.require(ws.places, remote, accepted=ws.accepted_remote)
+    if remote == OWN:
+        return address.of_code(ws.places, ws.trigger().branch, ask=ask)
+    return [address.of_url(remote, ask=ask)]
+
+
+def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -> None:
+    """That an agent may name this remote: a git remote of the repository by its name or URL, or an address that was agreed to.
+
+    `agreed`: by the person, who was asked. Raises `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
+    """
+    if remotes.called(ws.places, remote):
+        return
+    address.given(ws.places, remote, branch=ws.trigger().branch)  # nobody is asked about what is no address
+    trust.require_from_agent(ws.places, remote, accepted=ws.accepted_remote, agreed=agreed)
+
+
+def pinned_remote(ws: Workspace) -> str | None:
+    data = plumbing.pin_bytes(ws.places)
+    try:
+        return pins.parse(data).dolt_remote if data is not None else None
+    except PinMalformed:
+        return None

@@ -1,0 +1,143 @@
+"""`vmrag fetch`: bring what a remote's knowledge base holds. No branch here moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vmrag_link.engines.base import reserved
+from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError
+from vmrag_link.models import Record
+from vmrag_link.ops.commits import ahead_behind
+from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.progress import FETCHING
+from vmrag_link.transport import connection
+from vmrag_link.transport.address import Address
+from vmrag_link.transport.publish import Moved
+from vmrag_link.workspace import Workspace
+
+
+class FetchReport(Record, frozen=True):
+    """`remote` as people know it; `updates`: its KB branches that moved or are new; `revision`: what the checked-out code pins,
+    which is `here` now or not, and (`arrived`) was not before; None where there is no pin that can be read.
+    """
+
+    remote: str
+    updates: tuple[Moved, ...]
+    revision: str | None
+    here: bool
+    arrived: bool
+
+
+class BranchFetched(Record, frozen=True):
+    """A KB branch of the remote that moved; `old` None: it is new there. `commits` came with it that were not here."""
+
+    name: str
+    old: str | None
+    new: str
+    commits: int
+
+
+class BranchesFetched(Record, frozen=True):
+    """`branches` that moved, `commits` that came with all of them. `branch`: HEAD's KB branch, and how it stands to the remote's of that
+    name, or, as long as there is none, how the pinned revision stands to the one that the pin names.
+    """
+
+    remote: str
+    branches: tuple[BranchFetched, ...]
+    commits: int
+    branch: str | None
+    ahead: int
+    behind: int
+
+
+def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
+    """Fetch from the remote that is named, or where the pin and the settings say.
+
+    Raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`, `AuthenticationFailed`; then nothing was taken.
+    """
+    pin = ws.target().pin
+    wanted = pin.dolt_commit if pin else None
+    before = bool(wanted and ws.engine.has_revision(wanted))
+    found, updates = first_with(ws, destinations.asked(ws, remote), wanted)
+    here = bool(wanted and ws.engine.has_revision(wanted))
+    return FetchReport(found.text, updates, wanted, here, arrived=here and not before)
+
+
+def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> BranchesFetched:
+    """As `fetch`, counted in commits; of one `branch` or all. Raises `BranchMissing` for one that the remote lacks."""
+    target, addresses = ws.target(), destinations.asked(ws, remote)
+    known = [each.head for each in ws.engine.branches()]
+    for each in addresses:
+        known += ws.engine.remote_heads(each.key).values()
+    source, moved = first_with(ws, addresses, target.pin.dolt_commit if target.pin else None)
+    there = ws.engine.remote_heads(source.key)
+    if branch is not None:
+        if branch not in there or reserved(branch):
+            raise no_such_branch(source.text, branch, there)
+        moved = tuple(each for each in moved if each.branch == branch)
+    new = [each.new for each in moved]
+    distances = Distances(ws.engine, [*new, *known])
+    counted = tuple(
+        BranchFetched(each.branch, each.old, each.new, distances.apart([each.new], known).ahead) for each in moved
+    )
+    own = target.kb_branch
+    name = own.name if own else target.pin.dolt_branch if target.pin else ""
+    here = own.head if own else target.pin.dolt_commit if target.pin else ""
+    apart = ahead_behind.from_remote(ws.engine, here, name, there) if ws.engine.has_revision(here) else AheadBehind()
+    commits = distances.apart(new, known).ahead
+    return BranchesFetched(source.text, counted, commits, own.name if own else None, apart.ahead, apart.behind)
+
+
+def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) -> tuple[Address, tuple[Moved, ...]]:
+    """Fetch from one remote after the other until the revision is here; the one that had it, or else the first that has anything.
+
+    `git:` may stand for several: a contributor's fork and the repository that it comes from. Raises the first one's error if none has.
+    """
+    answered: list[tuple[Address, tuple[Moved, ...]]] = []
+    problems: list[RemoteError] = []
+    for each in addresses:
+        try:
+            answered.append((each, fetched(ws, each)))
+        except RemoteError as problem:
+            problems.append(problem)
+            continue
+        if wanted is None or ws.engine.has_revision(wanted):
+            return answered[-1]
+    if not answered:
+        raise problems[0]
+    return answered[0]
+
+
+def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
+    """Fetch from one remote; the KB branches that moved. Raises `RemoteEmpty` where it has no knowledge base."""
+    with (
+        ws.progress.task(FETCHING, total=1) as task,
+        connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
+    ):
+        # Who talks to a server by itself learns what it has by fetching.
+        before = peer.heads() if address.peer else ws.engine.remote_heads(address.key)
+        if not peer.fetch():
+            raise nothing_at(address)
+        task.advance(1)
+        after = peer.heads()
+    changed = {name: head for name, head in after.items() if before.get(name) != head}
+    shown = sorted(name for name in changed if not reserved(name))
+    return tuple(Moved(name, before.get(name), changed[name]) for name in shown)
+
+
+def no_such_branch(remote: str, name: str, there: Iterable[str]) -> BranchMissing:
+    names = ", ".join(sorted(each for each in there if not reserved(each)))
+    return BranchMissing(
+        f"{remote} has no KB branch {name!r}; it has {names or 'none at all'}.",
+        hint="vmrag push (puts HEAD's KB branch there)",
+        branch=name,
+    )
+
+
+def nothing_at(address: Address) -> RemoteEmpty:
+    return RemoteEmpty(
+        f"{address.text} has no knowledge base yet.",
+        hint="Who has one puts it there: vmrag push",
+        remote=address.text,
+    )

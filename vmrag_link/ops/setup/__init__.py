@@ -1,0 +1,1 @@
+"""How a knowledge base begins: anew, or from another store."""

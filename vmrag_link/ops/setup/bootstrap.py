@@ -1,0 +1,289 @@
+"""Begin a knowledge base where there is none, anew or as a remote has it: everything works when this returns, or nothing has changed.
+
+`ops.setup.init` and `ops.remotes.clone` are the parts. They can be run again after a kill; a tool's caller would try
+something else instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import locks
+from vmrag_link.engines.base import ROOT_BRANCH, Write, reserved
+from vmrag_link.errors import (
+    INDEXING_FAILURES,
+    AlreadyInitialized,
+    GitBusy,
+    GitFailed,
+    LockError,
+    MessageMissing,
+    RevisionMissing,
+)
+from vmrag_link.git import index_entries, plumbing, remotes
+from vmrag_link.models import Chunking, Record, RevisionInfo
+from vmrag_link.ops.documents import collection_writes, writing
+from vmrag_link.ops.follow.provenance import KbBlock, Standing
+from vmrag_link.ops.history.revparse import CANDIDATES, SHORTEST_HASH
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.remotes import destinations
+from vmrag_link.ops.remotes.clone import clone
+from vmrag_link.ops.remotes.fetch import no_such_branch
+from vmrag_link.ops.setup import import_chroma
+from vmrag_link.ops.setup.import_chroma import Foreign
+from vmrag_link.ops.setup.init import ATTRIBUTES, Start, begin, init, require_no_links
+from vmrag_link.paths import write_atomically
+from vmrag_link.pin_values import hosted
+from vmrag_link.transport import address
+from vmrag_link.transport.address import OWN
+from vmrag_link.workspace import Workspace
+
+HOST = "https://doltremoteapi.dolthub.com/"
+"""What is meant by `organisation/repository`."""
+
+_STAYS = frozenset(("locks", "logs", "embeddings.sqlite"))
+"""In the folder of the knowledge base: what the next attempt needs as well."""
+
+
+class Founded(Record, frozen=True):
+    """`branch` is HEAD's KB branch, or how it will be called. `remote`: what the settings say now, if that was asked for.
+
+    `cloned`: where the knowledge base was fetched from, because the repository's history pins one. `taken`: what was imported;
+    `pending`: why the index did not follow, and `standing` where the workspace stands then, with nothing to read from yet.
+    """
+
+    path: str
+    branch: str
+    commit: RevisionInfo
+    staged: bool
+    remote: str = ""
+    cloned: str | None = None
+    taken: Foreign = Foreign()
+    pending: str = ""
+    standing: Standing | None = None
+
+
+class Cloned(Record, frozen=True):
+    """`url` of the remote without credentials; `branch` is HEAD's KB branch, None where a revision is read by its hash."""
+
+    path: str
+    url: str
+    branch: str | None
+    commit: RevisionInfo
+    documents: int
+    collections: tuple[str, ...]
+    staged: bool
+
+
+def found(
+    ws: Workspace,
+    *,
+    url: str | None = None,
+    allow: Callable[[str], None],
+    branch: str | None = None,
+    store: Path | None = None,
+    message: str,
+) -> Founded:
+    """Start a knowledge base with what another program's Chroma `store` holds as its first commit, and pin it.
+
+    `url` becomes the remote of the settings, and is not contacted; `allow` raises for one that may not be named, and nobody has agreed to
+    it by this. Where the repository's history pins a knowledge base, that is fetched instead. Raises `AlreadyInitialized`,
+    `RemoteInvalid`, `IndexFailed` for what is no store, `GitBusy`, and as `ops.setup.init.init`.
+    """
+    if not message.strip():
+        raise MessageMissing("A commit needs a message.", hint="commit_message says what is imported")
+    with _founding(ws):
+        setting = _setting(ws, url, allow) if url else ""
+        taken = _taken(ws, store) if store else Foreign()
+        rows = Write(put_collections=taken.collections, put_documents=taken.documents) if taken.collections else None
+        with _all_or_nothing(ws):
+            report = init(ws, start=Start(branch=branch, rows=rows, message=message, remote=setting))
+            if report.cloned:
+                taken, setting = Foreign(), ""
+            _require_pinned(ws)
+        pending = _indexed(ws)
+    info = ws.engine.info(report.revision)
+    at = _unindexed(ws, report.revision, pending) if pending and not ws.binding else None
+    return Founded(report.kb, report.pin.dolt_branch, info, report.staged, setting, report.cloned, taken, pending, at)
+
+
+def found_from(
+    ws: Workspace, url: str, *, allow: Callable[[str], None], branch: str | None = None, commit: str | None = None
+) -> Cloned:
+    """Clone a knowledge base, go to a branch or a commit of it (which wins), and index that.
+
+    With neither it is what the checked-out code pins, else the KB branch that is called as the code branch, or `main`. Where nothing was
+    pinned, the remote becomes that of the settings; `allow` is as of `found`, and is asked first. Raises `AlreadyInitialized`,
+    `BranchMissing`, `RevisionMissing`, `GitBusy`, and as `ops.remotes.clone.clone`.
+    """
+    with _founding(ws), _all_or_nothing(ws):
+        setting = _setting(ws, url, allow)
+        pinned = plumbing.pin_bytes(ws.places) is not None
+        named = url if setting == OWN else setting
+        source, staged = clone(ws, named), True
+        if commit or branch or not pinned:
+            key = next(each.key for each in destinations.asked(ws, named) if each.text == source.remote)
+            start = _start(ws, source.remote, ws.engine.remote_heads(key), branch, commit)
+            staged = begin(ws, start if pinned else msgspec.structs.replace(start, remote=setting)).staged
+        _require_pinned(ws)
+        ws.reconcile()
+        own, revision = ws.kb_branch(), ws.revision_here()
+    names = tuple(each.name for each in ws.engine.collections(revision))
+    return Cloned(
+        str(ws.places.kb),
+        _url(ws, source.remote),
+        own.name if own else None,
+        ws.engine.info(revision),
+        ws.engine.count(revision),
+        names,
+        staged,
+    )
+
+
+def _start(ws: Workspace, source: str, heads: Mapping[str, str], branch: str | None, commit: str | None) -> Start:
+    """Where a clone stands, of a remote with these branches."""
+    there = {name: head for name, head in heads.items() if not reserved(name)}
+    code = ws.trigger().branch or ""
+    if commit:
+        revision = _commit(ws, source, there.values(), commit)
+        names = [name for name in (branch, code, *sorted(there)) if name and there.get(name) == revision]
+        return Start(branch=names[0], revision=revision) if names else Start(revision=revision, detached=True)
+    if branch:
+        if branch not in there:
+            raise no_such_branch(source, branch, there)
+        return Start(branch=branch, revision=there[branch])
+    usual = (code, "main", "master", *sorted(there))
+    return Start(revision=next((there[name] for name in usual if name in there), ""))
+
+
+def _commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> str:
+    """The only commit behind these heads whose hash begins so."""
+    found = sorted(each for each in ws.engine.parents(heads) if each.startswith(name.lower()))
+    if len(found) == 1 and len(name) >= SHORTEST_HASH:
+        return found[0]
+    raise RevisionMissing(
+        f"{source} has {'more than one' if found else 'no'} commit whose hash begins with {name[:80]!r}.",
+        hint="Clone without commit, then look for it: vmrag log",
+        revision=name,
+        candidates=found[:CANDIDATES],
+    )
+
+
+@contextlib.contextmanager
+def _founding(ws: Workspace) -> Iterator[None]:
+    """One process at a time, where there is no knowledge base that is pinned. One that nobody has used was left by a kill, and goes.
+
+    Raises `AlreadyInitialized`, `GitBusy`.
+    """
+    lock = locks.exclusive(ws.places.locks / "founding.lock", purpose="begin a knowledge base", timeout=ws.lock_timeout)
+    with lock:
+        _make_room(ws)
+        yield
+
+
+def _make_room(ws: Workspace) -> None:
+    writing.refuse_in_between(ws)
+    pinned = plumbing.pin_bytes(ws.places) is not None
+    if ws.initialized and not pinned and _unused(ws):
+        ws.close()
+        shutil.rmtree(ws.places.kb)
+    if ws.initialized and pinned:
+        raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag status")
+
+
+def _unused(ws: Workspace) -> bool:
+    used = [each for each in ws.engine.branches() if each.name != ROOT_BRANCH or each.dirty]
+    return not (used or plumbing.kb_mappings(ws.places) or any(True for _ in history_pins.read(ws.places)))
+
+
+def _require_pinned(ws: Workspace) -> None:
+    target = ws.target()
+    if target.state != "pinned":
+        raise ws.unusable(target)
+
+
+def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
+    """What `remote` of the settings is for the place that somebody names, if it is allowed. Raises `RemoteInvalid`."""
+    if url == OWN:
+        return OWN
+    if (name := remotes.called(ws.places, url)) and name in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
+        return OWN
+    text = HOST + url if hosted(url) else url
+    address.of_url(text)
+    allow(text)
+    return text
+
+
+def _taken(ws: Workspace, store: Path) -> Foreign:
+    sizes = ws.config.chunking
+    model = collection_writes.working_model(ws, ws.config.embedding.model)
+    return import_chroma.read(store, model=model, chunking=Chunking(size=sizes.size, overlap=sizes.overlap))
+
+
+def _indexed(ws: Workspace) -> str:
+    """Why the index could not follow; empty if it has."""
+    try:
+        ws.reconcile()
+    except (*INDEXING_FAILURES, GitBusy, LockError) as error:
+        return f"The knowledge base is there, but the index could not follow yet: {error.message}"
+    return ""
+
+
+def _unindexed(ws: Workspace, revision: str, why: str) -> Standing:
+    own = ws.kb_branch()
+    head = plumbing.head(ws.places).commit
+    kb = KbBlock(str(ws.places.top), head, own.name if own else None, revision, dirty=False, in_sync=False)
+    return Standing(revision, revision, kb, (why,))
+
+
+def _url(ws: Workspace, remote: str) -> str:
+    return remotes.shown(remotes.url(ws.places, remote) if remote in remotes.names(ws.places) else remote)
+
+
+@contextlib.contextmanager
+def _all_or_nothing(ws: Workspace) -> Iterator[None]:
+    """If the block fails, the knowledge base and what it has put into work tree, index and configuration are gone again."""
+    require_no_links(ws.places)
+    files = (ws.places.config, ws.places.pin, ws.places.top / ATTRIBUTES)
+    contents = {path: path.read_bytes() if path.is_file() else None for path in files}
+    entries = index_entries.read(ws.places, files)
+    code = ws.trigger().branch or ""
+    kb_branch = plumbing.kb_branch_of(ws.places, code)
+    kept = {folder: _names(folder) | _STAYS for folder in (ws.places.shared, ws.places.own)}
+    try:
+        yield
+    except BaseException:  # a call that was given up, too
+        ws.close()
+        ws.forget_settings()
+        for folder, names in kept.items():
+            _remove_all_but(folder, names)
+        _restore(contents)
+        with contextlib.suppress(GitFailed):  # why the block failed says more
+            index_entries.put_back(ws.places, files, entries)
+        if kb_branch is None:
+            plumbing.forget_kb_branch(ws.places, code)
+        else:
+            plumbing.set_kb_branch(ws.places, code, kb_branch)
+        raise
+
+
+def _names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+
+
+def _remove_all_but(folder: Path, names: set[str]) -> None:
+    for each in folder.iterdir() if folder.is_dir() else ():
+        if each.name not in names:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
+def _restore(contents: Mapping[Path, bytes | None]) -> None:
+    for path, content in contents.items():
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif not path.is_file() or path.read_bytes() != content:
+            write_atomically(path, content)

@@ -1,0 +1,172 @@
+"""What a Chroma store of somebody else holds, as documents and collections of ours."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vmrag_link import clock
+from vmrag_link.embedding.base import Model
+from vmrag_link.errors import IndexFailed, NameInvalid
+from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Described, open_store
+from vmrag_link.index.metadata import HNSW_PREFIX, RESERVED_METADATA
+from vmrag_link.models import Chunking, Collection, Document, Record, canonical_json, content_hash
+from vmrag_link.ops.documents import names
+
+SHORTEST_OVERLAP = 8
+"""Characters that the end of one piece and the beginning of the next share by accident are fewer."""
+
+
+class Foreign(Record, frozen=True):
+    """What can be taken in; `left_out`: how many rows have no text, or an id that cannot be one of a document of its own."""
+
+    collections: tuple[Collection, ...] = ()
+    documents: tuple[Document, ...] = ()
+    left_out: int = 0
+
+
+class _Piece(NamedTuple):
+    number: int
+    text: str
+    metadata: dict[str, Any]
+
+
+def read(folder: Path, *, model: Model, chunking: Chunking) -> Foreign:
+    """Everything in the store in this folder, which is copied first and stays as it is.
+
+    The pieces of one `source_id` become a document again; every other row is one by itself. The vectors of the store count for nothing:
+    `model` makes others. Raises `IndexFailed` where there is no store, `IndexExtraMissing`, `NameInvalid`.
+    """
+    if not (folder / DATABASE_FILE).is_file():
+        raise _no_store(folder, f"it has no {DATABASE_FILE}")
+    now = clock.now()
+    with tempfile.TemporaryDirectory(prefix="vmrag-import-") as copied:
+        for each in folder.glob(f"{DATABASE_FILE}*"):  # the vectors stay where they are
+            shutil.copy(each, copied)
+        try:
+            store = open_store(Path(copied))
+        except IndexFailed as error:
+            raise _no_store(folder, error.message) from error
+        try:
+            return _all(store, model, chunking, now)
+        except IndexFailed as error:
+            raise _no_store(folder, error.message) from error
+        finally:
+            store.close()
+
+
+def _no_store(folder: Path, why: str) -> IndexFailed:
+    return IndexFailed(
+        f"{folder} holds no Chroma store that can be read: {why}",
+        hint="import_existing=false starts without what it holds",
+        folder=str(folder),
+    )
+
+
+def _all(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> Foreign:
+    collections, documents, left_out = [], [], 0
+    for each in store.described():
+        names.check(each.name)
+        collections.append(_collection(each, model, chunking, now))
+        found, without = _documents(each.name, store.texts(each.id), now)
+        documents += found
+        left_out += without
+    return Foreign(tuple(collections), tuple(documents), left_out)
+
+
+def _collection(found: Described, model: Model, chunking: Chunking, now: str) -> Collection:
+    return Collection(
+        name=found.name,
+        # What Chroma was told about the index that way is said by `distance`.
+        metadata=canonical_json(
+            {key: value for key, value in found.metadata.items() if not key.startswith(HNSW_PREFIX)}
+        ),
+        embedding_function=model.name,
+        embedding_model=model.fingerprint,
+        embedding_dimensions=model.dimensions,
+        distance=found.space,
+        chunking=chunking,
+        created_at=now,
+    )
+
+
+def _documents(
+    collection: str, rows: Iterable[tuple[str, str | None, dict[str, Any]]], now: str
+) -> tuple[list[Document], int]:
+    """The documents of a collection's rows, and the number of rows that cannot be part of one."""
+    whole: dict[str, _Piece] = {}
+    pieces: dict[str, list[_Piece]] = {}
+    left_out = 0
+    for row, text, metadata in rows:
+        source, number = metadata.get("source_id"), metadata.get("chunk_index", 0)
+        chunked = isinstance(source, str) and source != "" and isinstance(number, int)
+        name = str(source) if chunked else row
+        if text is None or not _can_name(name):
+            left_out += 1
+        elif chunked:
+            pieces.setdefault(name, []).append(_Piece(number, text, metadata))
+        else:
+            whole[name] = _Piece(0, text, metadata)
+    left_out += len(whole.keys() & pieces.keys())
+    joined = {}
+    for name, found in pieces.items():
+        found.sort(key=lambda each: each.number)
+        joined[name] = _Piece(0, joined_text(found), found[0].metadata)
+    return [_document(collection, name, each, now) for name, each in (whole | joined).items()], left_out
+
+
+def _can_name(name: str) -> bool:
+    try:
+        names.check_document(name)
+    except NameInvalid:
+        return False
+    return True
+
+
+def joined_text(pieces: Sequence[_Piece]) -> str:
+    """The text that these pieces were cut from, in their order: what two neighbours share stands there once.
+
+    Where the metadata have the hash of the whole (ours do), it decides what is an overlap and what an accident.
+    """
+    texts = [each.text for each in pieces]
+    likely = _joined(texts, SHORTEST_OVERLAP)
+    expected = pieces[0].metadata.get("content_hash")
+    for text in (likely, _joined(texts, 1), "".join(texts)):
+        if content_hash(text) == expected:
+            return text
+    return likely
+
+
+def _joined(texts: Sequence[str], shortest: int) -> str:
+    whole = texts[0]
+    for before, text in pairwise(texts):
+        whole += text[_overlap(before, text, shortest) :]
+    return whole
+
+
+def _overlap(before: str, after: str, shortest: int) -> int:
+    """How many characters the end of one text and the beginning of the next have in common; 0 below `shortest`."""
+    at = before.find(after[:shortest], max(0, len(before) - len(after) + 1))
+    while at >= 0:
+        if after.startswith(before[at:]):
+            return len(before) - at
+        at = before.find(after[:shortest], at + 1)
+    return 0
+
+
+def _document(collection: str, name: str, piece: _Piece, now: str) -> Document:
+    title = piece.metadata.get("title")
+    return Document(
+        collection=collection,
+        doc_id=name,
+        title=title if isinstance(title, str) else "",
+        content=piece.text,
+        content_hash=content_hash(piece.text),
+        metadata=canonical_json({key: value for key, value in piece.metadata.items() if key not in RESERVED_METADATA}),
+        created_at=now,
+        updated_at=now,
+    )

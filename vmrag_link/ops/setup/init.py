@@ -1,0 +1,199 @@
+"""`vmrag init`: a knowledge base for this repository, its settings file and its first pin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vmrag_link import clock, config, locks, settings_edit
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import Write, root_of
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
+from vmrag_link.git import pin_merge, plumbing, sharing
+from vmrag_link.models import Record
+from vmrag_link.ops.branches.switch import require_free
+from vmrag_link.ops.documents import branches
+from vmrag_link.ops.pins import history_pins, pinning
+from vmrag_link.ops.pins.pinning import PinBlock
+from vmrag_link.ops.remotes.clone import clone
+from vmrag_link.paths import Places, require_files, require_folders, write_atomically
+from vmrag_link.workspace import Workspace
+
+ATTRIBUTES = ".gitattributes"
+
+
+class Start(Record, frozen=True):
+    """How a knowledge base begins, or goes on, on HEAD's code branch.
+
+    `branch`: its KB branch (None: called as the code branch), made at `revision` (empty: the beginning); `detached`: none, the revision
+    is pinned by its hash. `rows` become the first commit there. `remote` is written into the settings.
+    """
+
+    branch: str | None = None
+    revision: str = ""
+    detached: bool = False
+    rows: Write | None = None
+    message: str = ""
+    remote: str = ""
+
+
+class InitReport(Record, frozen=True):
+    """`started`: there was no knowledge base; `pinned`: there was one, and no pin. `written` are the files that were made or changed, or
+    left unstaged by a run that was interrupted; empty: nothing was left to do.
+
+    They are staged but for `unstaged`, which is where git was busy, and `.gitattributes` where it is `edited`: it has changes of somebody's
+    own that are not staged. `staged`: all are. `cloned`: the remote that the knowledge base came from, because the repository's history
+    has pins already.
+    """
+
+    started: bool
+    pinned: bool
+    cloned: str | None
+    kb: str
+    engine: str
+    revision: str
+    pin: PinBlock
+    written: tuple[str, ...]
+    unstaged: tuple[str, ...]
+    edited: bool
+    staged: bool
+
+
+def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> InitReport:
+    """Run again after a kill, it goes on where it was.
+
+    Where git's history pins a knowledge base, that is fetched: another one would have nothing in common with it, and could never be
+    pushed there. `new` starts one all the same, unless the checked-out code itself pins the old one. `start`: how; it counts for nothing
+    where one is fetched. Raises `AlreadyInitialized` where it cannot be fetched.
+    """
+    require_no_links(ws.places)
+    pinned = plumbing.pin_bytes(ws.places)
+    ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
+    cloned = None
+    if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
+        cloned = _cloned(ws)
+    return begin(ws, start if cloned is None else None, cloned=cloned)
+
+
+def require_no_links(places: Places) -> None:
+    """Nothing that a knowledge base needs in a work tree is read or written through a link. Raises `FileFailed`."""
+    require_files(places.config, places.pin, places.top / ATTRIBUTES)
+    require_folders(places.shared, places.own)
+
+
+def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> InitReport:
+    """Everything that a knowledge base needs in this work tree, as far as it is not there: see `init`. Raises as `branches.require_new`."""
+    pinned = plumbing.pin_bytes(ws.places)
+    sharing.prepare(ws.places)
+    with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
+        started = not ws.initialized
+        if started:
+            now = clock.now()
+            DoltliteEngine.create(ws.places.kb, author=plumbing.identity(ws.places), date=now).close()
+        if start:
+            _branch(ws, start)
+        unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]
+        remote = start.remote if start else ""
+        if pinned is None or start:
+            _write(ws, start or Start())
+        # Settings that somebody wrote are theirs to stage.
+        ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each, remote))]
+        unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
+        attributes = ws.places.top / ATTRIBUTES
+        before = attributes.read_bytes() if attributes.exists() else b""
+        edited = False
+        if not pin_merge.names_driver(before):
+            edited = before != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
+            _attribute(attributes, before)
+            ours.append(attributes)
+            if edited or not plumbing.stage(ws.places, attributes):
+                unstaged.append(ATTRIBUTES)
+    pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
+    names = tuple(each.name for each in ours)
+    return InitReport(
+        started and not cloned,
+        pinned is None and not started and not cloned,
+        cloned,
+        str(ws.places.kb),
+        ws.engine.name,
+        pin.dolt_commit,
+        pinning.block(pin),
+        names,
+        tuple(unstaged),
+        edited,
+        not unstaged,
+    )
+
+
+def _pinned_somewhere(ws: Workspace) -> bool:
+    return any(True for _ in history_pins.read(ws.places, reflogs=False))
+
+
+def _cloned(ws: Workspace) -> str:
+    try:
+        return clone(ws).remote
+    except RemoteError as error:
+        elsewhere = ws.uninitialized(error)
+        if elsewhere.details:
+            raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
+        then = "or start another one, which cannot be merged with theirs: vmrag init --new"
+        raise AlreadyInitialized(
+            f"Other branches of this repository pin a knowledge base, and it cannot be fetched: {error.message}",
+            hint=f"{error.hint}; {then if isinstance(error, RemoteEmpty) else 'then: vmrag init'}",
+        ) from error
+
+
+def _branch(ws: Workspace, start: Start) -> None:
+    """Make HEAD's KB branch, or let it have none. One that is there was made before a kill, and stays."""
+    code = ws.trigger().branch or ""
+    if start.detached:
+        plumbing.forget_kb_branch(ws.places, code)
+        return
+    if start.branch is None:
+        name = branches.prepare(ws, ws.target())
+    else:
+        name = start.branch
+        if ws.engine.branch(name) is None:
+            branches.require_new(ws, name)
+        require_free(ws, name, code)
+    root = start.revision or root_of(ws.engine)
+    if ws.engine.branch(name) is None:
+        ws.engine.create_branch(name, root)
+    branch = ws.engine.branch(name)
+    if start.rows is not None and branch and branch.head == root:
+        now = clock.now()
+        ws.engine.write(name, start.rows, expected=root)
+        who = plumbing.identity(ws.places)
+        ws.engine.commit(name, message=start.message, author=who, date=now, expected=root)
+    plumbing.set_kb_branch(ws.places, code, name)
+
+
+def _write(ws: Workspace, start: Start) -> None:
+    """The settings file, if there is none, and last of all the pin."""
+    before = config.own_text(ws.places.config)
+    settings = _settings(start.remote, before)
+    if settings != before:
+        write_atomically(ws.places.config, settings)
+        ws.forget_settings()
+    own = ws.kb_branch()
+    revision = start.revision if start.detached else own.head if own else root_of(ws.engine)
+    pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
+
+
+def _settings(remote: str, before: bytes | None = None) -> bytes:
+    text = config.template().encode() if before is None else before
+    return settings_edit.with_value(text, "remote", remote) if remote else text
+
+
+def _attribute(path: Path, before: bytes) -> None:
+    """Send the pin to our merge driver, behind what the file says already."""
+    line_end = b"" if not before or before.endswith(b"\n") else b"\n"
+    write_atomically(path, before + line_end + pin_merge.ATTRIBUTE.encode() + b"\n")
+
+
+def _in_index(ws: Workspace, path: Path) -> bool:
+    return plumbing.blob(ws.places, f":{path.name}") is not None
+
+
+def _is_template(path: Path, remote: str) -> bool:
+    return path.read_bytes() in (_settings(""), _settings(remote))

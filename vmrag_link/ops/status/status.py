@@ -1,0 +1,209 @@
+"""`vmrag status`: do pin, knowledge base and index agree, and if not, what to type. Changes nothing, needs no index extra."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import Literal
+
+from vmrag_link import locks
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import ASIDE_PREFIX
+from vmrag_link.errors import PinMalformed, VmragError, quoted
+from vmrag_link.git import plumbing
+from vmrag_link.index.manifest import Manifest
+from vmrag_link.models import Record, Working
+from vmrag_link.ops.follow.recover import pending
+from vmrag_link.ops.merge import merge_state
+from vmrag_link.ops.pins import pinning
+from vmrag_link.ops.pins.pinning import PinBlock
+from vmrag_link.sync import apply, background, lease
+from vmrag_link.sync.target import Target
+from vmrag_link.workspace import Workspace
+
+State = Literal["in_sync", "drift", "missing", "no_pin", "malformed", "not_initialized"]
+
+
+class GitBlock(Record, frozen=True):
+    head: str | None
+    branch: str | None
+
+
+class KbStatus(Record, frozen=True):
+    """`revision`: where the KB branch is (or, `detached`, the revision that is read); `documents` with the uncommitted ones."""
+
+    engine: str | None = None
+    revision: str | None = None
+    branch: str | None = None
+    detached: bool = True
+    dirty: bool = False
+    documents: int = 0
+
+
+class BoundIndex(Record, frozen=True):
+    """`working_copy`: the index of the uncommitted documents, if there is one."""
+
+    revision: str | None = None
+    settings: str | None = None
+    documents: int = 0
+    chunks: int = 0
+    path: str | None = None
+    working_copy: str | None = None
+
+
+class StatusReport(Record, frozen=True):
+    """`background`: the sync that works now while nobody waits, or why the last one gave up."""
+
+    state: State
+    in_sync: bool
+    git: GitBlock
+    pin: PinBlock | None
+    kb: KbStatus
+    index: BoundIndex
+    background: background.Report | None
+    reasons: list[str]
+    hint: str
+
+
+def status(ws: Workspace) -> StatusReport:
+    """What `vmrag status` shows."""
+    head = plumbing.head(ws.places)
+    git = GitBlock(head.commit, head.branch)
+    if not ws.initialized:
+        why = ws.uninitialized()
+        pin, flaws = _pin_alone(ws)
+        reasons = [why.message, *flaws, *_warnings(ws)]
+        return StatusReport("not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint)
+    target = ws.target()
+    index, damage = _index(ws, target)
+    state, reasons, hint = _judged(ws, target, damage)
+    reasons += _warnings(ws)
+    pin = pinning.block(target.pin) if target.pin else None
+    behind = background.report(ws.places)
+    if behind and behind.error and state == "in_sync":
+        behind = None  # it did not have to be made up for: HEAD went back
+    reasons += _interrupted(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
+    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint)
+
+
+def _warnings(ws: Workspace) -> list[str]:
+    return [f"warning: {warning}" for warning in ws.settings.warnings]
+
+
+def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
+    """The pin where there is no knowledge base that it could be looked up in, and what is wrong with it."""
+    data = plumbing.pin_bytes(ws.places)
+    try:
+        return (pinning.block(pins.parse(data)) if data is not None else None), []
+    except PinMalformed as malformed:
+        return None, [malformed.message]
+
+
+def _kb(ws: Workspace, target: Target) -> KbStatus:
+    branch, stood = target.kb_branch, ws.standing_revision
+    stands = stood if stood and ws.engine.has_revision(stood) else None
+    wanted = target.revision if target.state == "pinned" else stands
+    detached = branch is None or branch.head != wanted
+    revision = stands if detached or branch is None else branch.head
+    dirty = branch is not None and branch.dirty
+    documents = 0
+    if branch and dirty and not detached:
+        documents = ws.engine.count(Working(branch.name))
+    elif revision:
+        documents = ws.engine.count(revision)
+    return KbStatus(ws.engine.name, revision, branch.name if branch else None, detached, dirty, documents)
+
+
+def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
+    """What the index holds, and why that cannot be read although the index verifies; empty if it can."""
+    bound = ws.binding
+    if bound is None:
+        return BoundIndex(), ""
+    path = ws.shelf.path(bound.revision)
+    documents, chunks, damage = 0, 0, ""
+    if not ws.shelf.problem(bound.revision):
+        try:
+            with contextlib.closing(Manifest(path, frozen=True)) as manifest:
+                documents, chunks = manifest.counts()
+        except sqlite3.Error as error:  # files are verified by their sizes
+            damage = f"The index of {bound.revision[:7]} is damaged: {error}."
+    working = None
+    if target.kb_branch:
+        copy = apply.working_copy(ws.parts, target.kb_branch.name, bound.revision)
+        working = str(copy.path) if copy.path.is_dir() else None
+    return BoundIndex(bound.revision, ws.shelf.settings, documents, chunks, str(path), working), damage
+
+
+def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
+    """The state, why, and what to type."""
+    if target.state == "no_pin":
+        reason = "This code commit pins no knowledge; the knowledge base stays where it is."
+        return "no_pin", [reason], ws.unusable(target).hint
+    if target.problem and target.state in ("malformed", "missing"):
+        return target.state, [target.problem.message], target.problem.hint
+    if target.state == "missing":
+        problem = ws.unusable(target)
+        return "missing", [problem.message], problem.hint
+    reasons = _drift(ws, target)
+    if damage:
+        return "drift", [damage, *reasons], "vmrag sync --rebuild"
+    if not reasons:
+        return "in_sync", [], ""
+    stays = target.attachment in ("held", "behind") and ws.applied == target.trigger
+    return "drift", reasons, apply.way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
+
+
+def _drift(ws: Workspace, target: Target) -> list[str]:
+    bound = ws.binding
+    reasons = []
+    if bound is None:
+        reasons.append("No index is bound to this work tree yet.")
+    elif bound.revision != target.revision:
+        reasons.append(f"The index stands at {bound.revision[:7]}, the pin names {target.revision[:7]}.")
+    elif problem := ws.shelf.problem(bound.revision):
+        reasons.append(f"The index of {bound.revision[:7]} cannot be served: {problem}.")
+    elif ws.applied != target.trigger:
+        put_off = "; a hook put the sync off, because git was in the middle of something"
+        reasons.append(f"HEAD has moved since the last sync{put_off if ws.places.pending.exists() else ''}.")
+    if target.kb_branch and target.attachment == "held":
+        reasons.append(apply.held(target.kb_branch, target.revision))
+    elif target.kb_branch and target.attachment == "behind":
+        reasons.append(apply.unpinned(target.kb_branch, target.revision))
+    return reasons
+
+
+def _waiting(ws: Workspace, target: Target) -> list[str]:
+    """What waits for a person, and is no drift."""
+    waiting = []
+    try:
+        merge = merge_state.current(ws)
+    except VmragError as error:  # a side that cannot be merged: the pin is in conflict all the same
+        merge = None
+        waiting.append(f"{error.message} ({error.hint})")
+    if merge:
+        then = "vmrag commit, or vmrag merge --abort" if merge.written else "vmrag resolve"
+        waiting.append(f"The merge of {merge.source} is open: {then}")
+    if target.in_use_by:
+        waiting.append(lease.in_use(target.in_use_by, target.trigger.symbolic or "").message)
+    aside = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
+    names = [each.name for each in ws.engine.branches() if each.name == aside or each.name.startswith(aside + "-")]
+    back = (f"vmrag merge {quoted(name)}" for name in names)
+    return waiting + [f"Uncommitted documents were set aside; to bring them back: {each}" for each in back]
+
+
+def _background(ws: Workspace, report: background.Report) -> list[str]:
+    if report.unsaid and not report.error:
+        return list(report.unsaid)
+    if report.error:
+        return [f"The sync in the background gave up: {report.error} (log: {ws.places.background_log})"]
+    done = f": {report.doing}, {report.done} of {report.total}" if report.total else ""
+    return [f"A sync runs in the background{done} (process {report.pid})."]
+
+
+def _interrupted(ws: Workspace) -> list[str]:
+    """A commit that is under way, or was killed."""
+    if not pending(ws):
+        return []
+    holder = locks.holder(ws.places.workspace_lock)
+    doing = f" (process {holder[0]} is at work)" if holder else ""
+    return [f"A commit is not finished yet{doing}; the next command finishes it."]

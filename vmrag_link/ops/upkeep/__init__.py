@@ -1,0 +1,1 @@
+"""Keeping it in order: garbage, doctor, bug logs, serving."""

@@ -1,0 +1,28 @@
+"""`.vmrag.yaml` and git's configuration, as far as they are settings of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vmrag_link.config import AGREE
+from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
+from vmrag_link.workspace import Workspace
+
+_MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+)\?")
+
+
+def check(ws: Workspace) -> Iterator[Finding]:
+    """Settings that cannot be used stop every command; what was ignored is a warning each."""
+    for warning in ws.settings.warnings:
+        yield Finding("CONFIG_IGNORED", "warning", warning, _fix(warning))
+
+
+def _fix(warning: str) -> str:
+    if wrong := _MISSPELLED.search(warning):
+        name, meant = wrong.groups()
+        return f'git config {meant} "$(git config {name})" && git config --unset-all {name}'
+    return AGREE
+
+
+TOPIC = Topic("settings", check)

@@ -1,0 +1,142 @@
+"""The knowledge base, what was begun on it and not finished, and the queue of links."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_link import locks, permissions
+from vmrag_link.engines.base import UNCOMMITTED_NAME
+from vmrag_link.engines.doltlite.engine import LOCK_NAME
+from vmrag_link.engines.doltlite.library import FETCH_AGAIN
+from vmrag_link.errors import quoted
+from vmrag_link.git import plumbing, worktrees
+from vmrag_link.journal import CommitEntry, ReplayEntry
+from vmrag_link.ops.follow import recover
+from vmrag_link.ops.follow.sync import sync
+from vmrag_link.ops.links import link_queue
+from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
+from vmrag_link.sync import lease
+from vmrag_link.workspace import Workspace
+
+QUEUE_BYTES = 500_000
+"""Some 8,000 commits: working them off takes the next `vmrag links` a while."""
+
+
+def check(ws: Workspace) -> Iterator[Finding]:
+    """That it opens and has a schema that is known; then its engine's own check of every page (2 ms a megabyte)."""
+    if not ws.initialized:
+        why = ws.uninitialized()
+        level: Level = "warning" if plumbing.pin_bytes(ws.places) is None else "error"
+        yield Finding("NOT_INITIALIZED", level, why.message, why.hint, str(ws.places.kb))
+        return
+    damage = ws.engine.damage()
+    if damage:
+        yield Finding("KB_DAMAGED", "error", damage, FETCH_AGAIN, str(ws.engine.folder))
+    yield from _note(ws)
+
+
+def _note(ws: Workspace) -> Iterator[Finding]:
+    note = ws.engine.folder / UNCOMMITTED_NAME
+    dirty = [each.name for each in ws.engine.branches() if each.dirty]
+    if dirty and not note.exists():
+        message = f"Git hooks do not know that there are uncommitted documents (of {', '.join(dirty)})."
+        yield Finding("UNCOMMITTED_NOTE", "warning", message, DOCTOR, str(note))
+    elif note.exists() and not dirty:
+        message = (
+            "A note for git hooks says that there are uncommitted documents, and there are none: commits take longer."
+        )
+        yield Finding("UNCOMMITTED_NOTE", "note", message, DOCTOR, str(note))
+
+
+def _mend_note(ws: Workspace, finding: Finding) -> str:
+    with ws.engine.writing("note what is uncommitted"):  # nobody's documents come or go meanwhile
+        if any(each.dirty for each in ws.engine.branches()):
+            permissions.make_file(Path(finding.subject))
+            return "Noted that there are uncommitted documents."
+        Path(finding.subject).unlink(missing_ok=True)
+    return "Removed the note."
+
+
+# -- the journal
+
+
+def journal(ws: Workspace) -> Iterator[Finding]:
+    """What no living process is at."""
+    if not ws.initialized:
+        return
+    for path, entry in ws.journal.entries():
+        problem = recover.flaw(ws, entry)
+        if problem or entry is None:
+            message = f"The entry {path.name} of the journal {problem}."
+            yield Finding("JOURNAL_DAMAGED", "warning", message, "vmrag sync", str(path))
+        elif isinstance(entry, CommitEntry):
+            yield from _commit(ws, path, entry)
+        else:
+            yield from _replay(ws, path, entry)
+    for path in sorted(ws.places.journal.glob("*.damaged")):
+        message = f"A journal entry that could not be read was set aside: {path.name}."
+        yield Finding("JOURNAL_SET_ASIDE", "note", message, f"rm {quoted(path)}", str(path))
+
+
+def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
+    theirs = Path(entry.git_dir)
+    known = theirs in worktrees.git_dirs(ws.places)
+    if (known and locks.is_held(ws.places._replace(git_dir=theirs).workspace_lock)) or not path.exists():
+        return
+    tree, branch = lease.work_tree(theirs), entry.symbolic.removeprefix("refs/heads/")
+    message = f"A commit on {branch!r} in {tree} was interrupted before its revision was pinned."
+    if recover.is_here(ws, entry):
+        yield Finding("COMMIT_UNFINISHED", "warning", message, "vmrag sync", str(path))
+        return
+    where = tree if tree.is_dir() else ws.places.top
+    fix = f"cd {quoted(where)} && git switch {quoted(branch)} && vmrag sync"
+    yield Finding("COMMIT_UNFINISHED_ELSEWHERE", "warning", message, fix, str(path))
+
+
+def _replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Finding]:
+    if locks.is_held(ws.engine.folder / LOCK_NAME) or not path.exists():
+        return
+    code = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}.get(entry.kb_branch)
+    message = (
+        f"Uncommitted documents of {entry.kb_branch!r} were on their way to {entry.to[:7]} when that was interrupted."
+    )
+    if code in (None, ws.trigger().branch):
+        yield Finding("REPLAY_UNFINISHED", "warning", message, "vmrag sync", str(path))
+    else:
+        fix = f"git switch {shlex.quote(code or '')} && vmrag sync"
+        yield Finding("REPLAY_UNFINISHED_ELSEWHERE", "warning", message, fix, str(path))
+
+
+def _finish(ws: Workspace, _: Finding) -> str:
+    sync(ws)
+    return "Finished what was interrupted."
+
+
+# -- the queue of links
+
+
+def queue(ws: Workspace) -> Iterator[Finding]:
+    try:
+        size = ws.places.link_queue.stat().st_size
+    except FileNotFoundError:
+        return
+    if size > QUEUE_BYTES and ws.initialized:
+        message = (
+            f"The queue of links has {size / 1000:.0f} kB: git has made thousands of commits since it was worked off."
+        )
+        yield Finding("LINKS_WAITING", "note", message, "vmrag links", str(ws.places.link_queue))
+
+
+def _flush(ws: Workspace, _: Finding) -> str:
+    return f"Linked {link_queue.flush(ws)} commits."
+
+
+KNOWLEDGE = Topic("knowledge base", check, {"UNCOMMITTED_NOTE": _mend_note})
+JOURNAL = Topic(
+    "journal",
+    journal,
+    {"COMMIT_UNFINISHED": _finish, "REPLAY_UNFINISHED": _finish, "JOURNAL_DAMAGED": _finish},
+)
+LINKS = Topic("links", queue, {"LINKS_WAITING": _flush})

@@ -1,0 +1,84 @@
+"""The pin in the work tree and in the index, and the attributes that have git merge it by our driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import GitReferenceMissing, PinMalformed
+from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git.run import git
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.ops.setup.init import ATTRIBUTES
+from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
+from vmrag_link.paths import PIN_NAME, what_it_is
+from vmrag_link.workspace import Workspace
+
+
+def check(ws: Workspace) -> Iterator[Finding]:
+    """Where nothing is pinned and no knowledge base is there, the topic `knowledge` says so."""
+    data = plumbing.pin_bytes(ws.places)
+    if data is not None:
+        yield from _pin(ws, data)
+    elif ws.initialized:
+        message = "This code commit pins no knowledge; the knowledge base stays where it is."
+        yield Finding(
+            "PIN_NOT_THERE", "warning", message, "vmrag pin" if ws.standing_revision else "vmrag init", PIN_NAME
+        )
+
+
+def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
+    if pin_merge.stages(ws.places):
+        yield Finding("PIN_IN_CONFLICT", "error", "git's merge of the pin waits for you.", "vmrag resolve", PIN_NAME)
+        return
+    try:
+        pin = pins.parse(data)
+    except PinMalformed as error:
+        yield Finding("PIN_MALFORMED", "error", error.message, _restored(ws), PIN_NAME)
+        return
+    if data != pin_merge.staged_pin(ws.places):
+        message = "The pin of this work tree is not the staged one: the next commit leaves it out."
+        yield Finding("PIN_NOT_STAGED", "warning", message, f"git add --force {PIN_NAME}", PIN_NAME)
+    if ws.initialized and not ws.engine.has_revision(pin.dolt_commit):
+        missing = ws.unusable(ws.target())
+        yield Finding("PIN_REVISION_MISSING", "error", missing.message, missing.hint, pin.dolt_commit)
+
+
+def _restored(ws: Workspace) -> str:
+    try:
+        committed = plumbing.blob(ws.places, f"HEAD:{PIN_NAME}")
+    except GitReferenceMissing:  # before the first commit
+        committed = None
+    return f"git checkout HEAD -- {PIN_NAME} && vmrag sync" if parsed(committed) else "vmrag pin"
+
+
+def attributes(ws: Workspace) -> Iterator[Finding]:
+    """Nothing where nothing is pinned."""
+    if plumbing.pin_bytes(ws.places) is None:
+        return
+    path = ws.places.top / ATTRIBUTES
+    named = path.exists() and not what_it_is(path) and pin_merge.names_driver(path.read_bytes())
+    if not named:
+        message = (
+            f"{ATTRIBUTES} does not send the pin to vmrag's merge driver: git merges it line by line, into conflicts."
+        )
+        if pin_merge.is_attributed(ws.places):
+            message = f"Only this clone sends the pin to vmrag's merge driver; {ATTRIBUTES} does not tell the others."
+        yield Finding("ATTRIBUTES_MISSING", "warning", message, "vmrag init", str(path))
+    elif not pin_merge.is_attributed(ws.places):
+        message = f"{ATTRIBUTES} names vmrag's merge driver, but another line or file overrides that."
+        yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _other_line(ws), str(path))
+    elif not pin_merge.names_driver(plumbing.blob(ws.places, f":{ATTRIBUTES}") or b""):
+        ignored = git(ws.places, "check-ignore", "--quiet", "--", ATTRIBUTES).returncode == 0
+        message = f"The line of {ATTRIBUTES} that names vmrag's merge driver is not staged{', and ignored' * ignored}."
+        yield Finding("ATTRIBUTES_NOT_STAGED", "warning", message, f"git add --force {ATTRIBUTES}", str(path))
+
+
+def _other_line(ws: Workspace) -> str:
+    own = ws.places.common / "info" / "attributes"
+    where = f"{own} and {ATTRIBUTES}" if own.exists() else ATTRIBUTES
+    return f"Take out of {where} the later line that matches {PIN_NAME} and sets merge."
+
+
+PIN = Topic("pin", check)
+ATTRIBUTED = Topic("attributes", attributes)

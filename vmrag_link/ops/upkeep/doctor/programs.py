@@ -1,0 +1,59 @@
+"""git and `vmrag` themselves: what commands in messages and hooks rely on."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_link import __version__, proc
+from vmrag_link.git.run import git
+from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
+from vmrag_link.workspace import Workspace
+
+GIT_NEEDED = (2, 34)
+"""`git add --sparse` came with it, which stages a pin that a sparse work tree leaves out."""
+
+
+def check(ws: Workspace) -> Iterator[Finding]:
+    yield from _git(ws)
+    yield from _vmrag()
+    if importlib.util.find_spec("chromadb") is None:
+        yield Finding(
+            "INDEX_EXTRA_MISSING",
+            "warning",
+            "The vector index needs chromadb, which the base installation leaves out: nothing can be searched.",
+            f"{shlex.quote(sys.executable)} -m pip install 'vmrag-link[index]'",
+        )
+
+
+def _git(ws: Workspace) -> Iterator[Finding]:
+    said = git(ws.places, "version").text
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if found and (int(found[1]), int(found[2])) < GIT_NEEDED:
+        needed = ".".join(map(str, GIT_NEEDED))
+        message = f"git is of version {found[0]}; what vmrag asks of it needs {needed}."
+        yield Finding("GIT_TOO_OLD", "error", message, f"Install git {needed} or newer: https://git-scm.com", "git")
+
+
+def _vmrag() -> Iterator[Finding]:
+    """A `vmrag` beside the interpreter that runs this needs no look inside."""
+    own = Path(sys.executable).with_name("vmrag")
+    path = shutil.which("vmrag")
+    if path is None:
+        message = "There is no vmrag on PATH: the commands in vmrag's messages cannot be run as they stand."
+        yield Finding("PATH_WITHOUT_VMRAG", "note", message, f'export PATH={shlex.quote(str(own.parent))}:"$PATH"')
+    elif not (own.exists() and own.samefile(path)):
+        said = proc.run([path, "--version"]).text.split()
+        if __version__ not in said:
+            version = said[-1] if said else "unknown"
+            message = f"The vmrag on PATH, {path}, is of version {version}; this one is {__version__}."
+            fix = f'export PATH={shlex.quote(str(own.parent))}:"$PATH"'
+            yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
+
+
+TOPIC = Topic("programs", check)

@@ -1,0 +1,143 @@
+"""What lies on the disk that nothing needs: spare indexes, files of killed processes, vectors beyond the limits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from vmrag_link import locks
+from vmrag_link.embedding.cache import EmbeddingCache, Excess
+from vmrag_link.git import worktrees
+from vmrag_link.index import snapshots
+from vmrag_link.models import Record
+from vmrag_link.paths import PIN_NAME, stale_temporaries
+from vmrag_link.sync import apply as syncing
+from vmrag_link.transport import quarantine
+from vmrag_link.workspace import Workspace
+
+CROWDED = 20_000_000
+"""Bytes that are free; with fewer even small things fail."""
+
+
+class Swept(Record, frozen=True):
+    """Files and directories by name, and the bytes that they took."""
+
+    names: tuple[str, ...] = ()
+    bytes: int = 0
+
+
+class Leftovers(Record, frozen=True):
+    snapshots: Swept
+    working_copies: Swept
+    files: Swept
+    vectors: Excess
+
+
+def crowded(ws: Workspace) -> bool:
+    """Whether the disk is so full that spare indexes and logs are worth less than their space."""
+    return shutil.disk_usage(ws.places.shared).free < CROWDED
+
+
+def find(ws: Workspace) -> Leftovers:
+    """What `sweep` would remove."""
+    spare, copies, files = _spare(ws), _copies(ws), _files(ws)
+    limits = ws.config.embedding
+    vectors = EmbeddingCache(ws.places.embeddings).excess(megabytes=limits.cache_mb, days=limits.cache_days)
+    return Leftovers(_swept(_sizes(spare)), _swept(_sizes(copies)), _swept(_sizes(files)), vectors)
+
+
+def sweep(ws: Workspace) -> Leftovers:
+    """Remove it, but for what somebody uses at this moment and for vectors. Nothing of it is needed for anything but speed.
+
+    That needs no room on the disk: names of lock files at most.
+    """
+    before = [_sizes(paths) for paths in (_spare(ws), _copies(ws), _files(ws))]
+    for path in _logs(ws):
+        path.unlink(missing_ok=True)
+    syncing.tidy(ws.parts._replace(keep=_kept(ws)))
+    lonely = _orphaned_locks(ws)
+    files = {**before[2], **_sizes(lonely)}
+    for path in lonely:
+        snapshots.remove_orphaned_lock(path)
+    for path in (*_temporaries(ws), *_corrupt(ws)):
+        path.unlink(missing_ok=True)
+    quarantine.sweep(ws.places)
+    spare, copies, rest = (
+        {path: size for path, size in sizes.items() if not path.exists()} for sizes in (before[0], before[1], files)
+    )
+    return Leftovers(_swept(spare), _swept(copies), _swept(rest), Excess())
+
+
+def prune_vectors(ws: Workspace) -> Excess:
+    """Drop the vectors beyond the limits; the cache is written anew, which needs room for what stays."""
+    limits = ws.config.embedding
+    cache = EmbeddingCache(ws.places.embeddings, progress=ws.progress)
+    return cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below; others may remove some meanwhile."""
+    total = 0
+    for path in folder.rglob("*") if folder.is_dir() else [folder]:
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
+
+
+def _spare(ws: Workspace) -> list[Path]:
+    bound = syncing.bound_snapshots(ws.places, ws.shelf)
+    return [each.path for each in ws.shelf.spare(bound=bound, keep=_kept(ws))]
+
+
+def _kept(ws: Workspace) -> int:
+    """How many spare indexes stay."""
+    return 0 if crowded(ws) else ws.config.index.keep
+
+
+def _logs(ws: Workspace) -> list[Path]:
+    return sorted(ws.places.logs.glob("*.log")) if crowded(ws) else []
+
+
+def _copies(ws: Workspace) -> list[Path]:
+    """The copies of uncommitted documents that were committed since, or whose branch moved."""
+    root = ws.places.working_copies
+    there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    return sorted(set(there).difference(syncing.living_copies(ws.parts))) if there else []
+
+
+def _files(ws: Workspace) -> list[Path]:
+    """All that killed processes left, and what only they could have gone on with."""
+    return [*rubbish(ws), *_orphaned_locks(ws), *_logs(ws)]
+
+
+def rubbish(ws: Workspace) -> list[Path]:
+    """What nobody leaves who is not killed, and damaged caches that were set aside."""
+    building = [each for each in ws.shelf.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
+    return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.left(ws.places)]
+
+
+def _orphaned_locks(ws: Workspace) -> list[Path]:
+    return [*snapshots.lonely(ws.places.snapshots), *snapshots.lonely(ws.places.working_copies)]
+
+
+def _temporaries(ws: Workspace) -> list[Path]:
+    own = [folder / "vmrag" for folder in worktrees.git_dirs(ws.places)]
+    pins = stale_temporaries(*worktrees.tops(ws.places), name=PIN_NAME)
+    return [*stale_temporaries(ws.places.shared, ws.places.journal, ws.places.remotes, *own[1:]), *pins]
+
+
+def _corrupt(ws: Workspace) -> list[Path]:
+    """Damaged caches of vectors that were set aside: others were computed in place of theirs."""
+    return sorted(ws.places.shared.glob(f"{ws.places.embeddings.name}.corrupt-*"))
+
+
+def _sizes(paths: Iterable[Path]) -> dict[Path, int]:
+    return {path: size_of(path) for path in paths}
+
+
+def _swept(sizes: dict[Path, int]) -> Swept:
+    names = tuple(os.fsencode(path.name).decode(errors="replace") for path in sizes)
+    return Swept(names, sum(sizes.values()))

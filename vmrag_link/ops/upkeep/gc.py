@@ -1,0 +1,190 @@
+"""`vmrag gc`: give back the space of what nothing needs, after everything that is still pinned somewhere is anchored."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from vmrag_link import locks
+from vmrag_link.embedding.cache import Excess
+from vmrag_link.engines.base import ASIDE_PREFIX, reserved
+from vmrag_link.errors import (
+    BranchMissing,
+    EngineUnwritable,
+    FileSystemError,
+    KnowledgeMoved,
+    Uncommitted,
+    file_failures,
+)
+from vmrag_link.git import plumbing, worktrees
+from vmrag_link.models import KbBranch, Record
+from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.pins import history_pins
+from vmrag_link.ops.pins.pinning import parsed
+from vmrag_link.ops.upkeep import garbage
+from vmrag_link.ops.upkeep.garbage import Leftovers
+from vmrag_link.sync import apply as syncing
+from vmrag_link.transport import quarantine
+from vmrag_link.workspace import Workspace
+
+
+class PrunedBranch(Record, frozen=True):
+    """A KB branch whose code branch is gone. Its `revision` stays reachable."""
+
+    name: str
+    revision: str
+
+
+class KeptBranch(Record, frozen=True):
+    """A KB branch of no code branch that stays for its documents; `hint` is the command that brings them back."""
+
+    name: str
+    revision: str
+    reason: Literal["uncommitted", "set_aside"]
+    hint: str
+
+
+class Sizes(Record, frozen=True):
+    """Bytes of the knowledge base."""
+
+    before: int
+    after: int
+
+
+class GcReport(Record, frozen=True):
+    """`applied` False: nothing was done, this is what would be.
+
+    `undone`: what could not be done, for want of room say, and why; everything else was.
+    `anchored` are revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with its KB branch.
+    """
+
+    applied: bool
+    anchored: tuple[str, ...]
+    pruned: tuple[PrunedBranch, ...]
+    kept: tuple[KeptBranch, ...]
+    unmapped: tuple[str, ...]
+    kb_bytes: Sizes
+    leftovers: Leftovers
+    undone: tuple[str, ...] = ()
+
+
+class _Branches(Record, frozen=True):
+    prune: tuple[KbBranch, ...]
+    keep: tuple[KeptBranch, ...]
+    unmap: tuple[str, ...]
+
+
+def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
+    """Remove what is derived, which needs no room; then anchor what git can still check out, prune the KB branches of code branches
+    that are gone, and drop the rest.
+
+    In this order: it makes its own room on a full disk, and a kill at any moment leaves everything that is pinned reachable.
+    """
+    engine = ws.engine
+    swept = garbage.sweep(ws) if apply else None
+    undone: list[str] = []
+    with _noting(undone, "What was interrupted could not be finished"):
+        recover(ws)
+    before = garbage.size_of(ws.places.kb)
+    wanted = tuple(engine.unreachable(needed(ws)))
+    if swept is None:
+        branches = _branches(ws)
+        prunable = tuple(PrunedBranch(each.name, each.head) for each in branches.prune)
+        rest = garbage.find(ws)
+        return GcReport(False, wanted, prunable, branches.keep, branches.unmap, Sizes(before, before), rest)
+    anchored: list[str] = []
+    pruned: tuple[PrunedBranch, ...] = ()
+    branches = _Branches((), (), ())
+    with _noting(undone, "The knowledge base could not be written anew"):
+        for revision in wanted:
+            engine.anchor(revision, reason="pinned in git history")
+            anchored.append(revision)
+        pruned, branches = _prune(ws)
+        engine.forget_remote(quarantine.KEY)  # of an adoption that was killed
+        engine.collect_garbage()
+    vectors = Excess()
+    with _noting(undone, "Old vectors could not be dropped"):
+        vectors = garbage.prune_vectors(ws)
+    sizes = Sizes(before, garbage.size_of(ws.places.kb))
+    rest = msgspec.structs.replace(swept, vectors=vectors)
+    return GcReport(True, tuple(anchored), pruned, branches.keep, branches.unmap, sizes, rest, tuple(undone))
+
+
+@contextlib.contextmanager
+def _noting(undone: list[str], what: str) -> Iterator[None]:
+    """What the machine refuses in the block ends it, and is noted; what was done before stays."""
+    try:
+        with file_failures():
+            yield
+    except (FileSystemError, EngineUnwritable) as error:
+        undone.append(f"{what}: {error.message}")
+
+
+# -- what has to stay
+
+
+def needed(ws: Workspace) -> list[str]:
+    """The revisions that somebody may still ask for, those pinned last first: an anchor of them keeps their ancestors, too.
+
+    All that are pinned by a commit of git's refs and reflogs, by an index, a work tree, or what git is in the middle of;
+    that some work tree answers from; and that an interrupted operation goes on with.
+    """
+    uncommitted = [pin for data in worktrees.uncommitted_pins(ws.places) if (pin := parsed(data))]
+    committed = [pin for pin, _ in history_pins.read(ws.places, also=worktrees.noted_commits(ws.places))]
+    pinned = (pin.dolt_commit for pin in (*uncommitted, *committed))
+    bound = (path.name.rpartition("-")[0] for path in syncing.bound_snapshots(ws.places, ws.shelf))
+    return list(dict.fromkeys([*pinned, *bound, *_journaled(ws)]))
+
+
+def _journaled(ws: Workspace) -> Iterator[str]:
+    """Every text in the journal, revisions and KB branches among them, of all work trees."""
+    for _, entry in ws.journal.entries():
+        if entry is not None:
+            yield from (value for value in msgspec.to_builtins(entry).values() if isinstance(value, str))
+
+
+# -- branches
+
+
+def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
+    """Delete what `_branches` names; the engine anchors each head. What somebody writes on meanwhile stays."""
+    pruned = []
+    with locks.exclusive(ws.places.locks / "mapping.lock", purpose="prune KB branches", timeout=ws.lock_timeout):
+        branches = _branches(ws)
+        for each in branches.prune:
+            try:
+                ws.engine.delete_branch(each.name, expected=each.head)
+            except (Uncommitted, KnowledgeMoved, BranchMissing):
+                continue
+            pruned.append(PrunedBranch(each.name, each.head))
+        there = {each.name for each in ws.engine.branches()}
+        mapped = dict(plumbing.kb_mappings(ws.places))
+        gone = tuple(code for code in branches.unmap if mapped[code] not in there)
+        for code in gone:
+            plumbing.forget_kb_branch(ws.places, code)
+    return tuple(pruned), _Branches(branches.prune, branches.keep, gone)
+
+
+def _branches(ws: Workspace) -> _Branches:
+    """KB branches that no code branch names any more, and the entries of code branches that are gone, by what is to happen."""
+    mappings = plumbing.kb_mappings(ws.places)
+    existing = worktrees.code_branches(ws.places)
+    stale = [(code, kb) for code, kb in mappings if code not in existing]
+    in_use = {kb for code, kb in mappings if code in existing} | set(_journaled(ws))
+    prune, keep = [], []
+    for each in ws.engine.branches():
+        if each.name.startswith(ASIDE_PREFIX):
+            keep.append(KeptBranch(each.name, each.head, "set_aside", f"vmrag merge {shlex.quote(each.name)}"))
+        elif reserved(each.name) or each.name in in_use:
+            continue
+        elif each.dirty:
+            hint = f"vmrag branch --switch {shlex.quote(each.name)}"
+            keep.append(KeptBranch(each.name, each.head, "uncommitted", hint))
+        else:
+            prune.append(each)
+    staying = in_use | {each.name for each in keep}
+    return _Branches(tuple(prune), tuple(keep), tuple(code for code, kb in stale if kb not in staying))

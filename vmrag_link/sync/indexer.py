@@ -1,0 +1,231 @@
+"""Change an index so that it holds what the knowledge base holds at some place."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+
+import msgspec
+
+from vmrag_link.documents.chunking import chunks
+from vmrag_link.embedding.base import Model, Vector, featureless
+from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.embedding.texts import Counts, vectors_for
+from vmrag_link.engines.base import Engine
+from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
+from vmrag_link.index.contents import unusable
+from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.store import ChunkedDocument, IndexStore
+from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, Working, content_hash
+from vmrag_link.progress import BUILDING, Progress, Task
+from vmrag_link.sync import plan as planning
+from vmrag_link.sync.counts import ChunkCounts
+from vmrag_link.sync.plan import Key, Plan
+
+BATCH_CHUNKS = 1_000
+STREAM_ABOVE = 200
+"""Documents that are read one by one; more are picked from a stream of their collection."""
+
+
+class Brought(Record, frozen=True):
+    plan: Plan
+    chunks: ChunkCounts
+
+
+class Indexer:
+    """Brings indexes of one knowledge base up to date. `model_for` gives a collection's embedding model."""
+
+    def __init__(
+        self, engine: Engine, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
+    ) -> None:
+        self._engine = engine
+        self._cache = cache
+        self._model_for = model_for
+        self._progress = progress
+
+    def bring(self, store: IndexStore, at: At, *, base: str | None) -> Brought:
+        """`base`: the revision that the index stands at apart from its touched documents; None compares all rows.
+
+        What a service does not embed now is indexed by its words alone, and tried again when a revision is indexed (not with every write).
+        The index is left unsealed. Raises `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ
+        afterwards) and what engine, model and Chroma raise.
+        """
+        store.unseal()
+        plan, documents = self._plan(store.manifest, at, base)
+        with self._progress.task(BUILDING, len(plan.remove) + len(plan.add)) as task:
+            removed = sum(store.drop_collection(name) for name in plan.drop)
+            for collection in plan.create:
+                store.create_collection(collection)
+            for collection in plan.redefine:
+                store.redefine_collection(collection)
+            removed += sum(store.remove(name, ids) for name, ids in _by_collection(plan.remove))
+            task.advance(len(plan.remove))
+            counts = self._add(store, at, plan, documents, task)
+        store.manifest.touch((*plan.remove, *plan.add))
+        held, there = store.manifest.counts()[0], self._engine.count(at)
+        if held != there:
+            raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")
+        return Brought(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
+
+    def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
+        """Have the vectors of documents that are about to be stored: what cannot be embedded shows before that.
+
+        Raises `EmbeddingMismatch`, and what the model raises.
+        """
+        model = checked(self._model_for(collection), collection)
+        for batch in _batches(documents, within_window(collection.chunking, model)):
+            self._embedded(model, batch)
+
+    # -- planning -----------------------------------------------------------------------------------------------------
+
+    def _plan(self, manifest: Manifest, at: At, base: str | None) -> tuple[Plan, dict[Key, Document]]:
+        """The plan, and those of its documents whose text came with the diff."""
+        held = {name: each.collection for name, each in manifest.collections().items()}
+        for name in manifest.unembedded():
+            if name in held and not isinstance(at, Working):
+                held[name] = msgspec.structs.replace(held[name], embedding_model="")
+        wanted = {each.name: each for each in self._engine.collections(at)}
+        if base is None:
+            target = {each.key: each for each in self._engine.headers(at)}
+            plan = planning.make(held, wanted, manifest.headers(), target)
+            planning.refuse_mass_deletion(plan, manifest.counts()[0])
+            return plan, {}
+        difference = self._engine.diff(base, at).documents
+        documents = {change.key: change.after for change in difference if change.after}
+        candidates = {change.key for change in difference}.union(manifest.touched())
+        fresh = planning.rebuilt(held, wanted)
+        target = self._headers(at, candidates, documents, fresh)
+        present = manifest.headers_of(candidates)
+        if fresh or held.keys() - wanted.keys():
+            present |= {
+                key: each for key, each in manifest.headers().items() if key[0] in fresh or key[0] not in wanted
+            }
+        return planning.make(held, wanted, present, target), documents
+
+    def _headers(
+        self, at: At, candidates: Iterable[Key], documents: dict[Key, Document], whole: Iterable[str]
+    ) -> dict[Key, DocumentHeader]:
+        target = {key: document.header for key, document in documents.items()}
+        for key in candidates:
+            if key not in target and (document := self._engine.document(at, *key)):
+                target[key] = document.header
+        for name in whole:
+            target |= {each.key: each for each in self._engine.headers(at, collection=name)}
+        return target
+
+    # -- adding -------------------------------------------------------------------------------------------------------
+
+    def _add(self, store: IndexStore, at: At, plan: Plan, documents: dict[Key, Document], task: Task) -> ChunkCounts:
+        collections = {name: held.collection for name, held in store.manifest.collections().items()}
+        anew = {each.name for each in plan.create}
+        lacking = {name: why for name, why in store.manifest.unembedded().items() if name in collections.keys() - anew}
+        total = ChunkCounts()
+        for name, ids in _by_collection(plan.add):
+            with _named(name):
+                model = checked(self._model_for(collections[name]), collections[name])
+            chunking = within_window(collections[name].chunking, model)
+            for batch in _batches(self._read(at, name, ids, documents), chunking):
+                with _named(name):
+                    ready, counts = self._ready(model, name, batch, lacking)
+                added = store.add(name, ready)
+                total = ChunkCounts(
+                    total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
+                )
+                task.advance(len(batch))
+        with store.manifest:
+            store.manifest.note_unembedded(lacking)
+        return total
+
+    def _ready(
+        self, model: Model, name: str, batch: list[tuple[Document, list[Chunk]]], lacking: dict[str, str]
+    ) -> tuple[list[ChunkedDocument], Counts]:
+        """The batch with its vectors; with stand-ins once its collection is one of those `lacking` them."""
+        if name not in lacking:
+            try:
+                return self._embedded(model, batch)
+            except EmbeddingError as error:
+                if model.local:
+                    raise
+                lacking[name] = error.message
+                self._progress.note(f"{error.message} Until it does its work, {name!r} is searched by words alone.")
+        vector = featureless(model.dimensions)
+        ready = [ChunkedDocument(document, tuple(cut), (vector,) * len(cut)) for document, cut in batch]
+        return ready, Counts(embedded=0, cached=0)
+
+    def _read(self, at: At, name: str, ids: list[str], documents: dict[Key, Document]) -> Iterator[Document]:
+        unread = [doc_id for doc_id in ids if (name, doc_id) not in documents]
+        yield from (documents[name, doc_id] for doc_id in ids if (name, doc_id) in documents)
+        if len(unread) > STREAM_ABOVE:
+            asked = set(unread)
+            yield from (each for each in self._engine.documents(at, collection=name) if each.doc_id in asked)
+        else:
+            found = (self._engine.document(at, name, doc_id) for doc_id in unread)
+            yield from (each for each in found if each)
+
+    def _embedded(
+        self, model: Model, batch: list[tuple[Document, list[Chunk]]]
+    ) -> tuple[list[ChunkedDocument], Counts]:
+        hashes = [[content_hash(chunk.text) for chunk in cut] for _, cut in batch]
+        texts = {
+            name: chunk.text
+            for names, (_, cut) in zip(hashes, batch, strict=True)
+            for name, chunk in zip(names, cut, strict=True)
+        }
+        vectors: dict[str, Vector]
+        vectors, counts = vectors_for(self._cache, model, texts, self._progress)
+        ready = [
+            ChunkedDocument(document, tuple(cut), tuple(vectors[name] for name in names))
+            for names, (document, cut) in zip(hashes, batch, strict=True)
+        ]
+        return ready, counts
+
+
+@contextlib.contextmanager
+def _named(collection: str) -> Iterator[None]:
+    """An error of a model says whose documents could not be embedded."""
+    try:
+        yield
+    except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
+        error.details.setdefault("collection_name", collection)
+        raise
+
+
+def checked(model: Model, collection: Collection) -> Model:
+    """The model, if it is the one that the collection was made with. Raises `EmbeddingMismatch`."""
+    if model.fingerprint != collection.embedding_model:
+        raise EmbeddingMismatch(
+            f"Collection {collection.name!r} was made with the embedding model {collection.embedding_model}, "
+            f"but the one installed here is {model.fingerprint}: their vectors cannot be compared.",
+            hint="pip install --upgrade 'vmrag-link[index]'",
+            collection_name=collection.name,
+        )
+    return model
+
+
+def within_window(chunking: Chunking, model: Model) -> Chunking:
+    """Chunks no longer than what the model takes in at once."""
+    if model.window is None or chunking.size <= model.window:
+        return chunking
+    return Chunking(chunking.strategy, model.window, min(chunking.overlap, model.window // 2))
+
+
+def _batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[list[tuple[Document, list[Chunk]]]]:
+    """Documents with their chunks, about `BATCH_CHUNKS` chunks at a time."""
+    batch: list[tuple[Document, list[Chunk]]] = []
+    size = 0
+    for document in documents:
+        batch.append((document, chunks(document.content, chunking)))
+        size += len(batch[-1][1])
+        if size >= BATCH_CHUNKS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _by_collection(keys: Iterable[Key]) -> Iterator[tuple[str, list[str]]]:
+    """Sorted keys as (collection, doc_ids)."""
+    for name, group in itertools.groupby(keys, key=itemgetter(0)):
+        yield name, [doc_id for _, doc_id in group]

@@ -1,0 +1,131 @@
+"""One remote, open: what it holds is brought here, and what it lacks goes there.
+
+The embedded engine reaches files and servers by itself; everything else git carries (`transport.git_transport`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from vmrag_link import locks
+from vmrag_link.engines.base import USUAL_LIMITS, Engine, Limits
+from vmrag_link.errors import RemoteInvalid, RemoteMissing
+from vmrag_link.git import sharing
+from vmrag_link.paths import Places
+from vmrag_link.transport import git_transport
+from vmrag_link.transport.address import Address
+from vmrag_link.transport.git_transport import Through
+
+T = TypeVar("T")
+
+
+class Exchange(Protocol):
+    """Call it with the remote's lock held, as `opened` does."""
+
+    def heads(self) -> dict[str, str]:
+        """The remote's branches, as it stood when it was last asked; empty if that is not known."""
+
+    def fetch(self) -> bool:
+        """Ask it, and bring what it holds. False: there is no knowledge base there (yet).
+
+        Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than ours, `KnowledgeRefused` for what no
+        command of ours made or is too large, `FileFailed` where the disk has no room, and why it cannot be asked; then nothing has
+        moved, and nothing of it is here.
+        """
+
+    def put_back(self) -> bool:
+        """Where there is nothing (any more): let it hold what it did when it was last asked, if that is known."""
+
+    def current(self) -> bool:
+        """Ask whether it still stands where it did when it was last asked, without bringing anything."""
+
+    def push(self, write: Callable[[str], T]) -> T:
+        """Let `write` push to the URL that it is given; its result. Raises `RemoteMoved` where the remote stands elsewhere by now."""
+
+
+@contextlib.contextmanager
+def opened(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Exchange]:
+    """Talk to a remote; one process of this repository at a time. `timeout`: seconds to wait for another one."""
+    with _alone(places, address, f"talk to {address.text}", timeout):
+        yield Direct(engine, address) if address.peer is None else Through(places, engine, address.key, address.peer)
+
+
+@contextlib.contextmanager
+def carried(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Through]:
+    """As `opened`. Raises `RemoteInvalid` for what git does not carry."""
+    if address.peer is None:
+        raise RemoteInvalid(
+            f"Only a remote that git carries can be written anew; {address.text} is not.",
+            hint="vmrag remote",
+            remote=address.text,
+        )
+    with _alone(places, address, f"talk to {address.text}", timeout):
+        yield Through(places, engine, address.key, address.peer)
+
+
+def remembered(places: Places, engine: Engine, address: Address, *, timeout: float) -> dict[str, str]:
+    """The remote's branches as it stood when it was last asked; asks no network. Empty if that is not known."""
+    if address.peer is None:
+        return engine.remote_heads(address.key)
+    with opened(places, engine, address, timeout=timeout) as peer:
+        return peer.heads()
+
+
+@contextlib.contextmanager
+def _alone(places: Places, address: Address, purpose: str, timeout: float) -> Iterator[None]:
+    sharing.prepare(places)
+    with locks.exclusive(places.locks / f"remote-{address.key}.lock", purpose=purpose, timeout=timeout):
+        git_transport.release(places, address.key)
+        yield
+
+
+class Direct:
+    """The engine talks to it. Nobody can be asked for less than everything that is new, which is what `fetch` brings."""
+
+    def __init__(self, engine: Engine, address: Address) -> None:
+        self._engine, self._key, self._url = engine, address.key, address.url
+        self._asked = False
+
+    def heads(self) -> dict[str, str]:
+        if not self._asked:
+            self.fetch()
+        return self._engine.remote_heads(self._key)
+
+    def fetch(self) -> bool:
+        self._asked = True
+        try:
+            git_transport.take(self._engine, self._key, self._url)
+        except RemoteMissing:
+            self._engine.forget_remote(self._key)
+            return False
+        return True
+
+    def put_back(self) -> bool:
+        return False
+
+    def current(self) -> bool:
+        return self._asked
+
+    def push(self, write: Callable[[str], T]) -> T:
+        self._asked = False
+        return write(self._url)
+
+
+def clone(
+    places: Places,
+    address: Address,
+    make: Callable[[str, str], Engine],
+    *,
+    timeout: float,
+    limits: Limits = USUAL_LIMITS,
+) -> Engine | None:
+    """A knowledge base that `make` creates from a short name and a URL; None where the remote has none. Raises as `Exchange.fetch`."""
+    with _alone(places, address, f"clone {address.text}", timeout):
+        if address.peer is None:
+            try:
+                return make(address.key, address.url)
+            except RemoteMissing:
+                return None
+        return git_transport.clone(places, address.key, address.peer, make, limits=limits)

@@ -1,0 +1,131 @@
+"""Does a remote answer, and does it still hold what it held when it was last asked? Nothing is fetched, and nobody waits long.
+
+An answer counts for a minute in this process: whoever looks at the status again and again asks nobody each time.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from vmrag_link.engines.base import Engine, reserved
+from vmrag_link.errors import RemoteError, RemoteMissing, RemoteUnreachable
+from vmrag_link.git import transfer
+from vmrag_link.paths import Places
+from vmrag_link.transport import git_transport
+from vmrag_link.transport.address import Address
+from vmrag_link.transport.git_transport import DATA
+
+PATIENCE = 3.0
+"""Seconds."""
+
+REMEMBERED = 60.0
+"""Seconds for which an answer counts."""
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class ProbeResult(NamedTuple):
+    """`problem`: why there is none. `stands_at`: the commit that holds the knowledge base there, if git carries it and there is one."""
+
+    at: float
+    problem: RemoteError | None
+    stands_at: str | None = None
+
+
+_answers: dict[tuple[Path, str], ProbeResult] = {}
+
+
+def asked(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
+    """What the remote says, or said a moment ago. It is contacted: ask only one that is trusted."""
+    known = None if anew else remembered(places, address)
+    if known is None:
+        known = _answers[places.common, address.key] = _asked(places, address)
+    return known
+
+
+def remembered(places: Places, address: Address) -> ProbeResult | None:
+    """What the remote said a moment ago; nobody is asked."""
+    known = _answers.get((places.common, address.key))
+    return known if known and time.monotonic() - known.at < REMEMBERED else None
+
+
+def doubt(places: Places, engine: Engine, address: Address) -> str:
+    """Why what is known of the remote may be older than what it holds; empty if it is not."""
+    answer = asked(places, address)
+    if answer.problem:
+        return answer.problem.message
+    if address.peer is None:
+        return _compared(engine, address)
+    if answer.stands_at != git_transport.last_seen(places, address.key):
+        answer = asked(places, address, anew=True)  # we may have fetched or pushed since
+        if answer.problem is None and answer.stands_at != git_transport.last_seen(places, address.key):
+            return _moved(address)
+    return answer.problem.message if answer.problem else ""
+
+
+def _asked(places: Places, address: Address) -> ProbeResult:
+    stands_at = None
+    problem: RemoteError | None = None
+    try:
+        if address.peer is None:
+            _connect(address)
+        else:
+            stands_at = transfer.advertised(places, address.peer._replace(ask=False), DATA, within=PATIENCE)
+    except RemoteError as error:
+        problem = error
+    return ProbeResult(time.monotonic(), problem, stands_at)
+
+
+def _connect(address: Address) -> None:
+    """Look at a folder of this machine, or open a connection to a server. Raises `RemoteMissing`, `RemoteUnreachable`."""
+    parts = urlsplit(address.url)
+    if parts.scheme == "file":
+        if not Path(address.url.partition("://")[2]).exists():
+            raise RemoteMissing(f"There is nothing at {address.text}.", hint="vmrag remote", remote=address.text)
+        return
+    why = _refused(parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80))
+    if why:
+        raise RemoteUnreachable(f"{address.text} cannot be reached: {why}", hint="vmrag remote", remote=address.text)
+
+
+def _refused(host: str, port: int) -> str:
+    """Why nobody answers; in a thread, because nothing ends a look-up of a name that takes too long."""
+    said = [f"no answer within {PATIENCE:g} s"]
+
+    def connect() -> None:
+        try:
+            socket.create_connection((host, port), timeout=PATIENCE).close()
+        except OSError as error:
+            said[0] = error.strerror or str(error)
+        else:
+            said[0] = ""
+
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return said[0]
+
+
+def _compared(engine: Engine, address: Address) -> str:
+    """The heads that the engine itself reaches."""
+    try:
+        there = engine.peek(address.url)
+    except RemoteError as error:
+        return error.message
+    if there is None:
+        return f"{address.text} does not say whether it has moved."
+    return "" if _public(there) == _public(engine.remote_heads(address.key)) else _moved(address)
+
+
+def _moved(address: Address) -> str:
+    return f"{address.text} has moved since it was last asked."
+
+
+def _public(heads: Mapping[str, str]) -> dict[str, str]:
+    return {name: head for name, head in heads.items() if not reserved(name)}

@@ -1,0 +1,139 @@
+"""Let a remote hold revisions that it lacks. What it held stays reachable there, whatever moves.
+
+Its branches are moved forward, or elsewhere or away after their old head was kept. What none of them then reaches goes under its own
+`vmrag_keep`, which grows from what it was there: ours holds much that was given up here and was never meant to travel.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine, root_of
+from vmrag_link.errors import RemoteDiverged, RemoteMoved, quoted
+from vmrag_link.models import Record
+from vmrag_link.transport.connection import Exchange
+
+ATTEMPTS = 40
+_PAUSE_SECONDS = 0.25
+
+
+class PublishRequest(Record, frozen=True):
+    """`branches`: KB branches of the remote and where they should be; `revisions`, newest first: what it must reach in the end.
+
+    `superseded`: by KB branch, the revisions that the history of its code pins: a branch that stands at one of them was left there by a
+    revert, or by an older pin that is pinned again. A branch that cannot be moved forward is moved all the same (from there, and those
+    in `force`), or is no reason to fail (`lenient`), or raises. `delete`: branches that should not be there; others go first.
+    """
+
+    branches: Mapping[str, str]
+    revisions: Sequence[str] = ()
+    force: Collection[str] = ()
+    lenient: bool = False
+    superseded: Mapping[str, Collection[str]] = msgspec.field(default_factory=dict)
+    delete: Collection[str] = ()
+
+
+class Moved(Record, frozen=True):
+    """`old` None: the branch is new there."""
+
+    branch: str
+    old: str | None
+    new: str
+
+
+class Published(Record, frozen=True):
+    """`branches` that moved, `kept` revisions that `vmrag_keep` reaches now; `behind`: branches that stayed where they were; `deleted`."""
+
+    branches: tuple[Moved, ...] = ()
+    kept: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not (self.branches or self.kept or self.deleted)
+
+
+def publish(engine: Engine, key: str, exchange: Exchange, wanted: PublishRequest) -> Published:
+    """Push until the remote has everything, however many others push at the same time.
+
+    Raises `RemoteDiverged`, and as `Exchange`.
+    """
+    said = ""
+    for attempt in range(ATTEMPTS):
+        try:
+            if attempt and not exchange.fetch():
+                exchange.put_back()
+            plan = _plan(engine, exchange.heads(), wanted)
+            if not plan.empty:
+                exchange.push(functools.partial(_carry_out, engine, key, plan))
+                return plan
+            if attempt or exchange.current():
+                return plan
+        except RemoteMoved as error:
+            said = str(error.details.get("said", ""))
+            if attempt:  # not all of those who wait at once
+                time.sleep(random.uniform(0, _PAUSE_SECONDS * min(attempt, 8)))  # noqa: S311
+        except RemoteDiverged:
+            if attempt:
+                raise
+    raise RemoteMoved(
+        f"Nothing was pushed: {ATTEMPTS} times, something else changed the remote's knowledge meanwhile. It said: {said}",
+        hint="vmrag push",
+        said=said,
+    )
+
+
+def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> Published:
+    moves, behind, displaced = [], [], []
+    if not heads:
+        moves.append(Moved(ROOT_BRANCH, None, root_of(engine)))
+    for name, head in wanted.branches.items():
+        old = heads.get(name)
+        leaves = name in wanted.force or old in wanted.superseded.get(name, ())
+        if old == head or (old and not leaves and engine.is_ancestor(head, old)):
+            continue
+        if old is None or engine.is_ancestor(old, head):
+            moves.append(Moved(name, old, head))
+        elif leaves:
+            moves.append(Moved(name, old, head))
+            displaced.append(old)
+        elif wanted.lenient:
+            behind.append(name)
+        else:
+            raise RemoteDiverged(
+                f"The remote's KB branch {name!r} holds revisions that this one does not: {old[:12]} is not in {head[:12]}.",
+                hint=f"vmrag pull --branch {quoted(name)}",
+                branch=name,
+                remote_head=old,
+            )
+    deleted = {name: heads[name] for name in wanted.delete if name in heads}
+    after = {name: head for name, head in heads.items() if name not in deleted} | {
+        move.branch: move.new for move in moves
+    }
+    kept = engine.unreachable([*wanted.revisions, *displaced, *deleted.values()], heads=after.values())
+    return Published(tuple(moves), tuple(dict.fromkeys(kept)), tuple(behind), tuple(deleted))
+
+
+def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
+    """What is kept goes first: a branch leaves its old head only when something else reaches that."""
+    with engine.writing("push"):
+        heads = engine.remote_heads(key)
+        first = [move for move in plan.branches if move.branch == ROOT_BRANCH]
+        engine.push(key, url, {move.branch: move.new for move in first})
+        if plan.kept:
+            head = heads.get(KEEP_BRANCH)
+            for revision in plan.kept:  # newest first: it often contains the next
+                if head is None or engine.unreachable([revision], heads=[head]):
+                    head = engine.kept(head, revision, reason="pinned")
+            assert head is not None  # noqa: S101  there was one at least
+            engine.push(key, url, {KEEP_BRANCH: head})
+        forced = {m.branch: m.new for m in plan.branches if m.old and not engine.is_ancestor(m.old, m.new)}
+        forward = {m.branch: m.new for m in plan.branches if m not in first and m.branch not in forced}
+        engine.push(key, url, forward)
+        engine.push(key, url, forced | dict.fromkeys(plan.deleted, ""), force=True)

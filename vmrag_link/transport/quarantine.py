@@ -1,0 +1,100 @@
+"""Where a stranger's knowledge base lies while it is looked at: git objects and files apart from ours, gone when that is over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from vmrag_link import locks, permissions
+from vmrag_link.engines.base import Limits
+from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
+from vmrag_link.git import remotes, sidecar_repo, transfer
+from vmrag_link.git.transfer import Peer
+from vmrag_link.paths import Places
+from vmrag_link.transport import segments
+from vmrag_link.transport.git_transport import DATA
+
+KEY = "url-quarantine"
+"""The short name under which the engine fetches what came out of here; forgotten at once."""
+
+MEGABYTE = 1_000_000
+_CODE = "refs/vmrag/code"
+
+
+class Quarantine(NamedTuple):
+    """`places`: a repository of its own. `vetted`: a file that is not there yet, for what may leave."""
+
+    places: Places
+    folder: Path
+
+    @property
+    def vetted(self) -> Path:
+        return self.folder / "vetted.doltlite"
+
+    def code(self, peer: Peer, ref: str) -> str | None:
+        """The commit that a ref is at there, with its history; None where there is no such ref. Raises as `transfer.fetch`."""
+        return transfer.fetch(self.places, peer, ref, _CODE)
+
+    def knowledge(self, peer: Peer, *, limits: Limits) -> Path:
+        """The file of its knowledge base. Raises as `code`, `RemoteMissing`, and as `segments.require_acceptable`."""
+        where = remotes.shown(peer.where)
+        commit = transfer.fetch(self.places, peer, DATA, DATA)
+        if commit is None:
+            raise RemoteMissing(
+                f"{where} has no knowledge base.",
+                hint="Ask whose it is to push it: vmrag push (git push does it with the hooks installed)",
+                remote=where,
+            )
+        size, limit = segments.size(self.places, commit), limits.file_bytes
+        if size > limit:
+            raise KnowledgeRefused(
+                f"The knowledge base of {where} has {size / MEGABYTE:,.1f} MB; at most {limit / MEGABYTE:,.0f} are looked at.",
+                hint=f"If that is what you expect: --max-mb {-(-size // MEGABYTE)}",
+                remote=where,
+                bytes=size,
+            )
+        file = self.folder / "theirs.doltlite"
+        segments.require_acceptable(self.places, commit, file, limits=limits)
+        segments.restore(self.places, commit, file)
+        return file
+
+
+@contextlib.contextmanager
+def opened(places: Places, *, timeout: float) -> Iterator[Quarantine]:
+    """One at a time; what a kill has left of others goes first. `timeout`: seconds to wait for another one."""
+    with locks.exclusive(_lock(places), purpose="adopt knowledge", timeout=timeout):
+        _clear(places)
+        folder = places.quarantine / os.urandom(8).hex()
+        store = folder / "git"
+        try:
+            permissions.make_folder(store)
+            strange = sidecar_repo.make(places, store)
+            sidecar_repo.add_alternates(places, strange)
+            yield Quarantine(strange, folder)
+        finally:
+            _clear(places)
+
+
+def left(places: Places) -> list[Path]:
+    """What a kill has left, while nobody is at work here."""
+    there = places.quarantine
+    return [there] if there.exists() and not locks.is_held(_lock(places)) else []
+
+
+def sweep(places: Places) -> None:
+    """Remove it."""
+    with contextlib.suppress(Busy), locks.exclusive(_lock(places), purpose="clear the quarantine", timeout=0):
+        _clear(places)
+
+
+def _clear(places: Places) -> None:
+    if places.quarantine.exists():
+        shutil.rmtree(places.quarantine)
+
+
+def _lock(places: Places) -> Path:
+    return places.locks / "quarantine.lock"

@@ -1,0 +1,211 @@
+"""A file cut into segments that git can store: most of them are the same from one push to the next, and travel once.
+
+On a ref of git's lies one commit a push. Its tree holds `manifest.json` and the segments `000000`, `000001` …, each but the last
+`segment_size` bytes long. Whoever can push may have written all of that: nothing is believed before it was measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from vmrag_link import permissions
+from vmrag_link.engines.base import Limits, too_large
+from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteTooNew
+from vmrag_link.git import objects
+from vmrag_link.models import Record
+from vmrag_link.paths import Places, require_space
+
+FORMAT = 1
+SEGMENT_SIZE = 256 * 1024
+MANIFEST = "manifest.json"
+MOST_SEGMENTS = 999_999
+_MOST_SEGMENT_SIZE = 1024 * 1024
+_MOST_MANIFEST = (1000, 100)
+"""Bytes, and bytes a segment: somewhat more than one has."""
+
+_MANY, _SMALL = 4096, 16 * 1024
+"""More segments than that, each smaller than so many bytes, cost a git process for every few bytes. We write none that small."""
+
+_SIGNATURE = "vmrag <vmrag@localhost>"
+
+
+class SegmentManifest(Record, frozen=True):
+    """`size` of the file and of a segment in bytes; SHA-256 of each segment, lower-case hexadecimal."""
+
+    format: int
+    size: int
+    segment_size: int
+    sha256: tuple[str, ...]
+
+
+def store(places: Places, file: Path, parent: str | None, *, segment_size: int = SEGMENT_SIZE) -> str:
+    """Write the file as a child of the commit `parent`, which decides about the size of segments, and whose segments are not stored again.
+
+    Returns the commit; `parent` itself where nothing changed. No ref moves.
+    """
+    stored = _Stored.read(places, parent) if parent else None
+    length = stored.manifest.segment_size if stored else segment_size
+    blobs = dict(zip(stored.manifest.sha256, stored.blobs, strict=True)) if stored else {}
+    digests, size = [], 0
+    with file.open("rb") as source:
+        for segment in _cut(source, length):
+            digest = _digest(segment)
+            if digest not in blobs:
+                blobs[digest] = objects.write_blob(places, segment)
+            digests.append(digest)
+            size += len(segment)
+    manifest = SegmentManifest(FORMAT, size, length, tuple(digests))
+    if stored and manifest == stored.manifest and parent:
+        return parent
+    entries = {_name(number): blobs[digest] for number, digest in enumerate(digests)}
+    entries[MANIFEST] = objects.write_blob(places, json.dumps(msgspec.to_builtins(manifest), indent=0).encode())
+    return objects.write_commit(places, entries, parent=parent, message="Knowledge base", signature=_SIGNATURE)
+
+
+def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limits) -> None:
+    """Before any of it is written: what a commit that others made says of its file is within the limits, and the disk has room for it.
+
+    Raises `KnowledgeRefused`, `FileFailed` (no room), and as `restore`.
+    """
+    stored = _Stored.read(places, commit)
+    manifest = stored.manifest
+    if manifest.size > limits.file_bytes:
+        raise too_large(manifest.size, limits.file_bytes)
+    if len(stored.blobs) > _MANY and manifest.segment_size < _SMALL:
+        raise _implausible(f"it is cut into {len(stored.blobs):,} segments of {manifest.segment_size:,} bytes")
+    distinct = sum({blob: _length(manifest, number) for number, blob in enumerate(stored.blobs)}.values())
+    # A text that repeats itself makes equal segments. A few hundred bytes on the remote would fill the disk that way.
+    if manifest.size - distinct > distinct + limits.text_bytes:
+        most = max(Counter(stored.blobs).values())
+        raise _implausible(
+            f"it lists one segment {most:,} times, and has {distinct:,} bytes that differ of {manifest.size:,}"
+        )
+    held = file.stat().st_size if file.exists() else 0
+    require_space(file.parent, max(0, manifest.size - held), "the remote's knowledge base")
+
+
+def restore(places: Places, commit: str, file: Path) -> None:
+    """Make the file what the commit holds; only segments that differ are read. An interruption leaves the file in between.
+
+    Raises `RemoteDamaged` for anything but what `store` writes, `RemoteTooNew`.
+    """
+    stored = _Stored.read(places, commit)
+    manifest = stored.manifest
+    permissions.make_folder(file.parent)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(file, flags, permissions.for_new_file(file))
+    permissions.adjust(descriptor, file)
+    with os.fdopen(descriptor, "r+b") as target:
+        wanted = dict(enumerate(stored.blobs))
+        for number, segment in enumerate(_cut(target, manifest.segment_size)):
+            blob = wanted.get(number)
+            # Both: the manifest may be right about what lies here, and the commit hold something else.
+            if blob and _digest(segment) == manifest.sha256[number] and objects.blob_name(segment, like=blob) == blob:
+                del wanted[number]
+        for number, segment in _segments(places, wanted):
+            if _digest(segment) != manifest.sha256[number]:
+                raise _damaged(f"segment {_name(number)} is not the one that its checksum names")
+            target.seek(number * manifest.segment_size)
+            target.write(segment)
+        target.truncate(manifest.size)
+
+
+def size(places: Places, commit: str) -> int:
+    """Bytes of the file that a commit holds. Raises `RemoteDamaged`."""
+    return _Stored.read(places, commit).manifest.size
+
+
+class _Stored(Record, frozen=True):
+    """What a commit holds: the manifest, and the blob of each segment."""
+
+    manifest: SegmentManifest
+    blobs: tuple[str, ...]
+
+    @classmethod
+    def read(cls, places: Places, commit: str) -> _Stored:
+        tree = objects.tree(places, commit)
+        entry = tree.pop(MANIFEST, None)
+        if entry is None or not 0 <= entry.size <= _longest_manifest(MOST_SEGMENTS):
+            raise _damaged("it has no manifest.json, or one that is too long")
+        manifest = _parsed(objects.blob(places, entry.name))
+        if entry.size > _longest_manifest(len(tree)):
+            raise _damaged("its manifest is too long")
+        expected = {_name(number): _length(manifest, number) for number in range(len(manifest.sha256))}
+        if expected != {name: each.size for name, each in tree.items()}:
+            odd = sorted(set(expected.items()) ^ {(name, each.size) for name, each in tree.items()})
+            raise _damaged(f"segment {odd[0][0]} is missing, is too much, or has another length")
+        return cls(manifest, tuple(tree[name].name for name in expected))
+
+
+class _Format(Record, frozen=True):
+    """All that is known of a manifest of any format."""
+
+    format: int
+
+
+def _parsed(data: bytes) -> SegmentManifest:
+    """Raises `RemoteTooNew`, whatever else a newer program's manifest says."""
+    try:
+        known = msgspec.json.decode(data, type=_Format)
+        if known.format > FORMAT:
+            raise RemoteTooNew(
+                f"The remote's knowledge base has format {known.format}; this program knows {FORMAT}. Nothing of it was taken.",
+                hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+            )
+        manifest = msgspec.json.decode(data, type=SegmentManifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(f"its manifest cannot be read: {error}") from error
+    if manifest.format != FORMAT:
+        raise _damaged(f"there is no format {manifest.format}")
+    fits = 0 < manifest.segment_size <= _MOST_SEGMENT_SIZE and manifest.size > 0
+    if not fits or len(manifest.sha256) != -(-manifest.size // manifest.segment_size) <= MOST_SEGMENTS:
+        raise _damaged("its manifest contradicts itself")
+    return manifest
+
+
+def _longest_manifest(segments: int) -> int:
+    return _MOST_MANIFEST[0] + _MOST_MANIFEST[1] * segments
+
+
+def _length(manifest: SegmentManifest, number: int) -> int:
+    return min(manifest.segment_size, manifest.size - number * manifest.segment_size)
+
+
+def _digest(segment: bytes) -> str:
+    return hashlib.sha256(segment).hexdigest()
+
+
+def _cut(source: BinaryIO, length: int) -> Iterator[bytes]:
+    while segment := source.read(length):
+        yield segment
+
+
+def _segments(places: Places, wanted: Mapping[int, str]) -> Iterator[tuple[int, bytes]]:
+    contents = objects.blobs(places, wanted.values())
+    yield from zip(wanted, contents, strict=True)
+
+
+def _name(number: int) -> str:
+    return f"{number:06d}"
+
+
+def _implausible(why: str) -> KnowledgeRefused:
+    return KnowledgeRefused(
+        f"The knowledge base on the remote was refused: {why}. Nothing of it was taken.",
+        hint="Ask who pushed it. Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
+    )
+
+
+def _damaged(why: str) -> RemoteDamaged:
+    return RemoteDamaged(
+        f"The knowledge base on the remote is damaged: {why}. Nothing of it was taken.",
+        hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
+    )
