@@ -15,8 +15,8 @@ import pytest
 
 from tests.support import corruption
 from tests.support.repos import isolate
+from tests.support.templates import build_once
 from tests.support.terminal import Project
-from vmrag_link import locks
 
 FLIPS = int(os.environ.get("VMRAG_CORRUPTION_FLIPS") or 12)
 PARTS = 4 if FLIPS > 12 else 2
@@ -26,16 +26,7 @@ SEED = int(os.environ.get("VMRAG_TEST_SEED") or (1 if FLIPS <= SHORT else random
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once, whichever process comes first."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "corruption"
-    with locks.exclusive(folder.with_suffix(".lock"), purpose="build", timeout=600):
-        if not (folder / "done").exists():
-            with pytest.MonkeyPatch.context() as patch:
-                isolate(patch, folder / "home")
-                corruption.build(folder / "project")
-            (folder / "done").touch()
-    return folder / "project"
+    return build_once(tmp_path_factory, "corruption", lambda folder: corruption.build(folder / "project")) / "project"
 
 
 @pytest.mark.timeout(60 + 60 * FLIPS)

@@ -97,7 +97,11 @@ def holds(state: State) -> tuple[Any, ...]:
     if not (state.top / ".git").exists():
         return tuple(state.top.iterdir())
     pin = state.top / ".dolt-version"
-    code = pin.exists() and pin.read_bytes(), state.git("for-each-ref"), state.git("status", "--porcelain=v2", "--branch")
+    code = (
+        pin.exists() and pin.read_bytes(),
+        state.git("for-each-ref"),
+        state.git("status", "--porcelain=v2", "--branch"),
+    )
     return *code, *_knowledge(state.shared / "kb")
 
 

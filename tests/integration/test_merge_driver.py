@@ -16,6 +16,7 @@ import pytest
 from tests.support.cli import start
 from tests.support.knowledge import doc
 from tests.support.repos import isolate, make_repo
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import driver_command
 from vmrag_link import pin as pins
@@ -140,10 +141,7 @@ MERGED = {"a": "Our a.", "b": "Their b.", "new": "Theirs.", "more": "More."}
 
 @pytest.fixture(scope="session")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("story")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        return build(folder / "project").top
+    return build_once(tmp_path_factory, "merge-driver", lambda folder: build(folder / "project")) / "project"
 
 
 @pytest.fixture
@@ -157,8 +155,7 @@ def story(told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def copied(told: Path, top: Path) -> Story:
-    subprocess.run(["cp", "-a", told, top], check=True)
-    story = Story(top)
+    story = Story(copy_tree(told, top))
     story.git("update-index", "-q", "--refresh")
     return story
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.support import terminal
 from tests.support.cli import WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
 from tests.support.repos import isolate
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import SCRIPT, Done, Project, new_project
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME
@@ -76,20 +76,17 @@ def merged(project: Project, tmp_path: Path, *, ours: str, theirs: str, texts: d
 
 @pytest.fixture(scope="session")
 def torn_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("torn")
-    subprocess.run(["cp", "-a", template, folder / "project"], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        Project(folder / "project").record("often", rest=OFTEN)
-    return folder / "project"
+    def build(folder: Path) -> None:
+        Project(copy_tree(template, folder / "project")).record("often", rest=OFTEN)
+
+    return build_once(tmp_path_factory, "torn", build) / "project"
 
 
 @pytest.fixture
 def torn(torn_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """On `main`, which has edited `rest.md` otherwise than `feature` has."""
     isolate(monkeypatch, tmp_path / "home")
-    subprocess.run(["cp", "-a", torn_template, tmp_path / "project"], check=True)
-    return Project(tmp_path / "project")
+    return Project(copy_tree(torn_template, tmp_path / "project"))
 
 
 TORN = MAIN | {"rest.md": OFTEN}

@@ -14,18 +14,21 @@ from tests.operations.table import OPERATIONS, Follows, Operation
 from tests.operations.world import CONTENTS, DRAFTS, WITHOUT_HOOKS, Copy, Stand, World
 from tests.support.compare import assert_whole
 from tests.support.repos import isolate
+from tests.support.templates import build_once
 from vmrag_hooks import shims
 
 ROOT = Path(__file__).parents[2]
+REVISIONS = "revisions.json"
 REASONS = {"no pin": "This code commit pins no knowledge", "malformed": "The pin cannot be read"}
 
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> World:
-    folder = tmp_path_factory.mktemp("operations")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        return world.build(folder)
+    def build(folder: Path) -> None:
+        (folder / REVISIONS).write_text(json.dumps(world.build(folder).revisions))
+
+    folder = build_once(tmp_path_factory, "operations", build)
+    return World(folder, json.loads((folder / REVISIONS).read_text()))
 
 
 @pytest.fixture(autouse=True)
