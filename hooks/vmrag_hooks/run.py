@@ -17,7 +17,7 @@ from vmrag_link import env, terminal_text
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.follow.recover import reconciled
+from vmrag_link.ops.follow.follow_pin import reconcile
 from vmrag_link.progress import ASKING, BUILDING, EMBEDDING, FETCHING, QUIET, Task
 from vmrag_link.sync import apply, background
 from vmrag_link.sync.apply import SyncReport
@@ -121,7 +121,7 @@ def _handed_over(workspace: Workspace) -> list[str]:
 
 def brought(workspace: Workspace) -> SyncReport | None:
     """As `reconciled`; raises why the pin cannot be followed, if there is one."""
-    report = reconciled(workspace)
+    report = reconcile(workspace)
     if report is not None and report.state in ("malformed", "missing"):
         raise workspace.unusable(workspace.target())
     return report
