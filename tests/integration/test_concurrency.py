@@ -395,7 +395,7 @@ def test_the_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocke
     site = stocked.top.parent / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
-        "import vmrag_link.ops.follow.recover as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.reconciled = broken\n"
+        "import vmrag_link.ops.follow.follow_pin as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.reconcile = broken\n"
     )
     python = stocked.top.parent / "python"
     python.write_text(f'#!/bin/sh\nshift 2 # -P -E\nPYTHONPATH={site} exec {sys.executable} -P "$@"\n')

@@ -1,4 +1,4 @@
-"""Copies of the contract's states, each of which is made once in a session, and what stands for `<X>` in a call.
+"""Copies of the contract's states, each of which is built once in a run, and what stands for `<X>` in a call.
 
 A test module takes the fixtures with `templates, world = contract_world.templates, contract_world.world`; a state is
 `world.state("notes")`.
@@ -24,11 +24,16 @@ from vmrag_link.engines.doltlite.engine import LOCK_NAME
 Templates = Callable[[str], Path]
 
 
+CHANGED_BY_READING = ("broken_index",)
+"""States that are mended by a call that only reads."""
+
+
 class World:
     """Copies of the states, and what stands for `<X>` in a call. Use it as a context."""
 
-    def __init__(self, templates: Templates, scratch: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, templates: Templates, shared: Path, scratch: Path, patch: pytest.MonkeyPatch) -> None:
         self._templates = templates
+        self._shared = shared
         self._scratch = scratch
         self._patch = patch
         self._open = contextlib.ExitStack()
@@ -45,6 +50,15 @@ class World:
         self._open.close()
         live = getattr(self, f"_live_{name}", None)
         return live() if live else self._copy(name)
+
+    def reading(self, name: str) -> State:
+        """As `state`, for calls that only read: all tests of this process get the same copy, where reading leaves it as it is."""
+        if name in CHANGED_BY_READING or hasattr(self, f"_live_{name}"):
+            return self.state(name)
+        folder = self._shared / name
+        if not folder.exists():
+            copy_tree(self._templates(name), folder)
+        return State(folder / "project")
 
     def call(self, arguments: dict[str, Any], state: State) -> dict[str, Any]:
         """Arguments with the values that `<X>` stands for."""
@@ -197,9 +211,13 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
 
 
 @pytest.fixture
-def world(templates: Templates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(
+    templates: Templates, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("GIT_TEMPLATE_DIR", "")
     (tmp_path / "states").mkdir()
-    with World(templates, tmp_path / "states", monkeypatch) as made:
+    read = tmp_path_factory.getbasetemp() / "read-states"
+    read.mkdir(exist_ok=True)
+    with World(templates, read, tmp_path / "states", monkeypatch) as made:
         yield made
