@@ -29,17 +29,18 @@ from vmrag_link.errors import (
     file_failures,
 )
 from vmrag_link.git import plumbing
-from vmrag_link.index import snapshots
+from vmrag_link.index import snapshots as folders
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.journal import Journal
 from vmrag_link.models import At, Collection, KbBranch, Record, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
-from vmrag_link.sync import apply, background
+from vmrag_link.sync import apply, background, current, eviction, provide, sentences
 from vmrag_link.sync import binding as bindings
-from vmrag_link.sync.apply import SyncContext, SyncReport
+from vmrag_link.sync.apply import SyncReport
 from vmrag_link.sync.binding import Binding
+from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.transport import trust
 from vmrag_link.trust import settings as counting
@@ -154,7 +155,7 @@ class Workspace:
 
     def forget_settings(self) -> None:
         """They are read again when they are next asked for: their file, or what was agreed to, has changed."""
-        for name in ("settings", "permission", "shelf"):
+        for name in ("settings", "permission", "snapshots"):
             self.__dict__.pop(name, None)
 
     def accepted_remote(self) -> str:
@@ -221,7 +222,7 @@ class Workspace:
         )
 
     @cached_property
-    def shelf(self) -> Snapshots:
+    def snapshots(self) -> Snapshots:
         return Snapshots(self.places.snapshots, store_documents=self.config.index.store_documents)
 
     @property
@@ -234,14 +235,14 @@ class Workspace:
             places=self.places,
             index_file=self.index_file,
             engine=self.engine,
-            shelf=self.shelf,
+            snapshots=self.snapshots,
             keep=self.config.index.keep,
             lock_timeout=self.lock_timeout,
-            bringer=self.bringer,
+            indexer=self.indexer,
             progress=self.progress,
         )
 
-    def bringer(self) -> Indexer:
+    def indexer(self) -> Indexer:
         from vmrag_link.embedding.cache import EmbeddingCache
         from vmrag_link.sync.indexer import Indexer
 
@@ -307,7 +308,7 @@ class Workspace:
 
         What happened to documents is said here, so that no caller can keep it to itself.
         """
-        if not rebuild and apply.settled(self.parts):
+        if not rebuild and current.is_current(self.places, self.snapshots):
             return None
         report = apply.reconcile(self.parts, rebuild=rebuild)
         if rebuild and report.state == "pinned":
@@ -326,7 +327,7 @@ class Workspace:
         seen = self.moment()
         if branch := self._apart(seen):
             revision = seen.revision
-            copy = apply.working_copy(self.parts, branch, revision)
+            copy = self.parts.working_copy(branch, revision)
             copy.replace(lambda folder: self.follow(folder, branch, revision, whole=False))
 
     @property
@@ -419,7 +420,7 @@ class Workspace:
     def _apart(self, seen: Moment) -> str | None:
         """The KB branch whose working copy answers; None: the revision's snapshot does."""
         branch, revision = seen.branch, seen.revision
-        return branch if branch and (seen.dirty or apply.working_copy(self.parts, branch, revision).altered) else None
+        return branch if branch and (seen.dirty or self.parts.working_copy(branch, revision).altered) else None
 
     @contextlib.contextmanager
     def _index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
@@ -428,7 +429,7 @@ class Workspace:
             with self.snapshot(revision) as path:
                 yield path
             return
-        copy = apply.working_copy(self.parts, branch, revision)
+        copy = self.parts.working_copy(branch, revision)
         with copy.reading() as problem:
             if not problem:
                 yield copy.path
@@ -444,8 +445,8 @@ class Workspace:
 
     def notes(self, target: Target, revision: str) -> tuple[str, ...]:
         """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out code pins; empty if it is."""
-        if target.state == "pinned" and target.revision == revision:
-            return apply.left_behind(target)
+        if current.is_pinned(target, revision):
+            return sentences.left_behind(target)
         why = {
             "no_pin": "This code commit pins no knowledge",
             "malformed": "The pin cannot be read",
@@ -466,7 +467,7 @@ class Workspace:
             with self.view() as view:
                 return action(view)
         except IndexFailed as error:
-            apply.throw_away(self.parts, self.target(), self._indexed_revision())
+            eviction.throw_away(self.parts, self.target(), self._indexed_revision())
             self.progress.note(f"{error.message.rstrip('.')}. It is built again.")
         with self.view() as view:
             return action(view)
@@ -477,20 +478,20 @@ class Workspace:
 
         If one was built, the spares beyond the limit go when this one was read.
         """
-        path = self.shelf.path(revision)
+        path = self.snapshots.path(revision)
         built = False
         try:
             for _ in range(ATTEMPTS):
-                with self.shelf.reading(path):
-                    if not self.shelf.problem(revision):
-                        self.shelf.touch(path)
+                with self.snapshots.reading(path):
+                    if not self.snapshots.problem(revision):
+                        self.snapshots.touch(path)
                         yield path
                         return
-                apply.provide(self.parts, revision, bases=apply.bases(self.parts))
+                provide.snapshot(self.parts, revision, bases=provide.bases(self.parts))
                 built = True
         finally:
             if built:
-                apply.evict(self.parts)
+                eviction.evict(self.parts)
         raise _restless(f"revision {revision[:7]}")
 
     def follow(
@@ -511,11 +512,11 @@ class Workspace:
         if not whole:
             permissions.make_folder(folder.parent)
             with self.snapshot(revision) as source:
-                snapshots.copy(source, folder)
-        with IndexStore(folder, store_documents=self.shelf.store_documents) as store:
-            brought = self.bringer().bring(store, Working(branch), base=revision)
+                folders.copy(source, folder)
+        with IndexStore(folder, store_documents=self.snapshots.store_documents) as store:
+            brought = self.indexer().update(store, Working(branch), base=revision)
             alter(store)
-            store.seal(revision=revision, settings=self.shelf.settings, added=brought.plan.add)
+            store.seal(revision=revision, settings=self.snapshots.settings, added=brought.plan.add)
 
 
 def _same(one: Moment, other: Moment) -> bool:

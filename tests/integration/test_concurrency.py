@@ -218,9 +218,9 @@ def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
     """The list of bound snapshots was read before another work tree bound one of the spares."""
     workspace = Workspace.open(stocked.top, QUIET)
     try:
-        spares = [each.path for each in workspace.shelf.all()]
+        spares = [each.path for each in workspace.snapshots.all()]
         lists = iter([set(), *[set(spares)] * len(spares)])
-        assert workspace.shelf.evict(bound=lambda: next(lists), keep=0) == []
+        assert workspace.snapshots.evict(bound=lambda: next(lists), keep=0) == []
         assert all(path.is_dir() for path in spares)
     finally:
         workspace.close()
@@ -244,7 +244,7 @@ def test_a_base_that_is_evicted_before_it_is_copied_is_replaced_by_another_or_by
 def test_what_is_bound_but_gone_is_built_again_by_who_reads(stocked, tmp_path):
     body = (
         "import shutil\nfrom vmrag_link.workspace import Workspace as m\nreconcile = m.reconcile\n"
-        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.shelf.path(ws.revision()))\n    return done\nm.reconcile = then"
+        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.snapshots.path(ws.revision()))\n    return done\nm.reconcile = then"
     )
     done = driven(stocked, body, "query", "garden", "--json")
     assert done.code == 0, done

@@ -15,7 +15,6 @@ from tests.support.terminal import Project, opened
 from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Document, content_hash
-from vmrag_link.sync import apply
 
 template, project = terminal.template, terminal.project
 
@@ -41,7 +40,7 @@ def store_without_index(project: Project, *rows: Write) -> None:
     with opened(project) as ws:
         branch = ws.kb_branch()
         for each in rows:
-            with apply.forgotten_copy(ws.parts, branch.name, branch.head):
+            with ws.parts.without_copy(branch.name, branch.head):
                 ws.engine.write(branch.name, each, expected=branch.head)
 
 

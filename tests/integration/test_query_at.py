@@ -50,11 +50,11 @@ def workspace(project: Project, tasks: Tasks) -> Iterator[Workspace]:
 
 
 def built(workspace: Workspace) -> set[Path]:
-    return {each.path for each in workspace.shelf.all()}
+    return {each.path for each in workspace.snapshots.all()}
 
 
 def path_of(workspace: Workspace, ref: str) -> Path:
-    return workspace.shelf.path(pinned_at(workspace, ref))
+    return workspace.snapshots.path(pinned_at(workspace, ref))
 
 
 def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):

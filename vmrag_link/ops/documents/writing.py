@@ -24,7 +24,7 @@ from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.documents import branches
 from vmrag_link.ops.follow.follow_pin import move, reconcile
-from vmrag_link.sync import apply, lease
+from vmrag_link.sync import apply, lease, sentences
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
@@ -53,9 +53,11 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
         # Between the two steps of another process's commit it looks so, too: the pin comes after the branch.
         target = movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
-        raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
+        raise Uncommitted(sentences.held(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":
-        raise KnowledgeMoved(apply.unpinned(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
+        raise KnowledgeMoved(
+            sentences.unpinned(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch)
+        )
     return target
 
 
@@ -163,7 +165,7 @@ class _Planned(NamedTuple):
 
 def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[IndexStore], None]) -> Landed:
     branch, revision = planned.branch, planned.revision
-    copy = apply.working_copy(ws.parts, branch, revision)
+    copy = ws.parts.working_copy(branch, revision)
     stored = False
     try:
         with file_failures(), copy.writing() as whole:
@@ -181,7 +183,7 @@ def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[Ind
 
 
 def _deferred(ws: Workspace, planned: _Planned, purpose: str) -> Landed:
-    with apply.working_copy(ws.parts, planned.branch, planned.revision).deferring():
+    with ws.parts.working_copy(planned.branch, planned.revision).deferring():
         planned.store(ws, purpose)
     pending = "The documents are stored, and the index follows when it is needed next."
     return Landed(planned.branch, planned.revision, pending)

@@ -23,7 +23,7 @@ from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.follow.sync import sync as follow_the_pin
 from vmrag_link.ops.index.holdings import Holdings, Key, differing, held_equally, held_now, read
 from vmrag_link.ops.index.index_status import Status, look, remember
-from vmrag_link.sync import apply
+from vmrag_link.sync import eviction
 from vmrag_link.workspace import Workspace
 
 
@@ -95,7 +95,7 @@ def bring(ws: Workspace) -> SyncedAll:
         seen = ws.moment()
         now = held_now(ws, seen)
         if now.current and (now.unembedded or differing(ws, seen.at, now)):
-            apply.throw_away(ws.parts, ws.target(), seen.revision)  # it verifies, and holds something else
+            eviction.throw_away(ws.parts, ws.target(), seen.revision)  # it verifies, and holds something else
         report = _after(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
         if "collection_name" not in error.details:

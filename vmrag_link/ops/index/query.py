@@ -55,7 +55,7 @@ def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
                 view = View(path, revision, None, dirty=False, git_head=plumbing.head(ws.places).commit)
                 return _answer(ws, asked, view)
         except IndexFailed:
-            if last or not ws.shelf.discard(ws.shelf.path(revision)):
+            if last or not ws.snapshots.discard(ws.snapshots.path(revision)):
                 raise
     raise AssertionError  # the second attempt returns or raises
 

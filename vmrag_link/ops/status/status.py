@@ -17,7 +17,7 @@ from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
-from vmrag_link.sync import apply, background, lease
+from vmrag_link.sync import background, current, lease, sentences
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
@@ -119,9 +119,9 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     bound = ws.binding
     if bound is None:
         return BoundIndex(), ""
-    path = ws.shelf.path(bound.revision)
+    path = ws.snapshots.path(bound.revision)
     documents, chunks, damage = 0, 0, ""
-    if not ws.shelf.problem(bound.revision):
+    if not ws.snapshots.problem(bound.revision):
         try:
             with contextlib.closing(Manifest(path, frozen=True)) as manifest:
                 documents, chunks = manifest.counts()
@@ -129,9 +129,9 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
             damage = f"The index of {bound.revision[:7]} is damaged: {error}."
     working = None
     if target.kb_branch:
-        copy = apply.working_copy(ws.parts, target.kb_branch.name, bound.revision)
+        copy = ws.parts.working_copy(target.kb_branch.name, bound.revision)
         working = str(copy.path) if copy.path.is_dir() else None
-    return BoundIndex(bound.revision, ws.shelf.settings, documents, chunks, str(path), working), damage
+    return BoundIndex(bound.revision, ws.snapshots.settings, documents, chunks, str(path), working), damage
 
 
 def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
@@ -149,26 +149,28 @@ def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str
         return "drift", [damage, *reasons], "vmrag sync --rebuild"
     if not reasons:
         return "in_sync", [], ""
-    stays = target.attachment in ("held", "behind") and ws.applied == target.trigger
-    return "drift", reasons, apply.way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
+    stays = target.attachment in ("held", "behind") and current.is_applied(ws.places, target.trigger)
+    return "drift", reasons, sentences.way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
 
 
 def _drift(ws: Workspace, target: Target) -> list[str]:
     bound = ws.binding
+    stands = bound.revision if bound else ""
     reasons = []
-    if bound is None:
+    gap = current.gap(ws.places, ws.snapshots, target.trigger, bound)
+    if gap == "unbound":
         reasons.append("No index is bound to this work tree yet.")
-    elif bound.revision != target.revision:
-        reasons.append(f"The index stands at {bound.revision[:7]}, the pin names {target.revision[:7]}.")
-    elif problem := ws.shelf.problem(bound.revision):
-        reasons.append(f"The index of {bound.revision[:7]} cannot be served: {problem}.")
-    elif ws.applied != target.trigger:
+    elif gap == "index_elsewhere":
+        reasons.append(f"The index stands at {stands[:7]}, the pin names {target.revision[:7]}.")
+    elif gap == "index_unusable":
+        reasons.append(f"The index of {stands[:7]} cannot be served: {ws.snapshots.problem(stands)}.")
+    elif gap == "moved":
         put_off = "; a hook put the sync off, because git was in the middle of something"
         reasons.append(f"HEAD has moved since the last sync{put_off if ws.places.pending.exists() else ''}.")
     if target.kb_branch and target.attachment == "held":
-        reasons.append(apply.held(target.kb_branch, target.revision))
+        reasons.append(sentences.held(target.kb_branch, target.revision))
     elif target.kb_branch and target.attachment == "behind":
-        reasons.append(apply.unpinned(target.kb_branch, target.revision))
+        reasons.append(sentences.unpinned(target.kb_branch, target.revision))
     return reasons
 
 
