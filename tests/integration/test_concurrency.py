@@ -275,7 +275,7 @@ def test_working_copies_of_committed_documents_do_not_pile_up(stocked):
 
 def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_changes_nothing(stocked):
     stocked.git("config", "vmrag.lock-timeout-s", "1")
-    reader = holding(stocked, "ws.view()")
+    reader = holding(stocked, "ws.reader.view()")
     done = stocked.vmrag("sync", "--rebuild", "--json", code=3)
     assert error_of(done)["code"] == "BUSY"
     assert "another process reads it" in error_of(done)["message"]

@@ -105,7 +105,7 @@ def test_the_spare_that_was_not_used_for_longest_goes(project, workspace):
 def test_what_is_being_read_is_never_evicted(project, workspace, tasks):
     project.git("config", "vmrag.index.keep", "0")
     other = Workspace.open(project.top, tasks)
-    with workspace.snapshot(pinned_at(workspace, "first")) as read:
+    with workspace.reader.snapshot(pinned_at(workspace, "first")) as read:
         query(other, Query("uv"), ref="feature")
         assert built(other) == {read, path_of(other, "main")}
     query(other, Query("uv"), ref="feature")

@@ -76,7 +76,7 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
         raise NoChanges(
             f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
         )
-    copy = ws.parts.working_copy(target.kb_branch.name, target.revision)
+    copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
     left = not follow and bool(copy.problem())
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger:
@@ -96,7 +96,7 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
     if report.pending:
         return 0
     put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
-    return ws.read(lambda view: chunks_held(view.folder, put))
+    return ws.reader.read(lambda view: chunks_held(view.folder, put))
 
 
 def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:

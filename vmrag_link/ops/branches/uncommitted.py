@@ -139,7 +139,7 @@ def _require_room(ws: Workspace, branch: KbBranch, onto: At) -> None:
 
 
 def _put_aside(ws: Workspace, branch: KbBranch) -> str:
-    with ws.parts.without_copy(branch.name, branch.head):
+    with ws.sync_context.without_copy(branch.name, branch.head):
         return replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
 
 

@@ -26,7 +26,7 @@ from vmrag_link.ops.documents import branches
 from vmrag_link.ops.follow.follow_pin import move, reconcile
 from vmrag_link.sync import apply, lease, sentences
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 ATTEMPTS = 3
 
@@ -80,14 +80,14 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()
     if target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
     return target
 
 
 def refuse_if_busy(ws: Workspace) -> None:
     """Nothing is written where git would lose sight of it. Raises `GitBusy`, `MergeConflict` with the command that helps."""
     refuse_in_between(ws)
-    apply.wait_for_git(ws.parts)
+    apply.wait_for_git(ws.sync_context)
     if pin_merge.stages(ws.places):
         raise MergeConflict(
             "The pin is in conflict; what would be written now would take one side.",
@@ -165,13 +165,13 @@ class _Planned(NamedTuple):
 
 def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[IndexStore], None]) -> Landed:
     branch, revision = planned.branch, planned.revision
-    copy = ws.parts.working_copy(branch, revision)
+    copy = ws.sync_context.working_copy(branch, revision)
     stored = False
     try:
         with file_failures(), copy.writing() as whole:
             rows = planned.store(ws, purpose)
             stored = True
-            ws.follow(copy.path, branch, revision, whole=whole, alter=alter)
+            ws.reader.update_copy(copy.path, branch, revision, whole=whole, alter=alter)
             chunks = chunks_held(copy.path, (each.key for each in rows.put_documents))
     except INDEXING_FAILURES as error:
         if not stored:
@@ -183,7 +183,7 @@ def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[Ind
 
 
 def _deferred(ws: Workspace, planned: _Planned, purpose: str) -> Landed:
-    with ws.parts.working_copy(planned.branch, planned.revision).deferring():
+    with ws.sync_context.working_copy(planned.branch, planned.revision).deferring():
         planned.store(ws, purpose)
     pending = "The documents are stored, and the index follows when it is needed next."
     return Landed(planned.branch, planned.revision, pending)

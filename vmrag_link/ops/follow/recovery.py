@@ -50,7 +50,7 @@ def _finish_replays(ws: Workspace) -> None:
         from vmrag_link.merging import replay
 
         there = ws.engine.branch(entry.kb_branch)
-        copy = ws.parts.without_copy(entry.kb_branch, there.head if there else entry.to)
+        copy = ws.sync_context.without_copy(entry.kb_branch, there.head if there else entry.to)
         with copy, ws.engine.writing("carry uncommitted documents"):
             if path.exists():  # who is at work holds the write lock until its entry is gone
                 finished = replay.finish(ws.engine, entry)

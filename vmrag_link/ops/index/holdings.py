@@ -33,7 +33,7 @@ class Holdings(Record, frozen=True):
 def held_now(ws: Workspace, seen: Moment) -> Holdings:
     """Of the index that answers for the workspace; if it cannot, or is being written, of the one that it would be made from."""
     if seen.branch and seen.dirty:
-        copy = ws.parts._replace(lock_timeout=0).working_copy(seen.branch, seen.revision)
+        copy = ws.sync_context._replace(lock_timeout=0).working_copy(seen.branch, seen.revision)
         with contextlib.suppress(Busy), copy.reading() as problem:
             if not copy.damage():  # though it may be behind
                 with contextlib.suppress(IndexFailed):  # of the right size, but damaged

@@ -171,7 +171,7 @@ def abort(ws: Workspace) -> MergeReport:
     if not merge_state.is_here(ws, state) or branch.head != state.ours:
         merge_state.clear(ws)
         return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
-    copy = ws.parts.without_copy(branch.name, branch.head)
+    copy = ws.sync_context.without_copy(branch.name, branch.head)
     with copy, ws.engine.writing("give a merge up", timeout=ws.lock_timeout):
         # First: a merge without its documents would be committed as one that dropped theirs.
         merge_state.clear(ws)

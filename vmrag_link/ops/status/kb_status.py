@@ -134,7 +134,7 @@ def _index(ws: Workspace, here: Standing) -> IndexBlock:
 def _unindexed(ws: Workspace, here: Standing) -> str:
     """Why the index cannot answer as it is; empty if it can."""
     if isinstance(here.at, Working):
-        return ws.parts.working_copy(here.at.branch, here.revision).problem()
+        return ws.sync_context.working_copy(here.at.branch, here.revision).problem()
     return ws.snapshots.problem(here.revision)
 
 

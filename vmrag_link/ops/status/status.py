@@ -20,6 +20,7 @@ from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.sync import background, current, lease, sentences
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.reasons import uninitialized, unusable
 
 State = Literal["in_sync", "drift", "missing", "no_pin", "malformed", "not_initialized"]
 
@@ -70,7 +71,7 @@ def status(ws: Workspace) -> StatusReport:
     head = plumbing.head(ws.places)
     git = GitBlock(head.commit, head.branch)
     if not ws.initialized:
-        why = ws.uninitialized()
+        why = uninitialized(ws)
         pin, flaws = _pin_alone(ws)
         reasons = [why.message, *flaws, *_warnings(ws)]
         return StatusReport("not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint)
@@ -87,7 +88,7 @@ def status(ws: Workspace) -> StatusReport:
 
 
 def _warnings(ws: Workspace) -> list[str]:
-    return [f"warning: {warning}" for warning in ws.settings.warnings]
+    return [f"warning: {warning}" for warning in ws.settings.loaded.warnings]
 
 
 def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
@@ -129,7 +130,7 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
             damage = f"The index of {bound.revision[:7]} is damaged: {error}."
     working = None
     if target.kb_branch:
-        copy = ws.parts.working_copy(target.kb_branch.name, bound.revision)
+        copy = ws.sync_context.working_copy(target.kb_branch.name, bound.revision)
         working = str(copy.path) if copy.path.is_dir() else None
     return BoundIndex(bound.revision, ws.snapshots.settings, documents, chunks, str(path), working), damage
 
@@ -138,11 +139,11 @@ def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str
     """The state, why, and what to type."""
     if target.state == "no_pin":
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
-        return "no_pin", [reason], ws.unusable(target).hint
+        return "no_pin", [reason], unusable(ws, target).hint
     if target.problem and target.state in ("malformed", "missing"):
         return target.state, [target.problem.message], target.problem.hint
     if target.state == "missing":
-        problem = ws.unusable(target)
+        problem = unusable(ws, target)
         return "missing", [problem.message], problem.hint
     reasons = _drift(ws, target)
     if damage:

@@ -57,7 +57,7 @@ def sweep(ws: Workspace) -> Leftovers:
     before = [_sizes(paths) for paths in (_spare(ws), _copies(ws), _files(ws))]
     for path in _logs(ws):
         path.unlink(missing_ok=True)
-    eviction.tidy(ws.parts._replace(keep=_kept(ws)))
+    eviction.tidy(ws.sync_context._replace(keep=_kept(ws)))
     lonely = _orphaned_locks(ws)
     files = {**before[2], **_sizes(lonely)}
     for path in lonely:
@@ -105,7 +105,7 @@ def _copies(ws: Workspace) -> list[Path]:
     """The copies of uncommitted documents that were committed since, or whose branch moved."""
     root = ws.places.working_copies
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    return sorted(set(there).difference(eviction.living_copies(ws.parts))) if there else []
+    return sorted(set(there).difference(eviction.living_copies(ws.sync_context))) if there else []
 
 
 def _files(ws: Workspace) -> list[Path]:

@@ -78,7 +78,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
     if not ws.initialized:
         return
     for branch in ws.engine.branches():
-        copy = ws.parts.working_copy(branch.name, branch.head)
+        copy = ws.sync_context.working_copy(branch.name, branch.head)
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
         with copy.reading():  # one that only lies behind goes on from there when it is asked
@@ -91,7 +91,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
 def _drop_copy(ws: Workspace, finding: Finding) -> str:
     branch = ws.engine.branch(finding.subject)
     if branch:
-        with ws.parts.without_copy(branch.name, branch.head):
+        with ws.sync_context.without_copy(branch.name, branch.head):
             pass
     return "Removed it; it is made again when it is needed."
 
