@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,21 +45,36 @@ def examples(tool: str) -> list[Expected]:
 def refusals(tool: str) -> list[Expected]:
     """The calls that fail with a code of the tool's own, or of one of its groups. Those that take more than a call are not among them."""
     contract = TOOLS[tool]
-    found = list(_failing(tool, contract["errors"], None))
+    found = list(_failing(tool, contract["errors"], examples(tool)[0].call, own=True))
     usual = contract.get("usual", examples(tool)[0].call)
     for group in contract["common_errors"]:
-        found += _failing(tool, COMMON["error_groups"][group], usual)
+        found += _failing(tool, COMMON["error_groups"][group], usual, own=False)
     return found
 
 
-def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any] | None) -> Iterator[Expected]:
+def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any], *, own: bool) -> Iterator[Expected]:
     for code, each in errors.items():
-        call = each.get("call", usual)
-        if {"cannot", "provoke"} & each.keys() or (usual is not None and "given" not in each):
+        if "cannot" in each or "provoke" in each:
             continue
-        given = each.get("given", "notes")
-        for state in given if isinstance(given, list) else [given]:
-            yield Expected(tool, state, call, code, tuple(each.get("details", ())))
+        states = _states(each.get("given", "notes" if own else ()))
+        if tool in REPRESENTATIVES:
+            states += _states(each.get("given_kinds", ()))
+        for state in states:
+            yield Expected(tool, state, each.get("call", usual), code, tuple(each.get("details", ())))
+
+
+def _states(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def kind(tool: str) -> tuple[Any, ...]:
+    """Tools of one kind do the same sorts of things and answer the same groups of errors."""
+    contract = TOOLS[tool]
+    return frozenset(contract["effect"]), frozenset(contract["common_errors"]) - {"json"}
+
+
+REPRESENTATIVES = frozenset({kind(each): each for each in reversed(TOOLS)}.values())
+"""The first tool of each kind."""
 
 
 # -- results ------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.knowledge import AUTHOR, DATE, doc
 from tests.support.repos import isolate
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write
@@ -95,12 +96,14 @@ BACK = ("information", "MOVED_BACK")
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
+    return build_once(tmp_path_factory, "verify", lambda folder: build(folder / "project")) / "project"
+
+
+def build(top: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
         patch.setenv("VMRAG", "0")
-        new_project(folder / "project")
-        world = World(folder / "project")
+        new_project(top)
+        world = World(top)
         world.vmrag("init")
         for name in ("old", "base"):
             world.vmrag("add", "-", "--collection", "handbook", "--id", name, stdin=name)
@@ -108,15 +111,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             world.git("add", "-A")
             world.git("commit", "-qm", name)
             world.git("tag", name)
-        return world.top
 
 
 @pytest.fixture
 def world(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("VMRAG", "0")  # no hooks; the merge driver is none
-    subprocess.run(["cp", "-a", built, tmp_path / "project"], check=True)
-    world = World(tmp_path / "project")
+    world = World(copy_tree(built, tmp_path / "project"))
     world.git("update-index", "-q", "--refresh")
     return world
 
