@@ -27,9 +27,6 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.remotes.clone import clone
-from vmrag_link.ops.remotes.fetch import first_with
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace, reasons
@@ -80,6 +77,8 @@ def _begun(ws: Workspace, *, insist: bool) -> bool:
         return False
     if not insist and (earlier := _failed_lately(ws, pin)):
         raise reasons.uninitialized(ws, RemoteUnreachable(earlier.message, hint=earlier.hint))
+    from vmrag_link.ops.remotes.clone import clone  # rarely needed, and a checkout waits for imports
+
     try:
         clone(ws, automatic=True)
     except (RemoteError, FileSystemError) as why:
@@ -125,6 +124,9 @@ def pinned_at(ws: Workspace, ref: str) -> str:
 
 def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
     """Why the revision is not here even now; None if it is."""
+    from vmrag_link.ops.remotes import destinations
+    from vmrag_link.ops.remotes.fetch import first_with
+
     why: VmragError | None = None
     try:
         first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)
