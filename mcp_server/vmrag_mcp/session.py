@@ -120,8 +120,8 @@ class Call:
 
         The index may be elsewhere still: what needs it asks for it, and says where that answers from (`stands`).
         """
+        from vmrag_link.ops.follow.follow_pin import read_consistently
         from vmrag_link.ops.follow.provenance import standing
-        from vmrag_link.ops.follow.recover import read_consistently
 
         if self._standing is None:
             self._standing = read_consistently(self.ws, lambda: standing(self.ws), index=False)

@@ -183,7 +183,7 @@ def test_every_copy_verifies_while_another_process_queries_the_source(kb, revisi
         "import threading; threading.Thread(target=lambda: stop.append(sys.stdin.read()), daemon=True).start()\n"
         "rounds = 0\n"
         "while not stop:\n"
-        "    store = BindingsStore(folder); guide = store.collections()['guide']\n"
+        "    store = open_store(folder); guide = store.collections()['guide']\n"
         "    for _ in range(5):\n"
         "        store._rust.query(guide, None, [[1.0] * 256], 3, None, None, [], chroma.TENANT, chroma.DATABASE)\n"
         "        assert len(store.ids(guide, where={'source_id': {'$ne': 'd1'}})) == 19\n"

@@ -9,7 +9,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import VmragError
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recover import reconciled
+from vmrag_link.ops.follow.follow_pin import reconcile
 from vmrag_link.workspace import Workspace
 
 
@@ -58,7 +58,7 @@ def _arrived(ws: Workspace) -> list[str]:
         return []
     try:
         arrived = lazy_fetch.bring(ws, insist=True)
-        report = reconciled(ws) if arrived else None
+        report = reconcile(ws) if arrived else None
         if report and report.state == "missing":
             raise ws.unusable(ws.target())
     except VmragError as error:

@@ -331,7 +331,7 @@ def _settle_branch(parts: SyncContext, target: Target) -> tuple[Attachment, tupl
 
 
 def _being_committed(places: Places, branch: KbBranch) -> bool:
-    """Whether a commit that was not pinned yet has moved the branch: whoever finishes it (`ops.follow.recover`) needs it there."""
+    """Whether a commit that was not pinned yet has moved the branch: whoever finishes it (`ops.follow.recovery`) needs it there."""
     entries = Journal(places.journal).entries()
     return any(
         isinstance(entry, CommitEntry) and entry.kb_branch == branch.name and entry.parent != branch.head

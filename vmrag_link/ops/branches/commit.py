@@ -1,7 +1,7 @@
 """`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
 
 The journal makes it whole: an entry is durable before the first step and goes away after the last, and whoever comes after a kill
-finishes what the entry says (`recover`).
+finishes what the entry says (`ops.follow.recovery`).
 """
 
 from __future__ import annotations

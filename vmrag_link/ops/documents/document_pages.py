@@ -13,8 +13,8 @@ from vmrag_link.index.metadata import chunk_id, place
 from vmrag_link.models import Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import Named, Selection, chunked, select
+from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 

@@ -41,7 +41,7 @@ from vmrag_link.models import (
 )
 from vmrag_link.ops.documents import names, writing
 from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, refused
-from vmrag_link.ops.follow.recover import move_and_warn
+from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import history
 from vmrag_link.suggest import nearest, no_collection
 from vmrag_link.sync import apply

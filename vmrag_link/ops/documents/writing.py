@@ -23,7 +23,7 @@ from vmrag_link.index.contents import chunks_held
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.documents import branches
-from vmrag_link.ops.follow.recover import move, reconciled
+from vmrag_link.ops.follow.follow_pin import move, reconcile
 from vmrag_link.sync import apply, lease
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
@@ -69,7 +69,7 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     if index:
         try:
             with file_failures():
-                reconciled(ws)
+                reconcile(ws)
         except (IndexFailed, FileSystemError, LimitExceeded):
             move(ws)
     else:

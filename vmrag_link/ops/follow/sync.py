@@ -6,7 +6,7 @@ import msgspec
 
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.sync import apply
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
 from vmrag_link.sync.counts import ChunkCounts

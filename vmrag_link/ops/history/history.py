@@ -22,7 +22,7 @@ from vmrag_link.models import (
     canonical_json,
 )
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recover import move_and_warn, sync_and_warn
+from vmrag_link.ops.follow.follow_pin import move_and_warn, sync_and_warn
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.worddiff import Piece

@@ -16,8 +16,8 @@ from vmrag_link.index.contents import held_collections, hnsw_of, unembedded
 from vmrag_link.index.metadata import HNSW
 from vmrag_link.models import At, Collection, Record, Working
 from vmrag_link.ops.documents.collections import find
+from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.ops.index.holdings import differing, held_now
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Moment, View, Workspace

@@ -18,8 +18,8 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import DocumentHeader, Record
 from vmrag_link.ops.documents.collections import find
+from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.follow.recover import reconciled_for_reading
 from vmrag_link.ops.follow.sync import sync as follow_the_pin
 from vmrag_link.ops.index.holdings import Holdings, Key, differing, held_equally, held_now, read
 from vmrag_link.ops.index.index_status import Status, look, remember
@@ -91,7 +91,7 @@ def bring(ws: Workspace) -> SyncedAll:
     """
     before = _before(ws)
     try:
-        reconciled_for_reading(ws)
+        reconcile_for_reading(ws)
         seen = ws.moment()
         now = held_now(ws, seen)
         if now.current and (now.unembedded or differing(ws, seen.at, now)):

@@ -16,7 +16,7 @@ from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.follow import recover
+from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history import history
 from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
@@ -156,7 +156,7 @@ def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
 
 def abort(ws: Workspace) -> MergeReport:
     """Give the open merge up. What it had written to the working set, and what was written there since, is set aside."""
-    recover.recover(ws)
+    recovery.recover(ws)
     state = merge_state.required(ws)
     if state.kind == "git":
         busy = plumbing.busy(ws.places)

@@ -22,7 +22,7 @@ from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Collection, Document, Record
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish import validate
 from vmrag_link.ops.publish.push import published

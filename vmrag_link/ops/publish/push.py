@@ -10,7 +10,7 @@ from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.fetch import fetched, no_such_branch

@@ -13,7 +13,7 @@ from vmrag_link.errors import PinMalformed, VmragError, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Record, Working
-from vmrag_link.ops.follow.recover import pending
+from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock

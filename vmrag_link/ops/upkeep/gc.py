@@ -22,7 +22,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.upkeep import garbage
