@@ -214,15 +214,15 @@ PUSHING = (
     "segments.store",
     "transfer.push",
     "transfer.set_ref",
-    "through._settled",
+    "local_copy.note",
     "transfer.tidy",
 )
-FETCHING = ("segments.restore", "through.take", "through._settled", "transfer.set_ref", "transfer.tidy")
+FETCHING = ("segments.restore", "guarded_fetch.fetch", "local_copy.note", "transfer.set_ref", "transfer.tidy")
 
 
 def died(user: User, step: str, *arguments: str) -> None:
     """The command, killed when it comes to that step of it."""
-    body = f"from vmrag_link.git import transfer\nfrom vmrag_link.transport import publish, segments, through\n{step} = die"
+    body = f"from vmrag_link.git import transfer\nfrom vmrag_link.transport import guarded_fetch, local_copy, publish, segments\n{step} = die"
     assert driven(user, body, *arguments).code == KILLED, step
 
 

@@ -12,16 +12,15 @@ The code's own repository gets none of it: `git log --all`, `git push --mirror` 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from vmrag_link import permissions
-from vmrag_link.engines.base import ROOT_BRANCH, Engine, Limits, root_of
+from vmrag_link.engines.base import Engine, Limits
 from vmrag_link.errors import (
     FileSystemError,
     KnowledgeRefused,
@@ -30,13 +29,12 @@ from vmrag_link.errors import (
     RemoteMoved,
     RemoteRejected,
     VmragError,
-    quoted,
 )
 from vmrag_link.git import sidecar_repo, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
-from vmrag_link.transport import segments
+from vmrag_link.transport import guarded_fetch, local_copy, segments
 
 DATA = "refs/vmrag/data"
 """Where a git repository holds a knowledge base: not a branch, so that no clone pays for it."""
@@ -53,15 +51,15 @@ class _Rejected(Record, frozen=True):
     limits: Limits
 
 
-class Through:
-    """git carries it."""
+class GitTransport:
+    """A remote that git carries; see `connection.Transport`."""
 
     def __init__(self, places: Places, engine: Engine, key: str, peer: Peer) -> None:
         self._places, self._engine, self._key, self._peer = places, engine, key, peer
         self._git = store(places)
         self._ref = _tracking(key)
-        self._file = copy_of(places, key)
-        self._note = _note_of(self._file)
+        self._file = local_copy.path(places, key)
+        self._note = local_copy.note_path(self._file)
         self._refused = self._file.with_name("refused.json")
 
     @property
@@ -110,12 +108,12 @@ class Through:
         """Let the copy be what it was before, and remember what was refused. `stood`: engine and copy were where the tracking ref is."""
         tip, refused = self._tip, isinstance(why, KnowledgeRefused)
         if tip is None:
-            discard(self._places, self._engine, self._key)
+            local_copy.discard(self._places, self._engine, self._key)
         elif not self._stands_at(tip):
             with contextlib.suppress(VmragError):  # what is lost is found out, and mended, where it is needed
                 segments.restore(self._git, tip, self._file)
                 if stood and refused:  # which the engine does before it takes anything
-                    self._settled(tip)
+                    local_copy.note(self._file, tip)
         note = _Rejected(commit, why.message if refused else "", why.hint, self._engine.limits)
         write_atomically(self._refused, msgspec.json.encode(note))
 
@@ -149,7 +147,7 @@ class Through:
             raise RemoteMoved("A part of what the remote held is not here any more.", hint="vmrag push") from error
         transfer.push(self._git, self._peer, commit, DATA, expected=before)
         transfer.set_ref(self._git, self._ref, commit)
-        self._settled(commit)
+        local_copy.note(self._file, commit)
         transfer.tidy(self._git)
         return done
 
@@ -169,13 +167,13 @@ class Through:
         self._settle()  # a fetch of what is damaged may have left the engine anywhere
         key, fresh = f"{self._key}-new", self._file.with_name("new.doltlite")
         permissions.make_folder(fresh.parent)  # it may never have held anything that is sound
-        discard_file(fresh)
+        local_copy.discard_file(fresh)
         try:
             write(key, f"file://{fresh}")
             commit = segments.store(self._git, fresh, None)
         finally:
             self._engine.forget_remote(key)
-            discard_file(fresh)
+            local_copy.discard_file(fresh)
         transfer.push(self._git, self._peer, commit, DATA, expected=there)
         transfer.set_ref(self._git, self._ref, commit)
         self._settle()
@@ -208,7 +206,7 @@ class Through:
         tip = self._tip
         if tip is None:
             if self._file.exists() or self._engine.remote_heads(self._key):
-                discard(self._places, self._engine, self._key)
+                local_copy.discard(self._places, self._engine, self._key)
         elif not self._stands_at(tip):
             try:
                 self._bring(tip, self._git)
@@ -223,61 +221,21 @@ class Through:
         git fetches again what no ref says is here.
         """
         transfer.set_ref(self._git, self._ref, None)
-        discard(self._places, self._engine, self._key)
+        local_copy.discard(self._places, self._engine, self._key)
 
     def _bring(self, commit: str, there: Places) -> None:
         self._note.unlink(missing_ok=True)
         segments.restore(there, commit, self._file)
-        take(self._engine, self._key, self._url)
-        self._settled(commit)
+        guarded_fetch.fetch(self._engine, self._key, self._url)
+        local_copy.note(self._file, commit)
 
     def _stands_at(self, commit: str) -> bool:
-        try:
-            noted = self._note.read_bytes() == _stand(commit, self._file)
-        except FileNotFoundError:
-            return False
-        return noted and bool(self._engine.remote_heads(self._key))
-
-    def _settled(self, commit: str) -> None:
-        _settled(self._file, commit)
-
-
-def take(engine: Engine, key: str, url: str) -> None:
-    """Fetch, unless it is another knowledge base: raises `RemoteRejected`, and nothing of that one is here."""
-    there = engine.peek(url)
-    if there is not None and not _ours(engine, there):
-        raise _another(engine)
-    before = engine.remote_heads(key)
-    engine.fetch(key, url)
-    if there is None and not _ours(engine, engine.remote_heads(key)):
-        for head in before.values():  # nothing else may reach what came from there
-            engine.anchor(head, reason="what a remote held")
-        engine.forget_remote(key)
-        engine.collect_garbage()
-        raise _another(engine)
-
-
-def _ours(engine: Engine, heads: Mapping[str, str]) -> bool:
-    return heads.get(ROOT_BRANCH) == root_of(engine)
-
-
-def _another(engine: Engine) -> RemoteRejected:
-    return RemoteRejected(
-        "The remote holds another knowledge base, which has no history in common with this one. Nothing of it was taken.",
-        hint=f"vmrag remote (shows where that is); to go on with what is there: {start_over(engine)}",
-    )
-
-
-def start_over(engine: Engine) -> str:
-    """How somebody leaves the knowledge base that is here for the one that is pinned."""
-    kb = engine.folder
-    away = kb.with_name(f"{kb.name}-before")
-    return f"mv {quoted(kb)} {quoted(away)} && vmrag clone, then import your own documents again: vmrag import"
+        return local_copy.stands_at(self._file, commit) and bool(self._engine.remote_heads(self._key))
 
 
 def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engine], *, limits: Limits) -> Engine | None:
-    """See `exchange.clone`."""
-    there, file = store(places), copy_of(places, key)
+    """See `connection.clone`."""
+    there, file = store(places), local_copy.path(places, key)
     with arrivals(places, there, key) as room:
         fetched = transfer.fetch(room, peer, DATA, DATA)
         if fetched is None:
@@ -291,7 +249,7 @@ def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engin
             raise
         sidecar_repo.keep(room, there)
         transfer.set_ref(there, _tracking(key), fetched)
-    _settled(file, fetched)
+    local_copy.note(file, fetched)
     return engine
 
 
@@ -323,40 +281,3 @@ def store(places: Places) -> Places:
 
 def _tracking(key: str) -> str:
     return f"refs/remotes/{key}/data"
-
-
-def _note_of(file: Path) -> Path:
-    return file.with_name("stands-at")
-
-
-def _stand(commit: str, file: Path) -> bytes:
-    """What the note says. Whoever else writes the file changes its time."""
-    found = file.stat()
-    return f"{commit} {found.st_size} {found.st_mtime_ns}".encode()
-
-
-def _settled(file: Path, commit: str) -> None:
-    """Note it, once the file would survive a power cut: a push adds to the file, and what is missing then would be gone from the remote."""
-    with file.open("rb") as content:
-        os.fsync(content.fileno())
-    permissions.settle(file.parent)  # doltlite's lock lies beside it
-    note = _note_of(file)
-    for leftover in note.parent.glob(f".{note.name}.*.tmp"):
-        leftover.unlink()  # of a killed writer; nobody else writes while we hold the lock
-    write_atomically(note, _stand(commit, file))
-
-
-def copy_of(places: Places, key: str) -> Path:
-    return places.remotes / key / "remote.doltlite"
-
-
-def discard_file(file: Path) -> None:
-    """A doltlite file, with the lock that lies beside it."""
-    file.unlink(missing_ok=True)
-    file.with_name(f".{file.name}-lock").unlink(missing_ok=True)
-
-
-def discard(places: Places, engine: Engine, key: str) -> None:
-    """Forget what is known of a remote and drop the copy of what it holds."""
-    engine.forget_remote(key)
-    shutil.rmtree(copy_of(places, key).parent, ignore_errors=True)

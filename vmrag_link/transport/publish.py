@@ -16,7 +16,7 @@ import msgspec
 from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine, root_of
 from vmrag_link.errors import RemoteDiverged, RemoteMoved, quoted
 from vmrag_link.models import Record
-from vmrag_link.transport.connection import Exchange
+from vmrag_link.transport.connection import Transport
 
 ATTEMPTS = 40
 _PAUSE_SECONDS = 0.25
@@ -59,21 +59,21 @@ class Published(Record, frozen=True):
         return not (self.branches or self.kept or self.deleted)
 
 
-def publish(engine: Engine, key: str, exchange: Exchange, wanted: PublishRequest) -> Published:
+def publish(engine: Engine, key: str, transport: Transport, wanted: PublishRequest) -> Published:
     """Push until the remote has everything, however many others push at the same time.
 
-    Raises `RemoteDiverged`, and as `Exchange`.
+    Raises `RemoteDiverged`, and as `Transport`.
     """
     said = ""
     for attempt in range(ATTEMPTS):
         try:
-            if attempt and not exchange.fetch():
-                exchange.put_back()
-            plan = _plan(engine, exchange.heads(), wanted)
+            if attempt and not transport.fetch():
+                transport.put_back()
+            plan = _plan(engine, transport.heads(), wanted)
             if not plan.empty:
-                exchange.push(functools.partial(_carry_out, engine, key, plan))
+                transport.push(functools.partial(_carry_out, engine, key, plan))
                 return plan
-            if attempt or exchange.current():
+            if attempt or transport.current():
                 return plan
         except RemoteMoved as error:
             said = str(error.details.get("said", ""))
