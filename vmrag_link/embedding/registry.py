@@ -10,7 +10,8 @@ from vmrag_link.embedding import services
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.embedding.minilm import MiniLmModel
-from vmrag_link.embedding.services import SERVICES, ServiceModel
+from vmrag_link.embedding.protocols import SERVICES
+from vmrag_link.embedding.services import ServiceModel
 from vmrag_link.embedding.static import StaticModel
 from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection, Record

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,8 +19,8 @@ import msgspec
 
 from vmrag_link import endpoint, env
 from vmrag_link.embedding.base import Model, Vector, extra_missing, featureless, require_unicode
+from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, quoted
-from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SERVICE_MODEL, EmbeddingSettings
 
@@ -34,83 +34,6 @@ MOST_DIMENSIONS = 16_384
 PROBE = "dimensions"
 NO_SUCH = 404
 _FINGERPRINT = re.compile(rf"(?P<service>[a-z]+) (?P<model>{SERVICE_MODEL}) (?P<dimensions>[1-9][0-9]{{0,4}}) unit v1")
-
-
-class Service(NamedTuple):
-    """How one of them is spoken to. `key`: the variable that holds the key, if it knows any; `batch`: texts in one request.
-
-    `path` continues the address; `body` makes a request of a model's name, texts, and whether they are queries; `vectors` reads the
-    answer, and raises `msgspec.DecodeError`.
-    """
-
-    key: str | None
-    batch: int
-    path: str
-    body: Callable[[str, Sequence[str], bool], dict[str, Any]]
-    vectors: Callable[[bytes], list[list[float]]]
-
-
-class _OpenAiVector(Record, frozen=True):
-    index: int
-    embedding: list[float]
-
-
-class _OpenAi(Record, frozen=True):
-    data: list[_OpenAiVector]
-
-
-class _CohereVectors(Record, frozen=True, rename={"numbers": "float"}):
-    numbers: list[list[float]]
-
-
-class _Cohere(Record, frozen=True):
-    embeddings: _CohereVectors
-
-
-class _Ollama(Record, frozen=True):
-    embeddings: list[list[float]]
-
-
-# All are told to refuse a text that is too long for the model, where they would cut off its end otherwise.
-SERVICES = {
-    "openai": Service(
-        key=env.OPENAI_KEY,
-        batch=256,
-        path="/embeddings",
-        body=lambda model, texts, _: {"model": model, "input": texts},
-        vectors=lambda answer: [
-            each.embedding
-            for each in sorted(msgspec.json.decode(answer, type=_OpenAi).data, key=lambda each: each.index)
-        ],
-    ),
-    "cohere": Service(
-        key=env.COHERE_KEY,
-        batch=96,
-        path="/v2/embed",
-        body=lambda model, texts, query: {
-            "model": model,
-            "texts": texts,
-            "input_type": "search_query" if query else "search_document",
-            "embedding_types": ["float"],
-            "truncate": "NONE",
-        },
-        vectors=lambda answer: msgspec.json.decode(answer, type=_Cohere).embeddings.numbers,
-    ),
-    "huggingface": Service(
-        key=env.HUGGINGFACE_KEY,
-        batch=32,
-        path="/models/{model}/pipeline/feature-extraction",
-        body=lambda _, texts, __: {"inputs": texts, "normalize": True, "truncate": False},
-        vectors=lambda answer: msgspec.json.decode(answer, type=list[list[float]]),
-    ),
-    "ollama": Service(
-        key=None,
-        batch=32,
-        path="/api/embed",
-        body=lambda model, texts, _: {"model": model, "input": texts, "truncate": False},
-        vectors=lambda answer: msgspec.json.decode(answer, type=_Ollama).embeddings,
-    ),
-}
 
 
 class Made(NamedTuple):
