@@ -70,7 +70,10 @@ class Described(msgspec.Struct, frozen=True):
 
 
 def open_store(folder: Path) -> ChromaStore:
-    """Open or make the store in `folder`. Raises `IndexExtraMissing`, `IndexFailed`, `LimitTooLow`."""
+    """Open or make the store in `folder`.
+
+    Raises `IndexExtraMissing`, `IndexFailed`, `LimitTooLow`.
+    """
     require_supported()
     limits.require()
     return ChromaStore(folder)

@@ -33,7 +33,9 @@ class Comparison:
         return reading.count_changes(self._session.main, old, new)
 
     def _committed(self, at: At) -> At:
-        """A clean branch's head in place of its working set, which has no name before something is written to it."""
+        """A clean branch's head, in place of its working set, which has no name before the first
+        write.
+        """
         if isinstance(at, str):
             return at
         found = self._session.require_branch(at.branch)

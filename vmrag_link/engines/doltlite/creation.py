@@ -22,7 +22,8 @@ def create(folder: Path, *, author: str, date: str) -> None:
     """Make a knowledge base whose first revision, the head of `vmrag_root`, holds the empty tables."""
 
     def fill(connection: Connection) -> None:
-        # The name `main` belongs to the code branch main. Renaming the default branch keeps it the default.
+        # The name `main` belongs to the code branch main. Renaming the default branch keeps it the
+        # default.
         connection.execute("SELECT dolt_branch('-m', dolt_default_branch(), ?)", (ROOT_BRANCH,))
         with connection.transaction():
             schema.create(connection)

@@ -50,9 +50,11 @@ class DoltliteEngine:
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str) -> DoltliteEngine:
-        """Make a knowledge base whose first revision, the head of `vmrag_root`, holds the empty tables.
+        """Make a knowledge base whose first revision, the head of `vmrag_root`, holds the empty
+        tables.
 
-        `author` is `Name <email>`, `date` ISO UTC. Raises `AlreadyInitialized`. A kill leaves no knowledge base.
+        `author` is `Name <email>`, `date` ISO UTC. Raises `AlreadyInitialized`. A kill leaves no
+        knowledge base.
         """
         creation.create(folder, author=author, date=date)
         return cls.open(folder)
@@ -61,7 +63,8 @@ class DoltliteEngine:
     def clone(cls, folder: Path, remote: str, url: str, *, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
         """Make a knowledge base of what `url` holds; its branches are those of the remote.
 
-        One without `vmrag_root` is another program's: `RemoteDamaged`. Raises as `create` and `fetch`.
+        One without `vmrag_root` is another program's: `RemoteDamaged`. Raises as `create` and
+        `fetch`.
         """
         creation.clone(folder, remote, url, limits)
         return cls.open(folder, limits=limits)
@@ -71,7 +74,8 @@ class DoltliteEngine:
         """Open an existing knowledge base; nothing is ever created.
 
         `lock_timeout`: seconds to wait for another writer. `limits`: how much is taken of remotes.
-        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge base.
+        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for a file that is no knowledge
+        base.
         """
         path = folder / FILE_NAME
         if not cls.there(folder):

@@ -19,9 +19,9 @@ class Session:
     """`main` stays open for revisions and branches.
 
     Documents are read and written through a connection of their own (0.5 ms), opened at their
-    revision or branch: a connection that was open while its branch was moved goes on showing the old
-    rows. Each is checked first for our tables and nothing else (0.1 ms), because what was fetched may
-    hold anything.
+    revision or branch: a connection that was open while its branch was moved goes on showing the
+    old rows. Each is checked first for our tables and nothing else (0.1 ms), because what was
+    fetched may hold anything.
     """
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
@@ -51,8 +51,8 @@ class Session:
     def connection(self, at: str | None) -> Connection:
         """Open one at a revision or a branch; None is the default branch, which is the root's.
 
-        Everything that is read or written goes through here. Raises `KnowledgeRefused` where there is
-        anything but our tables. A revision is checked once.
+        Everything that is read or written goes through here. Raises `KnowledgeRefused` where there
+        is anything but our tables. A revision is checked once.
         """
         connection = Connection(self.file, at=at, timeout=self._lock_timeout, longest=self.limits.text_bytes)
         if at is not None and at not in self._checked:
@@ -115,7 +115,10 @@ class Session:
     # -- what garbage collection keeps
 
     def keep(self, revision: str, reason: str, *, without: str = "") -> None:
-        """Anchor a revision, unless a branch other than `without` reaches it. Hold the write lock."""
+        """Anchor a revision, unless a branch other than `without` reaches it.
+
+        Hold the write lock.
+        """
         if not history.unreachable(self.main, [revision], without=without):
             return
         before = history.branch(self.main, KEEP_BRANCH)

@@ -1,7 +1,8 @@
-"""What a stranger's file holds of a few revisions: looked at, and taken over, without any of it being executed.
+"""Checking and copying a few revisions of a stranger's file, without executing anything of it.
 
-Whoever wrote the file may have put anything into it: tables that are views, triggers, rows of other types, texts that fill the memory.
-So nothing is read from a revision's tables before its whole schema has proved to be ours, and everything is read under limits.
+The file may hold anything: tables that are views, triggers, rows of other types, texts that fill
+the memory. So a revision's tables are read only after its whole schema proved to be ours, and
+always under limits.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _STRANGE = "it has no history in common with ours: it is another one"
 def take(
     file: Path, revisions: Sequence[str], *, root: str, known: Collection[str], into: Path, limits: Limits, sound: Sound
 ) -> list[str]:
-    """See `EngineError.vet`. `known`: what needs no look, and what all the rest must descend from; `root` is the first of it."""
+    """See `EngineError.vet`. `known` needs no check, and everything else must descend from it;
+    `root` is its first.
+    """
     try:
         with Connection(file, access="read", longest=limits.text_bytes) as connection:
             _require_whole(connection)
@@ -100,7 +103,7 @@ def _examine(file: Path, revision: str, limits: Limits, sound: Sound, *, since: 
 
 @contextlib.contextmanager
 def _examined(file: Path, revision: str, limits: Limits) -> Iterator[Connection]:
-    """Opened at a revision, whose tables are ours. What goes wrong within is a `KnowledgeRefused`."""
+    """A connection at a revision whose tables are ours. Errors within become `KnowledgeRefused`."""
     try:
         with Connection(file, at=revision, access="read", longest=limits.text_bytes) as connection:
             _require_ours(connection)
@@ -117,7 +120,7 @@ def _require_ours(connection: Connection) -> None:
 
 
 def rows(connection: Connection, since: str | None, revision: str) -> Iterator[CollectionRow | Document]:
-    """A column takes values of any type: only what is a record, and can be stored as one, comes out."""
+    """The rows that are records. A column can hold values of any type, so all others are refused."""
     for columns in _stored(connection, "collections", schema.COLLECTION_COLUMNS, since, revision):
         collection = msgspec.convert(msgspec.structs.asdict(schema.collection(columns)), type=CollectionRow)
         schema.collection_row(collection)

@@ -102,17 +102,21 @@ def take_back(session: Session, branch: str, *, kept: str, expected: str) -> Non
 
 
 def _note_uncommitted(session: Session) -> None:
-    """Remove the note when no branch has uncommitted rows any more. A kill before that only costs a check."""
+    """Remove the note when no branch has uncommitted rows any more.
+
+    A kill before that only costs a check.
+    """
     with session.writing("note what is committed"):
         if not any(each.dirty for each in history.branches(session.main)):
             (session.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
 
 
 def _compact(session: Session) -> None:
-    """Collect garbage when much was appended since the last time: opening reads it, a millisecond a megabyte.
+    """Collect garbage when much was appended since the last time: opening reads it, a millisecond a
+    megabyte.
 
-    Whatever our own branches ever stood at is anchored, so it stays. A size that cannot be noted is no
-    reason to fail: the revision is committed.
+    Whatever our own branches ever stood at is anchored, so it stays. A size that cannot be noted is
+    no reason to fail: the revision is committed.
     """
     note = session.folder / COMPACTED_NAME
     with contextlib.suppress(OSError, ValueError, EngineFailed, Busy), session.writing("compact the knowledge base"):
