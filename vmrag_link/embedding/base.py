@@ -20,8 +20,8 @@ Vector = bytes
 class Model(Protocol):
     """Turns texts into vectors.
 
-    Only embedding loads weights and needs the index extra. A service is asked for the dimensions of a
-    model that no collection was made with yet.
+    Only embedding loads weights and needs the index extra. A service is asked for the dimensions of
+    a model that no collection was made with yet.
     """
 
     @property
@@ -42,7 +42,8 @@ class Model(Protocol):
 
     @property
     def window(self) -> int | None:
-        """The length in characters above which a text is better cut; None where length does not matter.
+        """The length in characters above which a text is better cut; None where length does not
+        matter.
 
         No model drops the rest of a longer text.
         """
@@ -50,8 +51,9 @@ class Model(Protocol):
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One vector per text, in order, whatever the other texts are.
 
-        A text in which the model finds nothing gets `featureless(dimensions)`. Raises `IndexExtraMissing`,
-        `EmbeddingMismatch` (the installed weights are not those of the fingerprint), `EmbeddingFailed`.
+        A text in which the model finds nothing gets `featureless(dimensions)`. Raises
+        `IndexExtraMissing`, `EmbeddingMismatch` (the installed weights are not those of the
+        fingerprint), `EmbeddingFailed`.
         """
 
     def embed_query(self, text: str) -> Vector:

@@ -14,9 +14,9 @@ from vmrag_link.models import Record
 class Service(NamedTuple):
     """The protocol of one service.
 
-    `key`: the environment variable with its key, if it has one. `batch`: texts in one request. `path`
-    continues the address. `body` makes a request of a model's name, texts, and whether they are
-    queries. `vectors` reads the answer and raises `msgspec.DecodeError`.
+    `key`: the environment variable with its key, if it has one. `batch`: texts in one request.
+    `path` continues the address. `body` makes a request of a model's name, texts, and whether they
+    are queries. `vectors` reads the answer and raises `msgspec.DecodeError`.
     """
 
     key: str | None

@@ -1,9 +1,11 @@
-"""Models that a service computes: any server with OpenAI's `/embeddings`, Cohere, Hugging Face, Ollama.
+"""Models that a service computes: any server with OpenAI's `/embeddings`, Cohere, Hugging Face,
+Ollama.
 
-Texts are sent to the address of the settings, whose `embedding.*_url` no stranger can set, and only to a service that
-this machine's person agreed to. A key of the environment goes to the service's own address, or to one that environment
-or git config names; never in the clear beyond this machine. A collection remembers service, model and dimensions:
-every reader asks for that model, whatever new collections get here.
+Texts go to the address of the settings, whose `embedding.*_url` no stranger can set, and only to a
+service that this machine's person agreed to. A key of the environment goes to the service's own
+address, or to one that the environment or git config names, and never unencrypted beyond this
+machine. A collection remembers service, model and dimensions: every reader uses that model,
+whatever new collections get here.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SERVICE_MODEL, EmbeddingSettings
 
 WINDOW = 4000
-"""Characters that every usual model takes (8,000 tokens, in scripts in which a character can be two)."""
+"""Characters that every usual model takes: 8,000 tokens, where a character can be two tokens."""
 
 MOST_CHARACTERS = 100_000
 """In one request: OpenAI takes 300,000 tokens."""
@@ -44,7 +46,7 @@ class Made(NamedTuple):
 
 
 def made_with(name: str, fingerprint: str) -> Made | None:
-    """What the fingerprint of this service's model says; None for one that this version has not written."""
+    """The model of a fingerprint of this service; None for a fingerprint of another version."""
     found = _FINGERPRINT.fullmatch(fingerprint)
     if found is None or found["service"] != name or int(found["dimensions"]) > MOST_DIMENSIONS:
         return None
@@ -52,9 +54,10 @@ def made_with(name: str, fingerprint: str) -> Made | None:
 
 
 class ServiceModel(Model):
-    """`dimensions` 0: they are asked for, by one text, when somebody wants to know them.
+    """`dimensions` 0: the service is asked for them, with one text, when they are needed.
 
-    `permitted`: without it nothing is asked. `keyed`: whether a key of the environment may go to this address.
+    `permitted`: without it the service is never asked. `keyed`: whether a key of the environment
+    may go to this address.
     """
 
     local = False
@@ -93,7 +96,10 @@ class ServiceModel(Model):
         return self._embedded([text], query=True)[0]
 
     def _embedded(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
-        """A text longer than the window is asked for in pieces; nothing is cut off. None of them takes an empty text."""
+        """Embed texts, longer ones than the window in pieces, uncut.
+
+        No service takes an empty text.
+        """
         require_unicode(texts)
         cut = [
             [piece for at in range(0, len(text), WINDOW) if (piece := text[at : at + WINDOW]).strip()] for text in texts
@@ -112,7 +118,7 @@ class ServiceModel(Model):
             return featureless(self.dimensions)
         return struct.pack(f"<{len(total)}f", *[number / length for number in total])
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------------------
 
     def _asked(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
         return [
@@ -160,7 +166,10 @@ class ServiceModel(Model):
             )
 
     def _key(self) -> str | None:
-        """The key to send, if one may be sent there. Raises `EmbeddingFailed` where the service does not go without."""
+        """The key to send, if it may be sent there.
+
+        Raises `EmbeddingFailed` where the service requires one.
+        """
         variable = self._service.key
         if not self._keyed:
             return None

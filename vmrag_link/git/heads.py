@@ -27,7 +27,10 @@ _HINTS = {
 
 
 class Head(NamedTuple):
-    """`symbolic` such as `refs/heads/main`, None when detached; `commit` full hash, None on an unborn branch."""
+    """`symbolic` such as `refs/heads/main`, None when detached.
+
+    `commit`: full hash, None on an unborn branch.
+    """
 
     symbolic: str | None
     commit: str | None
@@ -38,7 +41,7 @@ class Head(NamedTuple):
 
 
 def head(places: Places) -> Head:
-    """HEAD of this work tree; git itself is asked only where the files do not tell."""
+    """HEAD of this work tree. git itself is asked only where its files are not enough."""
     try:
         content = (places.git_dir / "HEAD").read_bytes().rstrip()
     except OSError as error:
@@ -86,7 +89,9 @@ def index_locked(places: Places) -> bool:
 
 
 def busy(places: Places) -> str | None:
-    """What git is in the middle of here: rebase, am, merge, cherry-pick, revert, bisect; None for nothing."""
+    """The operation that git is in the middle of: rebase, am, merge, cherry-pick, revert, bisect,
+    or None.
+    """
     own = places.git_dir
     if (own / "rebase-merge").is_dir():
         return "rebase"  # first: a rebase that stops leaves CHERRY_PICK_HEAD, too

@@ -33,7 +33,10 @@ class PinEntry(NamedTuple):
 
 
 class PinChange(NamedTuple):
-    """A commit whose pin differs from that of a parent, or a root that has one. `before`: of each parent; None: no pin."""
+    """A commit whose pin differs from a parent's, or a root with a pin.
+
+    `before`: the pin of each parent; None for no pin.
+    """
 
     commit: str
     parents: tuple[str, ...]
@@ -42,9 +45,11 @@ class PinChange(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The commits of a range with their parents, and where the pin changes: parents before children in both.
+    """The commits of a range with their parents, and the changes of the pin; parents before
+    children.
 
-    `contents`: of the files among the pins by name, without those above 8 KiB. `cut`: commits whose parents a shallow clone does not have.
+    `contents`: of the files among the pins by name, up to 8 KiB. `cut`: commits whose parents a
+    shallow clone lacks.
     """
 
     parents: dict[str, tuple[str, ...]]
@@ -73,23 +78,27 @@ def is_shallow(places: Places) -> bool:
 
 
 def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> dict[bytes, list[str]]:
-    """Every content that `.dolt-version` has in a commit that a ref or HEAD of any work tree reaches, or (`reflogs`) reached.
+    """Every content of `.dolt-version` in commits that a ref or a work tree's HEAD reaches, or
+    (`reflogs`) reached.
 
-    Mapped to the commits that introduced it, newest first; a merge counts only where it equals none of its parents.
-    Contents above 8 KiB pin nothing and are left out. `also`: further commits, which may be gone.
-    The index and the work tree are no commits.
+    Mapped to the commits that introduced it, newest first; a merge counts only where it equals none
+    of its parents. Contents above 8 KiB pin nothing and are left out. `also`: further commits,
+    which may be gone. The index and the work tree are no commits.
     """
     with _git(places) as console:
         return _by_content(_introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
 
 
 def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach and no branch of any remote, as those were when they were last fetched."""
+    """As `pins`, of the commits that the tips reach and no remote-tracking branch reaches."""
     return _pins_of(places, tips, "--not", "--remotes")
 
 
 def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach. One that begins with ^ does not count, with all before it."""
+    """As `pins`, of the commits that the tips reach.
+
+    A tip that begins with ^ excludes what it reaches.
+    """
     return _pins_of(places, tips)
 
 
@@ -106,7 +115,7 @@ def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
 
 
 def pins_of(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
-    """As `pins_at`, by what was asked for; what has no pin is left out."""
+    """As `pins_at`, by the given name. Commits without a pin are left out."""
     asked = list(dict.fromkeys(commits))
     with _git(places) as console:
         blobs = {commit: blob for commit, blob in zip(asked, _pin_blobs(console, asked), strict=True) if blob}
@@ -114,7 +123,10 @@ def pins_of(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
 
 
 def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
-    """The pins that these commits introduce, by commit, as `pins` counts. Commits that are gone are left out."""
+    """The pins that these commits introduce, by commit, in the sense of `pins`.
+
+    Missing commits are left out.
+    """
     with _git(places) as console:
         return _introduced(console, commits)
 
@@ -179,7 +191,9 @@ def _commits_that_touch_the_pin(console: Console, also: Iterable[str], *, reflog
 
 
 def _changes(console: Console, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
-    """One comparison of two trees' own entries for each parent: a merge that takes one side's pin differs from the other's."""
+    """Compare the trees' own entries with each parent's: a merge that takes one side's pin differs
+    from the other.
+    """
     questions = (f"{commit} {each}" for commit, before in parents.items() for each in before or ("",))
     with _lines(questions) as asked:
         options = ("--stdin", "--always", "--root", "--raw", "--no-abbrev", "--no-renames", "--", PIN_NAME)
@@ -196,7 +210,9 @@ def _changes(console: Console, parents: dict[str, tuple[str, ...]]) -> Iterator[
 
 
 def _compared(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:
-    """What follows a commit's name: nothing for equal pins, a line, or two where a directory takes the place of a file."""
+    """The lines after a commit's name: none for equal pins, one, or two where a directory replaces
+    a file.
+    """
     old = new = None
     start = at
     while at < len(lines) and lines[at].startswith(":"):
@@ -215,7 +231,7 @@ def _boundary(places: Places) -> set[str]:
 
 
 def _small(console: Console, names: Iterable[str]) -> list[str]:
-    """Those of these blobs that are small enough for a pin. Raises `GitFailed` for one that is not here."""
+    """Those of these blobs that are small enough for a pin. Raises `GitFailed` for a missing one."""
     small = []
     for line in _cat_file(console, "--batch-check", dict.fromkeys(names)).decode().splitlines():
         name, kind, *size = line.split()
@@ -237,7 +253,7 @@ def _parents(console: Console, commits: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _pin_blobs(console: Console, commits: Iterable[str]) -> Iterator[str | None]:
-    """The blob's hash for each commit; None where the commit removed the pin, or has something else in its place."""
+    """The blob's hash for each commit; None if there is no pin, or something else in its place."""
     answers = _cat_file(console, "--batch-check", (f"{commit}:{PIN_NAME}" for commit in commits))
     for line in answers.decode().splitlines():
         match line.split(" "):

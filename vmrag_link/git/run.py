@@ -1,4 +1,6 @@
-"""How git is called: with a scrubbed environment, in the C locale, with the repository named outright."""
+"""How git is called: with a scrubbed environment, in the C locale, with the repository named
+outright.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ _MEANINGS = (
 )
 
 SCRUBBED = frozenset((*LOCAL_VARIABLES, *_MEANINGS))
-"""What no git process inherits, whoever starts it."""
+"""The variables that no git process inherits."""
 
 
 def git_in(
@@ -54,7 +56,8 @@ def git_in(
 ) -> proc.Finished:
     """Run git in any existing directory and return what it left. `extra` goes into its environment.
 
-    Raises `GitFailed` where there is no git or a signal ended it, and as `proc.run` after `timeout` seconds.
+    Raises `GitFailed` where there is no git or a signal ended it, and as `proc.run` after `timeout`
+    seconds.
     """
     environ = env.without(SCRUBBED) | dict(extra or {})
     environ["LC_ALL"] = "C"  # a few messages are told apart

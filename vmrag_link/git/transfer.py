@@ -1,6 +1,6 @@
-"""One ref is fetched from other repositories and pushed to them, by git itself with the user's own credentials.
+"""Fetching and pushing one ref by git itself, with the user's own credentials.
 
-Nothing here asks at a terminal unless `ask` says that somebody sits there.
+It asks at the terminal only with `ask`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from vmrag_link.paths import Places
 _LOCK_SECONDS = 1.0
 """How long git may hold a ref: it writes a line."""
 
-# Of the user's configuration only what says how to get there should count: who pushes one ref pushes that ref alone, unsigned,
-# and leaves housekeeping to the user's own commands.
+# Of the user's configuration only what says how to get there should count: who pushes one ref
+# pushes that ref alone, unsigned, and leaves housekeeping to the user's own commands.
 _OPTIONS = (
     "gc.auto=0",
     "maintenance.auto=false",
@@ -46,10 +46,16 @@ _OPTIONS = (
 )
 
 _SILENT_SECONDS, _PATIENT_SECONDS = 30, 300
-"""How long a host may say nothing: while nobody watches, and while a person does, for a server may think long over a large push."""
+"""Seconds of silence that a host is allowed: unattended, and with a person watching.
+
+A server may think long over a large push.
+"""
 
 _MOST_SECONDS, _MOST_SECONDS_OF_A_QUESTION = 900, 60
-"""How long git may take at all while nobody watches: not every transport knows what silence is. A question is `ls-remote`."""
+"""Seconds that git may take at all while nobody watches: not every transport notices silence.
+
+A question is `ls-remote`.
+"""
 
 _SSH_OPTIONS = f"-o ConnectTimeout={_SILENT_SECONDS} -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 _MOST_SAID = 300
@@ -86,8 +92,10 @@ _FORBIDDEN = re.compile(
 
 
 class Peer(NamedTuple):
-    """Whom git talks to: `where` is the name of a configured remote or a URL. `schemes`: the only transports that may be used for it,
-    as far as git's own configuration allows them; None: all that it allows. `ask`: a person may be asked for a password.
+    """The other side of git: `where` is the name of a configured remote or a URL.
+
+    `schemes`: the only transports that may be used for it, within git's own configuration; None for
+    all that it allows. `ask`: a person may be asked for a password.
     """
 
     where: str
@@ -107,7 +115,7 @@ def count(places: Places, commit: str) -> int:
 
 
 def contains(places: Places, commit: str, part: str) -> bool:
-    """Whether a commit has another one among its ancestors; one that is not here is not known to be."""
+    """Whether a commit has another one among its ancestors; False if one of them is missing."""
     return git(places, "merge-base", "--is-ancestor", "--end-of-options", part, commit).returncode == 0
 
 
@@ -122,9 +130,9 @@ def set_ref(places: Places, ref: str, commit: str | None) -> None:
 
 
 def release(places: Places, ref: str) -> None:
-    """Remove what a git that was killed has left beside a ref, or the refs that begin with it, and that no git would ever remove.
+    """Remove the locks that a killed git left beside a ref or the refs below it; git never does.
 
-    The caller sees to it that nobody else moves them.
+    The caller ensures that nobody else moves them.
     """
     path = places.common / ref
     for lock in path.parent.glob(f"{path.name}*.lock"):
@@ -135,17 +143,18 @@ def release(places: Places, ref: str) -> None:
 
 
 def tidy(places: Places) -> None:
-    """Let git pack what has gathered, where nobody else ever asks it to."""
+    """Let git pack its loose objects, because nothing else ever does here."""
     demand(places, "gc", "--auto", "--quiet")
 
 
 def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
-    """Fetch `ref` of the other side as the local ref `into`, with all its objects; None: the other side has no such ref.
+    """Fetch `ref` of the other side as the local ref `into`, with all its objects.
 
-    Then `into` stays as it was. Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`,
-    `AuthenticationFailed`.
+    None: the other side has no such ref, and `into` stays as it was. Raises `RemoteUnreachable`,
+    `RemoteMissing`, `RemoteDamaged`, `AuthenticationFailed`.
     """
-    # Without --no-filter a partial clone would leave the contents behind, and fetch them one by one when they are read.
+    # Without --no-filter a partial clone would leave the contents behind, and fetch them one by one
+    # when they are read.
     options = (
         "--quiet",
         "--no-tags",
@@ -164,15 +173,15 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
 
 
 def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
-    """The commit that `ref` is at on the other side, without fetching anything. Raises as `fetch`.
+    """The commit of `ref` on the other side, without fetching anything. Raises as `fetch`.
 
-    `within`: seconds to wait for the answer, where nobody is asked for a password.
+    `within`: seconds to wait for the answer, if nobody is asked for a password.
     """
     return _listed(places, peer, "--", peer.where, ref, within=within).get(ref)
 
 
 def branches(places: Places, peer: Peer) -> list[str]:
-    """The commits that the branches of the other side are at now, as far as they are here. Raises as `fetch`."""
+    """The commits of the other side's branches now, as far as they are here. Raises as `fetch`."""
     there = dict.fromkeys(_listed(places, peer, "--heads", "--", peer.where).values())
     return [commit for commit in there if tip(places, f"{commit}^{{commit}}")]
 
@@ -206,7 +215,7 @@ def push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | N
 
 
 def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | None) -> None:
-    """As `push`; what is taken for somebody else's push may be something in the way."""
+    """As `push`. Something in the way may look like another person's push."""
     # git refuses to push one ref to a mirror by its name.
     to = push_urls(places, peer.where)[0] if is_mirror(places, peer.where) else peer.where
     # The user's own pre-push hook is for code, and ours would call this again.
@@ -268,7 +277,10 @@ def _asked(places: Places, peer: Peer, *arguments: str, within: float | None = N
 
 
 def _ssh(places: Places, *, ask: bool) -> dict[str, str]:
-    """Left to itself ssh waits for ever, and asks at the terminal whatever git is told. Another program in its place is left alone."""
+    """Keep ssh from waiting for ever and from asking at the terminal.
+
+    Another program in its place is left alone.
+    """
     configured = config_values(places, r"core\.sshcommand")
     command = env.ssh_command() or (configured[-1] if configured else None)
     if command is None:

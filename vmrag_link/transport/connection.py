@@ -1,7 +1,7 @@
 """An open connection to one remote, by one of two transports.
 
-The embedded engine reaches files and servers by itself (`direct_transport`); git carries the file of
-every other remote (`git_transport`).
+The embedded engine reaches files and servers by itself (`direct_transport`); git carries the file
+of every other remote (`git_transport`).
 """
 
 from __future__ import annotations
@@ -27,29 +27,36 @@ class Transport(Protocol):
     """Call it with the remote's lock held, as `opened` does."""
 
     def heads(self) -> dict[str, str]:
-        """The remote's branches, as it stood when it was last asked; empty if that is not known."""
+        """The remote's branches as of the last fetch or push; empty if that is not known."""
 
     def fetch(self) -> bool:
-        """Ask it, and bring what it holds. False: there is no knowledge base there (yet).
+        """Fetch everything that it holds. False: it has no knowledge base.
 
-        Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than ours, `KnowledgeRefused` for what no
-        command of ours made or is too large, `FileFailed` where the disk has no room, and why it cannot be asked; then nothing has
-        moved, and nothing of it is here.
+        Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than
+        ours, `KnowledgeRefused` for content that none of our commands makes or that is too large,
+        `FileFailed` where the disk has no room, and the errors of a remote that does not answer.
+        Then nothing has moved, and nothing of it is here.
         """
 
     def put_back(self) -> bool:
-        """Where there is nothing (any more): let it hold what it did when it was last asked, if that is known."""
+        """Restore an empty remote to its state when it was last fetched, if that is known."""
 
     def current(self) -> bool:
-        """Ask whether it still stands where it did when it was last asked, without bringing anything."""
+        """Ask whether it is still as it was when it was last fetched, without fetching."""
 
     def push(self, write: Callable[[str], T]) -> T:
-        """Let `write` push to the URL that it is given; its result. Raises `RemoteMoved` where the remote stands elsewhere by now."""
+        """Call `write` with a URL to push to; returns its result.
+
+        Raises `RemoteMoved` if the remote has changed since it was last fetched.
+        """
 
 
 @contextlib.contextmanager
 def opened(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Transport]:
-    """Talk to a remote; one process of this repository at a time. `timeout`: seconds to wait for another one."""
+    """An open connection; one process of this repository at a time.
+
+    `timeout`: seconds to wait for another.
+    """
     with _alone(places, address, f"talk to {address.text}", timeout):
         yield (
             DirectTransport(engine, address)
@@ -72,7 +79,7 @@ def carried(places: Places, engine: Engine, address: Address, *, timeout: float)
 
 
 def remembered(places: Places, engine: Engine, address: Address, *, timeout: float) -> dict[str, str]:
-    """The remote's branches as it stood when it was last asked; asks no network. Empty if that is not known."""
+    """The remote's branches as of the last fetch or push, without network; empty if not known."""
     if address.peer is None:
         return engine.remote_heads(address.key)
     with opened(places, engine, address, timeout=timeout) as peer:
@@ -95,7 +102,11 @@ def clone(
     timeout: float,
     limits: Limits = USUAL_LIMITS,
 ) -> Engine | None:
-    """A knowledge base that `make` creates from a short name and a URL; None where the remote has none. Raises as `Transport.fetch`."""
+    """A knowledge base that `make` creates from a short name and a URL; None if the remote has
+    none.
+
+    Raises as `Transport.fetch`.
+    """
     with _alone(places, address, f"clone {address.text}", timeout):
         if address.peer is None:
             try:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class DirectTransport:
-    """See `connection.Transport`. To ask such a remote anything is to fetch everything that is new."""
+    """See `connection.Transport`. Such a remote can only be asked by fetching everything new."""
 
     def __init__(self, engine: Engine, address: Address) -> None:
         self._engine, self._key, self._url = engine, address.key, address.url

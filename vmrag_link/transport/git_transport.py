@@ -1,12 +1,16 @@
-"""A remote whose file git carries: in segments (`transport.segments`) on one ref, through a git repository of its own beside the code's.
+"""A remote whose file git carries: in segments on one ref (`segments`), through a repository of its
+own.
 
-Here lies a copy of the remote's file, with which the engine speaks as with any remote file. That copy stands where the tracking ref
-stands, or is made to before it is used: a note beside it says for which commit that is known, and what the file was like then. The
-tracking ref is at the last state that proved sound. All of this can be had again: whatever does not fit is thrown away.
+A copy of the remote's file lies here, and the engine uses it as any remote file. A note beside it
+says for which commit it stands, and what the file was like then. The copy is brought to the
+tracking ref before it is used; the tracking ref is at the last state that proved sound. All of this
+is derived: what does not fit is thrown away.
 
-What is fetched arrives in a git repository of its own. Only what proved sound is moved on from there; all else goes with it, at once.
+Fetched objects arrive in a repository of their own. Only sound ones are moved on; the rest is
+removed with it.
 
-The code's own repository gets none of it: `git log --all`, `git push --mirror` and its size stay what they were.
+The code's own repository gets none of this: `git log --all`, `git push --mirror` and its size stay
+what they were.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ T = TypeVar("T")
 
 
 class _Rejected(Record, frozen=True):
-    """A commit that was not taken; `message` empty: it is worth another look, for what is damaged may be mended."""
+    """A commit that was refused. `message` empty: try again, because damage may have been mended."""
 
     commit: str
     message: str
@@ -105,7 +109,10 @@ class GitTransport:
         return transfer.fetch(there, self._peer, DATA, DATA)
 
     def _reject(self, commit: str, why: VmragError, *, stood: bool) -> None:
-        """Let the copy be what it was before, and remember what was refused. `stood`: engine and copy were where the tracking ref is."""
+        """Restore the copy and remember the refusal.
+
+        `stood`: engine and copy were at the tracking ref.
+        """
         tip, refused = self._tip, isinstance(why, KnowledgeRefused)
         if tip is None:
             local_copy.discard(self._places, self._engine, self._key)
@@ -124,7 +131,9 @@ class GitTransport:
             return None
 
     def _require_news(self) -> None:
-        """What was refused is not fetched again, as long as it is there and the limits are what they were."""
+        """Refuse a known commit without fetching it again, while the remote and the limits are the
+        same.
+        """
         known = self._rejected()
         if known and known.message and known.limits == self._engine.limits and self._advertised() == known.commit:
             raise KnowledgeRefused(known.message, hint=known.hint)
@@ -159,9 +168,11 @@ class GitTransport:
         return True
 
     def replace(self, write: Callable[[str, str], None]) -> None:
-        """Let it hold what `write` pushes to an empty place, under the short name and the URL that it is given, and nothing else.
+        """Replace the remote's content by what `write` pushes to an empty place, a short name and a
+        URL.
 
-        Raises `RemoteMoved` where it is not what was fetched, or proved damaged, a moment ago.
+        Raises `RemoteMoved` unless the remote is as it was just now when it was fetched, or proved
+        damaged.
         """
         there = self._replaceable()
         self._settle()  # a fetch of what is damaged may have left the engine anywhere
@@ -179,7 +190,7 @@ class GitTransport:
         self._settle()
 
     def _replaceable(self) -> str | None:
-        """The commit that is there, if it is what was fetched or rejected last, or cannot be fetched."""
+        """The remote's commit, if it was fetched or refused last, or cannot be fetched."""
         there, rejected = self._advertised(), self._rejected()
         if there == self._tip or (rejected and there == rejected.commit):
             return there
@@ -193,7 +204,7 @@ class GitTransport:
         )
 
     def size(self) -> tuple[int, int]:
-        """Bytes of what it held when it was last asked, and how many pushes that was."""
+        """Bytes of its file when it was last fetched, and the number of pushes."""
         tip = self._tip
         return (segments.size(self._git, tip), transfer.count(self._git, tip)) if tip else (0, 0)
 
@@ -202,7 +213,7 @@ class GitTransport:
         return f"file://{self._file}"
 
     def _settle(self) -> str | None:
-        """Let copy and engine stand where the tracking ref does, which is returned; asks no network."""
+        """Bring copy and engine to the tracking ref, without network, and return it."""
         tip = self._tip
         if tip is None:
             if self._file.exists() or self._engine.remote_heads(self._key):
@@ -216,9 +227,9 @@ class GitTransport:
         return tip
 
     def _forget(self) -> None:
-        """What is tracked was sound when it was fetched: since then this repository lost a part, or was given another knowledge base.
+        """Forget a tracked state that is damaged here, or belongs to another knowledge base.
 
-        git fetches again what no ref says is here.
+        It was sound when it was fetched. git fetches again what no ref reaches.
         """
         transfer.set_ref(self._git, self._ref, None)
         local_copy.discard(self._places, self._engine, self._key)
@@ -254,7 +265,7 @@ def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engin
 
 
 def arrivals(places: Places, there: Places, key: str) -> contextlib.AbstractContextManager[Places]:
-    """Where it lies what is fetched from a remote, until it proved sound; nothing of it is left then."""
+    """A repository for fetched objects until they prove sound; it is removed then."""
     return sidecar_repo.incoming(places, there, _incoming(places, key))
 
 
@@ -263,13 +274,16 @@ def _incoming(places: Places, key: str) -> Path:
 
 
 def last_seen(places: Places, key: str) -> str | None:
-    """The commit that `DATA` was at when a remote was last asked; None for one that was never asked."""
+    """The commit of `DATA` when a remote was last fetched; None if it never was."""
     there = places.remote_objects
     return transfer.tip(sidecar_repo.at(places, there), _tracking(key)) if there.exists() else None
 
 
 def release(places: Places, key: str) -> None:
-    """Remove what a killed process has left: of what it fetched, and beside the remote's refs. The caller holds the remote's lock."""
+    """Remove what a killed process left of a fetch, and beside the remote's refs.
+
+    Hold the remote's lock.
+    """
     shutil.rmtree(_incoming(places, key), ignore_errors=True)
     transfer.release(sidecar_repo.at(places, places.remote_objects), _tracking(key))
 

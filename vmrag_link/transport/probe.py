@@ -1,6 +1,7 @@
-"""Does a remote answer, and does it still hold what it held when it was last asked? Nothing is fetched, and nobody waits long.
+"""Whether a remote answers and has changed since it was last fetched.
 
-An answer counts for a minute in this process: whoever looks at the status again and again asks nobody each time.
+Fetches nothing, waits briefly. An answer counts for a minute in this process, so a repeated status
+asks only once.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class ProbeResult(NamedTuple):
-    """`problem`: why there is none. `stands_at`: the commit that holds the knowledge base there, if git carries it and there is one."""
+    """`problem`: why there is no answer.
+
+    `stands_at`: the commit of the knowledge base, if git carries it.
+    """
 
     at: float
     problem: RemoteError | None
@@ -50,7 +54,7 @@ def asked(places: Places, address: Address, *, anew: bool = False) -> ProbeResul
 
 
 def remembered(places: Places, address: Address) -> ProbeResult | None:
-    """What the remote said a moment ago; nobody is asked."""
+    """The remote's latest answer, from memory."""
     known = _answers.get((places.common, address.key))
     return known if known and time.monotonic() - known.at < REMEMBERED else None
 
@@ -83,7 +87,10 @@ def _asked(places: Places, address: Address) -> ProbeResult:
 
 
 def _connect(address: Address) -> None:
-    """Look at a folder of this machine, or open a connection to a server. Raises `RemoteMissing`, `RemoteUnreachable`."""
+    """Look at a folder of this machine, or connect to a server.
+
+    Raises `RemoteMissing`, `RemoteUnreachable`.
+    """
     parts = urlsplit(address.url)
     if parts.scheme == "file":
         if not Path(address.url.partition("://")[2]).exists():
@@ -95,7 +102,7 @@ def _connect(address: Address) -> None:
 
 
 def _refused(host: str, port: int) -> str:
-    """Why nobody answers; in a thread, because nothing ends a look-up of a name that takes too long."""
+    """The reason why there is no answer. In a thread, because nothing ends a slow name look-up."""
     said = [f"no answer within {PATIENCE:g} s"]
 
     def connect() -> None:

@@ -1,7 +1,8 @@
-"""A file cut into segments that git can store: most of them are the same from one push to the next, and travel once.
+"""A file cut into segments for git; most stay the same from push to push and travel once.
 
-On a ref of git's lies one commit a push. Its tree holds `manifest.json` and the segments `000000`, `000001` …, each but the last
-`segment_size` bytes long. Whoever can push may have written all of that: nothing is believed before it was measured.
+A ref has one commit per push. Its tree holds `manifest.json` and the segments `000000`, `000001` …,
+all but the last `segment_size` bytes long. Any pusher may have written them, so nothing is believed
+before it was measured.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ _MOST_MANIFEST = (1000, 100)
 """Bytes, and bytes a segment: somewhat more than one has."""
 
 _MANY, _SMALL = 4096, 16 * 1024
-"""More segments than that, each smaller than so many bytes, cost a git process for every few bytes. We write none that small."""
+"""The limit for segments smaller than so many bytes: each costs a git process, and we write none.
+"""
 
 _SIGNATURE = "vmrag <vmrag@localhost>"
 
 
 class SegmentManifest(Record, frozen=True):
-    """`size` of the file and of a segment in bytes; SHA-256 of each segment, lower-case hexadecimal."""
+    """`size` of the file and of a segment in bytes; SHA-256 of each segment, lower-case
+    hexadecimal.
+    """
 
     format: int
     size: int
@@ -47,9 +51,10 @@ class SegmentManifest(Record, frozen=True):
 
 
 def store(places: Places, file: Path, parent: str | None, *, segment_size: int = SEGMENT_SIZE) -> str:
-    """Write the file as a child of the commit `parent`, which decides about the size of segments, and whose segments are not stored again.
+    """Write the file as a child of the commit `parent`, whose size of segments is kept and whose
+    segments are shared.
 
-    Returns the commit; `parent` itself where nothing changed. No ref moves.
+    Returns the commit, or `parent` itself if nothing changed. No ref moves.
     """
     stored = _Stored.read(places, parent) if parent else None
     length = stored.manifest.segment_size if stored else segment_size
@@ -71,9 +76,11 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
 
 
 def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limits) -> None:
-    """Before any of it is written: what a commit that others made says of its file is within the limits, and the disk has room for it.
+    """Require that a stranger's commit describes a file within the limits, for which the disk has
+    room.
 
-    Raises `KnowledgeRefused`, `FileFailed` (no room), and as `restore`.
+    Called before any of it is written. Raises `KnowledgeRefused`, `FileFailed` (no room), and as
+    `restore`.
     """
     stored = _Stored.read(places, commit)
     manifest = stored.manifest
@@ -82,7 +89,8 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
     if len(stored.blobs) > _MANY and manifest.segment_size < _SMALL:
         raise _implausible(f"it is cut into {len(stored.blobs):,} segments of {manifest.segment_size:,} bytes")
     distinct = sum({blob: _length(manifest, number) for number, blob in enumerate(stored.blobs)}.values())
-    # A text that repeats itself makes equal segments. A few hundred bytes on the remote would fill the disk that way.
+    # A text that repeats itself makes equal segments. A few hundred bytes on the remote would fill
+    # the disk that way.
     if manifest.size - distinct > distinct + limits.text_bytes:
         most = max(Counter(stored.blobs).values())
         raise _implausible(
@@ -93,9 +101,10 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
 
 
 def restore(places: Places, commit: str, file: Path) -> None:
-    """Make the file what the commit holds; only segments that differ are read. An interruption leaves the file in between.
+    """Make the file equal to the commit's.
 
-    Raises `RemoteDamaged` for anything but what `store` writes, `RemoteTooNew`.
+    Only differing segments are read; an interruption leaves a mixture. Raises `RemoteDamaged` for
+    anything that `store` does not write, `RemoteTooNew`.
     """
     stored = _Stored.read(places, commit)
     manifest = stored.manifest
@@ -107,7 +116,8 @@ def restore(places: Places, commit: str, file: Path) -> None:
         wanted = dict(enumerate(stored.blobs))
         for number, segment in enumerate(_cut(target, manifest.segment_size)):
             blob = wanted.get(number)
-            # Both: the manifest may be right about what lies here, and the commit hold something else.
+            # Both: the manifest may be right about what lies here, and the commit hold something
+            # else.
             if blob and _digest(segment) == manifest.sha256[number] and objects.blob_name(segment, like=blob) == blob:
                 del wanted[number]
         for number, segment in _segments(places, wanted):
