@@ -1,4 +1,7 @@
-"""Warm queries inside a process, against Chroma's own query of the same store: `python -m bench.query REPO ours|chroma`."""
+"""Warm queries in a process, against Chroma's query of the same store.
+
+`python -m bench.query REPO ours|chroma`
+"""
 
 from __future__ import annotations
 

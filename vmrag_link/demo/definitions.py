@@ -1,4 +1,4 @@
-"""What a module documents, read from its source (so that nothing of it runs) or, for a module in C, from its objects."""
+"""The documentation of a module: from its source, which is not run, or from a C module's objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class DocEntry(Record, frozen=True):
-    """A public, documented class, function or method. `name` counts from the module: `JSONDecoder.decode`."""
+    """A public, documented class, function or method.
+
+    `name` counts from the module: `JSONDecoder.decode`.
+    """
 
     name: str
     signature: str
@@ -30,13 +33,13 @@ class Documentation(Record, frozen=True):
 
 
 def documentation(module: library.Module) -> Documentation:
-    """Names in the order of the source; for a module in C in that of the alphabet. Private and undocumented ones are left out."""
+    """Public, documented names in the order of the source; of a C module alphabetically."""
     if module.source is None:
         return _of_objects(library.imported(module.name))
     return _of_source(module, module.source)
 
 
-# -- from source --------------------------------------------------------------------------------------------------------
+# -- from source -----------------------------------------------------------------------------------
 
 
 def _of_source(module: library.Module, source: str) -> Documentation:
@@ -75,7 +78,9 @@ def _exported(tree: ast.Module) -> frozenset[str] | None:
 
 
 def _definitions(body: list[ast.stmt], module: library.Module, exported: frozenset[str] | None) -> Iterator[Definition]:
-    """Definitions at the top, and those that a private module gives to be passed on (`from _pydecimal import *`)."""
+    """Definitions at the top, and those that a private module exports for it
+    (`from _pydecimal import *`).
+    """
     for node in _outermost(body):
         if isinstance(node, ast.ImportFrom):
             yield from _taken(node, module, exported or frozenset())
@@ -97,7 +102,7 @@ def _outermost(body: list[ast.stmt]) -> Iterator[Definition | ast.ImportFrom]:
 
 
 def _taken(node: ast.ImportFrom, module: library.Module, exported: frozenset[str]) -> Iterator[Definition]:
-    """What that module defines itself; what it takes from others would lead in circles (`_pyio` takes from `_io`)."""
+    """The module's own definitions. Imported ones would lead in circles (`_pyio` takes from `_io`)."""
     names = {alias.name for alias in node.names}
     if "*" not in names and names.isdisjoint(exported):
         return  # for the module's own use
@@ -153,7 +158,7 @@ def _doc(node: ast.Module | Definition) -> str:
     return (ast.get_docstring(node) or "").strip()
 
 
-# -- from objects -------------------------------------------------------------------------------------------------------
+# -- from objects ----------------------------------------------------------------------------------
 
 
 def _of_objects(module: ModuleType) -> Documentation:

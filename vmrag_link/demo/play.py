@@ -1,4 +1,4 @@
-"""The demo itself, in three acts: a pinned knowledge base, a branch that knows something else, and checkouts back and forth."""
+"""The demo in three acts: a pinned knowledge base, a branch with other knowledge, and checkouts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Shown = Callable[[], contextlib.AbstractContextManager[Progress]]
 
 
 class Visit(Record, frozen=True):
-    """One checkout and what the queries found after it; `seconds` are the checkout's, hook included.
+    """One checkout and the queries' results after it; `seconds` are the checkout's, hook included.
 
-    `revision` is what the checked-out code pins; `snapshot` says whether its index was there already.
+    `revision` is the pinned one; `snapshot` says whether its index existed already.
     """
 
     branch: str
@@ -55,7 +55,9 @@ class Check(Record, frozen=True):
 
 
 class DemoReport(Record, frozen=True):
-    """`repository` is None where it is removed at the end; `branches` gives the revision that each pins."""
+    """`repository` is None if it is removed at the end; `branches` gives the revision that each
+    pins.
+    """
 
     ok: bool
     python: str
@@ -73,7 +75,10 @@ class DemoReport(Record, frozen=True):
 def play(
     top: Path, narrator: Narrator, progress: Shown, *, kept: bool, bars: bool = False, number: int | None = None
 ) -> DemoReport:
-    """`top` is an empty directory; `kept` says that it stays. `number` limits the pages. Raises `DemoFailed`, `FileFailed`."""
+    """`top` is an empty directory, which stays if `kept`. `number` limits the pages.
+
+    Raises `DemoFailed`, `FileFailed`.
+    """
     started = time.perf_counter()
     stage = Stage(top, narrator, bars=bars)
     rendered = _begin(stage, narrator, progress, number)
@@ -98,7 +103,7 @@ def play(
     )
 
 
-# -- the acts -----------------------------------------------------------------------------------------------------------
+# -- the acts --------------------------------------------------------------------------------------
 
 
 def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[ModulePage]:
@@ -183,7 +188,7 @@ def _answered(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswe
     return QueryAnswer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
 
 
-# -- what it promises ---------------------------------------------------------------------------------------------------
+# -- what it promises ------------------------------------------------------------------------------
 
 
 def _checks(branches: dict[str, str], difference: BranchDifference, visits: tuple[Visit, ...]) -> tuple[Check, ...]:

@@ -1,4 +1,4 @@
-"""The repository in which the demo plays: real commands, run as a user would run them, narrated and timed."""
+"""The repository of the demo: real commands, run as a user would run them, narrated and timed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Stage:
         return parse(self.places.pin.read_bytes())
 
     def snapshots(self) -> dict[str, int]:
-        """The indexes that are there: name and inode, which tells a new one from an old one of that name."""
+        """The existing indexes: name and inode, which tells a new one from an old one of that name."""
         folders = [each for each in self.places.snapshots.iterdir() if each.is_dir()]
         return {each.name: each.stat().st_ino for each in folders}
 
@@ -106,7 +106,10 @@ class Stage:
 
 
 def _environment() -> dict[str, str]:
-    """Without what points git elsewhere, and without anyone's settings: signed commits, hooks elsewhere, switched-off hooks."""
+    """The environment without variables for other repositories and without anyone's settings.
+
+    Those could sign commits, move hooks or switch them off.
+    """
     inherited = env.without(SCRUBBED)
     kept = {name: value for name, value in inherited.items() if not name.startswith("VMRAG")}
     return kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}

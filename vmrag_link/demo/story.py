@@ -1,4 +1,7 @@
-"""What the two branches of the demo know. `main` has Python's documentation as it is; what is new on the other one is made up."""
+"""The knowledge of the demo's two branches.
+
+`main` has Python's documentation; the other's news are made up.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ ADDED = {
 
 
 class Question(Record, frozen=True):
-    """A query, and what its answer must show: on the other branch `first` comes first; `never` there, but on main."""
+    """A query and its expected answer: `first` comes first on the other branch; `never` is only on
+    main.
+    """
 
     text: str
     about: str

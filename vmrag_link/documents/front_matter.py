@@ -9,7 +9,7 @@ from typing import Any
 MAX_CHARACTERS = 1 << 16
 MAX_LEVELS = 100
 LONGEST_NUMBER = 400
-"""Characters of a number, a boolean or the like: PyYAML takes seconds for `1:1:1:…` of 64 kB, and no such number can be stored."""
+"""Characters of a scalar that is no text. PyYAML takes seconds for `1:1:1:…` of 64 kB."""
 
 _BLOCK = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _STORABLE = range(-(2**63), 2**63)
@@ -17,7 +17,10 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class FrontMatterRefused(Exception):
-    """A mapping that no document's metadata can hold. `reason` completes `line N …`; `line` counts in the file, from 1."""
+    """A mapping that no document's metadata can hold.
+
+    `reason` completes `line N …`, counted from 1 in the file.
+    """
 
     def __init__(self, reason: str, line: int) -> None:
         super().__init__(reason)
@@ -26,10 +29,11 @@ class FrontMatterRefused(Exception):
 
 
 def split(text: str) -> tuple[dict[str, Any], str]:
-    """Metadata and the rest of the text. What is no mapping, or no YAML, is a text between two rules, and stays as it is.
+    """Metadata and the rest of the text. Without a mapping or valid YAML the text stays as it is.
 
-    Metadata is what JSON has; dates stay text as written, keys too. Raises `FrontMatterRefused` for a mapping that holds anything else, a
-    key twice, an alias, or more than `MAX_LEVELS` levels: whoever wrote it meant something that would be lost.
+    Metadata is what JSON can hold; dates and keys stay text as written. Raises `FrontMatterRefused`
+    for a mapping that holds anything else, a key twice, an alias, or more than `MAX_LEVELS` levels,
+    because some of it would be lost.
     """
     block = _BLOCK.match(text, 0, MAX_CHARACTERS) if text.startswith("---") else None
     if block is None:
@@ -65,7 +69,7 @@ def _check_levels(events: Any) -> None:
 
 
 def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
-    """The node's value for JSON. An aliased node is refused: a few of them within each other grow without bounds."""
+    """The node's value for JSON. An aliased node is refused: a few nested ones grow without bounds."""
     import yaml
 
     if id(node) in seen:
@@ -97,7 +101,7 @@ def _pairs(node: Any, loader: Any, seen: set[int]) -> dict[str, Any]:
 
 
 def _constructed(node: Any, loader: Any) -> Any:
-    """What PyYAML makes of a scalar. It reads texts as the tag says, without looking whether they can be that."""
+    """PyYAML's value of a scalar. It trusts the tag, so the text may not fit it."""
     import yaml
 
     if node.tag != f"{_TAG}str" and len(node.value) > LONGEST_NUMBER:

@@ -1,4 +1,4 @@
-"""The text of one file, or of standard input, that a person names: read as far as a document can be large, and no further."""
+"""The text of a file or of standard input that a person names, read up to a document's limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vmrag_link.errors import FileFailed, quoted
 
 
 def file_text(path: Path) -> str:
-    """The text of a regular file. Raises `FileFailed` for a folder, a device, a pipe or a socket, without reading any of it."""
+    """The text of a regular file. Raises `FileFailed` for anything else, without reading any of it."""
     name = terminal_text.one_line(str(path))
     try:
         # A pipe that nobody writes to would keep the open waiting.

@@ -1,6 +1,6 @@
-"""Which files of a folder become documents, under which ids, and the documents themselves.
+"""The files of a folder that become documents, their ids, and the documents themselves.
 
-What is left out is listed with its reason; what should be readable and is not is an error. Nothing goes missing silently.
+Every file that is left out is listed with its reason. One that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Skipped(Record, frozen=True):
 
 
 class Scan(Record, frozen=True):
-    """Files sorted by document id, and everything beside them; a skipped folder is named once, for all that is in it."""
+    """Files sorted by document id, and skipped ones. A skipped folder is listed once."""
 
     files: tuple[SourceFile, ...]
     skipped: tuple[Skipped, ...]
@@ -68,7 +68,8 @@ class ImportedDocument(Record, frozen=True):
 def scan(sources: Sequence[Path]) -> Scan:
     """The files of these files and folders. Ids count from each folder, or a file's parent.
 
-    Raises `UsageInvalid` for a source that is not there, and for two files with one id; `FileFailed` for a folder that cannot be read.
+    Raises `UsageInvalid` for a missing source and for two files with one id, and `FileFailed` for a
+    folder that cannot be read.
     """
     found: dict[str, SourceFile] = {}
     skipped: set[Skipped] = set()
@@ -90,10 +91,10 @@ def scan(sources: Sequence[Path]) -> Scan:
 
 
 def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument | Skipped:
-    """The file as a document; `Skipped` where its contents, or its front matter, are nothing that can be stored.
+    """The file as a document; `Skipped` if its contents or its front matter cannot be stored.
 
-    `source` is relative to `work_tree` where the file lies in it, so that it is the same on every machine, else absolute.
-    Raises `FileFailed` when the file has gone or cannot be read.
+    `source` is relative to `work_tree` for a file in it, so that it is the same on every machine,
+    else absolute. Raises `FileFailed` if the file is gone or cannot be read.
     """
     try:
         with file.path.open("rb") as opened:
@@ -145,7 +146,7 @@ def _items(source: Path) -> Iterator[SourceFile | Skipped]:
 
 
 def _below(base: Path) -> Iterator[SourceFile | Skipped]:
-    """Everything in the folder; subfolders are waiting in a list, because depth must not end in a recursion error."""
+    """Everything in the folder. Subfolders wait in a list, so that depth is no recursion error."""
     waiting = [base]
     while waiting:
         current = waiting.pop()
@@ -203,7 +204,10 @@ def _size_refused(path: Path) -> str | None:
 
 
 def _link_refused(path: Path, base: Path) -> str | None:
-    """A link is followed to a file that could be imported itself: what it hides or leaves in must stay where it is."""
+    """The reason not to follow a link; None to follow it, to a file that could be imported itself.
+
+    Hidden files and files outside of the folder stay where they are.
+    """
     if not path.is_symlink():
         return None
     target = _relative(Path(os.path.realpath(path)), Path(os.path.realpath(base)))

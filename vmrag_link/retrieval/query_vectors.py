@@ -12,7 +12,10 @@ from vmrag_link.index.manifest import IndexedCollection
 
 
 class QueryVectors:
-    """Embeds the text of the latest query once for each model. `unembedded` collections hold stand-ins only."""
+    """Embeds the text of the latest query once for each model.
+
+    `unembedded` collections hold stand-ins only.
+    """
 
     def __init__(self, model_for: Callable[[models.Collection], Model], unembedded: Collection[str]) -> None:
         self._model_for = model_for
@@ -33,8 +36,8 @@ class QueryVectors:
     def require_stored(self, held: IndexedCollection) -> None:
         """Raise unless the index holds vectors of this collection's documents.
 
-        The error says why they still cannot be made, or `IndexFailed` where they can by now: an index
-        that is built again has them.
+        The error says why they still cannot be made, or `IndexFailed` where they can by now: an
+        index that is built again has them.
         """
         if held.collection.name in self._unembedded:
             self._require_stored(held, self._model(held))

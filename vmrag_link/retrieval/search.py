@@ -59,7 +59,8 @@ class Query(Record, frozen=True):
 
 
 class Hit(Record, frozen=True):
-    """One chunk of an answer; `rank` counts from 1. Its document has `content_hash` and `chunks` chunks.
+    """One chunk of an answer; `rank` counts from 1. Its document has `content_hash` and `chunks`
+    chunks.
 
     A higher `score` is better: nearly the cosine for `vector`, BM25 for `keyword`, the sum of
     reciprocal ranks for `hybrid`.
@@ -90,7 +91,9 @@ class Near(Record, frozen=True):
 
 
 class _Candidate(NamedTuple):
-    """Sorts by score (negated), then collection, doc_id, chunk: the same on every machine, whatever the slots are."""
+    """Sorts by score (negated), collection, doc_id, chunk: the same on every machine, whatever the
+    slots.
+    """
 
     negative: float
     collection: str
@@ -104,7 +107,8 @@ Scored = list[tuple[int, float]]
 
 
 class Searcher:
-    """One index directory, open for reading; nobody changes it meanwhile. `model_for` gives a collection's model.
+    """One index directory, open for reading; nobody changes it meanwhile. `model_for` gives a
+    collection's model.
 
     Several queries to one searcher share vectors, models and filters.
     """
@@ -129,13 +133,17 @@ class Searcher:
     def search(self, query: Query) -> list[Hit]:
         """The best `k` chunks.
 
-        Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`, `IndexFailed`.
+        Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`,
+        `IndexFailed`.
         """
         with self._damage_reported():
             return self._search(query)
 
     def nearest(self, query: Query) -> list[Near]:
-        """As `search` by vectors of one collection, ranked again by exact cosines. Raises the same."""
+        """As `search` by vectors of one collection, ranked again by exact cosines.
+
+        Raises the same.
+        """
         hits = self.search(msgspec.structs.replace(query, mode=Mode.VECTOR))
         with self._damage_reported():
             return self._by_cosine(query, hits) if hits else []
@@ -157,7 +165,10 @@ class Searcher:
         return held.collection if held else None
 
     def chunks_of(self, collection: str, doc_ids: Sequence[str]) -> dict[str, int]:
-        """The number of chunks of each of these documents that the index holds. Raises `IndexFailed`."""
+        """The number of chunks of each of these documents that the index holds.
+
+        Raises `IndexFailed`.
+        """
         with self._damage_reported():
             return self._manifest.chunks_of(collection, doc_ids)
 
@@ -197,7 +208,7 @@ class Searcher:
         rankings = [self._by_vector(query, depth, among), self._by_keyword(query, depth, among)]
         return self._answer(_fused(rankings)[: query.k], digits=keywords.DIGITS)
 
-    # -- rankings -----------------------------------------------------------------------------------------------------
+    # -- rankings ----------------------------------------------------------------------------------
 
     def _by_vector(self, query: Query, depth: int, among: dict[int, list[int]] | None) -> list[_Candidate]:
         found: Scored = []
@@ -230,7 +241,7 @@ class Searcher:
             candidates.append(_Candidate(-score, collection, chunk.doc_id, chunk.number, row))
         return sorted(candidates)[:depth]
 
-    # -- parts --------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _collections(self, query: Query) -> list[IndexedCollection]:
         if query.collections is None:
@@ -253,7 +264,10 @@ class Searcher:
         return self._vectors[held.id]
 
     def _filtered(self, query: Query) -> dict[int, list[int]] | None:
-        """The slots that pass the filters, by collection id; None without filters. Chroma evaluates them."""
+        """The slots that pass the filters, by collection id; None without filters.
+
+        Chroma evaluates them.
+        """
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None:
             return None
