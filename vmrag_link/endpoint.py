@@ -107,7 +107,10 @@ def _attempt(url: str, content: bytes, key: str | None) -> bytes:
 
 @functools.cache
 def _client(*, direct: bool) -> httpx.Client:
-    """One client per process keeps connections open. `direct`: past any proxy of the environment."""
+    """One client per process keeps connections open.
+
+    `direct`: past any proxy of the environment.
+    """
     import httpx
 
     try:
@@ -117,7 +120,7 @@ def _client(*, direct: bool) -> httpx.Client:
 
 
 def is_private(url: str) -> bool:
-    """Whether nobody on the way can read requests to it: by https, or because it is this machine."""
+    """Whether requests to it are private: by https, or because it is this machine."""
     return urlsplit(url).scheme == "https" or _is_here(url)
 
 

@@ -109,7 +109,7 @@ class CollectionChange(Record, frozen=True):
 
 
 class Difference(Record, frozen=True):
-    """The changes from one state of the knowledge base to another, sorted by (collection, doc_id)."""
+    """The changes from one state of the knowledge base to another, by (collection, doc_id)."""
 
     collections: tuple[CollectionChange, ...]
     documents: tuple[DocumentChange, ...]

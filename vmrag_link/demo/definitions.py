@@ -1,4 +1,4 @@
-"""The documentation of a module: from its source, which is not run, or from a C module's objects."""
+"""The documentation of a module: from its source, without running it, or from C objects."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ def _outermost(body: list[ast.stmt]) -> Iterator[Definition | ast.ImportFrom]:
 
 
 def _taken(node: ast.ImportFrom, module: library.Module, exported: frozenset[str]) -> Iterator[Definition]:
-    """The module's own definitions. Imported ones would lead in circles (`_pyio` takes from `_io`)."""
+    """The module's own definitions.
+
+    Imported ones would lead in circles (`_pyio` takes from `_io`).
+    """
     names = {alias.name for alias in node.names}
     if "*" not in names and names.isdisjoint(exported):
         return  # for the module's own use

@@ -85,7 +85,7 @@ class Stage:
         return parse(self.places.pin.read_bytes())
 
     def snapshots(self) -> dict[str, int]:
-        """The existing indexes: name and inode, which tells a new one from an old one of that name."""
+        """The existing indexes: name and inode, which differs for a new one of that name."""
         folders = [each for each in self.places.snapshots.iterdir() if each.is_dir()]
         return {each.name: each.stat().st_ino for each in folders}
 

@@ -69,7 +69,10 @@ def _check_levels(events: Any) -> None:
 
 
 def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
-    """The node's value for JSON. An aliased node is refused: a few nested ones grow without bounds."""
+    """The node's value for JSON.
+
+    An aliased node is refused: a few nested ones grow without bounds.
+    """
     import yaml
 
     if id(node) in seen:

@@ -13,7 +13,10 @@ from vmrag_link.errors import FileFailed, quoted
 
 
 def file_text(path: Path) -> str:
-    """The text of a regular file. Raises `FileFailed` for anything else, without reading any of it."""
+    """The text of a regular file.
+
+    Raises `FileFailed` for anything else, without reading any of it.
+    """
     name = terminal_text.one_line(str(path))
     try:
         # A pipe that nobody writes to would keep the open waiting.

@@ -53,7 +53,10 @@ class Scan(Record, frozen=True):
 
 
 class ImportedDocument(Record, frozen=True):
-    """A file as a document. `metadata` is canonical JSON text; `source` a POSIX path (see `read`)."""
+    """A file as a document.
+
+    `metadata` is canonical JSON text; `source` a POSIX path (see `read`).
+    """
 
     doc_id: str
     title: str

@@ -248,7 +248,7 @@ class EmbeddingCache:
             self._progress.note(f"{damage} It was set aside as {aside.name}; {rest} are computed again when needed.")
 
     def _set_aside(self) -> Path | None:
-        """Rename the file; None for one that is missing or empty, as a killed creation leaves it."""
+        """Rename the file; None for a missing or empty one, as a killed creation leaves it."""
         if not self._path.exists() or not self._path.stat().st_size:
             return None
         names = (self._path.with_name(f"{self._path.name}.corrupt-{number}") for number in itertools.count(1))

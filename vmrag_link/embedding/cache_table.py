@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class Boundary(Record, frozen=True):
-    """The first `number` vectors in the order of (day, block), up to this place, exceed the limits."""
+    """The first `number` vectors in the order of (day, block), up to here, exceed the limits."""
 
     number: int = 0
     day: int = 0
@@ -130,7 +130,10 @@ def opened(path: Path, timeout: float) -> sqlite3.Connection:
 
 
 def rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator[Row]:
-    """Every row of the table, without its index. Raises `sqlite3.Error` where the file is damaged."""
+    """Every row of the table, without its index.
+
+    Raises `sqlite3.Error` where the file is damaged.
+    """
     order = "DESC" if backwards else "ASC"
     has = connection.execute("SELECT count(*) FROM pragma_table_info('vectors') WHERE name = 'checksum'").fetchone()[0]
     rows = connection.execute(
@@ -145,7 +148,10 @@ def disproved(connection: sqlite3.Connection) -> list[int]:
 
 
 def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
-    """Copy the sound rows of a damaged file, from both ends up to the damage. Returns their number."""
+    """Copy the sound rows of a damaged file, from both ends up to the damage.
+
+    Returns their number.
+    """
     kept: set[bytes] = set()
     with contextlib.closing(opened(damaged, 0)) as source, transaction(connection):
         for backwards in (False, True):

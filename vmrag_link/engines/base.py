@@ -236,7 +236,10 @@ class Engine(Protocol):
         """
 
     def refusal(self, revision: str) -> KnowledgeRefused | None:
-        """The reason why a revision that is here must not be read. Any program may have written it."""
+        """The reason why a revision that is here must not be read.
+
+        Any program may have written it.
+        """
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
         """Make revisions the heads of branches there, one after the other.

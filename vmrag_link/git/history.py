@@ -231,7 +231,10 @@ def _boundary(places: Places) -> set[str]:
 
 
 def _small(console: Console, names: Iterable[str]) -> list[str]:
-    """Those of these blobs that are small enough for a pin. Raises `GitFailed` for a missing one."""
+    """Those of these blobs that are small enough for a pin.
+
+    Raises `GitFailed` for a missing one.
+    """
     small = []
     for line in _cat_file(console, "--batch-check", dict.fromkeys(names)).decode().splitlines():
         name, kind, *size = line.split()

@@ -1,4 +1,4 @@
-"""The configuration of our merge driver, and what git leaves behind where the pin is in conflict."""
+"""The configuration of our merge driver, and git's traces of a conflict in the pin."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ _LINK_BYTES = 4096
 
 
 def _lost_link(start: Path) -> GitRepositoryMissing | None:
-    """The reason why a linked work tree is broken: its repository was moved, and the link was not."""
+    """The reason why a linked work tree is broken: its repository was moved without the link."""
     for folder in (start, *start.parents):
         try:
             link = _LINK.fullmatch(read_regular(folder / ".git", _LINK_BYTES))

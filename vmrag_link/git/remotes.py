@@ -37,7 +37,7 @@ def nearest(places: Places, branch: str | None) -> list[str]:
 
 
 def for_writing(places: Places, branch: str | None) -> list[str]:
-    """As `nearest`, for writing: as `git push` chooses, and `upstream` only where it is configured."""
+    """As `nearest`, for writing: as `git push` chooses, `upstream` only if configured."""
     default = config_section(places, "remote").get("remote.pushdefault")
     own = _configured(places, branch, "pushremote")
     return _there(places, _chosen(places), *own, default, *_configured(places, branch, "remote"), "origin")

@@ -47,7 +47,7 @@ def kb_mappings(places: Places) -> list[tuple[str, str]]:
 
 
 def _stamp(file: Path) -> _Stamp | None:
-    """A value that differs once the file was replaced, as git does, or written to; None if unknown."""
+    """A value that changes when the file is replaced, as git does, or written to; or None."""
     try:
         found = file.stat()
     except OSError:

@@ -89,7 +89,10 @@ def too_closed(places: Places) -> list[Path]:
 
 
 def tighten(places: Places) -> None:
-    """Open nothing: closed folders were closed on purpose. Another user's folders stay as they are."""
+    """Open nothing: closed folders were closed on purpose.
+
+    Another user's folders stay as they are.
+    """
     _tighten([each for each in _tops(places) if _is_open(each)], folder_mode(setting(places)))
 
 

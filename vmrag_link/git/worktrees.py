@@ -30,7 +30,7 @@ def tops(places: Places) -> list[Path]:
 
 
 def code_branches(places: Places) -> set[str]:
-    """Every branch that exists, and unborn branches of work trees, which their next commit creates."""
+    """Every branch, also unborn ones of work trees, which their next commit creates."""
     born = demand(places, "for-each-ref", "--format=%(refname)", BRANCHES).text.splitlines()
     checked_out = (value for key, value in _described(places) if key == "branch")
     return {name.removeprefix(BRANCHES) for name in (*born, *checked_out)}

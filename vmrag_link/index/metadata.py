@@ -20,7 +20,7 @@ _CHUNK = re.compile(r"(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})", re.DOTAL
 
 
 class HnswSetting(NamedTuple):
-    """A setting of an HNSW index: its name in Chroma's configuration, its default and its limits."""
+    """A setting of an HNSW index: its name in Chroma's configuration, default and limits."""
 
     chroma: str
     usual: int

@@ -1,12 +1,12 @@
-"""What the files of a finished index hold, and since when that counts as proven on this machine.
+"""The checksums of a finished index, and when they were last compared on this machine.
 
-    seal.json      SHA-256 of each file but Chroma's database, which changes when it is read (`chroma_check` looks into that)
-    proven.json    the start of this machine (boot) in which that was proven, and the very files that it was proven of
+    seal.json      SHA-256 of each file except Chroma's database, which changes when it is read
+    proven.json    the boot of this machine in which that was proven, and the files' stamps then
 
 Reading every byte is no part of an ordinary query: contents are proven when the files are not those
 of `proven.json` (they were copied, restored or written to), and once after each start of the
-machine, which may have followed a power cut. What a disk forgets while the machine runs shows then,
-when the index is copied to make another, or with `vmrag doctor`.
+machine, which may have followed a power cut. Damage while the machine runs shows then, when the
+index is copied to make another, or with `vmrag doctor`. `chroma_check` compares Chroma's database.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Snapshots: complete, immutable indexes, each of one revision under one `settings`, shared by all
-worktrees.
+"""Snapshots: complete, immutable indexes of one revision and `settings`, shared by all work trees.
 
-    snapshots/<revision>-<settings>/    + <revision>-<settings>.lock beside it (stays until `vmrag gc` finds it alone)
-    snapshots/.building-<random>/       one that is being made; its lock is held by its maker, so a kill leaves something to sweep
+    snapshots/<revision>-<settings>/    with <revision>-<settings>.lock beside it
+    snapshots/.building-<random>/       one that is being made, locked by its maker
 
-Readers and copiers hold a snapshot's lock together; who removes one takes it alone, without
-waiting.
+Readers and copiers share a snapshot's lock; removing one takes it alone, without waiting. The lock
+file stays until `vmrag gc` finds it alone.
 """
 
 from __future__ import annotations
@@ -235,7 +234,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def lonely(root: Path) -> list[Path]:
-    """Files beside an index that is gone: its lock, the lock's holder, the mark of a killed writer."""
+    """Files beside an index that is gone: its lock, the holder, the mark of a killed writer."""
     if not root.is_dir():
         return []
     files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix == ".writing")

@@ -89,7 +89,10 @@ def for_pushing(places: Places, address: Address) -> list[Address]:
 
 
 def of_url(text: str, *, ask: bool = False) -> Address:
-    """Any other form of `remote:`. Raises `RemoteInvalid` for anything else and for other engines."""
+    """Any other form of `remote:`.
+
+    Raises `RemoteInvalid` for anything else and for other engines.
+    """
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
     scheme = _scheme(text)

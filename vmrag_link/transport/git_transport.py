@@ -47,7 +47,10 @@ T = TypeVar("T")
 
 
 class _Rejected(Record, frozen=True):
-    """A commit that was refused. `message` empty: try again, because damage may have been mended."""
+    """A commit that was refused.
+
+    `message` empty: try again, because damage may have been mended.
+    """
 
     commit: str
     message: str

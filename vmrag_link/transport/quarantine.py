@@ -73,7 +73,10 @@ class Quarantine(NamedTuple):
 
 @contextlib.contextmanager
 def opened(places: Places, *, timeout: float) -> Iterator[Quarantine]:
-    """One at a time; leftovers of killed ones go first. `timeout`: seconds to wait for another one."""
+    """One at a time; leftovers of killed ones go first.
+
+    `timeout`: seconds to wait for another one.
+    """
     with locks.exclusive(_lock(places), purpose="adopt knowledge", timeout=timeout):
         _clear(places)
         folder = places.quarantine / os.urandom(8).hex()

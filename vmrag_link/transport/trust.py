@@ -1,4 +1,4 @@
-"""Whether a remote may be contacted unasked: a stranger may have written the pin and the settings."""
+"""Whether a remote may be contacted unasked: pin and settings may be a stranger's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def require_from_agent(
 
 
 def named_here(places: Places, remote: str) -> bool:
-    """Whether this machine's git configuration names a remote, as trusted or as one of the code's."""
+    """Whether this machine's git configuration names a remote, as trusted or as the code's."""
     return remote == OWN or remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote)
 
 

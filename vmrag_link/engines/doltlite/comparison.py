@@ -8,7 +8,7 @@ from vmrag_link.models import At, ChangeCounts, Difference, Working
 
 
 class Comparison:
-    """Keeps the latest difference between two revisions, because a sync asks for it several times."""
+    """Keeps the latest difference between revisions: a sync asks for it several times."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

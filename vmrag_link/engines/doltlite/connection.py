@@ -208,7 +208,10 @@ class Connection:
             self._check(code)
 
     def _start(self, statement: ctypes.c_void_p) -> bool:
-        """Take the first step. A busy database has done nothing yet, so the step can be repeated."""
+        """Take the first step.
+
+        A busy database has done nothing yet, so the step can be repeated.
+        """
         deadline = time.monotonic() + self._timeout
         while True:
             self._due[0] = time.monotonic() + self._longest_step

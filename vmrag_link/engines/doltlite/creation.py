@@ -19,7 +19,7 @@ _UNFINISHED = ".creating"
 
 
 def create(folder: Path, *, author: str, date: str) -> None:
-    """Make a knowledge base whose first revision, the head of `vmrag_root`, holds the empty tables."""
+    """Make a knowledge base whose first revision, `vmrag_root`'s head, holds the empty tables."""
 
     def fill(connection: Connection) -> None:
         # The name `main` belongs to the code branch main. Renaming the default branch keeps it the

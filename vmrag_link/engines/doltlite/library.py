@@ -174,7 +174,7 @@ _SENTENCES = {
 
 
 def failure(code: int, message: str, path: Path) -> VmragError:
-    """The error for an extended result code of SQLite, with the library's message in its details."""
+    """The error for an extended result code of SQLite, with its message in the details."""
     primary = code & 0xFF
     details: dict[str, Any] = {"sqlite_code": code, "sqlite_message": message, "path": str(path)}
     if primary == BUSY:

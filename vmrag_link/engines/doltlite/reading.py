@@ -1,4 +1,4 @@
-"""Documents and collections at a revision or in a working set, and the differences of two of these."""
+"""Documents and collections at revisions or in working sets, and their differences."""
 
 from __future__ import annotations
 

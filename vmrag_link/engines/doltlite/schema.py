@@ -68,7 +68,7 @@ _NAME_LENGTH = 255
 _MOST_SHOWN = 100
 
 SchemaObject = tuple[str, str, str, str]
-"""A row of `sqlite_master`: type, name, table, and the statement that makes it, with single spaces."""
+"""A row of `sqlite_master`: type, name, table, and its statement with single spaces."""
 
 
 _BLANKS = re.compile(r"[ \t\n\f\r]+")

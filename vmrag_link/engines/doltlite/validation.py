@@ -120,7 +120,10 @@ def _require_ours(connection: Connection) -> None:
 
 
 def rows(connection: Connection, since: str | None, revision: str) -> Iterator[CollectionRow | Document]:
-    """The rows that are records. A column can hold values of any type, so all others are refused."""
+    """The rows that are records.
+
+    A column can hold values of any type, so all others are refused.
+    """
     for columns in _stored(connection, "collections", schema.COLLECTION_COLUMNS, since, revision):
         collection = msgspec.convert(msgspec.structs.asdict(schema.collection(columns)), type=CollectionRow)
         schema.collection_row(collection)
