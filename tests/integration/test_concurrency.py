@@ -14,6 +14,7 @@ import pytest
 from tests.support import cli
 from tests.support.cli import ROOT, Running, driven, error_of, killed, pages, start
 from tests.support.compare import assert_whole
+from tests.support.long import crossed
 from tests.support.terminal import Done, Project
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -374,8 +375,10 @@ def settings_broken(project: Project) -> None:
 BROKEN = [interpreter_gone, knowledge_broken, knowledge_gone, snapshots_a_file, journal_a_file, settings_broken]
 
 
-@pytest.mark.parametrize("broken", BROKEN)
-@pytest.mark.parametrize("command", [("switch", "-q", "edited"), ("merge", "-q", "edited"), ("rebase", "-q", "edited")])
+@pytest.mark.parametrize(
+    ("command", "broken"),
+    crossed([("switch", "-q", "edited"), ("merge", "-q", "edited"), ("rebase", "-q", "edited")], BROKEN),
+)
 def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broken, command, tmp_path):
     broken(stocked)
     if command[0] != "switch":

@@ -1,6 +1,6 @@
 """Random corruption: one flipped bit in any file below `.git/vmrag` is found, or mended, or harmless; never another answer.
 
-12 flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each looked at by more commands.
+Six flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each looked at by more commands, and `tests/check.py --long` twelve.
 VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
@@ -18,7 +18,7 @@ from tests.support.repos import isolate
 from tests.support.templates import build_once
 from tests.support.terminal import Project
 
-FLIPS = int(os.environ.get("VMRAG_CORRUPTION_FLIPS") or 12)
+FLIPS = int(os.environ.get("VMRAG_CORRUPTION_FLIPS") or 6)
 PARTS = 4 if FLIPS > 12 else 2
 SHORT = 12
 SEED = int(os.environ.get("VMRAG_TEST_SEED") or (1 if FLIPS <= SHORT else random.randrange(10**6)))

@@ -20,6 +20,7 @@ from tests.support import terminal
 from tests.support.bits import flip, unnoticed
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
+from tests.support.long import one_of_each, spread
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
@@ -596,7 +597,7 @@ def test_what_is_broken_is_found_and_the_printed_command_mends_it(project, tmp_p
         assert not found["fix"].startswith(("vmrag ", "git ", "rm "))
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=every)
+@pytest.mark.parametrize("broken", one_of_each(BROKEN, lambda each: each.code if each.fixed else each.level), ids=every)
 def test_fix_mends_what_is_safe_and_leaves_the_rest_to_the_user(project, broken):
     broken.breaks(project)
     before = findings(project)
@@ -628,7 +629,7 @@ RISKY = (
 )
 
 
-@pytest.mark.parametrize("breaks", RISKY, ids=lambda breaks: breaks.__name__)
+@pytest.mark.parametrize("breaks", spread(RISKY, 4), ids=lambda breaks: breaks.__name__)
 def test_fix_loses_no_uncommitted_document(project, tmp_path, breaks):
     project.put("precious.md", "Written nowhere else.")
     breaks(project)

@@ -11,6 +11,7 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
+from tests.support.long import crossed, spread
 from tests.support.repos import isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import SCRIPT, Done, Project, new_project
@@ -167,8 +168,7 @@ def gone_on(project: Project, branch: str = "feature", **documents: str) -> None
     project.git("switch", "-q", "main")
 
 
-@pytest.mark.parametrize("later", [False, True])
-@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize(("committed", "later"), crossed([False, True], [False, True]))
 def test_what_git_has_reverted_does_not_come_back_with_the_rest_of_the_branch(project, tmp_path, later, committed):
     """As with `git merge`; at the pin before the merge, theirs would be a fast-forward for the engine."""
     project.git("switch", "-q", "-c", "trunk", "first")
@@ -673,7 +673,7 @@ BUSY = {
 }
 
 
-@pytest.mark.parametrize("what", BUSY)
+@pytest.mark.parametrize("what", spread(BUSY, 3))
 def test_nothing_is_merged_while_git_is_in_the_middle_of_something(project, what):
     project.git("branch", "code")
     for branch in ("main", "code"):
@@ -810,7 +810,7 @@ WRITING = {
 }
 
 
-@pytest.mark.parametrize("step", WRITING)
+@pytest.mark.parametrize("step", spread(WRITING, 2))
 def test_no_commit_killed_at_any_step_goes_on_with_continue_or_commit(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     dies(project, WRITING[step], "merge", "feature", "--no-commit")
@@ -826,7 +826,7 @@ ABORTING = {
 }
 
 
-@pytest.mark.parametrize("step", ABORTING)
+@pytest.mark.parametrize("step", spread(ABORTING, 2))
 def test_giving_up_killed_at_any_step_loses_no_document(project, tmp_path, step):
     project.vmrag("merge", "feature", "--no-commit")
     project.put("more.md", "More.")
