@@ -169,7 +169,7 @@ def test_what_is_printed_goes_through_the_filter() -> None:
     allowed = {
         "vmrag_link/cli/output.py",
         "vmrag_link/cli/reference.py",
-        "hooks/vmrag_hooks/run.py",
+        "hooks/vmrag_hooks/boundary.py",
         "mcp_server/vmrag_mcp/log.py",
     }
     printing = {"echo", "secho", "style", "echo_via_pager", "prompt", "confirm", "pause", "progressbar"}
@@ -201,7 +201,7 @@ def test_only_the_session_runs_tools() -> None:
 def test_only_the_outermost_boundaries_catch_everything() -> None:
     boundaries = {
         "vmrag_link/cli/main.py",
-        "hooks/vmrag_hooks/run.py",
+        "hooks/vmrag_hooks/boundary.py",
         "mcp_server/vmrag_mcp/session.py",
         "mcp_server/vmrag_mcp/start.py",
         "vmrag_link/index/chroma.py",  # a Rust panic is a BaseException of no public type

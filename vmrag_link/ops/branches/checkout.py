@@ -14,7 +14,7 @@ from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.switch import require_free, switch
 from vmrag_link.ops.branches.uncommitted import Handled, Handling
 from vmrag_link.ops.documents import branches, writing
-from vmrag_link.ops.follow.recover import reconciled_for_reading
+from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.workspace import Workspace
@@ -89,7 +89,7 @@ def checkout(
 
 def create_branch(ws: Workspace, name: str, start: str) -> str:
     """Make a KB branch and stay where the workspace is; returns the revision that it is at. Raises as `checkout`."""
-    reconciled_for_reading(ws)
+    reconcile_for_reading(ws)
     revision = revparse.revision(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)

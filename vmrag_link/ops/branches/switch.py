@@ -9,7 +9,7 @@ from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import Record
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.follow.pin import go_to
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.sync import lease

@@ -14,7 +14,7 @@ from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Row, Side, 
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.follow import lazy_fetch, recover
+from vmrag_link.ops.follow import follow_pin, lazy_fetch, recovery
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.merge.merge_state import MergeState
@@ -65,7 +65,7 @@ def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
         if merged.conflicts or state.kind != "git":
             return _report(state, merged)
         report = _conclude(ws, state, merged)  # all was decided before a kill, or the sides agree
-    recover.reconciled_for_reading(ws)
+    follow_pin.reconcile_for_reading(ws)
     return report
 
 
@@ -97,13 +97,13 @@ def resolve(
         if merged.conflicts or state.kind != "git":
             return _report(state, merged)
         report = _conclude(ws, state, merged)
-    recover.reconciled_for_reading(ws)
+    follow_pin.reconcile_for_reading(ws)
     return report
 
 
 def prepare(ws: Workspace) -> None:
     """Have both sides here: the merge driver may have had no network."""
-    recover.recover(ws)
+    recovery.recover(ws)
     if sides := pin_merge.stages(ws.places):
         lazy_fetch.require_sides(ws, *sides)
 
