@@ -25,21 +25,21 @@ from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, Chunking, Collection, Record, canonical_json
 from vmrag_link.ops.documents import names, writing
 from vmrag_link.ops.documents.collection_metadata import SPACE, flat, replaced, unapplied
-from vmrag_link.ops.documents.collections import find
+from vmrag_link.ops.documents.collections import empty, find
+from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.sync.indexer import checked
 from vmrag_link.workspace import Workspace
 
 
 class Created(Record, frozen=True):
-    """`created` False: it was there already, and nothing was changed. `pending`: why the index did not follow yet.
+    """`created` False: it was there already, and nothing was changed.
 
     `ignored`: the keys of HNSW settings that are recorded, but that no index here has.
     """
 
     collection: Collection
     created: bool
-    ignored: tuple[str, ...] = ()
-    pending: str = ""
+    ignored: tuple[str, ...]
 
 
 class Modified(Record, frozen=True):
@@ -49,7 +49,6 @@ class Modified(Record, frozen=True):
     renamed: bool
     described: bool
     unapplied: tuple[str, ...]
-    pending: str = ""
 
 
 class Deleted(Record, frozen=True):
@@ -59,7 +58,6 @@ class Deleted(Record, frozen=True):
     documents: int
     uncommitted: int
     kept: str
-    pending: str = ""
 
 
 def create(
@@ -70,53 +68,41 @@ def create(
     embedding_function: str = "",
     chunking: Mapping[str, Any] | None = None,
     get_or_create: bool = False,
-) -> Created:
+) -> Landed[Created]:
     """Make an empty collection, whose distance is l2 unless `hnsw:space` in its metadata says otherwise.
 
-    `embedding_function` and `chunking` are what the settings say unless they are given. Raises `NameInvalid`, `CollectionExists`,
-    `ContentRefused` for metadata, `UsageInvalid` for chunking, `Embedding` errors for a model that cannot work here, and as
-    `writing.write`.
+    `embedding_function` and `chunking` are what the settings say unless they are given. Raises
+    `NameInvalid`, `CollectionExists`, `ContentRefused` for metadata, `UsageInvalid` for chunking,
+    `Embedding` errors for a model that cannot work here, and as `writing.write`.
     """
     names.check(name)
     given = flat(metadata)
     distance = given.pop(SPACE, "l2")
     cut = _chunking(ws, chunking or {})
-    found: Collection | None = None
+    ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW)
 
-    def plan(at: At) -> Write | None:
-        nonlocal found
+    def plan(at: At) -> Planned[Created]:
         found = next((each for each in ws.engine.collections(at) if each.name == name), None)
         if found and not get_or_create:
             raise _exists(name)
         if found:
-            return None
+            return Planned(None, Created(found, created=False, ignored=ignored))
         model = working_model(ws, embedding_function or ws.config.embedding.model)
-        found = Collection(
-            name=name,
-            metadata=canonical_json(given),
-            embedding_function=model.name,
-            embedding_model=model.fingerprint,
-            embedding_dimensions=model.dimensions,
-            distance=distance,
-            chunking=cut,
-            created_at=clock.now(),
-        )
-        return Write(put_collections=[found])
+        new = empty(name, model, cut, metadata=canonical_json(given), distance=distance)
+        return Planned(Write(put_collections=[new]), Created(new, created=True, ignored=ignored))
 
-    landed = writing.write(ws, plan, f"create collection {name}")
-    assert found is not None  # noqa: S101  `write` has asked
-    ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW)
-    return Created(found, landed is not None, ignored, landed.pending if landed else "")
+    return writing.write(ws, plan, f"create collection {name}")
 
 
 def modify(
     ws: Workspace, name: str, *, new_name: str | None = None, metadata: Mapping[str, Any] | None = None
-) -> Modified:
-    """Rename a collection, replace its metadata, or both. HNSW settings that the new metadata does not name stay recorded.
+) -> Landed[Modified]:
+    """Rename a collection, replace its metadata, or both.
 
-    A renamed collection's documents move; it is the same one to who compares, and its vectors come from the cache.
-    Raises `CollectionMissing`, `CollectionExists`, `NameInvalid`, `ContentRefused`, `UsageInvalid`, `EmbeddingMismatch`, and as
-    `writing.write`.
+    HNSW settings that the new metadata does not name stay recorded. A renamed collection's documents
+    move; a diff shows it as the same one, and its vectors come from the cache. Raises
+    `CollectionMissing`, `CollectionExists`, `NameInvalid`, `ContentRefused`, `UsageInvalid`,
+    `EmbeddingMismatch`, and as `writing.write`.
     """
     if new_name is None and metadata is None:
         raise UsageInvalid(
@@ -125,59 +111,52 @@ def modify(
     if new_name is not None:
         names.check(new_name)
     given = None if metadata is None else flat(metadata)
-    before = after = Collection("")
 
-    def plan(at: At) -> Write | None:
-        nonlocal before, after
+    def plan(at: At) -> Planned[Modified]:
         before = find(ws, at, name)
-        after = msgspec.structs.replace(
-            before,
-            name=new_name or before.name,
-            metadata=before.metadata if given is None else replaced(before, given),
+        recorded = before.metadata if given is None else replaced(before, given)
+        after = msgspec.structs.replace(before, name=new_name or before.name, metadata=recorded)
+        report = Modified(
+            after,
+            renamed=after.name != before.name,
+            described=recorded != before.metadata,
+            unapplied=unapplied(before, after, given or {}),
         )
         if after == before:
-            return None
-        if after.name == before.name:
-            return Write(put_collections=[after])
-        if any(each.name == after.name for each in ws.engine.collections(at)):
-            raise _exists(after.name)
-        checked(ws.model_for(before), before)  # its documents are indexed under the new name
-        moved = ws.engine.documents(at, collection=before.name)  # read while they are written: all as of one moment
-        return Write(
-            put_collections=[after],
-            remove_collections=[before.name],
-            put_documents=(msgspec.structs.replace(each, collection=after.name) for each in moved),
-        )
+            return Planned(None, report)
+        return Planned(_renamed(ws, at, before, after) if report.renamed else Write(put_collections=[after]), report)
 
-    landed = writing.write(ws, plan, f"modify collection {name}")
-    return Modified(
-        after,
-        after.name != before.name,
-        after.metadata != before.metadata,
-        unapplied(before, after, given or {}),
-        landed.pending if landed else "",
+    return writing.write(ws, plan, f"modify collection {name}")
+
+
+def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
+    if any(each.name == after.name for each in ws.engine.collections(at)):
+        raise _exists(after.name)
+    checked(ws.model_for(before), before)  # its documents are indexed under the new name
+    moved = ws.engine.documents(at, collection=before.name)  # read while they are written: all as of one moment
+    return Write(
+        put_collections=[after],
+        remove_collections=[before.name],
+        put_documents=(msgspec.structs.replace(each, collection=after.name) for each in moved),
     )
 
 
-def delete(ws: Workspace, name: str, *, confirmed: bool) -> Deleted:
+def delete(ws: Workspace, name: str, *, confirmed: bool) -> Landed[Deleted]:
     """Remove a collection with its documents; what was never committed of it stays reachable.
 
     Raises `CollectionMissing`, `ConfirmationMissing` unless it is `confirmed`, and as `writing.write`.
     """
-    report = Deleted("", 0, 0, "")
 
-    def plan(at: At) -> Write:
-        nonlocal report
+    def plan(at: At) -> Planned[Deleted]:
         collection = find(ws, at, name)
         count = ws.engine.count(at, collection=collection.name)
         changed = _uncommitted(ws, at, collection.name)
         if not confirmed:
             raise _unconfirmed(collection.name, count, changed)
-        report = Deleted(collection.name, count, changed, _kept(ws, at, collection.name) if changed else "")
-        return Write(remove_collections=[collection.name])
+        kept = _kept(ws, at, collection.name) if changed else ""
+        return Planned(Write(remove_collections=[collection.name]), Deleted(collection.name, count, changed, kept))
 
-    landed = writing.write(ws, plan, f"delete collection {name}")
-    return msgspec.structs.replace(report, pending=landed.pending if landed else "")
+    return writing.write(ws, plan, f"delete collection {name}")
 
 
 def _exists(name: str) -> CollectionExists:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.engines.base import ASIDE_PREFIX, Write, reserved
+from vmrag_link.engines.base import ASIDE_PREFIX, reserved
 from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging import replay
@@ -16,6 +16,7 @@ from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.documents import writing
+from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.follow import recover
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history import history
@@ -232,11 +233,11 @@ def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
 def _written(ws: Workspace, state: MergeState) -> MergeReport:
     """Put the result into the working set. What is there by now is merged again after a kill, to the same result."""
 
-    def rows(at: At) -> Write | None:
+    def rows(at: At) -> Planned[None]:
         found = three_way(ws.engine, base=state.base, ours=at, theirs=state.theirs, decisions=state.decisions)
         if found.conflicts:
             raise MergeConflict("The documents changed while this waited, and conflict now.", hint="vmrag resolve")
-        return None if found.empty else found.rows
+        return Planned(None if found.empty else found.rows, None)
 
     merge_state.save(ws, state)
     landed = writing.write(ws, rows, f"merge {state.source}")
@@ -253,8 +254,7 @@ def _written(ws: Workspace, state: MergeState) -> MergeReport:
         if branch and branch.head == state.ours
         else ChangeCounts()
     )
-    pending = landed.pending if landed else ""
-    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=pending)
+    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=landed.pending)
 
 
 def _landed(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
