@@ -55,32 +55,65 @@ def merge_branch(
         report = merge.proceed(ws)
         return BranchMerge(_name(ws.target()), report, 0, ())
     here = merge.mergeable(ws)
-    aside = merge.aside_branch(ws, source)
-    theirs = aside.head if aside else revparse.branch_revision(ws, source)
+    found = _source(ws, source)
     other = None if target is None else _other(ws, here, target)
     name = other.name if other else _name(here)
-    ours = _ours(here, other, how)
-    if on_conflict == "abort" and (conflicts := _conflicts(ws, source, aside, ours=ours, theirs=theirs)):
+    if on_conflict == "abort" and (conflicts := found.conflicts(ws, _ours(here, other, how))):
         raise _conflict(ws, source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
     # What was set aside is merged with what is uncommitted here; anything else would mix the two.
-    clean = contextlib.nullcontext() if aside else uncommitted.cleared(ws, how, message=f"Before merging {source}")
-    with clean, _standing_on(ws, other):
+    clean = uncommitted.cleared(ws, how, message=f"Before merging {source}")
+    with contextlib.nullcontext() if found.aside else clean, _standing_on(ws, other):
         into = merge.mergeable(ws)
-        ours = into.revision if aside is None else ws.at()
-        conflicts = _conflicts(ws, source, aside, ours=ours, theirs=theirs)
-        side = Choice(on_conflict) if on_conflict in ("ours", "theirs") else None
-        decisions = all_taken(conflicts, side) if side else None
-        commits = 0 if aside else ahead_behind.beyond(ws.engine, [theirs], [into.revision])
-        if aside:
-            report = merge.merge_aside(ws, into, aside, decisions=decisions)
-        else:
-            signature = Signature(message or f"Merge {source} into {name}", plumbing.identity(ws.places), clock.now())
-            base = merge.merge_base(ws, source, ours=into.revision, theirs=theirs)
-            report = merge.merge_revision(
-                ws, into, source, base=base, theirs=theirs, decisions=decisions, signature=signature
-            )
-        if report.result == "conflict":
-            raise _conflict(ws, source, f"{source} conflicts with {name}; the merge is open", conflicts, merging=True)
+        done = _merged(ws, found, into, name, message=message, on_conflict=on_conflict)
+        if done.merge.result == "conflict":
+            what = f"{source} conflicts with {name}; the merge is open"
+            raise _conflict(ws, source, what, done.decided, merging=True)
+    return done
+
+
+class _Source(Record, frozen=True):
+    """What is merged: a revision, which for documents that were set aside is the head of their branch `aside`."""
+
+    name: str
+    revision: str
+    aside: KbBranch | None
+
+    def base(self, ws: Workspace, ours: str) -> str:
+        if self.aside:
+            return merge.aside_base(ws, self.aside)
+        return merge.merge_base(ws, self.name, ours=ours, theirs=self.revision)
+
+    def conflicts(self, ws: Workspace, ours: At) -> tuple[Conflict, ...]:
+        head = ours if isinstance(ours, str) else ws.target().revision
+        base = self.base(ws, head)
+        if self.aside is None and self.revision in (base, head):
+            return ()
+        return three_way(ws.engine, base=base, ours=ours, theirs=self.revision).conflicts
+
+
+def _source(ws: Workspace, name: str) -> _Source:
+    aside = merge.aside_branch(ws, name)
+    return _Source(name, aside.head if aside else revparse.branch_revision(ws, name), aside)
+
+
+def _merged(
+    ws: Workspace, source: _Source, into: Target, name: str, *, message: str | None, on_conflict: OnConflict
+) -> BranchMerge:
+    """Merge into the KB branch `name`, which the workspace stands on."""
+    conflicts = source.conflicts(ws, ws.at() if source.aside else into.revision)
+    decisions = all_taken(conflicts, Choice(on_conflict)) if on_conflict in ("ours", "theirs") else None
+    if source.aside:
+        return BranchMerge(name, merge.merge_aside(ws, into, source.aside, decisions=decisions), 0, conflicts)
+    commits = ahead_behind.beyond(ws.engine, [source.revision], [into.revision])
+    report = merge.merge_revision(
+        ws,
+        into,
+        source.name,
+        base=source.base(ws, into.revision),
+        theirs=source.revision,
+        decisions=decisions,
+        signature=Signature(message or f"Merge {source.name} into {name}", plumbing.identity(ws.places), clock.now()),
+    )
     return BranchMerge(name, report, commits, conflicts)
 
 
@@ -112,17 +145,6 @@ def _ours(here: Target, other: KbBranch | None, how: Handling) -> At:
         return other.head
     branch = here.kb_branch
     return Working(branch.name) if branch and branch.dirty and how != "reset_first" else here.revision
-
-
-def _conflicts(ws: Workspace, source: str, aside: KbBranch | None, *, ours: At, theirs: str) -> tuple[Conflict, ...]:
-    if aside:
-        base = merge.aside_base(ws, aside)
-    else:
-        head = ours if isinstance(ours, str) else ws.target().revision
-        base = merge.merge_base(ws, source, ours=head, theirs=theirs)
-        if theirs in (base, head):
-            return ()
-    return three_way(ws.engine, base=base, ours=ours, theirs=theirs).conflicts
 
 
 def _conflict(

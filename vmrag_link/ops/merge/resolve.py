@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -56,17 +56,11 @@ class ResolveReport(Record, frozen=True):
 
 
 def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
-    """The open merge and what is left to decide. Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict."""
-    prepare(ws)
-    with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
-        state = merge_state.required(ws)
-        merged = merge_state.merged(ws, state)
-        _chosen(merged, ids)
-        if merged.conflicts or state.kind != "git":
-            return _report(state, merged)
-        report = _conclude(ws, state, merged)  # all was decided before a kill, or the sides agree
-    recover.reconciled_for_reading(ws)
-    return report
+    """The open merge and what is left to decide.
+
+    Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict.
+    """
+    return _resolve(ws, ids, None)
 
 
 def resolve(
@@ -77,26 +71,34 @@ def resolve(
     fields: Mapping[str, Side] | None = None,
     text: str | None = None,
 ) -> ResolveReport:
-    """Decide about the conflicts named (by default all open ones): a side as a whole, some fields, or a text for the document.
+    """Decide about the conflicts named (by default all open ones): a side as a whole, some fields, or a text.
 
-    What was decided before can be decided again. Raises `DocumentMissing` for what is not in conflict, `UsageInvalid` for a choice that
-    does not fit, `ContentRefused` for a text that cannot be stored or holds a conflict marker of ours, `MergeConflict` when no merge is
-    open, `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
+    What was decided before can be decided again. Raises `DocumentMissing` for what is not in conflict,
+    `UsageInvalid` for a choice that does not fit, `ContentRefused` for a text that cannot be stored or
+    holds a conflict marker of ours, `MergeConflict` when no merge is open, `KnowledgeMoved`,
+    `PinRevisionMissing`; then nothing is decided.
     """
+    return _resolve(ws, ids, lambda conflict: _choices(conflict, side, fields or {}, text))
+
+
+def _resolve(
+    ws: Workspace, ids: Sequence[str], choose: Callable[[Conflict], dict[str, Choice]] | None
+) -> ResolveReport:
     prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.required(ws)
         merged = merge_state.merged(ws, state)
-        decisions = dict(state.decisions)
-        for conflict in _chosen(merged, ids):
-            choices = _choices(conflict, side, fields or {}, text)
-            decisions[conflict.id] = decisions.get(conflict.id, {}) | choices
-        state = msgspec.structs.replace(state, decisions=decisions)
-        merge_state.save(ws, state)
-        merged = merge_state.merged(ws, state)
+        chosen = _chosen(merged, ids)
+        if choose:
+            decisions = dict(state.decisions)
+            for conflict in chosen:
+                decisions[conflict.id] = decisions.get(conflict.id, {}) | choose(conflict)
+            state = msgspec.structs.replace(state, decisions=decisions)
+            merge_state.save(ws, state)
+            merged = merge_state.merged(ws, state)
         if merged.conflicts or state.kind != "git":
             return _report(state, merged)
-        report = _conclude(ws, state, merged)
+        report = _conclude(ws, state, merged)  # perhaps after a kill, or because the sides agree
     recover.reconciled_for_reading(ws)
     return report
 
