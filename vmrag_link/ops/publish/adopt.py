@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
-from vmrag_link.models import Collection, Document, Record
+from vmrag_link.models import Record
 from vmrag_link.ops.follow.recover import recover
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish import validate
@@ -82,21 +82,13 @@ def adopt(
     `PinRevisionMissing`, `GitReferenceMissing`, and as `ops.publish.push.push`.
     """
     recover(ws)
-    engine = ws.engine
     peer = _peer(ws, source, start or ws.places.top)
     base = _base(ws, source, peer, push=push)
     known = _known(ws, base, ask=push)
     with quarantine.opened(ws.places, timeout=ws.lock_timeout) as room:
         where, found = _commit(ws, room, peer, commit)
         pinned = _pinned(ws, where, found, base)
-        here = engine.parents(known)
-        wanted = [each for each in pinned if each not in here]
-        if wanted:
-            agreed = functools.partial(validate.check, allowed=frozenset(services), known=_using(engine, known))
-            taken = _take(ws, room, peer, wanted, known=known, limits=limits, check=agreed)
-        else:
-            transfer.advertised(room.places, peer, DATA)  # a source that does not exist is no source of nothing
-            taken = _Taken((), (), 0)
+        taken = _take(ws, room, peer, pinned, known=known, limits=limits, services=frozenset(services))
     if pinned[0] in taken.missing:
         raise PinRevisionMissing(
             f"Commit {found[:12]} pins revision {pinned[0][:12]}, which {remotes.shown(source)} does not have either.",
@@ -112,8 +104,8 @@ def adopt(
         taken.pinned,
         taken.revisions,
         taken.missing,
-        " and ".join(each.text for each in places) or None,
-        any(not each.empty for each in done),
+        remote=" and ".join(each.text for each in places) or None,
+        pushed=any(not each.empty for each in done),
     )
 
 
@@ -193,33 +185,44 @@ def _pinned(ws: Workspace, where: Places, commit: str, base: Address | None) -> 
 # -- taking it
 
 
+def _take(
+    ws: Workspace,
+    room: Quarantine,
+    peer: Peer,
+    pinned: list[str],
+    *,
+    known: list[str],
+    limits: Limits,
+    services: frozenset[str],
+) -> _Taken:
+    """Check what the fork has of these revisions and is not here, copy it, and anchor it."""
+    engine = ws.engine
+    here = engine.parents(known)
+    wanted = [each for each in pinned if each not in here]
+    if not wanted:
+        transfer.advertised(room.places, peer, DATA)  # a source that does not exist is no source of nothing
+        return _Taken((), (), 0)
+    with ws.progress.task(FETCHING, total=1) as task:
+        theirs = room.knowledge(peer, limits=limits)
+        task.advance(1)
+    check = functools.partial(validate.check, allowed=services, known=_using(engine, known))
+    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)
+    came = [each for each in wanted if each in new]
+    if came:
+        _anchor(engine, room, came)
+    return _Taken(tuple(came), tuple(each for each in wanted if each not in new), len(new))
+
+
 def _using(engine: Engine, heads: Iterable[str]) -> frozenset[validate.Using]:
     """How the base repository's collections are embedded."""
     return validate.services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
 
 
-def _take(
-    ws: Workspace,
-    room: Quarantine,
-    peer: Peer,
-    wanted: list[str],
-    *,
-    known: list[str],
-    limits: Limits,
-    check: Callable[[Collection | Document], None],
-) -> _Taken:
-    engine = ws.engine
-    with ws.progress.task(FETCHING, total=1) as task:
-        theirs = room.knowledge(peer, limits=limits)
-        task.advance(1)
-    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)
-    came = [each for each in wanted if each in new]
-    if came:
-        with engine.writing("adopt knowledge"):
-            try:
-                engine.fetch(quarantine.KEY, f"file://{room.vetted}")
-                for each in came:
-                    engine.anchor(each, reason="adopted from a fork")
-            finally:
-                engine.forget_remote(quarantine.KEY)
-    return _Taken(tuple(came), tuple(each for each in wanted if each not in new), len(new))
+def _anchor(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
+    with engine.writing("adopt knowledge"):
+        try:
+            engine.fetch(quarantine.KEY, f"file://{room.vetted}")
+            for each in revisions:
+                engine.anchor(each, reason="adopted from a fork")
+        finally:
+            engine.forget_remote(quarantine.KEY)
