@@ -35,9 +35,12 @@ class BranchList(Record, frozen=True):
 
 
 def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = "") -> BranchList:
-    """By name. Not `local`: only those that the remote has. `pattern`: a glob; reserved names are listed only if it begins like one.
+    """By name. Not `local`: only those that the remote has.
 
-    The remote is asked whether it has moved, and nothing is fetched: that takes as long as it takes, and changes the knowledge base.
+    `pattern`: a glob; reserved names are listed only if it begins like one.
+
+    The remote is asked whether it has moved, and nothing is fetched: that takes as long as it
+    takes, and changes the knowledge base.
     """
     remote = upstream(ws)
     ours = {each.name: each.head for each in ws.engine.branches()}

@@ -1,7 +1,7 @@
 """`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
 
-The journal makes it whole: an entry is durable before the first step and goes away after the last, and whoever comes after a kill
-finishes what the entry says (`recover`).
+The journal makes it whole: an entry is durable before the first step and goes away after the last,
+and whoever comes after a kill finishes what the entry says (`recover`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ NAME = re.compile(_WORDS)
 class CommitReport(Record, frozen=True):
     """`staged` False: another git command held the index, so `git add .dolt-version` is left to do.
 
-    `pending`: why the index did not follow; the revision is committed and pinned, and the next command catches up.
+    `pending`: why the index did not follow; the revision is committed and pinned, and the next
+    command catches up.
     """
 
     revision: str
@@ -113,7 +114,10 @@ def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitR
 
 
 def signed(ws: Workspace, author: str | None) -> str:
-    """`Name <email>`: given so, or made of an address or a name alone; None means git's. Raises `UsageInvalid`, `GitFailed`."""
+    """`Name <email>`: given so, or made of an address or a name alone; None means git's.
+
+    Raises `UsageInvalid`, `GitFailed`.
+    """
     if author is None:
         return plumbing.identity(ws.places)
     whole = author.strip()

@@ -1,6 +1,7 @@
 """`vmrag pull`: fetch, then take in what the upstream branch of the code pins.
 
-A remote's KB branch is a name, and whoever uses it first or pushes in vain moves it; what belongs to the code is what the code pins.
+A remote's KB branch is a name, and whoever uses it first or pushes in vain moves it; what belongs
+to the code is what the code pins.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None)
 class Pulled(Record, frozen=True):
     """`commits` that were merged; `cleared`: what became of the documents that were not committed.
 
-    `more`: a KB branch of the remote, called as HEAD's, that holds what the upstream does not pin; None if there is none.
+    `more`: a KB branch of the remote, called as HEAD's, that holds what the upstream does not pin;
+    None if there is none.
     """
 
     cleared: Cleared
@@ -166,8 +168,9 @@ def _more(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
 
 
 def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
-    """The branch that `git pull` takes, or else the remote's of the same name. `remote`: a git remote counts, anything else says only where
-    the knowledge is.
+    """The branch that `git pull` takes, or else the remote's of the same name.
+
+    `remote`: a git remote counts, anything else says only where the knowledge is.
     """
     branch = ws.trigger().branch
     if branch is None:

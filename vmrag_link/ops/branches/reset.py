@@ -13,8 +13,10 @@ from vmrag_link.workspace import Workspace
 
 
 class ResetReport(Record, frozen=True):
-    """`discarded`: the uncommitted documents; `changes`: of those that are visible. `orphaned` are the commits, newest first, that no
-    branch and no remote holds any more: only `vmrag_keep` does.
+    """`discarded`: the uncommitted documents; `changes`: of those that are visible.
+
+    `orphaned` are the commits, newest first, that no branch and no remote holds any more: only
+    `vmrag_keep` does.
     """
 
     from_commit: str

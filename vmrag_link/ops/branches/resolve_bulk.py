@@ -42,9 +42,9 @@ def resolve_bulk(
 ) -> BulkReport:
     """Take a side in what is in conflict of a `table`, or of its documents `ids`.
 
-    `table`: one of `ops.commits.tables`, a collection, or `ALL`. Once nothing is left, git's conflict
-    ends by itself, and documents that were set aside become uncommitted; a merge of ours waits for a
-    commit, which `commit` makes. Raises `NothingSelected` where nothing is in conflict,
+    `table`: one of `ops.commits.tables`, a collection, or `ALL`. Once nothing is left, git's
+    conflict ends by itself, and documents that were set aside become uncommitted; a merge of ours
+    waits for a commit, which `commit` makes. Raises `NothingSelected` where nothing is in conflict,
     `TableMissing`, `DocumentMissing`, and `MergeConflict` if a commit is asked for and something is
     left: what was decided stays decided.
     """

@@ -45,9 +45,9 @@ class SwitchReport(Record, frozen=True):
 def switch(ws: Workspace, name: str) -> SwitchReport:
     """Let the checked-out code branch write on another KB branch, or stand at a revision.
 
-    Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB branch
-    of another code branch and where another work tree writes on this one, `BranchMissing` for what is
-    neither, and as `writing.refuse_if_busy`; `MergeConflict` while a merge is open.
+    Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB
+    branch of another code branch and where another work tree writes on this one, `BranchMissing`
+    for what is neither, and as `writing.refuse_if_busy`; `MergeConflict` while a merge is open.
     """
     writing.refuse_if_busy(ws)
     recover(ws)
@@ -115,7 +115,10 @@ class CheckoutReport(Record, frozen=True):
 
 
 class _Goal(Record, frozen=True):
-    """`branch` None: a revision that is read by its hash. `revision` None: where HEAD is when the branch is made."""
+    """`branch` None: a revision that is read by its hash.
+
+    `revision` None: where HEAD is when the branch is made.
+    """
 
     branch: str | None
     revision: str | None
@@ -166,7 +169,10 @@ def checkout(
 
 
 def create_branch(ws: Workspace, name: str, start: str) -> str:
-    """Make a KB branch and stay where the workspace is; returns the revision that it is at. Raises as `checkout`."""
+    """Make a KB branch and stay where the workspace is; returns the revision that it is at.
+
+    Raises as `checkout`.
+    """
     reconciled_for_reading(ws)
     revision = revparse.revision(ws, start)
     branches.require_new(ws, name)

@@ -1,7 +1,8 @@
 """What becomes of uncommitted documents before something that needs a clean KB branch.
 
-They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given up, which is: anchored. So a kill between
-any two steps loses nothing; what was not brought back, `vmrag status` names.
+They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given
+up, which is: anchored. So a kill between any two steps loses nothing; what was not brought back,
+`vmrag status` names.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
-"""`abort` refuses to go on. `stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict there."""
+"""`abort` refuses to go on.
+
+`stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict
+there.
+"""
 
 LISTED = 1000
 """Documents that a refusal names in its details."""
@@ -35,7 +40,8 @@ Handled = Literal["none", "commit_first", "reset_first", "stash", "carry"]
 class Cleared(Record, frozen=True):
     """`held`: the revision that holds all that was there before, uncommitted or not.
 
-    `commit` is that of `commit_first`; `aside` the KB branch that keeps the documents until they come back.
+    `commit` is that of `commit_first`; `aside` the KB branch that keeps the documents until they
+    come back.
     """
 
     handling: Handled
@@ -94,7 +100,8 @@ def give_up(ws: Workspace, branch: KbBranch) -> str:
 def bring_back(ws: Workspace, aside: str) -> None:
     """Make the documents of an aside branch uncommitted where the workspace stands.
 
-    Raises `MergeConflict` with `stage` `stash_restore`, before anything is written; they stay on their branch then.
+    Raises `MergeConflict` with `stage` `stash_restore`, before anything is written; they stay on
+    their branch then.
     """
     kept = _kept_on(ws, aside)
     conflicts = three_way(ws.engine, base=merge.aside_base(ws, kept), ours=ws.at(), theirs=kept.head).conflicts

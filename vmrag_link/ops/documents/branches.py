@@ -55,7 +55,8 @@ def prepare(ws: Workspace, target: Target) -> str:
     assert code is not None  # noqa: S101  `writable` refuses a detached HEAD
     if target.kb_branch:
         return target.kb_branch.name
-    # Two work trees at once must not choose names that the engine takes for the same: Topic and topic.
+    # Two work trees at once must not choose names that the engine takes for the same: Topic and
+    # topic.
     with locks.exclusive(ws.places.locks / "mapping.lock", purpose="name a KB branch", timeout=ws.lock_timeout):
         mappings = plumbing.kb_branches(ws.places)
         mapped = mappings.pop(code, None)
@@ -68,8 +69,10 @@ def prepare(ws: Workspace, target: Target) -> str:
 
 
 def require_new(ws: Workspace, name: str) -> None:
-    """That a KB branch may be made under this name. Raises `NameInvalid`, `BranchExists`, and `BranchInUse` for one that is kept for a
-    code branch which has not written yet.
+    """That a KB branch may be made under this name.
+
+    Raises `NameInvalid`, `BranchExists`, and `BranchInUse` for one that is kept for a code branch
+    which has not written yet.
     """
     reserved = name.lower().startswith(RESERVED_PREFIX)
     mistaken = _LIKE_A_HASH.fullmatch(name) or name.startswith(_LIKE_A_REF)

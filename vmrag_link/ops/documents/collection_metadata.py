@@ -63,7 +63,10 @@ def _refused(key: str, expected: str, value: Any) -> ContentRefused:
 
 
 def replaced(before: Collection, given: Mapping[str, Any]) -> str:
-    """New metadata. The settings of the index are no user's metadata: what is not given of them stays."""
+    """New metadata.
+
+    The settings of the index are no user's metadata: what is not given of them stays.
+    """
     recorded = msgspec.json.decode(before.metadata, type=dict[str, Any])
     kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
     return canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})

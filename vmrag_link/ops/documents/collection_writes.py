@@ -99,8 +99,8 @@ def modify(
 ) -> Landed[Modified]:
     """Rename a collection, replace its metadata, or both.
 
-    HNSW settings that the new metadata does not name stay recorded. A renamed collection's documents
-    move; a diff shows it as the same one, and its vectors come from the cache. Raises
+    HNSW settings that the new metadata does not name stay recorded. A renamed collection's
+    documents move; a diff shows it as the same one, and its vectors come from the cache. Raises
     `CollectionMissing`, `CollectionExists`, `NameInvalid`, `ContentRefused`, `UsageInvalid`,
     `EmbeddingMismatch`, and as `writing.write`.
     """
@@ -144,7 +144,8 @@ def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Wr
 def delete(ws: Workspace, name: str, *, confirmed: bool) -> Landed[Deleted]:
     """Remove a collection with its documents; what was never committed of it stays reachable.
 
-    Raises `CollectionMissing`, `ConfirmationMissing` unless it is `confirmed`, and as `writing.write`.
+    Raises `CollectionMissing`, `ConfirmationMissing` unless it is `confirmed`, and as
+    `writing.write`.
     """
 
     def plan(at: At) -> Planned[Deleted]:

@@ -17,8 +17,8 @@ from vmrag_link.workspace import Workspace
 def find(ws: Workspace, at: At, name: str) -> Collection:
     """The collection that a name means at a place, which is one of the checked-out branch.
 
-    Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is checked out and no collection has
-    the whole name. Raises `CollectionMissing`.
+    Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is
+    checked out and no collection has the whole name. Raises `CollectionMissing`.
     """
     there = {each.name: each for each in ws.engine.collections(at)}
     if name in there:

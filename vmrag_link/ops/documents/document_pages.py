@@ -25,7 +25,8 @@ BATCH = 16
 class PageRequest(Record, frozen=True):
     """Which part of what is selected makes a page, and what of each document. `limit` None: all.
 
-    `characters`: a page ends before its texts are longer than that together, unless it is one document's; None: they may be.
+    `characters`: a page ends before its texts are longer than that together, unless it is one
+    document's; None: they may be.
     """
 
     limit: int | None = None
@@ -36,7 +37,10 @@ class PageRequest(Record, frozen=True):
 
 
 class Item(Record, frozen=True):
-    """A document, or a chunk of it. `text` and `embeddings` (one a chunk) are None where they are not wanted."""
+    """A document, or a chunk of it.
+
+    `text` and `embeddings` (one a chunk) are None where they are not wanted.
+    """
 
     name: str
     text: str | None
@@ -45,7 +49,10 @@ class Item(Record, frozen=True):
 
 
 class DocumentPage(Record, frozen=True):
-    """`total` counts all that were selected, `missing` are ids that name nothing. `cut`: the texts of more would be too long."""
+    """`total` counts all that were selected, `missing` are ids that name nothing.
+
+    `cut`: the texts of more would be too long.
+    """
 
     collection: Collection
     items: list[Item]

@@ -14,7 +14,11 @@ from vmrag_link.workspace import Workspace
 
 
 class Selection(Record, frozen=True):
-    """What is given must all hold. `ids`: of documents or chunks (`index.store.chunk_id`); filters are those of `retrieval.filters`."""
+    """What is given must all hold.
+
+    `ids`: of documents or chunks (`index.store.chunk_id`); filters are those of
+    `retrieval.filters`.
+    """
 
     ids: Sequence[str] | None = None
     where: Mapping[str, Any] | None = None
@@ -45,7 +49,10 @@ class Selected(NamedTuple):
 
 
 def select(ws: Workspace, at: At, collection: Collection, selection: Selection) -> Selected:
-    """Filters are applied to whole documents; where an id is that of a chunk, to its document. Raises `FilterInvalid`."""
+    """Filters are applied to whole documents; where an id is that of a chunk, to its document.
+
+    Raises `FilterInvalid`.
+    """
     passing = _Passing(ws, at, collection.name, selection)
     if selection.ids is None:
         return Selected([Named(each, each, None) for each in passing.ids()], [])
@@ -66,7 +73,10 @@ def select(ws: Workspace, at: At, collection: Collection, selection: Selection) 
 
 
 class _Passing:
-    """Documents and whether they pass the filters. Texts are read only where a filter looks at them."""
+    """Documents and whether they pass the filters.
+
+    Texts are read only where a filter looks at them.
+    """
 
     def __init__(self, ws: Workspace, at: At, name: str, selection: Selection) -> None:
         self._rows = ws.engine.documents if selection.where_document else ws.engine.headers

@@ -43,7 +43,10 @@ def text_document(doc_id: str, text: str, *, title: str, metadata: str) -> Impor
 
 
 def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
-    """In the order given. Raises `NameInvalid`, `ContentRefused`, and `DocumentExists` for an id that is given twice."""
+    """In the order given.
+
+    Raises `NameInvalid`, `ContentRefused`, and `DocumentExists` for an id that is given twice.
+    """
     ids = [str(uuid.uuid4()) if each.doc_id is None else each.doc_id for each in new]
     for doc_id in ids:
         names.check_document(doc_id)

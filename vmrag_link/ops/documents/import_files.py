@@ -16,7 +16,10 @@ from vmrag_link.workspace import Workspace
 
 
 class ImportReport(Record, frozen=True):
-    """Numbers of documents; `skipped` files with the reasons. `pending`: why the index did not follow yet."""
+    """Numbers of documents; `skipped` files with the reasons.
+
+    `pending`: why the index did not follow yet.
+    """
 
     collection: str
     created: bool
@@ -39,9 +42,9 @@ def import_files(
 ) -> ImportReport:
     """Store files as documents, one each.
 
-    `prune` removes the documents of the collection whose file is gone. Raises `DocumentExists` where
-    a document came from another file, unless `replace` is given: then nothing is stored, as with two
-    files of one id. Raises as `put`, and `FileFailed`.
+    `prune` removes the documents of the collection whose file is gone. Raises `DocumentExists`
+    where a document came from another file, unless `replace` is given: then nothing is stored, as
+    with two files of one id. Raises as `put`, and `FileFailed`.
     """
     names.check(collection)
     writing.writable(ws)

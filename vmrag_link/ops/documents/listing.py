@@ -95,7 +95,10 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
 
 
 def show(ws: Workspace, name: str) -> ShowReport:
-    """`[REF:]COLLECTION/DOC`; REF is anything that `history.place` takes. Raises `DocumentMissing` and kin."""
+    """`[REF:]COLLECTION/DOC`; REF is anything that `history.place` takes.
+
+    Raises `DocumentMissing` and kin.
+    """
     at: At
     revision, collection, doc_id = _address(ws, name)
     if revision is None:

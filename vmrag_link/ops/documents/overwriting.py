@@ -20,7 +20,10 @@ class Overwritten(Record, frozen=True):
 
 
 def comes_from_another_file(top: Path, stored: str, read: str) -> bool:
-    """Whether two sources are two files; a link to the same one is none. A document that came from no file loses none."""
+    """Whether two sources are two files; a link to the same one is none.
+
+    A document that came from no file loses none.
+    """
     if not stored or not read or stored == read:
         return False
     try:

@@ -22,7 +22,10 @@ from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.workspace import Workspace
 
 Existing = Literal["refuse", "replace", "replace_same_file"]
-"""What becomes of a document whose id is taken. `replace_same_file` refuses one that came from another file."""
+"""What becomes of a document whose id is taken.
+
+`replace_same_file` refuses one that came from another file.
+"""
 
 
 class PutRequest(Record, frozen=True):
@@ -55,8 +58,8 @@ class PutCounts(Record, frozen=True):
 def put(ws: Workspace, request: PutRequest) -> Landed[PutCounts]:
     """Store documents; those whose text, title and metadata are stored already are left alone.
 
-    Raises `NameInvalid`, `CollectionMissing`, `DocumentExists`, `ContentRefused`, with `embed_first`
-    `Embedding` errors, and as `writing.write`; then nothing is stored.
+    Raises `NameInvalid`, `CollectionMissing`, `DocumentExists`, `ContentRefused`, with
+    `embed_first` `Embedding` errors, and as `writing.write`; then nothing is stored.
     """
     if request.create:
         names.check(request.collection)

@@ -23,7 +23,10 @@ from vmrag_link.workspace import Workspace
 
 
 class DocumentUpdate(Record, frozen=True):
-    """What becomes of a document; None leaves that part alone. `name`: its id, or that of a chunk of it."""
+    """What becomes of a document; None leaves that part alone.
+
+    `name`: its id, or that of a chunk of it.
+    """
 
     name: str
     text: str | None = None

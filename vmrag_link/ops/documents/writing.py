@@ -58,10 +58,14 @@ class Landed(NamedTuple, Generic[R]):
 
 
 def writable(ws: Workspace, *, index: bool = True) -> Target:
-    """What a write would go to, after the workspace was brought to its pin; `index` as `movable`. Raises why nothing may be written."""
+    """What a write would go to, after the workspace was brought to its pin; `index` as `movable`.
+
+    Raises why nothing may be written.
+    """
     target = movable(ws, index=index)
     if target.attachment in ("held", "behind"):
-        # Between the two steps of another process's commit it looks so, too: the pin comes after the branch.
+        # Between the two steps of another process's commit it looks so, too: the pin comes after
+        # the branch.
         target = movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
         raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
@@ -73,7 +77,8 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
 def movable(ws: Workspace, *, index: bool = True) -> Target:
     """As `writable`, for what decides where the KB branch stands: it need not stand at the pin.
 
-    With `index` that is brought, too, so that it only has to follow what is written; one that cannot be built stops no writing.
+    With `index` that is brought, too, so that it only has to follow what is written; one that
+    cannot be built stops no writing.
     """
     refuse_if_busy(ws)
     sharing.prepare(ws.places)
@@ -85,7 +90,8 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
             move(ws)
     else:
         move(ws)
-    # Before anything is planned: who does not hold the lease must not look at the other one's uncommitted documents.
+    # Before anything is planned: who does not hold the lease must not look at the other one's
+    # uncommitted documents.
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()
     if target.state != "pinned":
@@ -94,7 +100,10 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
 
 
 def refuse_if_busy(ws: Workspace) -> None:
-    """Nothing is written where git would lose sight of it. Raises `GitBusy`, `MergeConflict` with the command that helps."""
+    """Nothing is written where git would lose sight of it.
+
+    Raises `GitBusy`, `MergeConflict` with the command that helps.
+    """
     refuse_in_between(ws)
     apply.wait_for_git(ws.parts)
     if pin_merge.stages(ws.places):
@@ -131,10 +140,10 @@ def write(
 ) -> Landed[R]:
     """Store what `plan` makes of the documents at a place; durable on return.
 
-    `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they land
-    where they were planned for, and on what they were made from, or nowhere. Without `follow` the
-    next reader of the index brings it up to date; `alter` changes the index beyond what rows decide.
-    Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
+    `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they
+    land where they were planned for, and on what they were made from, or nowhere. Without `follow`
+    the next reader of the index brings it up to date; `alter` changes the index beyond what rows
+    decide. Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
     """
     for _ in range(ATTEMPTS):
         target = writable(ws, index=follow)

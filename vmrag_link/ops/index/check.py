@@ -23,8 +23,10 @@ REBUILD = "vmrag sync --rebuild"
 
 
 class VerifiedIndex(Record, frozen=True):
-    """`problems`: what is wrong, and `fix`, the command that mends it. `vectors` of the `chunks` were compared with proven ones
-    of the cache; the others are what was written when the index was made.
+    """`problems`: what is wrong, and `fix`, the command that mends it.
+
+    `vectors` of the `chunks` were compared with proven ones of the cache; the others are what was
+    written when the index was made.
     """
 
     fingerprint: str

@@ -17,7 +17,9 @@ Key = tuple[str, str]
 
 
 class Holdings(Record, frozen=True):
-    """What an index holds. `current`: it is the one that answers for the workspace as it stands, and verifies.
+    """What an index holds.
+
+    `current`: it is the one that answers for the workspace as it stands, and verifies.
 
     `unembedded`: collections that it finds by words alone, and why.
     """

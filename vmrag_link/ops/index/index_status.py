@@ -55,9 +55,12 @@ class IndexStatus(Record, frozen=True):
 
 
 class Indexed(Record, frozen=True):
-    """A collection and what the index holds of it. `id` is Chroma's own, another one after each rebuild; empty if there is none.
+    """A collection and what the index holds of it.
 
-    `hnsw`: what Chroma's HNSW index was made with, by the keys of metadata, if it was asked for; else, or if there is none, as it will be.
+    `id` is Chroma's own, another one after each rebuild; empty if there is none.
+
+    `hnsw`: what Chroma's HNSW index was made with, by the keys of metadata, if it was asked for;
+    else, or if there is none, as it will be.
     """
 
     collection: Collection
@@ -126,7 +129,8 @@ def _sealed(folder: Path) -> str | None:
 def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tuple[Standing, Indexed]:
     """A collection as the index holds it, which is brought first, and where that answers from.
 
-    If it cannot be brought, because a model is missing, say: as it is known. Raises `CollectionMissing`, `IndexFailed`.
+    If it cannot be brought, because a model is missing, say: as it is known. Raises
+    `CollectionMissing`, `IndexFailed`.
     """
     try:
         return read_consistently(

@@ -1,7 +1,7 @@
 """Bringing the index to what the knowledge base holds, and what that did to each collection.
 
-An index is one whole: it is brought for all collections or for none. What a sync did to each is seen by comparing what
-was held before and after.
+An index is one whole: it is brought for all collections or for none. What a sync did to each is
+seen by comparing what was held before and after.
 """
 
 from __future__ import annotations

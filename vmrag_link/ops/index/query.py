@@ -38,7 +38,10 @@ class SimilarReport(Record, frozen=True):
 
 
 def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport:
-    """The best chunks. A pin that moved is followed first; one that cannot be followed leaves the bound revision answering.
+    """The best chunks.
+
+    A pin that moved is followed first; one that cannot be followed leaves the bound revision
+    answering.
 
     `ref`: answer from the revision that this git ref pins, without touching the workspace.
     """
@@ -80,7 +83,10 @@ def similar(
     where_document: Mapping[str, Any] | None = None,
     embeddings: bool = False,
 ) -> SimilarReport:
-    """The chunks of one collection nearest to each text, all from one moment. Raises as `collections.find` and `Searcher.search`."""
+    """The chunks of one collection nearest to each text, all from one moment.
+
+    Raises as `collections.find` and `Searcher.search`.
+    """
 
     def answer(view: View) -> SimilarReport:
         with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:

@@ -55,7 +55,10 @@ def as_json(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
 
 
 def open_merge(ws: Workspace) -> OpenMerge | None:
-    """The merge that waits here, git's or one of ours; None if there is none. Changes nothing and fetches nothing."""
+    """The merge that waits here, git's or one of ours; None if there is none.
+
+    Changes nothing and fetches nothing.
+    """
     try:
         state = merge_state.current(ws)
         if state is not None:

@@ -32,10 +32,13 @@ Result = Literal["already_up_to_date", "fast_forward", "merge", "uncommitted", "
 
 
 class MergeReport(Record, frozen=True):
-    """`revision` is what is pinned now; None while there is a conflict. `changes` are counted against `ours`.
+    """`revision` is what is pinned now; None while there is a conflict.
 
-    `uncommitted`: the result is in the working set. `conflicts` are those about which nobody has decided, as `vmrag resolve` names them.
-    `pending`: why the index did not follow; the next command catches up.
+    `changes` are counted against `ours`.
+
+    `uncommitted`: the result is in the working set. `conflicts` are those about which nobody has
+    decided, as `vmrag resolve` names them. `pending`: why the index did not follow; the next
+    command catches up.
     """
 
     result: Result
@@ -66,7 +69,10 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
 
 
 def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
-    """The branch of that name, if it holds documents that were set aside. Raises `NameInvalid` for another reserved one."""
+    """The branch of that name, if it holds documents that were set aside.
+
+    Raises `NameInvalid` for another reserved one.
+    """
     found = ws.engine.branch(source) if reserved(source) else None
     if found and not source.startswith(ASIDE_PREFIX):
         raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
@@ -93,7 +99,10 @@ def _kept(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
 
 
 def mergeable(ws: Workspace) -> Target:
-    """What a merge goes to. Raises `MergeConflict` while another one is open, and as `writing.writable`."""
+    """What a merge goes to.
+
+    Raises `MergeConflict` while another one is open, and as `writing.writable`.
+    """
     target = writing.writable(ws)
     merge_state.refuse_if_open(ws)
     return target
@@ -137,7 +146,10 @@ def merge_revision(
 
 
 def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
-    """`--continue`: go on with the open merge, as far as everything is decided. Raises `MergeConflict` if something is not."""
+    """`--continue`: go on with the open merge, as far as everything is decided.
+
+    Raises `MergeConflict` if something is not.
+    """
     state = merge_state.required(ws)
     if state.kind == "git":
         busy = plumbing.busy(ws.places)
@@ -156,7 +168,10 @@ def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
 
 
 def abort(ws: Workspace) -> MergeReport:
-    """Give the open merge up. What it had written to the working set, and what was written there since, is set aside."""
+    """Give the open merge up.
+
+    What it had written to the working set, and what was written there since, is set aside.
+    """
     recover.recover(ws)
     state = merge_state.required(ws)
     if state.kind == "git":
@@ -231,7 +246,10 @@ def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
 
 
 def _written(ws: Workspace, state: MergeState) -> MergeReport:
-    """Put the result into the working set. What is there by now is merged again after a kill, to the same result."""
+    """Put the result into the working set.
+
+    What is there by now is merged again after a kill, to the same result.
+    """
 
     def rows(at: At) -> Planned[None]:
         found = three_way(ws.engine, base=state.base, ours=at, theirs=state.theirs, decisions=state.decisions)

@@ -29,10 +29,11 @@ def merge_pins(
 ) -> bytes:
     """The pin of the merged state; `base` is empty where both sides added a pin.
 
-    `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from several; then nothing stops it, and what is in
-    conflict is like neither side. `revision`: what a person has made of the conflicts; `remote`: the one of the two that they want where
-    both changed it.
-    The revisions are here (`arrival.require`). Raises `PinConflict`, `PinMalformed`, `EngineFailed` for unrelated histories.
+    `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from
+    several; then nothing stops it, and what is in conflict is like neither side. `revision`: what a
+    person has made of the conflicts; `remote`: the one of the two that they want where both changed
+    it. The revisions are here (`arrival.require`). Raises `PinConflict`, `PinMalformed`,
+    `EngineFailed` for unrelated histories.
     """
     left, right = pins.parse(ours, source="our pin"), pins.parse(theirs, source="their pin")
     before = pins.parse(base, source="the base's pin") if base else None

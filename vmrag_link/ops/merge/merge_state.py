@@ -1,8 +1,9 @@
 """The merge that waits for a person: git's conflict in the pin, or one that `vmrag merge` began.
 
-What git has is read from the index each time; the decisions about it are in `merge-git.json` of the work tree. A merge of ours is in
-`merge.json`, and stays there while git merges. The merge itself is made anew from the revisions and the decisions whenever somebody
-looks: an engine need not keep conflicts.
+What git has is read from the index each time; the decisions about it are in `merge-git.json` of the
+work tree. A merge of ours is in `merge.json`, and stays there while git merges. The merge itself is
+made anew from the revisions and the decisions whenever somebody looks: an engine need not keep
+conflicts.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ Kind = Literal["merge", "aside", "git"]
 class MergeState(Record, frozen=True):
     """`base`, `ours` and `theirs` are revisions; `source` is what was merged, as it was named.
 
-    Kinds: `git`, whose conflict in the pin ends with a staged pin; `merge`, which ends with a commit; `aside`, documents that were set
-    aside (`source` is their KB branch) and end as uncommitted ones. `commit` False: the result is to be looked at before it is
-    committed; `written` says that it is in the working set by now, where a person may have changed it.
+    Kinds: `git`, whose conflict in the pin ends with a staged pin; `merge`, which ends with a
+    commit; `aside`, documents that were set aside (`source` is their KB branch) and end as
+    uncommitted ones. `commit` False: the result is to be looked at before it is committed;
+    `written` says that it is in the working set by now, where a person may have changed it.
     """
 
     kind: Kind
@@ -47,7 +49,8 @@ class MergeState(Record, frozen=True):
 def current(ws: Workspace) -> MergeState | None:
     """The open merge of this work tree, if there is one; changes nothing.
 
-    Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common history.
+    Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common
+    history.
     """
     in_git = _in_git(ws)
     if in_git:

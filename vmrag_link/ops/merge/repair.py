@@ -29,7 +29,10 @@ def repair(ws: Workspace, commit: str) -> MergeReport:
 
 
 def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
-    """What the parents pin, by commit. One whose pin cannot be read says nothing; a revision that is not here may be what matters."""
+    """What the parents pin, by commit.
+
+    One whose pin cannot be read says nothing; a revision that is not here may be what matters.
+    """
     readable = {commit for commit, data in history.pins_of(ws.places, parents).items() if parsed(data)}
     found = ((parent, pinned(ws, parent)) for parent in parents if parent in readable)
     return {parent: revision for parent, revision in found if revision}

@@ -38,7 +38,9 @@ class ConflictRow(Record, frozen=True):
 
 
 class ResolveReport(Record, frozen=True):
-    """`conflicts` are those with an open field. Once there is none: `next` is what to type, and in a merge of git's the pin is written.
+    """`conflicts` are those with an open field.
+
+    Once there is none: `next` is what to type, and in a merge of git's the pin is written.
 
     `staged` False: another git command held the index, so `git add .dolt-version` is left to do.
     """
@@ -162,7 +164,10 @@ def _text_fields(conflict: Conflict) -> list[str]:
 
 
 def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport:
-    """Write the merged pin and stage it: for git, the conflict is over. Call it with the workspace's lock held."""
+    """Write the merged pin and stage it: for git, the conflict is over.
+
+    Call it with the workspace's lock held.
+    """
     stages = pin_merge.stages(ws.places)
     if stages is None or stages.ours is None or stages.theirs is None:
         raise MergeConflict("git's conflict in .dolt-version is over already.", hint="git status")

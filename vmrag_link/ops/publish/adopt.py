@@ -38,10 +38,14 @@ from vmrag_link.workspace import Workspace
 
 
 class AdoptReport(Record, frozen=True):
-    """`revision`: what the code `commit` pins. `pinned`: the revisions that were taken because commits pin them, newest first;
-    `revisions`: how many that are with what came before them; `missing`: pins of earlier commits that the fork does not have.
+    """`revision`: what the code `commit` pins.
 
-    `remote`: where the pinned revisions are reachable now, `pushed` if they were not; None: nobody was asked.
+    `pinned`: the revisions that were taken because commits pin them, newest first; `revisions`: how
+    many that are with what came before them; `missing`: pins of earlier commits that the fork does
+    not have.
+
+    `remote`: where the pinned revisions are reachable now, `pushed` if they were not; None: nobody
+    was asked.
     """
 
     source: str

@@ -78,7 +78,8 @@ def push_branch(
 ) -> BranchPushed:
     """As `push`, of one KB branch, counted in commits; by default HEAD's.
 
-    Raises `NothingToPush` where the remote had everything, and why there is nothing that HEAD could mean.
+    Raises `NothingToPush` where the remote had everything, and why there is nothing that HEAD could
+    mean.
     """
     recover(ws)
     own, target = ws.kb_branch(), ws.target()

@@ -1,4 +1,7 @@
-"""Could our own commands have written this row? Asked of every one that somebody else wrote and that nobody here has looked at."""
+"""Could our own commands have written this row?
+
+Asked of every one that somebody else wrote and that nobody here has looked at.
+"""
 
 from __future__ import annotations
 

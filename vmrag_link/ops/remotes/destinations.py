@@ -32,7 +32,10 @@ def to_push(ws: Workspace, remote: str | None) -> list[Address]:
 
 
 def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
-    """What a pin or the settings name. Raises `RemoteNotTrusted` before anything is contacted, and as `asked`."""
+    """What a pin or the settings name.
+
+    Raises `RemoteNotTrusted` before anything is contacted, and as `asked`.
+    """
     trust.require(ws.places, remote, accepted=ws.accepted_remote)
     if remote == OWN:
         return address.of_code(ws.places, ws.trigger().branch, ask=ask)

@@ -30,7 +30,10 @@ class FetchReport(Record, frozen=True):
 
 
 class BranchFetched(Record, frozen=True):
-    """A KB branch of the remote that moved; `old` None: it is new there. `commits` came with it that were not here."""
+    """A KB branch of the remote that moved; `old` None: it is new there.
+
+    `commits` came with it that were not here.
+    """
 
     name: str
     old: str | None
@@ -39,8 +42,10 @@ class BranchFetched(Record, frozen=True):
 
 
 class BranchesFetched(Record, frozen=True):
-    """`branches` that moved, `commits` that came with all of them. `branch`: HEAD's KB branch, and how it stands to the remote's of that
-    name, or, as long as there is none, how the pinned revision stands to the one that the pin names.
+    """`branches` that moved, `commits` that came with all of them.
+
+    `branch`: HEAD's KB branch, and how it stands to the remote's of that name, or, as long as there
+    is none, how the pinned revision stands to the one that the pin names.
     """
 
     remote: str
@@ -54,7 +59,8 @@ class BranchesFetched(Record, frozen=True):
 def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
     """Fetch from the remote that is named, or where the pin and the settings say.
 
-    Raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`, `AuthenticationFailed`; then nothing was taken.
+    Raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
+    `AuthenticationFailed`; then nothing was taken.
     """
     pin = ws.target().pin
     wanted = pin.dolt_commit if pin else None
@@ -65,7 +71,10 @@ def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
 
 
 def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> BranchesFetched:
-    """As `fetch`, counted in commits; of one `branch` or all. Raises `BranchMissing` for one that the remote lacks."""
+    """As `fetch`, counted in commits; of one `branch` or all.
+
+    Raises `BranchMissing` for one that the remote lacks.
+    """
     target, addresses = ws.target(), destinations.asked(ws, remote)
     known = [each.head for each in ws.engine.branches()]
     for each in addresses:
@@ -110,7 +119,10 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
 
 
 def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
-    """Fetch from one remote; the KB branches that moved. Raises `RemoteEmpty` where it has no knowledge base."""
+    """Fetch from one remote; the KB branches that moved.
+
+    Raises `RemoteEmpty` where it has no knowledge base.
+    """
     with (
         ws.progress.task(FETCHING, total=1) as task,
         connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,

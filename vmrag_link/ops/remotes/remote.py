@@ -14,7 +14,10 @@ from vmrag_link.workspace import Workspace
 
 
 class RemoteRow(Record, frozen=True):
-    """`url` without credentials. `branches`: its KB branches and their heads when it was last asked."""
+    """`url` without credentials.
+
+    `branches`: its KB branches and their heads when it was last asked.
+    """
 
     name: str
     url: str
@@ -22,8 +25,10 @@ class RemoteRow(Record, frozen=True):
 
 
 class RemotesReport(Record, frozen=True):
-    """`remote`: what pin and settings say. `remotes`: what that stands for here, the first to be asked first; or `problem`, why nothing
-    is asked. `trusted`: what git's configuration on this machine allows besides.
+    """`remote`: what pin and settings say.
+
+    `remotes`: what that stands for here, the first to be asked first; or `problem`, why nothing is
+    asked. `trusted`: what git's configuration on this machine allows besides.
     """
 
     remote: str
@@ -45,7 +50,10 @@ def remote(ws: Workspace) -> RemotesReport:
 
 
 def agree(ws: Workspace, text: str) -> None:
-    """Let pins and settings name this remote from now on, in this repository. Raises `RemoteInvalid`."""
+    """Let pins and settings name this remote from now on, in this repository.
+
+    Raises `RemoteInvalid`.
+    """
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
     if text not in settings.config_values(ws.places, trust.TRUSTED_KEY):

@@ -50,10 +50,13 @@ _STAYS = frozenset(("locks", "logs", "embeddings.sqlite"))
 
 
 class Founded(Record, frozen=True):
-    """`branch` is HEAD's KB branch, or how it will be called. `remote`: what the settings say now, if that was asked for.
+    """`branch` is HEAD's KB branch, or how it will be called.
 
-    `cloned`: where the knowledge base was fetched from, because the repository's history pins one. `taken`: what was imported;
-    `pending`: why the index did not follow, and `standing` where the workspace stands then, with nothing to read from yet.
+    `remote`: what the settings say now, if that was asked for.
+
+    `cloned`: where the knowledge base was fetched from, because the repository's history pins one.
+    `taken`: what was imported; `pending`: why the index did not follow, and `standing` where the
+    workspace stands then, with nothing to read from yet.
     """
 
     path: str
@@ -116,9 +119,10 @@ def found_from(
 ) -> Cloned:
     """Clone a knowledge base, go to a branch or a commit of it (which wins), and index that.
 
-    With neither it is what the checked-out code pins, else the KB branch that is called as the code branch, or `main`. Where nothing was
-    pinned, the remote becomes that of the settings; `allow` is as of `found`, and is asked first. Raises `AlreadyInitialized`,
-    `BranchMissing`, `RevisionMissing`, `GitBusy`, and as `ops.remotes.clone.clone`.
+    With neither it is what the checked-out code pins, else the KB branch that is called as the code
+    branch, or `main`. Where nothing was pinned, the remote becomes that of the settings; `allow` is
+    as of `found`, and is asked first. Raises `AlreadyInitialized`, `BranchMissing`,
+    `RevisionMissing`, `GitBusy`, and as `ops.remotes.clone.clone`.
     """
     with _founding(ws), _all_or_nothing(ws):
         setting = _setting(ws, url, allow)
@@ -175,7 +179,9 @@ def _commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> st
 
 @contextlib.contextmanager
 def _founding(ws: Workspace) -> Iterator[None]:
-    """One process at a time, where there is no knowledge base that is pinned. One that nobody has used was left by a kill, and goes.
+    """One process at a time, where there is no knowledge base that is pinned.
+
+    One that nobody has used was left by a kill, and goes.
 
     Raises `AlreadyInitialized`, `GitBusy`.
     """
@@ -207,7 +213,10 @@ def _require_pinned(ws: Workspace) -> None:
 
 
 def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
-    """What `remote` of the settings is for the place that somebody names, if it is allowed. Raises `RemoteInvalid`."""
+    """What `remote` of the settings is for the place that somebody names, if it is allowed.
+
+    Raises `RemoteInvalid`.
+    """
     if url == OWN:
         return OWN
     if (name := remotes.called(ws.places, url)) and name in remotes.nearest(ws.places, ws.trigger().branch)[:1]:

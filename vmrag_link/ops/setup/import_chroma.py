@@ -18,7 +18,8 @@ from vmrag_link.models import Chunking, Collection, Document, Record, canonical_
 from vmrag_link.ops.documents import names
 
 SHORTEST_OVERLAP = 8
-"""Characters that the end of one piece and the beginning of the next share by accident are fewer."""
+"""Characters that the end of one piece and the beginning of the next share by accident are fewer.
+"""
 
 
 class Foreign(Record, frozen=True):
@@ -38,8 +39,9 @@ class _Piece(NamedTuple):
 def read(folder: Path, *, model: Model, chunking: Chunking) -> Foreign:
     """Everything in the store in this folder, which is copied first and stays as it is.
 
-    The pieces of one `source_id` become a document again; every other row is one by itself. The vectors of the store count for nothing:
-    `model` makes others. Raises `IndexFailed` where there is no store, `IndexExtraMissing`, `NameInvalid`.
+    The pieces of one `source_id` become a document again; every other row is one by itself. The
+    vectors of the store count for nothing: `model` makes others. Raises `IndexFailed` where there
+    is no store, `IndexExtraMissing`, `NameInvalid`.
     """
     if not (folder / DATABASE_FILE).is_file():
         raise _no_store(folder, f"it has no {DATABASE_FILE}")

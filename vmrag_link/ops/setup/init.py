@@ -25,8 +25,9 @@ ATTRIBUTES = ".gitattributes"
 class Start(Record, frozen=True):
     """How a knowledge base begins, or goes on, on HEAD's code branch.
 
-    `branch`: its KB branch (None: called as the code branch), made at `revision` (empty: the beginning); `detached`: none, the revision
-    is pinned by its hash. `rows` become the first commit there. `remote` is written into the settings.
+    `branch`: its KB branch (None: called as the code branch), made at `revision` (empty: the
+    beginning); `detached`: none, the revision is pinned by its hash. `rows` become the first commit
+    there. `remote` is written into the settings.
     """
 
     branch: str | None = None
@@ -38,12 +39,14 @@ class Start(Record, frozen=True):
 
 
 class InitReport(Record, frozen=True):
-    """`started`: there was no knowledge base; `pinned`: there was one, and no pin. `written` are the files that were made or changed, or
-    left unstaged by a run that was interrupted; empty: nothing was left to do.
+    """`started`: there was no knowledge base; `pinned`: there was one, and no pin.
 
-    They are staged but for `unstaged`, which is where git was busy, and `.gitattributes` where it is `edited`: it has changes of somebody's
-    own that are not staged. `staged`: all are. `cloned`: the remote that the knowledge base came from, because the repository's history
-    has pins already.
+    `written` are the files that were made or changed, or left unstaged by a run that was
+    interrupted; empty: nothing was left to do.
+
+    They are staged but for `unstaged`, which is where git was busy, and `.gitattributes` where it
+    is `edited`: it has changes of somebody's own that are not staged. `staged`: all are. `cloned`:
+    the remote that the knowledge base came from, because the repository's history has pins already.
     """
 
     started: bool
@@ -62,9 +65,10 @@ class InitReport(Record, frozen=True):
 def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> InitReport:
     """Run again after a kill, it goes on where it was.
 
-    Where git's history pins a knowledge base, that is fetched: another one would have nothing in common with it, and could never be
-    pushed there. `new` starts one all the same, unless the checked-out code itself pins the old one. `start`: how; it counts for nothing
-    where one is fetched. Raises `AlreadyInitialized` where it cannot be fetched.
+    Where git's history pins a knowledge base, that is fetched: another one would have nothing in
+    common with it, and could never be pushed there. `new` starts one all the same, unless the
+    checked-out code itself pins the old one. `start`: how; it counts for nothing where one is
+    fetched. Raises `AlreadyInitialized` where it cannot be fetched.
     """
     require_no_links(ws.places)
     pinned = plumbing.pin_bytes(ws.places)
@@ -76,7 +80,10 @@ def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> Ini
 
 
 def require_no_links(places: Places) -> None:
-    """Nothing that a knowledge base needs in a work tree is read or written through a link. Raises `FileFailed`."""
+    """Nothing that a knowledge base needs in a work tree is read or written through a link.
+
+    Raises `FileFailed`.
+    """
     require_files(places.config, places.pin, places.top / ATTRIBUTES)
     require_folders(places.shared, places.own)
 
@@ -144,7 +151,10 @@ def _cloned(ws: Workspace) -> str:
 
 
 def _branch(ws: Workspace, start: Start) -> None:
-    """Make HEAD's KB branch, or let it have none. One that is there was made before a kill, and stays."""
+    """Make HEAD's KB branch, or let it have none.
+
+    One that is there was made before a kill, and stays.
+    """
     code = ws.trigger().branch or ""
     if start.detached:
         plumbing.forget_kb_branch(ws.places, code)

@@ -37,7 +37,10 @@ class DroppedSetting(Record, frozen=True):
 
 
 class TrustReport(Record, frozen=True):
-    """`stated` and `dropped`: what agreeing is about. `agreed`: whether all of it counts already, as far as this file goes."""
+    """`stated` and `dropped`: what agreeing is about.
+
+    `agreed`: whether all of it counts already, as far as this file goes.
+    """
 
     repository: str
     file: str
@@ -86,7 +89,10 @@ def agree_to_own(ws: Workspace) -> bool:
 
 
 def agree_to_service(ws: Workspace, name: str) -> None:
-    """Let collections of this repository's knowledge base ask an embedding service. Raises `UsageInvalid`."""
+    """Let collections of this repository's knowledge base ask an embedding service.
+
+    Raises `UsageInvalid`.
+    """
     if name not in SERVICES:
         raise UsageInvalid(
             f"There is no embedding service {name[:80]!r}.", hint=f"vmrag trust --service {next(iter(SERVICES))}"

@@ -34,7 +34,8 @@ def write(error: BaseException, argv: Sequence[str]) -> Path:
         permissions.make_file(path)
         path.write_bytes(text)
     except (VmragError, OSError):
-        # Everybody may write there: a name that nobody can guess or has put a link at, for this user alone.
+        # Everybody may write there: a name that nobody can guess or has put a link at, for this
+        # user alone.
         descriptor, found = tempfile.mkstemp(prefix=f"{Path(name).stem}-", suffix=".log")
         with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor has no path
             file.write(text)

@@ -50,7 +50,9 @@ def find(ws: Workspace) -> Leftovers:
 
 
 def sweep(ws: Workspace) -> Leftovers:
-    """Remove it, but for what somebody uses at this moment and for vectors. Nothing of it is needed for anything but speed.
+    """Remove it, but for what somebody uses at this moment and for vectors.
+
+    Nothing of it is needed for anything but speed.
 
     That needs no room on the disk: names of lock files at most.
     """

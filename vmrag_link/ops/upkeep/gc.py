@@ -58,8 +58,9 @@ class Sizes(Record, frozen=True):
 class GcReport(Record, frozen=True):
     """`applied` False: nothing was done, this is what would be.
 
-    `undone`: what could not be done, for want of room say, and why; everything else was.
-    `anchored` are revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with its KB branch.
+    `undone`: what could not be done, for want of room say, and why; everything else was. `anchored`
+    are revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with
+    its KB branch.
     """
 
     applied: bool
@@ -151,7 +152,10 @@ def _journaled(ws: Workspace) -> Iterator[str]:
 
 
 def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
-    """Delete what `_branches` names; the engine anchors each head. What somebody writes on meanwhile stays."""
+    """Delete what `_branches` names; the engine anchors each head.
+
+    What somebody writes on meanwhile stays.
+    """
     pruned = []
     with locks.exclusive(ws.places.locks / "mapping.lock", purpose="prune KB branches", timeout=ws.lock_timeout):
         branches = _branches(ws)

@@ -26,7 +26,10 @@ class RemoteSize(Record, frozen=True):
 
 
 class RemoteGcReport(Record, frozen=True):
-    """`applied` False: nothing was done. `after` None then. `damaged`: what is there cannot be read; `before` is None then."""
+    """`applied` False: nothing was done. `after` None then.
+
+    `damaged`: what is there cannot be read; `before` is None then.
+    """
 
     applied: bool
     remote: str
@@ -36,11 +39,14 @@ class RemoteGcReport(Record, frozen=True):
 
 
 def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) -> RemoteGcReport:
-    """Everything that the remote's branches reach stays. In place of a damaged one goes what it held when it was last fetched, as far as
-    that is known here, and what git's refs pin.
+    """Everything that the remote's branches reach stays.
 
-    Raises `RemoteMoved` where somebody pushed meanwhile (nothing changed then), `RemoteInvalid` for a server, `RemoteDamaged` where
-    nothing is here that could mend it, `RemoteTooNew`, and as `ops.remotes.fetch.fetch`.
+    In place of a damaged one goes what it held when it was last fetched, as far as that is known
+    here, and what git's refs pin.
+
+    Raises `RemoteMoved` where somebody pushed meanwhile (nothing changed then), `RemoteInvalid` for
+    a server, `RemoteDamaged` where nothing is here that could mend it, `RemoteTooNew`, and as
+    `ops.remotes.fetch.fetch`.
     """
     address = destinations.asked(ws, remote)[0]
     with connection.carried(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
@@ -61,7 +67,10 @@ def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) 
 
 
 def _pinned(ws: Workspace) -> list[str]:
-    """What git's refs pin, and what is here, newest first. Nothing else of ours was ever meant to travel."""
+    """What git's refs pin, and what is here, newest first.
+
+    Nothing else of ours was ever meant to travel.
+    """
     found = (pin.dolt_commit for pin, _ in history_pins.read(ws.places, reflogs=False))
     return [revision for revision in dict.fromkeys(found) if ws.engine.has_revision(revision)]
 

@@ -25,7 +25,10 @@ HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 class Serving(Record, frozen=True):
-    """What is served: `url` and `/NAME`, for the `names` that are there and any new one. `protected`: only clients with a key get in."""
+    """What is served: `url` and `/NAME`, for the `names` that are there and any new one.
+
+    `protected`: only clients with a key get in.
+    """
 
     url: str
     folder: str
@@ -45,8 +48,8 @@ def serve(
 ) -> Iterator[Serving]:
     """Serve a folder, which is made if it is missing, until the block ends.
 
-    Any address but loopback takes `protection`; without it `host` is a name by which clients may call the server besides `bind`.
-    Raises `UsageInvalid`, `Busy` for a port in use.
+    Any address but loopback takes `protection`; without it `host` is a name by which clients may
+    call the server besides `bind`. Raises `UsageInvalid`, `Busy` for a port in use.
     """
     _check(folder, bind, protection.host if protection else host, protected=protection is not None)
     try:

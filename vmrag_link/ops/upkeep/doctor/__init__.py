@@ -25,4 +25,5 @@ TOPICS = (
     knowledge.LINKS,
     processes.LEFT,
 )
-"""In the order in which they are looked at and mended: causes come before what follows from them."""
+"""In the order in which they are looked at and mended: causes come before what follows from them.
+"""

@@ -28,7 +28,10 @@ class Mended(Record, frozen=True):
 
 
 class DoctorReport(Record, frozen=True):
-    """`healthy`: no warning and no error is left. `topics` is how things stand in the end, `mended` what `fix` made better."""
+    """`healthy`: no warning and no error is left.
+
+    `topics` is how things stand in the end, `mended` what `fix` made better.
+    """
 
     healthy: bool
     topics: tuple[Looked, ...]
@@ -36,7 +39,10 @@ class DoctorReport(Record, frozen=True):
 
 
 def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> DoctorReport:
-    """Without `fix` nothing is changed. A repair that fails leaves its finding, and its reason as a note of the progress."""
+    """Without `fix` nothing is changed.
+
+    A repair that fails leaves its finding, and its reason as a note of the progress.
+    """
     looked = _look(ws, topics)
     if not fix:
         return DoctorReport(_healthy(looked), looked)

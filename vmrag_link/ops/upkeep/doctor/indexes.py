@@ -36,7 +36,11 @@ def synced(ws: Workspace) -> Iterator[Finding]:
 
 
 def _contents_problem(folder: Path) -> str:
-    """As `contents_problem`. Without the extra Chroma's store is not looked into; that it is missing is another topic's finding."""
+    """As `contents_problem`.
+
+    Without the extra Chroma's store is not looked into; that it is missing is another topic's
+    finding.
+    """
     try:
         return contents_problem(folder)
     except IndexExtraMissing:
@@ -49,7 +53,10 @@ def _sync(ws: Workspace, finding: Finding) -> str:
 
 
 def snapshots(ws: Workspace) -> Iterator[Finding]:
-    """Every byte of the index that answers here, and of the spare ones. That it is the right one is looked after by a sync."""
+    """Every byte of the index that answers here, and of the spare ones.
+
+    That it is the right one is looked after by a sync.
+    """
     bound = ws.binding
     for each in ws.shelf.all():
         here = bound is not None and each.path.name == bound.snapshot
