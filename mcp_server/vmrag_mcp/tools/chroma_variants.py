@@ -35,7 +35,7 @@ Follow = Annotated[bool, Given("false: the index follows when it is needed next"
 Deprecated = Annotated[Parts, Given("deprecated")]
 
 
-# -- collections --------------------------------------------------------------------------------------------------------
+# -- collections
 
 
 @tool("R")
@@ -65,7 +65,7 @@ def chroma_rename_collection(
     return chroma_get_collection(call, collection_name=renamed.report.collection.name)
 
 
-# -- adding -------------------------------------------------------------------------------------------------------------
+# -- adding
 
 
 @tool("W")
@@ -117,7 +117,7 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> dict[str, Any]:
     }
 
 
-# -- asking and getting -------------------------------------------------------------------------------------------------
+# -- asking and getting
 
 
 @tool("R")
@@ -220,7 +220,7 @@ def _parallel(page: DocumentPage, include: Any) -> dict[str, Any]:
     return fields | {"message": f"{len(page.items)} of {page.total} documents."}
 
 
-# -- changing and deleting ----------------------------------------------------------------------------------------------
+# -- changing and deleting
 
 
 @tool("W")

@@ -1,7 +1,7 @@
 """`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
 
 The journal makes it whole: an entry is durable before the first step and goes away after the last,
-and whoever comes after a kill finishes what the entry says (`recover`).
+so after a kill the next command finishes what the entry says (`recover`).
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ class CommitReport(Record, frozen=True):
 
 
 def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bool = True) -> CommitReport:
-    """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `signed` and `writing.writable`.
+    """Commit the uncommitted documents, or close the open merge, and pin the result.
 
-    Not `follow`: an index that lies behind already is left to the next command. An open merge is closed, with the message. Raises
-    `MergeConflict` while something of it is not decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back
-    finishes it.
+    Without `follow` an index that lies behind already is left to the next command. Raises
+    `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened), and as
+    `signed` and `writing.writable`. Raises `MergeConflict` while something of it is not decided.
+    `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes it.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
@@ -94,7 +95,10 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
 
 
 def chunks(ws: Workspace, report: CommitReport) -> int:
-    """How many chunks the index has of the documents that a commit added or modified; none while it does not follow."""
+    """How many chunks the index holds of the documents that the commit added or modified.
+
+    0 while the index lies behind.
+    """
     if report.pending:
         return 0
     put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
@@ -149,7 +153,7 @@ def _committed(ws: Workspace, target: Target, message: str, author: str) -> Comm
 
 
 def _pinned(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
-    """HEAD is looked at before the pin is written, and again when it is staged: git asks nobody before it moves HEAD."""
+    """Write and stage the pin; compare HEAD before and after, because git may move it meanwhile."""
     moved = "another git command moved HEAD or the pin in the same moment"
     try:
         report = pinning.write_pin(ws, revision, branch) if ws.trigger() == target.trigger else None

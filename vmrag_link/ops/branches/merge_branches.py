@@ -1,4 +1,7 @@
-"""Merge into any KB branch that is free, and leave the workspace where it was; conflicts are known before anything is changed."""
+"""Merge into any free KB branch, and return to where the workspace was.
+
+Conflicts are known before anything is changed.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,14 @@ from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
 OnConflict = Literal["keep", "abort", "ours", "theirs"]
-"""`keep`: the merge stays open; `abort`: nothing is changed; a side: it is taken, and the merge is made."""
+"""`keep` leaves the merge open; `abort` changes nothing; a side is taken, and the merge made."""
 
 
 class BranchMerge(Record, frozen=True):
-    """`target`: the branch that was merged into; `commits`: how many of theirs it did not have; `decided`: what was in conflict."""
+    """`target`: the branch merged into. `commits`: those of theirs that it lacked.
+
+    `decided`: the conflicts.
+    """
 
     target: str
     merge: MergeReport
@@ -45,10 +51,13 @@ def merge_branch(
     on_conflict: OnConflict = "keep",
     how: Handling = "abort",
 ) -> BranchMerge:
-    """Merge what `source` names (`references.revision`, or a branch `vmrag/wip/…`) into a KB branch, by default HEAD's.
+    """Merge `source` into a KB branch, by default HEAD's.
 
-    `how`: what becomes of uncommitted documents here. Raises `BranchMissing`, `BranchInUse`, `Uncommitted` before anything is changed, and
-    as `merge.mergeable`; `MergeConflict` with `conflicts`: the merge is open then, on the target, unless `on_conflict` is `abort`.
+    `source`: as `revparse.revision` takes it, or a branch `vmrag/wip/…`.
+
+    `how`: what becomes of uncommitted documents here. Raises `BranchMissing`, `BranchInUse`,
+    `Uncommitted` before anything is changed, and as `merge.mergeable`; `MergeConflict` with
+    `conflicts`: the merge is open then, on the target, unless `on_conflict` is `abort`.
     """
     under_way = merge_state.opened(ws)
     if under_way and under_way.kind == "aside" and under_way.source == source:  # a kill came between
@@ -72,7 +81,10 @@ def merge_branch(
 
 
 class _Source(Record, frozen=True):
-    """What is merged: a revision, which for documents that were set aside is the head of their branch `aside`."""
+    """What is merged.
+
+    `revision` is the head of `aside`, if that holds documents that were set aside.
+    """
 
     name: str
     revision: str
@@ -140,7 +152,7 @@ def _name(here: Target) -> str:
 
 
 def _ours(here: Target, other: KbBranch | None, how: Handling) -> At:
-    """What would be merged into, as far as that can be known before uncommitted documents are seen to."""
+    """What would be merged into, judged before uncommitted documents are dealt with."""
     if other:
         return other.head
     branch = here.kb_branch
@@ -161,7 +173,7 @@ def _conflict(
 
 @contextlib.contextmanager
 def _standing_on(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
-    """Be on another KB branch for a while; and go on to be if the block leaves a merge open there."""
+    """Stand on another KB branch in the block; stay there if the block leaves a merge open."""
     if other is None:
         yield
         return

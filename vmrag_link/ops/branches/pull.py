@@ -1,7 +1,7 @@
 """`vmrag pull`: fetch, then take in what the upstream branch of the code pins.
 
-A remote's KB branch is a name, and whoever uses it first or pushes in vain moves it; what belongs
-to the code is what the code pins.
+A remote's KB branch is only a name, which every push may move; what belongs to the code is what the
+code pins.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from vmrag_link.workspace import Workspace
 
 
 class PullReport(Record, frozen=True):
-    """`remote`, as people know it, is where the knowledge was fetched from; `updates`: its KB branches that moved. `code_behind`: the
-    upstream branch has commits that HEAD lacks, which git brings.
+    """`remote`: where the knowledge was fetched from, for people.
+
+    `updates`: its KB branches that moved. `code_behind`: the upstream branch has commits that HEAD
+    lacks, which git brings.
     """
 
     remote: str
@@ -42,7 +44,7 @@ class PullReport(Record, frozen=True):
 
 
 class _Upstream(NamedTuple):
-    """A code branch as it was last fetched: its name for people, its commit, and the pin of that."""
+    """A code branch as last fetched: its name for people, its commit, and that commit's pin."""
 
     name: str
     commit: str
@@ -50,7 +52,7 @@ class _Upstream(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What is there to be merged: a revision, its `name` for people, and, where git's history counts, its code commit."""
+    """What to merge: `theirs`, its `name` for people, its code `commit` if git's history counts."""
 
     source: Address
     updates: tuple[Moved, ...]
@@ -61,10 +63,11 @@ class _Found(NamedTuple):
 
 
 def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> PullReport:
-    """Merge what the upstream of HEAD's code branch pins, or the remote's KB branch that is named; the result is pinned.
+    """Merge what the upstream of HEAD's code branch pins, or a KB branch of the remote; pin it.
 
-    The knowledge is fetched first; the code's branches are git's, and count as of its last fetch. What the code has reverted since stays
-    reverted; a KB branch that is named is taken in whatever the code did with it. Raises `UpstreamMissing`, `BranchMissing`, and as
+    The knowledge is fetched first; the code's branches are git's, and count as of its last fetch.
+    What the code has reverted since stays reverted; a KB branch that is named is taken in whatever
+    the code did with it. Raises `UpstreamMissing`, `BranchMissing`, and as
     `ops.remotes.fetch.fetch` and `ops.merge.merge.merge`.
     """
     addresses = destinations.asked(ws, remote)
@@ -87,7 +90,9 @@ class Pulled(Record, frozen=True):
 def pull_and_clear(
     ws: Workspace, remote: str | None = None, *, branch: str | None = None, how: Handling, message: str
 ) -> Pulled:
-    """As `pull`, whatever is uncommitted; a code branch without an upstream takes the remote's KB branch that is called as its own.
+    """As `pull`, and deal with uncommitted documents as `how` says.
+
+    A code branch without an upstream takes the remote's KB branch of its own name.
 
     Raises `MergeConflict` for a merge that is open now, and as `pull` and `uncommitted.cleared`.
     """

@@ -1,4 +1,7 @@
-"""Take a KB branch back to a commit, and give up what is not committed and an open merge; all of it stays reachable."""
+"""Take a KB branch back to a commit; give up uncommitted documents and an open merge.
+
+All of it stays reachable.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,10 @@ class ResetReport(Record, frozen=True):
 
 
 def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
-    """Raises `RevisionMissing` (and as `references.revision`) before anything is changed; `ConfirmationMissing` with uncommitted
-    documents or an open merge, unless that is confirmed; and as `writing.movable`.
+    """Go back to the revision that `target` names (see `revparse.revision`).
+
+    Raises `RevisionMissing` before anything is changed, `ConfirmationMissing` with uncommitted
+    documents or an open merge unless `confirmed`, and as `writing.movable`.
     """
     here = writing.movable(ws)
     revision, stood = revparse.revision(ws, target), ws.revision_here()
@@ -68,7 +73,7 @@ def _unconfirmed(ws: Workspace, merging: str) -> ConfirmationMissing:
 
 
 def _follow(ws: Workspace, revision: str) -> None:
-    """Where the pin named the revision already, nobody else moves the branch."""
+    """Move the branch where the pin named the revision already: then reconciling did not."""
     branch = ws.kb_branch()
     if branch and branch.head != revision:
         ws.engine.move_branch(branch.name, revision, expected=branch.head)

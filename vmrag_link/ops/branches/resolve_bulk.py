@@ -1,4 +1,4 @@
-"""Decide about everything in conflict of a table, a collection, or some documents at once, and close the merge with a commit."""
+"""Decide at once about the conflicts of a table, a collection or documents; close the merge."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def resolve_bulk(
 
 
 def _chosen(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
-    """Those without a decision, or, by `ids`, decided ones, too: what was decided can be decided again."""
+    """The conflicts without a decision; by `ids`, decided ones, too: they can be decided again."""
     known = (*merged.conflicts, *merged.decided)
     listed = dict(zip(known, conflict_rows.rows(ws, known), strict=True))
     here = [each for each, row in listed.items() if table in (ALL, row.table, each.collection)]

@@ -1,7 +1,8 @@
-"""Go to another KB branch or a revision, as one moves a submodule: the pin changes, and git's branch stays.
+"""Go to another KB branch or a revision: the pin changes, and git's branch stays.
 
-`switch` leaves uncommitted documents on their branch. `checkout` takes every name that the knowledge
-base knows, may make the branch, and commits, gives up or takes along what is not committed.
+`switch` leaves uncommitted documents on their branch. `checkout` takes every name that the
+knowledge base knows, may make the branch, and commits, gives up or takes along what is not
+committed.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
 
 _NO_BRANCH = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}|.*[~^].*|HEAD", re.DOTALL)
-"""What nobody means as the name of a branch."""
+"""What is never the name of a branch."""
 
 
 class SwitchReport(Record, frozen=True):
-    """`branch` is None when a revision is read by its hash: the first document that is stored makes a KB branch then.
+    """`branch` is None where a revision is read by its hash: the first write makes a KB branch.
 
     `pending`: why the index did not follow; the next command catches up.
     """
@@ -75,7 +76,7 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
 
 
 def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
-    """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for a branch that nobody may write on.
+    """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for a reserved branch.
 
     Drops the entry of a code branch that is gone: `git update-ref -d` leaves it.
     """
@@ -134,12 +135,14 @@ def checkout(
     how: Handling = "abort",
     message: str = "",
 ) -> CheckoutReport:
-    """Go to a KB branch (one that only a remote has gets a local one), or read a commit, as `revparse.revision` names it.
+    """Go to a KB branch, or read a commit, as `revparse.revision` names it.
+
+    A branch that only a remote has gets a local one.
 
     `create`: make the branch first, at `start` or where the workspace stands. `how`, `message`: see
     `uncommitted.cleared`. Raises `BranchMissing`, `RevisionMissing`, `BranchExists`, `NameInvalid`,
-    `BranchInUse`, `Uncommitted`, `MergeConflict` before anything is changed, and as `writing.movable`
-    and `switch`.
+    `BranchInUse`, `Uncommitted`, `MergeConflict` before anything is changed, and as
+    `writing.movable` and `switch`.
     """
     here = writing.movable(ws)
     merge_state.refuse_if_open(ws)
@@ -169,7 +172,7 @@ def checkout(
 
 
 def create_branch(ws: Workspace, name: str, start: str) -> str:
-    """Make a KB branch and stay where the workspace is; returns the revision that it is at.
+    """Make a KB branch, and stay on the present one; returns the new one's revision.
 
     Raises as `checkout`.
     """
@@ -206,13 +209,13 @@ def _goal(ws: Workspace, target: str) -> _Goal:
 
 
 def _there(ws: Workspace, branch: str) -> str | None:
-    """Where a remote has a branch of that name, as of the last fetch."""
+    """The head of a remote's branch of that name, as of the last fetch."""
     names = dict.fromkeys(("origin", *remotes.names(ws.places)))
     return next((head for each in names if (head := revparse.remote_head(ws, f"{each}/{branch}"))), None)
 
 
 def _onto(ws: Workspace, goal: _Goal) -> At:
-    """Where uncommitted documents would arrive: among those that were left on that branch, if there are some."""
+    """Where uncommitted documents would arrive: among those of the branch, if it has some."""
     there = ws.engine.branch(goal.branch) if goal.branch and not goal.new else None
     if there and there.dirty:
         return Working(there.name)

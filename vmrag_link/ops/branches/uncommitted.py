@@ -1,8 +1,8 @@
 """What becomes of uncommitted documents before something that needs a clean KB branch.
 
 They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given
-up, which is: anchored. So a kill between any two steps loses nothing; what was not brought back,
-`vmrag status` names.
+up, which anchors them. So a kill between any two steps loses nothing. `vmrag status` names what was
+not brought back.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ class Cleared(Record, frozen=True):
 
 @contextlib.contextmanager
 def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[Cleared]:
-    """HEAD's KB branch is clean in the block; what is to come back does so when it ends, wherever the workspace stands then.
+    """Clean HEAD's KB branch for the block; then bring back what `stash` and `carry` put aside.
 
-    Call it where `writing.writable` and `merge_state.refuse_if_open` let you. `message`: of the commit of `commit_first`; `onto`: where
-    the documents of `carry` will go. Raises `Uncommitted` (`abort`), `MergeConflict` (`carry`) before anything is
-    changed, and as `ops.branches.commit`. When the block fails the documents come back, too; while it leaves a merge
-    open they stay aside, which the error's `aside` names.
+    Call it where `writing.writable` and `merge_state.refuse_if_open` let you. `message`: of the
+    commit of `commit_first`; `onto`: where the documents of `carry` will go. Raises `Uncommitted`
+    (`abort`), `MergeConflict` (`carry`) before anything is changed, and as `ops.branches.commit`.
+    When the block fails the documents come back, too; while it leaves a merge open they stay aside,
+    which the error's `aside` names.
     """
     done = _clear(ws, how, message, onto)
     try:
@@ -74,7 +75,7 @@ def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = Non
 
 
 def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
-    """Why something is not done that needs a clean branch; `local_changes` has the numbers and the ids of the first documents."""
+    """The error for what needs a clean branch; its `local_changes` count and name the documents."""
     found = ws.engine.diff(branch.head, Working(branch.name))
     counts = found.counts()
     summary = msgspec.to_builtins(Summary.of(counts))
@@ -90,7 +91,10 @@ def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
 
 
 def give_up(ws: Workspace, branch: KbBranch) -> str:
-    """Clean a branch; returns the revision that holds its uncommitted documents, which stays reachable."""
+    """Clean a branch; returns the revision that holds its uncommitted documents.
+
+    It stays reachable.
+    """
     aside = _put_aside(ws, branch)
     held = _kept_on(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)

@@ -43,7 +43,7 @@ class Created(Record, frozen=True):
 
 
 class Modified(Record, frozen=True):
-    """`unapplied`: the keys of HNSW settings that were recorded, but which the index that is there keeps as it was made."""
+    """`unapplied`: the recorded keys of HNSW settings that the present index lacks."""
 
     collection: Collection
     renamed: bool
@@ -52,7 +52,7 @@ class Modified(Record, frozen=True):
 
 
 class Deleted(Record, frozen=True):
-    """`kept`: the revision that holds those of its `documents` that were never committed; empty for none."""
+    """`kept`: the revision that holds its uncommitted documents; empty for none."""
 
     name: str
     documents: int
@@ -69,7 +69,7 @@ def create(
     chunking: Mapping[str, Any] | None = None,
     get_or_create: bool = False,
 ) -> Landed[Created]:
-    """Make an empty collection, whose distance is l2 unless `hnsw:space` in its metadata says otherwise.
+    """Make an empty collection; its distance is l2 unless `hnsw:space` in its metadata is given.
 
     `embedding_function` and `chunking` are what the settings say unless they are given. Raises
     `NameInvalid`, `CollectionExists`, `ContentRefused` for metadata, `UsageInvalid` for chunking,
@@ -185,7 +185,7 @@ def _unconfirmed(name: str, count: int, uncommitted: int) -> ConfirmationMissing
 
 
 def _kept(ws: Workspace, at: At, name: str) -> str:
-    """A revision, which nothing lets go of, with everything that is uncommitted now."""
+    """Anchor everything that is uncommitted now; returns its revision."""
     head = ws.kb_branch()
     assert head is not None  # noqa: S101  there are uncommitted documents
     return ws.engine.commit_onto(
@@ -197,7 +197,7 @@ def _kept(ws: Workspace, at: At, name: str) -> str:
     )
 
 
-# -- how the documents will be indexed -----------------------------------------------------------------------------------
+# -- how the documents will be indexed
 
 
 class _Chunking(Record, frozen=True, forbid_unknown_fields=True):
@@ -224,7 +224,7 @@ def _chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
 
 
 def working_model(ws: Workspace, name: str) -> Model:
-    """The embedding model of that name, which has embedded something: a collection without one would be of no use.
+    """The embedding model of that name, proven to work by embedding a word.
 
     Raises `EmbeddingFailed`, also for what is not installed, and `EmbeddingMismatch`.
     """

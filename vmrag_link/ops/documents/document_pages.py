@@ -67,7 +67,11 @@ class DocumentPage(Record, frozen=True):
 
 
 def get(ws: Workspace, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
-    """Raises `CollectionMissing`, `FilterInvalid`; and `IndexFailed` where embeddings are wanted: all else is not the index's."""
+    """One page of the documents that are selected.
+
+    Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed` where embeddings are wanted: only
+    these come from the index.
+    """
     if not wanted.embeddings:
         return read_consistently(
             ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection), index=False

@@ -42,7 +42,7 @@ class Named(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """In the order of the ids that were asked for, else by id; `missing` name neither a document nor a chunk."""
+    """In the order of the given ids, else by id. `missing` name neither a document nor a chunk."""
 
     named: list[Named]
     missing: list[str]

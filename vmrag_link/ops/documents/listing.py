@@ -27,7 +27,7 @@ from vmrag_link.workspace import Workspace
 
 
 class DocumentRow(Record, frozen=True):
-    """`chunks` is None where the index does not hold the document (yet), and where no index is there that stands at what is listed."""
+    """`chunks` is None unless an index that stands at what is listed holds the document."""
 
     collection: str
     doc_id: str
@@ -53,7 +53,7 @@ class ShowReport(Record, frozen=True):
 
 
 def list_documents(ws: Workspace, collection: str | None) -> ListReport:
-    """Documents of the workspace, uncommitted ones included; removed ones that are not committed yet stand there, too."""
+    """The documents of the workspace; uncommitted changes are marked, removals among them."""
     move_and_warn(ws)
     at = ws.at()
     if collection is not None and all(each.name != collection for each in ws.engine.collections(at)):
@@ -82,7 +82,7 @@ def list_documents(ws: Workspace, collection: str | None) -> ListReport:
 
 
 def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
-    """By document, if an index is there that holds what is read at a place; nobody waits for it."""
+    """Numbers of chunks by document, if an index stands at the place; does not wait for a lock."""
     revision = ws.revision()
     try:
         if isinstance(at, str):
@@ -117,11 +117,12 @@ _ADDRESS = re.compile(r"(?:(?P<ref>.+?):(?=[A-Za-z0-9._-]+/))?(?P<collection>[^/
 
 
 def _address(ws: Workspace, name: str) -> tuple[str | None, str, str]:
-    """The revision (None: the workspace), the collection and the document of `[REF:]COLLECTION/DOC`.
+    """Revision (None: the workspace), collection and document of `[REF:]COLLECTION/DOC`.
 
-    REF ends at the first colon that what can be a collection's name and a slash follow. References and documents may both
-    have slashes and colons, collections neither: only in `a/b:c/d` the colon may belong to the document. It is REF's if there is
-    such a place; `WORKING:a/b:c/d` names the document in any case.
+    REF ends at the first colon that a collection's name and a slash can follow. References and
+    documents may both have slashes and colons, collections neither: only in `a/b:c/d` the colon may
+    belong to the document. It ends REF if there is such a place; `WORKING:a/b:c/d` names the
+    document in any case.
     """
     match = _ADDRESS.fullmatch(name)
     if match is None:

@@ -1,4 +1,4 @@
-"""Put documents into a collection: new ones, and those that take the place of others; all of them or none."""
+"""Put documents into a collection, new ones and replacements; all of them or none."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 
 
 class PutRequest(Record, frozen=True):
-    """`documents` for a collection, which is found as `collections.find` does, or made with `create`.
+    """`documents` for a collection: what `collections.find` finds, or, with `create`, a new one.
 
     `prune`: the collection's documents that came from a file in these folders which is gone are
-    removed, but for those that are `skipped`. Without `follow` the index is left to its next reader;
-    with `embed_first` nothing is stored that cannot be embedded.
+    removed, but for those that are `skipped`. Without `follow` the index is left to its next
+    reader; with `embed_first` nothing is stored that cannot be embedded.
     """
 
     collection: str

@@ -35,7 +35,7 @@ class DocumentUpdate(Record, frozen=True):
 
 
 class UpdateCounts(Record, frozen=True):
-    """Ids of documents; `unchanged` got what they had. `vectors`: the embeddings that were given."""
+    """Ids of documents; `unchanged` got what they had. `vectors`: the given embeddings."""
 
     collection: str
     ids: list[str]
@@ -96,7 +96,7 @@ def _embed(store: IndexStore, counts: UpdateCounts) -> None:
 
 
 def _vector(ws: Workspace, collection: Collection, document: Document, given: Sequence[float]) -> bytes:
-    """What the index takes for an embedding: of unit length. Raises `UsageInvalid`."""
+    """The embedding as the index takes it: of unit length. Raises `UsageInvalid`."""
     if len(given) != collection.embedding_dimensions:
         raise UsageInvalid(
             f"An embedding in {collection.name!r} has {collection.embedding_dimensions} numbers, "
@@ -120,7 +120,10 @@ def _vector(ws: Workspace, collection: Collection, document: Document, given: Se
 
 
 def _changed(document: Document, text: str | None, metadata: str | None) -> Document:
-    """With a new text, new metadata (canonical JSON) or both; a title that came from what is replaced is made again."""
+    """The document with a new text, new metadata (canonical JSON) or both.
+
+    A title that was derived from the replaced text is derived again.
+    """
     old = msgspec.json.decode(document.metadata, type=dict[str, Any])
     new = old if metadata is None else msgspec.json.decode(metadata, type=dict[str, Any])
     content = document.content if text is None else text

@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 class Planned(NamedTuple, Generic[R]):
-    """What a plan makes of the documents at a place: `rows` to store, None for nothing, and what it reports of them."""
+    """A plan's answer: `rows` to store (None: nothing), and what it reports of them."""
 
     rows: Write | None
     report: R
@@ -58,9 +58,9 @@ class Landed(NamedTuple, Generic[R]):
 
 
 def writable(ws: Workspace, *, index: bool = True) -> Target:
-    """What a write would go to, after the workspace was brought to its pin; `index` as `movable`.
+    """Bring the workspace to its pin; returns what a write goes to. `index` as in `movable`.
 
-    Raises why nothing may be written.
+    Raises the reason why nothing may be written.
     """
     target = movable(ws, index=index)
     if target.attachment in ("held", "behind"):
@@ -75,7 +75,7 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
 
 
 def movable(ws: Workspace, *, index: bool = True) -> Target:
-    """As `writable`, for what decides where the KB branch stands: it need not stand at the pin.
+    """As `writable`, for commands that move the KB branch: it need not stand at the pin.
 
     With `index` that is brought, too, so that it only has to follow what is written; one that
     cannot be built stops no writing.
@@ -90,8 +90,8 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
             move(ws)
     else:
         move(ws)
-    # Before anything is planned: who does not hold the lease must not look at the other one's
-    # uncommitted documents.
+    # Before planning: without the lease, uncommitted documents are another work tree's, and not
+    # for us to read.
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()
     if target.state != "pinned":
@@ -100,7 +100,7 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
 
 
 def refuse_if_busy(ws: Workspace) -> None:
-    """Nothing is written where git would lose sight of it.
+    """Refuse to write while a git operation is under way.
 
     Raises `GitBusy`, `MergeConflict` with the command that helps.
     """
@@ -114,7 +114,7 @@ def refuse_if_busy(ws: Workspace) -> None:
 
 
 def refuse_in_between(ws: Workspace) -> None:
-    """As `refuse_if_busy`, where there need not be a knowledge base. Raises `GitBusy`."""
+    """As `refuse_if_busy`, also where there is no knowledge base. Raises `GitBusy`."""
     what = plumbing.busy(ws.places)
     if what:
         raise GitBusy(
@@ -162,7 +162,7 @@ def write(
 
 
 class _Change(NamedTuple, Generic[R]):
-    """A planned change of a branch at a revision; `stamp`: the knowledge base's from before it was planned."""
+    """A planned change of a branch at a revision; `stamp`: the knowledge base's before planning."""
 
     plan: Plan[R]
     planned: Planned[R]

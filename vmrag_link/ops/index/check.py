@@ -1,4 +1,4 @@
-"""Whether an index holds what the documents make: chunks, texts and vectors, and every byte of its files."""
+"""Does an index hold what the documents make: chunks, texts, vectors, every byte of its files?"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Compared(Record, frozen=True):
 
 
 def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
-    """Look at the index that answers here, or of the revision that a git ref pins; one that is not there is built first."""
+    """Check the index that answers here, or that of a git ref's pin; build it if it is missing."""
     made = history.fingerprint(ws, ref=ref)
     if ref is None:
         with ws.view() as view:
@@ -96,7 +96,7 @@ def _compared(ws: Workspace, folder: Path, at: At) -> _Compared:
 
 
 def _collection(ws: Workspace, folder: Path, at: At, collection: Collection, *, with_vectors: bool) -> _Compared:
-    """Every document cut again, its chunks compared with those of the index."""
+    """Cut every document again, and compare the chunks with those of the index."""
     model, held = ws.model_for(collection), rows_of(folder, collection.name)
     chunking = within_window(collection.chunking, model)
     number, vectors = 0, 0
@@ -115,7 +115,7 @@ def _collection(ws: Workspace, folder: Path, at: At, collection: Collection, *, 
 
 
 def _vectors(ws: Workspace, model: Model, cut: Sequence[Chunk], rows: Sequence[HeldRow]) -> int | None:
-    """How many of them the cache knows, if those are equal to what the index holds."""
+    """How many vectors equal those of the cache; None if one differs."""
     hashes = [content_hash(chunk.text) for chunk in cut]
     cached = EmbeddingCache(ws.places.embeddings, progress=ws.progress).get(
         model.fingerprint, hashes, dimensions=model.dimensions, adopt=not model.local

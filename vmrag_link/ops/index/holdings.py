@@ -34,7 +34,7 @@ class Holdings(Record, frozen=True):
 
 
 def held_now(ws: Workspace, seen: Moment) -> Holdings:
-    """Of the index that answers for the workspace; if it cannot, or is being written, of the one that it would be made from."""
+    """Read the index that answers for the workspace, or else the one that it would be made from."""
     if seen.branch and seen.dirty:
         copy = apply.working_copy(ws.parts._replace(lock_timeout=0), seen.branch, seen.revision)
         with contextlib.suppress(Busy), copy.reading() as problem:
@@ -56,7 +56,7 @@ def read(folder: Path, revision: str, *, current: bool) -> Holdings:
 
 
 def differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
-    """The collections of either side that are not held as they are at a place, with the numbers of documents that this concerns."""
+    """Collections that the index and the place hold differently, with the numbers of documents."""
     wanted = {each.name: each for each in ws.engine.collections(at)}
     anew = {name for name, each in wanted.items() if not held_equally(held, each)}
     numbers = dict.fromkeys((*anew, *(held.definitions.keys() - wanted.keys())), 0)

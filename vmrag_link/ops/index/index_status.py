@@ -1,4 +1,4 @@
-"""Whether the index holds what the knowledge base holds, collection by collection; nothing is brought for that."""
+"""Does the index hold what the knowledge base holds? By collection, without bringing it there."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Status = Literal["synced", "pending", "error"]
 
 
 class CollectionStatus(Record, frozen=True):
-    """`pending`: documents that the index holds otherwise than the knowledge base, or not at all, or still.
+    """`pending`: documents that are stale, missing or left over in the index.
 
-    `last_sync_commit` is the revision that the index stands at which holds the collection; `last_sync_at` ISO 8601 UTC.
+    `last_sync_commit` is the revision of the index that holds the collection; `last_sync_at` ISO
+    8601 UTC.
     """
 
     collection: Collection
@@ -43,7 +44,7 @@ class CollectionStatus(Record, frozen=True):
 
 
 class IndexStatus(Record, frozen=True):
-    """`commit` is what the index should stand at, with the uncommitted documents of `branch`, if it has some."""
+    """`commit`: the revision that the index should stand at, with the uncommitted of `branch`."""
 
     branch: str | None
     commit: str
@@ -59,8 +60,8 @@ class Indexed(Record, frozen=True):
 
     `id` is Chroma's own, another one after each rebuild; empty if there is none.
 
-    `hnsw`: what Chroma's HNSW index was made with, by the keys of metadata, if it was asked for;
-    else, or if there is none, as it will be.
+    `hnsw`: the settings of Chroma's HNSW index by the keys of metadata; those that it will get, if
+    there is none, or they were not requested.
     """
 
     collection: Collection
@@ -107,7 +108,7 @@ def look(ws: Workspace) -> IndexStatus:
 
 
 def _wanted(seen: Moment) -> tuple[str, At, bool]:
-    """The revision that the next command will answer from, where it will read, and whether that is elsewhere than now."""
+    """The revision and place that the next command reads, and whether that is elsewhere than now."""
     target = seen.target
     if target.state != "pinned" or target.revision == seen.revision:
         return seen.revision, seen.at, False
@@ -123,11 +124,11 @@ def _sealed(folder: Path) -> str | None:
     return None
 
 
-# -- one collection -----------------------------------------------------------------------------------------------------
+# -- one collection
 
 
 def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tuple[Standing, Indexed]:
-    """A collection as the index holds it, which is brought first, and where that answers from.
+    """Bring the index, and show a collection as it holds it, with where that answers from.
 
     If it cannot be brought, because a model is missing, say: as it is known. Raises
     `CollectionMissing`, `IndexFailed`.
@@ -141,7 +142,7 @@ def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tu
 
 
 def known(ws: Workspace, at: Standing, name: str) -> Indexed:
-    """A collection as far as it is known without an index being brought: `chunks` are those that the index holds now.
+    """A collection without bringing the index: `chunks` are those that it holds now.
 
     Raises `CollectionMissing`.
     """
@@ -165,11 +166,11 @@ def _indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
     )
 
 
-# -- what failed last ---------------------------------------------------------------------------------------------------
+# -- what failed last
 
 
 def failures(ws: Workspace) -> dict[str, str]:
-    """By collection, why the last sync could not embed its documents."""
+    """Why the last sync could not embed the documents, by collection."""
     try:
         return msgspec.json.decode(ws.places.index_failures.read_bytes(), type=dict[str, str])
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):

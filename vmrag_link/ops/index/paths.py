@@ -9,7 +9,10 @@ from vmrag_link.workspace import Workspace
 
 
 class PathsReport(Record, frozen=True):
-    """`chroma` is the directory to give to a Chroma client, with `tenant` and `database`; collections have their own names."""
+    """`chroma`: the directory for a Chroma client, with `tenant` and `database`.
+
+    Collections have their own names.
+    """
 
     kb: str
     index: str

@@ -1,4 +1,4 @@
-"""Answers by meaning and by words, from the knowledge of the code that is checked out or of another git ref."""
+"""Search by meaning and by words, in the knowledge of HEAD or of another git ref."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QueryReport(Record, frozen=True):
 
 
 class SimilarReport(Record, frozen=True):
-    """`matches` by query text; `embeddings` by the names of their chunks (`index.store.chunk_id`), if they were asked for."""
+    """`matches` by query text; `embeddings`, if requested, by chunk (`index.store.chunk_id`)."""
 
     collection: Collection
     matches: list[list[Near]]
@@ -83,7 +83,7 @@ def similar(
     where_document: Mapping[str, Any] | None = None,
     embeddings: bool = False,
 ) -> SimilarReport:
-    """The chunks of one collection nearest to each text, all from one moment.
+    """The chunks of one collection nearest to each text; all read at one moment.
 
     Raises as `collections.find` and `Searcher.search`.
     """

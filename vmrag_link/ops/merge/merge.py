@@ -1,4 +1,4 @@
-"""`vmrag merge`: take the knowledge of another ref, KB branch or revision into that of the code which is checked out."""
+"""`vmrag merge`: merge another ref, KB branch or revision into the knowledge of HEAD."""
 
 from __future__ import annotations
 
@@ -56,9 +56,10 @@ class MergeReport(Record, frozen=True):
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
-    """Merge what `source` names (see `history.revision`); documents set aside come back uncommitted.
+    """Merge what `source` names (`history.revision`); documents set aside come back uncommitted.
 
-    Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and `writing.writable`.
+    Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and
+    `writing.writable`.
     """
     target = mergeable(ws)
     if aside := aside_branch(ws, source):
@@ -109,7 +110,10 @@ def mergeable(ws: Workspace) -> Target:
 
 
 def merge_base(ws: Workspace, source: str, *, ours: str, theirs: str) -> str:
-    """What a merge of the revision that `source` names starts from; git is asked, too, if that is a code commit that pins it."""
+    """The base of a merge with the revision that `source` names.
+
+    git's merge base counts, too, if `source` is a code commit that pins the revision.
+    """
     if ws.engine.has_revision(source):
         return base_of(ws, ours, theirs)
     try:
@@ -130,7 +134,10 @@ def merge_revision(
     decisions: Decisions | None = None,
     signature: Signature | None = None,
 ) -> MergeReport:
-    """Merge a revision, with a base of the caller's choice, and `decisions` about what is in conflict. Raises `Uncommitted`."""
+    """Merge a revision from a given base, with `decisions` about the conflicts.
+
+    Raises `Uncommitted`.
+    """
     if target.kb_branch and target.kb_branch.dirty:
         raise Uncommitted("There are uncommitted documents; a merge would mix them in.", hint="vmrag commit")
     ours = target.revision
@@ -146,7 +153,7 @@ def merge_revision(
 
 
 def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
-    """`--continue`: go on with the open merge, as far as everything is decided.
+    """`--continue`: finish the open merge.
 
     Raises `MergeConflict` if something is not.
     """
@@ -170,7 +177,7 @@ def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
 def abort(ws: Workspace) -> MergeReport:
     """Give the open merge up.
 
-    What it had written to the working set, and what was written there since, is set aside.
+    Its uncommitted documents, and later ones, are set aside.
     """
     recover.recover(ws)
     state = merge_state.required(ws)
@@ -248,7 +255,7 @@ def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
 def _written(ws: Workspace, state: MergeState) -> MergeReport:
     """Put the result into the working set.
 
-    What is there by now is merged again after a kill, to the same result.
+    After a kill it runs again, with the same result.
     """
 
     def rows(at: At) -> Planned[None]:

@@ -61,7 +61,7 @@ def current(ws: Workspace) -> MergeState | None:
 
 
 def opened(ws: Workspace) -> MergeState | None:
-    """As `current`, for commands that change something: what a killed merge left to do is done first."""
+    """As `current`, for commands that change something: a killed merge is cleaned up first."""
     state, stored = current(ws), _read(ws.places.merge)
     if state is None or state.kind != "git":
         clear(ws, "git")  # git's conflict is over
@@ -82,7 +82,7 @@ def required(ws: Workspace) -> MergeState:
 
 
 def refuse_if_open(ws: Workspace) -> None:
-    """For what would take the ground from under an open merge. Raises `MergeConflict`."""
+    """Refuse what would move the base of an open merge. Raises `MergeConflict`."""
     state = opened(ws)
     if state:
         raise MergeConflict(
@@ -104,7 +104,7 @@ def _path(ws: Workspace, kind: Kind) -> Path:
 
 
 def merged(ws: Workspace, state: MergeState) -> Merged:
-    """The merge as it stands, with the decisions so far; nothing once its result is in the working set.
+    """The merge with the decisions so far; empty once its result is in the working set.
 
     Raises `KnowledgeMoved` when it does not belong to this place any more.
     """
@@ -122,7 +122,7 @@ def is_here(ws: Workspace, state: MergeState) -> bool:
 
 
 def ours(ws: Workspace, state: MergeState) -> At:
-    """Our side: in a merge of ours with the uncommitted documents, so that a document can be mended by hand."""
+    """Our side; in our own merge with uncommitted documents, so that one can be edited by hand."""
     if state.kind == "git":
         return state.ours
     if not is_here(ws, state):

@@ -1,4 +1,4 @@
-"""`vmrag resolve`: decide about conflicts, one after the other or all at once, now or in another process later."""
+"""`vmrag resolve`: decide about conflicts, one by one or all at once; decisions are kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from vmrag_link.workspace import Workspace
 
 
 class ConflictRow(Record, frozen=True):
-    """`open` are the fields without a decision; `conflict` holds the three versions of the row, None where it is not there."""
+    """`open`: the fields without a decision.
+
+    `conflict`: base, ours and theirs, None for a missing row.
+    """
 
     id: str
     open: tuple[str, ...]
@@ -73,12 +76,12 @@ def resolve(
     fields: Mapping[str, Side] | None = None,
     text: str | None = None,
 ) -> ResolveReport:
-    """Decide about the conflicts named (by default all open ones): a side as a whole, some fields, or a text.
+    """Decide about the conflicts named, by default all open ones: a side, some fields, or a text.
 
-    What was decided before can be decided again. Raises `DocumentMissing` for what is not in conflict,
-    `UsageInvalid` for a choice that does not fit, `ContentRefused` for a text that cannot be stored or
-    holds a conflict marker of ours, `MergeConflict` when no merge is open, `KnowledgeMoved`,
-    `PinRevisionMissing`; then nothing is decided.
+    What was decided before can be decided again. Raises `DocumentMissing` for what is not in
+    conflict, `UsageInvalid` for a choice that does not fit, `ContentRefused` for a text that cannot
+    be stored or holds a conflict marker of ours, `MergeConflict` when no merge is open,
+    `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
     """
     return _resolve(ws, ids, lambda conflict: _choices(conflict, side, fields or {}, text))
 
@@ -106,7 +109,7 @@ def _resolve(
 
 
 def prepare(ws: Workspace) -> None:
-    """Have both sides here: the merge driver may have had no network."""
+    """Fetch both sides if they are missing: the merge driver may have had no network."""
     recover.recover(ws)
     if sides := pin_merge.stages(ws.places):
         lazy_fetch.require_sides(ws, *sides)

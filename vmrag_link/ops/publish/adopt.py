@@ -1,4 +1,4 @@
-"""`vmrag adopt`: take the knowledge that a fork's code pins into ours, after it was looked at where it can do no harm."""
+"""`vmrag adopt`: take in the knowledge that a fork's code pins, after a check in quarantine."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ from vmrag_link.workspace import Workspace
 class AdoptReport(Record, frozen=True):
     """`revision`: what the code `commit` pins.
 
-    `pinned`: the revisions that were taken because commits pin them, newest first; `revisions`: how
-    many that are with what came before them; `missing`: pins of earlier commits that the fork does
-    not have.
+    `pinned`: the revisions that were taken because commits pin them, newest first. `revisions`:
+    their number with their ancestors. `missing`: pins of earlier commits that the fork lacks.
 
-    `remote`: where the pinned revisions are reachable now, `pushed` if they were not; None: nobody
-    was asked.
+    `remote`: where the pinned revisions are reachable now (None: not asked); `pushed`: they were
+    not before.
     """
 
     source: str
@@ -59,7 +58,7 @@ class AdoptReport(Record, frozen=True):
 
 
 class _Taken(NamedTuple):
-    """`pinned` revisions that came, and those that were not there; the number of all revisions that came."""
+    """The `pinned` revisions that came, those that the fork lacks, and how many came in all."""
 
     pinned: tuple[str, ...]
     missing: tuple[str, ...]
@@ -76,13 +75,15 @@ def adopt(
     limits: Limits = USUAL_LIMITS,
     services: Iterable[str] = (),
 ) -> AdoptReport:
-    """Take what a commit pins, and what the commits pin that the base repository's branches do not have yet.
+    """Take what a commit pins, and what its ancestors pin that the base repository lacks.
 
-    `source`: the fork, as `git fetch` takes it; a path counts from `start`. `commit`: one that is here, else a branch of the fork.
-    `services`: the paid services that collections may have their documents embedded by, apart from those that do so already.
+    `source`: the fork, as `git fetch` takes it; a path counts from `start`. `commit`: one that is
+    here, else a branch of the fork. `services`: further paid services that may embed documents of
+    collections.
 
-    Everything that the knowledge base of the base repository does not reach is checked first; then it is anchored here and (`push`) kept
-    reachable there. Raises `KnowledgeRefused`, `RemoteMissing`, `RemoteDamaged` (then nothing was taken), `PinMissing`, `PinMalformed`,
+    Everything that the knowledge base of the base repository does not reach is checked first; then
+    it is anchored here and (`push`) kept reachable there. Raises `KnowledgeRefused`,
+    `RemoteMissing`, `RemoteDamaged` (then nothing was taken), `PinMissing`, `PinMalformed`,
     `PinRevisionMissing`, `GitReferenceMissing`, and as `ops.publish.push.push`.
     """
     recover(ws)
@@ -113,7 +114,7 @@ def adopt(
     )
 
 
-# -- who is who
+# -- fork and base repository
 
 
 def _peer(ws: Workspace, source: str, start: Path) -> Peer:
@@ -129,7 +130,7 @@ def _peer(ws: Workspace, source: str, start: Path) -> Peer:
 
 
 def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
-    """The repository that the fork is one of: never what the checked-out branch, which may be the fork's, or its pin says."""
+    """The repository that was forked. HEAD's branch and pin do not say: they may be the fork's."""
     accepted = ws.accepted_remote()
     if accepted != OWN:
         return destinations.named(ws, accepted, ask=True)[0]
@@ -176,7 +177,7 @@ def _commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Pla
 
 
 def _pinned(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:
-    """The revisions that the commits pin which no branch of the base repository has; the commit's own first."""
+    """What the commits pin that no branch of the base repository has; its own pin comes first."""
     own = next(iter(history.pins_at(where, [commit])), None)
     if own is None:
         raise PinMissing(f"Commit {commit[:12]} pins no knowledge.", hint=f"git log --oneline -- {PIN_NAME}")
@@ -199,12 +200,12 @@ def _take(
     limits: Limits,
     services: frozenset[str],
 ) -> _Taken:
-    """Check what the fork has of these revisions and is not here, copy it, and anchor it."""
+    """Check the revisions that the fork has and that are not here, copy them, and anchor them."""
     engine = ws.engine
     here = engine.parents(known)
     wanted = [each for each in pinned if each not in here]
     if not wanted:
-        transfer.advertised(room.places, peer, DATA)  # a source that does not exist is no source of nothing
+        transfer.advertised(room.places, peer, DATA)  # a source that does not exist is an error all the same
         return _Taken((), (), 0)
     with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.knowledge(peer, limits=limits)

@@ -60,7 +60,7 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
 def _first(ws: Workspace, addresses: list[Address]) -> Address:
     """The first remote that has a knowledge base, which is here now.
 
-    Where none has: why one of them could not say so, else what the first one said.
+    Where none has: raises why one of them could not be asked, else the first one's error.
     """
 
     def make(key: str, url: str) -> Engine:

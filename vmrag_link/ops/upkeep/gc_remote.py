@@ -1,4 +1,4 @@
-"""`vmrag gc --remote`: write anew what a remote holds, without what it has gathered; or what is known of it, where it is damaged."""
+"""`vmrag gc --remote`: rewrite a remote's knowledge base without garbage, or repair it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class RemoteGcReport(Record, frozen=True):
 
 
 def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) -> RemoteGcReport:
-    """Everything that the remote's branches reach stays.
+    """Rewrite the remote; everything that its branches reach stays.
 
-    In place of a damaged one goes what it held when it was last fetched, as far as that is known
-    here, and what git's refs pin.
+    A damaged one is replaced by what it held at the last fetch, as far as that is here, and what
+    git's refs pin.
 
     Raises `RemoteMoved` where somebody pushed meanwhile (nothing changed then), `RemoteInvalid` for
-    a server, `RemoteDamaged` where nothing is here that could mend it, `RemoteTooNew`, and as
+    a server, `RemoteDamaged` where nothing here could mend it, `RemoteTooNew`, and as
     `ops.remotes.fetch.fetch`.
     """
     address = destinations.asked(ws, remote)[0]
@@ -69,7 +69,7 @@ def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) 
 def _pinned(ws: Workspace) -> list[str]:
     """What git's refs pin, and what is here, newest first.
 
-    Nothing else of ours was ever meant to travel.
+    Nothing else of ours was ever meant to be pushed.
     """
     found = (pin.dolt_commit for pin, _ in history_pins.read(ws.places, reflogs=False))
     return [revision for revision in dict.fromkeys(found) if ws.engine.has_revision(revision)]

@@ -1,4 +1,4 @@
-"""Look at all topics, mend what can be mended without asking, and look again."""
+"""Check all topics, mend what can be mended without asking, and check again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mended(Record, frozen=True):
 class DoctorReport(Record, frozen=True):
     """`healthy`: no warning and no error is left.
 
-    `topics` is how things stand in the end, `mended` what `fix` made better.
+    `topics` as of the end, `mended` by `fix`.
     """
 
     healthy: bool
@@ -53,7 +53,7 @@ def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> Doct
 
 
 def _look(ws: Workspace, topics: Sequence[Topic]) -> tuple[Looked, ...]:
-    """What several topics stumble over (settings that cannot be read, say) is reported by the first of them."""
+    """An error that several topics meet (unreadable settings, say) is reported by the first."""
     seen: set[tuple[str, str]] = set()
     looked = []
     for topic in topics:

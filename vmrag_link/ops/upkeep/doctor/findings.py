@@ -30,13 +30,16 @@ class Finding(Record, frozen=True):
 
 
 Check = Callable[[Workspace], Iterator[Finding]]
-"""Looks and changes nothing.
+"""Looks for findings, and changes nothing.
 
-What stops it is a `VmragError` or an `OSError`, which becomes a finding.
+A `VmragError` or an `OSError` that stops it becomes a finding.
 """
 
 Repair = Callable[[Workspace, Finding], str]
-"""Mends a finding and says what was done; can be run again, and never removes what cannot be made again. Raises as a check does."""
+"""Mends a finding, and returns what was done. Can be run again; removes only what can be remade.
+
+Raises as a check does.
+"""
 
 
 class Topic(NamedTuple):
