@@ -108,7 +108,7 @@ def look(ws: Workspace) -> IndexStatus:
 
 
 def _wanted(seen: Moment) -> tuple[str, At, bool]:
-    """The revision and place that the next command reads, and whether that is elsewhere than now."""
+    """The revision and place that the next command reads, and whether it is elsewhere than now."""
     target = seen.target
     if target.state != "pinned" or target.revision == seen.revision:
         return seen.revision, seen.at, False
