@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_hooks import installer, shims
-from vmrag_hooks.run import guarded
+from vmrag_hooks.boundary import guarded
 from vmrag_link import env, permissions, proc
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.paths import Places

@@ -13,7 +13,7 @@ from pathlib import Path
 
 gc.disable()  # before the imports, which would trigger it several times
 
-from vmrag_hooks.run import guarded  # noqa: E402
+from vmrag_hooks.boundary import guarded  # noqa: E402
 from vmrag_link.git.pin_merge import is_merge, marker_size  # noqa: E402
 from vmrag_link.ops.follow import lazy_fetch  # noqa: E402
 from vmrag_link.ops.merge.merge_pins import merge_pins  # noqa: E402

@@ -1,6 +1,6 @@
 """SIGKILL at random moments while knowledge travels: what a finished command reported is on both sides, and the next command goes on.
 
-30 kills; `VMRAG_TRAVEL_KILLS=200` makes it 200. VMRAG_TEST_SEED repeats a run whose seed was printed.
+Eight kills; `VMRAG_TRAVEL_KILLS=200` makes it 200, and `tests/check.py --long` thirty. VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vmrag_link.workspace import Workspace
 
 shared, world = people.shared, people.world
 
-KILLS = int(os.environ.get("VMRAG_TRAVEL_KILLS") or 30)
+KILLS = int(os.environ.get("VMRAG_TRAVEL_KILLS") or 8)
 PARTS = max(1, KILLS // 30)
 """Each in a repository of its own, so that none grows without bounds."""
 GIT = ("git",)

@@ -17,8 +17,9 @@ from vmrag_link.models import At, ChangeCounts, Record, Working
 from vmrag_link.ops.branches import uncommitted
 from vmrag_link.ops.branches.uncommitted import Handled, Handling
 from vmrag_link.ops.documents import branches, writing
+from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
 from vmrag_link.ops.follow.pin import go_to
-from vmrag_link.ops.follow.recover import reconciled_for_reading, recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins.pinning import PinBlock
@@ -176,7 +177,7 @@ def create_branch(ws: Workspace, name: str, start: str) -> str:
 
     Raises as `checkout`.
     """
-    reconciled_for_reading(ws)
+    reconcile_for_reading(ws)
     revision = revparse.revision(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)

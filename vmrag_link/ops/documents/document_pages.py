@@ -13,8 +13,8 @@ from vmrag_link.index.metadata import chunk_id, place
 from vmrag_link.models import Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.documents.document_selection import Named, Selection, chunked, select
+from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
@@ -78,10 +78,10 @@ def get(ws: Workspace, name: str, selection: Selection, wanted: PageRequest) -> 
         )
 
     def read(view: View) -> DocumentPage:
-        with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+        with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
             return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
 
-    return read_consistently(ws, lambda: ws.read(read))
+    return read_consistently(ws, lambda: ws.reader.read(read))
 
 
 class _Reading:

@@ -19,10 +19,9 @@ from vmrag_link.errors import (
 )
 from vmrag_link.index.contents import chunk_counts
 from vmrag_link.models import At, Record, Working
-from vmrag_link.ops.follow.recover import move_and_warn
+from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import history
 from vmrag_link.suggest import nearest, no_collection
-from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 
@@ -86,8 +85,8 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
     revision = ws.revision()
     try:
         if isinstance(at, str):
-            return {} if ws.shelf.problem(at) else chunk_counts(ws.shelf.path(at))
-        copy = apply.working_copy(ws.parts._replace(lock_timeout=0), at.branch, revision)
+            return {} if ws.snapshots.problem(at) else chunk_counts(ws.snapshots.path(at))
+        copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)
         with copy.reading() as problem:
             return {} if problem else chunk_counts(copy.path)
     except (Busy, FileSystemError, IndexFailed):

@@ -85,7 +85,7 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
         return Planned(None, msgspec.structs.replace(counts, created=False))
     rows = _rows(ws, at, name, changed, present, replace=request.existing == "replace")
     if request.embed_first:
-        ws.bringer().prepare(collection, rows)
+        ws.indexer().prepare(collection, rows)
     write = Write(
         put_collections=[collection] if new else [],
         put_documents=rows,
@@ -102,7 +102,7 @@ def _collection(ws: Workspace, at: At, request: PutRequest) -> tuple[Collection,
         if each.name == request.collection:
             return each, False
     chunking = Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
-    return collections.empty(request.collection, ws.model(ws.config.embedding.model), chunking), True
+    return collections.empty(request.collection, ws.models.named(ws.config.embedding.model), chunking), True
 
 
 def _gone(ws: Workspace, at: At, name: str, request: PutRequest) -> Iterator[str]:

@@ -68,7 +68,7 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Lande
         }
         new = [msgspec.structs.replace(each, updated_at=now) for each in after.values() if each != before[each.doc_id]]
         touched = {each.doc_id for each in new} | vectors.keys()
-        ws.bringer().prepare(collection, new)
+        ws.indexer().prepare(collection, new)
         counts = UpdateCounts(
             collection.name,
             [doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id in touched],

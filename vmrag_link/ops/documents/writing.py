@@ -23,10 +23,10 @@ from vmrag_link.index.contents import chunks_held
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Working
 from vmrag_link.ops.documents import branches
-from vmrag_link.ops.follow.recover import move, reconciled
-from vmrag_link.sync import apply, lease
+from vmrag_link.ops.follow.follow_pin import move, reconcile
+from vmrag_link.sync import apply, lease, sentences
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 ATTEMPTS = 3
 
@@ -68,9 +68,11 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
         # the branch.
         target = movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
-        raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
+        raise Uncommitted(sentences.held(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":
-        raise KnowledgeMoved(apply.unpinned(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
+        raise KnowledgeMoved(
+            sentences.unpinned(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch)
+        )
     return target
 
 
@@ -85,7 +87,7 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     if index:
         try:
             with file_failures():
-                reconciled(ws)
+                reconcile(ws)
         except (IndexFailed, FileSystemError, LimitExceeded):
             move(ws)
     else:
@@ -95,7 +97,7 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()
     if target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
     return target
 
 
@@ -105,7 +107,7 @@ def refuse_if_busy(ws: Workspace) -> None:
     Raises `GitBusy`, `MergeConflict` with the command that helps.
     """
     refuse_in_between(ws)
-    apply.wait_for_git(ws.parts)
+    apply.wait_for_git(ws.sync_context)
     if pin_merge.stages(ws.places):
         raise MergeConflict(
             "The pin is in conflict; what would be written now would take one side.",
@@ -184,13 +186,13 @@ class _Change(NamedTuple, Generic[R]):
 
 def _stored(ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[IndexStore, R], None]) -> Landed[R]:
     branch, revision = change.branch, change.revision
-    copy = apply.working_copy(ws.parts, branch, revision)
+    copy = ws.sync_context.working_copy(branch, revision)
     planned = None
     try:
         with file_failures(), copy.writing() as whole:
             planned = change.store(ws, purpose)
             report = planned.report
-            ws.follow(copy.path, branch, revision, whole=whole, alter=lambda store: alter(store, report))
+            ws.reader.update_copy(copy.path, branch, revision, whole=whole, alter=lambda store: alter(store, report))
             put = planned.rows.put_documents if planned.rows else ()
             chunks = chunks_held(copy.path, (each.key for each in put))
     except INDEXING_FAILURES as error:
@@ -202,7 +204,7 @@ def _stored(ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[In
 
 
 def _deferred(ws: Workspace, change: _Change[R], purpose: str) -> Landed[R]:
-    with apply.working_copy(ws.parts, change.branch, change.revision).deferring():
+    with ws.sync_context.working_copy(change.branch, change.revision).deferring():
         planned = change.store(ws, purpose)
     return Landed(
         planned.report, change.branch, "The documents are stored, and the index follows when it is needed next."

@@ -10,7 +10,7 @@ from vmrag_link import locks
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import INDEXING_FAILURES, BranchMissing, GitBusy, KnowledgeMoved, LockError, MergeConflict
 from vmrag_link.git import pin_merge, plumbing
-from vmrag_link.ops.follow import recover
+from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinReport
 from vmrag_link.paths import PIN_NAME, Places
@@ -20,7 +20,7 @@ from vmrag_link.workspace import Workspace
 
 def pin(ws: Workspace, reference: str | None) -> PinReport:
     """Pin a revision (full hash), the head of a KB branch, or (None) the head of HEAD's own KB branch; then go there."""
-    recover.recover(ws)
+    recovery.recover(ws)
     branch = ws.kb_branch()
     newest = branch.head if branch else ws.revision()
     return go_to(ws, newest if reference is None else _revision(ws, reference))

@@ -22,7 +22,7 @@ from vmrag_link.models import (
     canonical_json,
 )
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recover import move_and_warn, sync_and_warn
+from vmrag_link.ops.follow.follow_pin import move_and_warn, sync_and_warn
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.worddiff import Piece
@@ -257,6 +257,6 @@ def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
     if ref is None:
         sync_and_warn(ws)
     at: At = ws.at() if ref is None else lazy_fetch.pinned_at(ws, ref)
-    value = hashed(ws.shelf.settings, ws.engine.collections(at), ws.engine.headers(at))
+    value = hashed(ws.snapshots.settings, ws.engine.collections(at), ws.engine.headers(at))
     revision = at if isinstance(at, str) else ws.revision()
-    return FingerprintReport(value, revision, ws.shelf.settings, dirty=isinstance(at, Working))
+    return FingerprintReport(value, revision, ws.snapshots.settings, dirty=isinstance(at, Working))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vmrag_link.index.chroma import DATABASE, TENANT
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.recover import sync_and_warn
+from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.workspace import Workspace
 
 
@@ -27,5 +27,5 @@ def paths(ws: Workspace) -> PathsReport:
     The next sync makes another index: ask again then.
     """
     sync_and_warn(ws)
-    with ws.view() as view:
+    with ws.reader.view() as view:
         return PathsReport(str(ws.places.kb), str(view.folder), str(view.folder / "chroma"), TENANT, DATABASE)

@@ -17,14 +17,13 @@ from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned
-from vmrag_link.ops.follow import recover
+from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history import history
 from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins.pinning import PinBlock
-from vmrag_link.sync import apply
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
@@ -179,7 +178,7 @@ def abort(ws: Workspace) -> MergeReport:
 
     Its uncommitted documents, and later ones, are set aside.
     """
-    recover.recover(ws)
+    recovery.recover(ws)
     state = merge_state.required(ws)
     if state.kind == "git":
         busy = plumbing.busy(ws.places)
@@ -195,7 +194,7 @@ def abort(ws: Workspace) -> MergeReport:
     if not merge_state.is_here(ws, state) or branch.head != state.ours:
         merge_state.clear(ws)
         return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
-    copy = apply.forgotten_copy(ws.parts, branch.name, branch.head)
+    copy = ws.sync_context.without_copy(branch.name, branch.head)
     with copy, ws.engine.writing("give a merge up", timeout=ws.lock_timeout):
         # First: a merge without its documents would be committed as one that dropped theirs.
         merge_state.clear(ws)

@@ -14,7 +14,7 @@ from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Row, Side, 
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.follow import lazy_fetch, recover
+from vmrag_link.ops.follow import follow_pin, lazy_fetch, recovery
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.merge.merge_state import MergeState
@@ -104,13 +104,13 @@ def _resolve(
         if merged.conflicts or state.kind != "git":
             return _report(state, merged)
         report = _conclude(ws, state, merged)  # perhaps after a kill, or because the sides agree
-    recover.reconciled_for_reading(ws)
+    follow_pin.reconcile_for_reading(ws)
     return report
 
 
 def prepare(ws: Workspace) -> None:
     """Fetch both sides if they are missing: the merge driver may have had no network."""
-    recover.recover(ws)
+    recovery.recover(ws)
     if sides := pin_merge.stages(ws.places):
         lazy_fetch.require_sides(ws, *sides)
 

@@ -22,7 +22,7 @@ from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish import validate
 from vmrag_link.ops.publish.push import published
@@ -131,7 +131,7 @@ def _peer(ws: Workspace, source: str, start: Path) -> Peer:
 
 def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
     """The repository that was forked. HEAD's branch and pin do not say: they may be the fork's."""
-    accepted = ws.accepted_remote()
+    accepted = ws.settings.accepted_remote()
     if accepted != OWN:
         return destinations.named(ws, accepted, ask=True)[0]
     with contextlib.suppress(RemoteError):

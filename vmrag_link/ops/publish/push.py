@@ -10,14 +10,14 @@ from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.fetch import fetched, no_such_branch
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 
 class PushReport(Record, frozen=True):
@@ -86,7 +86,7 @@ def push_branch(
     recover(ws)
     own, target = ws.kb_branch(), ws.target()
     if branch is None and own is None and target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
     place = destinations.to_push(ws, remote)[0]
     before = ws.engine.remote_heads(place.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)

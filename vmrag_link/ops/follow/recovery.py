@@ -1,132 +1,22 @@
-"""Finish what a killed command began, and only then look at the pin."""
+"""Recovery after a kill: finish, or report, the commits and replays that the journal holds. `follow_pin` starts with it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import (
     Busy,
-    EngineUnwritable,
-    FileSystemError,
-    GitBusy,
     GitFailed,
-    IndexFailed,
-    LimitExceeded,
-    LimitTooLow,
-    RowsInvalid,
-    file_failures,
     quoted,
     shortened,
 )
 from vmrag_link.git import pin_merge, plumbing, worktrees
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
-from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.pins import pinning
-from vmrag_link.sync import apply, background
-from vmrag_link.sync.apply import SyncReport
 from vmrag_link.workspace import Workspace
-
-ATTEMPTS = 3
-
-T = TypeVar("T")
-
-
-def reconciled(ws: Workspace) -> SyncReport | None:
-    """Finish or report interrupted commits, then bring the workspace to its pin; None when that was not needed.
-
-    All that a person should know has been said when this returns.
-    """
-    _prepare(ws)
-    return ws.reconcile()
-
-
-def move(ws: Workspace) -> None:
-    """As `reconciled`, for what needs the documents and no index: nothing is built, and nobody waits for what is being built."""
-    _prepare(ws)
-    ws.move()
-
-
-def _prepare(ws: Workspace) -> None:
-    lazy_fetch.bring(ws)
-    recover(ws)
-    background.tell(ws.places, ws.progress.note)
-
-
-def reconciled_for_reading(ws: Workspace) -> None:
-    """As `reconciled`, but what was applied last goes on answering while another git command holds the repository, and when a
-    sync in the background takes longer than `hooks.wait_s`.
-    """
-    if ws.binding is not None and not background.ended(ws.places, within=ws.config.hooks.wait_s):
-        return
-    try:
-        reconciled(ws)
-    except GitBusy:
-        if ws.binding is None:
-            raise
-
-
-def reconciled_as_far_as_possible(ws: Workspace) -> None:
-    """As `reconciled_for_reading`; the index that is bound also goes on answering where the next one cannot be built: on a full or
-    read-only disk, or of a document that makes too many chunks. `Workspace.unbuilt` has the reason, which the answer's notes give.
-    """
-    ws.unbuilt = None
-    try:
-        with file_failures():
-            reconciled_for_reading(ws)
-    except (FileSystemError, IndexFailed, LimitExceeded, LimitTooLow, EngineUnwritable, RowsInvalid) as why:
-        if ws.binding is None:
-            raise
-        ws.unbuilt = why
-
-
-def moved_for_reading(ws: Workspace) -> None:
-    """As `move`, but documents are read where they were read last while git holds the repository, or where nothing can be written."""
-    ws.unbuilt = None
-    try:
-        with file_failures():
-            move(ws)
-    except GitBusy:
-        if ws.standing_revision is None:
-            raise
-    except (FileSystemError, EngineUnwritable) as why:
-        if ws.standing_revision is None:
-            raise
-        ws.unbuilt = why
-
-
-def read_consistently(ws: Workspace, look: Callable[[], T], *, index: bool = True) -> T:
-    """What `look` makes of the workspace, which is brought to its pin first; it looks again if another process moved the pin meanwhile.
-
-    A commit moves the KB branch first and the pin then: who looks in between finds what was uncommitted nowhere. Without `index`
-    the documents alone are brought.
-    """
-    bring = reconciled_as_far_as_possible if index else moved_for_reading
-    for _ in range(ATTEMPTS):
-        before = ws.trigger()
-        bring(ws)
-        found = look()
-        if ws.trigger() == before and not pending(ws):
-            break
-    return found
-
-
-def move_and_warn(ws: Workspace) -> None:
-    """As `moved_for_reading`, for commands whose report has no place for it: says where what follows comes from."""
-    moved_for_reading(ws)
-    for note in ws.notes(ws.target(), ws.revision()) if ws.standing_revision else ():
-        ws.progress.note(note)
-
-
-def sync_and_warn(ws: Workspace) -> None:
-    """As `move_and_warn`, with the index, for what says where that is."""
-    reconciled_as_far_as_possible(ws)
-    for note in ws.notes(ws.target(), ws.binding.revision) if ws.binding else ():
-        ws.progress.note(note)
 
 
 def recover(ws: Workspace) -> None:
@@ -160,7 +50,7 @@ def _finish_replays(ws: Workspace) -> None:
         from vmrag_link.merging import replay
 
         there = ws.engine.branch(entry.kb_branch)
-        copy = apply.forgotten_copy(ws.parts, entry.kb_branch, there.head if there else entry.to)
+        copy = ws.sync_context.without_copy(entry.kb_branch, there.head if there else entry.to)
         with copy, ws.engine.writing("carry uncommitted documents"):
             if path.exists():  # who is at work holds the write lock until its entry is gone
                 finished = replay.finish(ws.engine, entry)
