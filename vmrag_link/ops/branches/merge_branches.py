@@ -62,18 +62,18 @@ def merge_branch(
     under_way = merge_state.opened(ws)
     if under_way and under_way.kind == "aside" and under_way.source == source:  # a kill came between
         report = merge.proceed(ws)
-        return BranchMerge(_name(ws.target()), report, 0, ())
+        return BranchMerge(_branch_name(ws.target()), report, 0, ())
     here = merge.mergeable(ws)
     found = _source(ws, source)
-    other = None if target is None else _other(ws, here, target)
-    name = other.name if other else _name(here)
+    other = None if target is None else _target_branch(ws, here, target)
+    name = other.name if other else _branch_name(here)
     if on_conflict == "abort" and (conflicts := found.conflicts(ws, _ours(here, other, how))):
         raise _conflict(ws, source, f"{source} conflicts with {name}; nothing was changed", conflicts, merging=False)
     # What was set aside is merged with what is uncommitted here; anything else would mix the two.
     clean = uncommitted.cleared(ws, how, message=f"Before merging {source}")
-    with contextlib.nullcontext() if found.aside else clean, _standing_on(ws, other):
+    with contextlib.nullcontext() if found.aside else clean, _on_branch(ws, other):
         into = merge.mergeable(ws)
-        done = _merged(ws, found, into, name, message=message, on_conflict=on_conflict)
+        done = _merge_here(ws, found, into, name, message=message, on_conflict=on_conflict)
         if done.merge.result == "conflict":
             what = f"{source} conflicts with {name}; the merge is open"
             raise _conflict(ws, source, what, done.decided, merging=True)
@@ -108,7 +108,7 @@ def _source(ws: Workspace, name: str) -> _Source:
     return _Source(name, aside.head if aside else revparse.branch_revision(ws, name), aside)
 
 
-def _merged(
+def _merge_here(
     ws: Workspace, source: _Source, into: Target, name: str, *, message: str | None, on_conflict: OnConflict
 ) -> BranchMerge:
     """Merge into the KB branch `name`, which the workspace stands on."""
@@ -129,13 +129,13 @@ def _merged(
     return BranchMerge(name, report, commits, conflicts)
 
 
-def _other(ws: Workspace, here: Target, target: str) -> KbBranch | None:
+def _target_branch(ws: Workspace, here: Target, target: str) -> KbBranch | None:
     """The KB branch to merge into, if it is not the one that HEAD is on."""
     if here.kb_branch and target == here.kb_branch.name:
         return None
     found = ws.engine.branch(target) if ws.engine.legal_branch_name(target) else None
     if found is None:
-        if here.kb_branch is None and target in (here.trigger.branch, _name(here)):
+        if here.kb_branch is None and target in (here.trigger.branch, _branch_name(here)):
             return None  # it has no branch yet: the first document makes one
         raise revparse.no_branch(ws, target)
     require_free(ws, found.name, here.trigger.branch or "")
@@ -144,7 +144,7 @@ def _other(ws: Workspace, here: Target, target: str) -> KbBranch | None:
     return found
 
 
-def _name(here: Target) -> str:
+def _branch_name(here: Target) -> str:
     """What the branch is called that HEAD is on, or will be made under at the first write."""
     if here.kb_branch:
         return here.kb_branch.name
@@ -172,7 +172,7 @@ def _conflict(
 
 
 @contextlib.contextmanager
-def _standing_on(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
+def _on_branch(ws: Workspace, other: KbBranch | None) -> Iterator[None]:
     """Stand on another KB branch in the block; stay there if the block leaves a merge open."""
     if other is None:
         yield

@@ -71,7 +71,7 @@ def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None)
     `ops.remotes.fetch.fetch` and `ops.merge.merge.merge`.
     """
     addresses = destinations.asked(ws, remote)
-    return _merged(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))
+    return _merge(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))
 
 
 class Pulled(Record, frozen=True):
@@ -106,12 +106,12 @@ def pull_and_clear(
         except UpstreamMissing as missing:
             found = _namesake_at(ws, addresses, missing)
     with uncommitted.cleared(ws, how, message=message) as cleared:
-        report = _merged(ws, found)
+        report = _merge(ws, found)
         if report.merge.result == "conflict":
             raise _conflict(ws, report.merge)
     merged = report.merge
     commits = ahead_behind.beyond(ws.engine, [merged.theirs], [merged.ours])
-    return Pulled(cleared, report, commits, _more(ws, found, merged) if branch is None else None)
+    return Pulled(cleared, report, commits, _namesake_ahead(ws, found, merged) if branch is None else None)
 
 
 def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
@@ -124,7 +124,7 @@ def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
     )
 
 
-def _merged(ws: Workspace, found: _Found) -> PullReport:
+def _merge(ws: Workspace, found: _Found) -> PullReport:
     target = merge.mergeable(ws)
     commits = with_head(ws, target.revision, found.commit) if found.commit else None
     base = base_of(ws, target.revision, found.theirs, commits)
@@ -165,7 +165,7 @@ def _own_name(ws: Workspace) -> str | None:
     return own.name if own else ws.trigger().branch
 
 
-def _more(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
+def _namesake_ahead(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
     name = _own_name(ws)
     head = ws.engine.remote_heads(found.source.key).get(name) if name else None
     here = merged.revision or merged.ours

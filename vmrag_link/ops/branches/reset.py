@@ -42,7 +42,7 @@ def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
     branch, merge = here.kb_branch, merge_state.opened(ws)
     dirty = branch is not None and branch.dirty
     if (dirty or merge) and not confirmed:
-        raise _unconfirmed(ws, merge.source if merge else "")
+        raise _confirmation_missing(ws, merge.source if merge else "")
     # First: a merge without its documents would be committed as one that dropped theirs.
     if merge:
         merge_state.clear(ws, merge.kind)
@@ -55,10 +55,10 @@ def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
         staged, pending = report.staged, report.pending
         _follow(ws, revision)
     changes = ws.engine.count_changes(held, revision)
-    return ResetReport(stood, revision, discarded, changes, _orphaned(ws, head), staged, pending)
+    return ResetReport(stood, revision, discarded, changes, _orphans(ws, head), staged, pending)
 
 
-def _unconfirmed(ws: Workspace, merging: str) -> ConfirmationMissing:
+def _confirmation_missing(ws: Workspace, merging: str) -> ConfirmationMissing:
     branch = ws.kb_branch()
     refused = uncommitted.refusal(ws, branch) if branch and branch.dirty else None
     what = [refused.message] if refused else []
@@ -79,7 +79,7 @@ def _follow(ws: Workspace, revision: str) -> None:
         ws.engine.move_branch(branch.name, revision, expected=branch.head)
 
 
-def _orphaned(ws: Workspace, head: str) -> tuple[RevisionInfo, ...]:
+def _orphans(ws: Workspace, head: str) -> tuple[RevisionInfo, ...]:
     lost = {*ws.engine.unreachable(ws.engine.parents([head]), heads=revparse.visible(ws))}
     found = []
     for each in ws.engine.log(head) if lost else ():

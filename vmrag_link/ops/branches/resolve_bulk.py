@@ -57,7 +57,7 @@ def resolve_bulk(
     merged = merge_state.merged(ws, state)
     chosen: list[Conflict] = []
     if merged.conflicts or ids or state.kind == "merge":
-        chosen = _chosen(ws, state, merged, table, ids)
+        chosen = _select(ws, state, merged, table, ids)
         report = resolve.resolve(ws, [each.id for each in chosen], side=side)
     else:
         report = resolve.conflicts(ws)  # the sides agree, or a kill came after the last decision
@@ -80,7 +80,7 @@ def resolve_bulk(
     return BulkReport(state.kind, len(chosen), (), done.revision, staged=done.staged, pending=done.pending)
 
 
-def _chosen(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
+def _select(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
     """The conflicts without a decision; by `ids`, decided ones, too: they can be decided again."""
     known = (*merged.conflicts, *merged.decided)
     listed = dict(zip(known, conflict_rows.rows(ws, known), strict=True))

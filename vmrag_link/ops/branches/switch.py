@@ -147,13 +147,15 @@ def checkout(
     """
     here = writing.movable(ws)
     merge_state.refuse_if_open(ws)
-    goal = _made(ws, target, start) if create else _goal(ws, target)
+    goal = _goal_of_new(ws, target, start) if create else _goal(ws, target)
     before, stood, left = here.kb_branch, ws.revision_here(), ws.at()
     handling: Handled = "none"
     if before and goal.branch == before.name and not goal.new and how in ("abort", "carry"):
         switched = switch(ws, before.name)  # it is not left: what is uncommitted can stay
     else:
-        with uncommitted.cleared(ws, how, message=message or f"Before going to {target}", onto=_onto(ws, goal)) as done:
+        with uncommitted.cleared(
+            ws, how, message=message or f"Before going to {target}", onto=_arrival(ws, goal)
+        ) as done:
             if goal.new and goal.branch:
                 ws.engine.create_branch(goal.branch, goal.revision or ws.revision_here())
             switched = switch(ws, goal.branch or goal.revision or ws.revision_here())
@@ -184,7 +186,7 @@ def create_branch(ws: Workspace, name: str, start: str) -> str:
     return revision
 
 
-def _made(ws: Workspace, name: str, start: str | None) -> _Goal:
+def _goal_of_new(ws: Workspace, name: str, start: str | None) -> _Goal:
     revision = revparse.revision(ws, start) if start is not None else None
     branches.require_new(ws, name)
     return _Goal(name, revision, new=True)
@@ -198,7 +200,7 @@ def _goal(ws: Workspace, target: str) -> _Goal:
     if branch:
         require_free(ws, branch.name, ws.trigger().branch or "")
         return _Goal(branch.name, branch.head)
-    if head := _there(ws, target):
+    if head := _remote_branch_head(ws, target):
         branches.require_new(ws, target)
         return _Goal(target, head, new=True)
     try:
@@ -209,13 +211,13 @@ def _goal(ws: Workspace, target: str) -> _Goal:
         raise revparse.no_branch(ws, target) from error
 
 
-def _there(ws: Workspace, branch: str) -> str | None:
+def _remote_branch_head(ws: Workspace, branch: str) -> str | None:
     """The head of a remote's branch of that name, as of the last fetch."""
     names = dict.fromkeys(("origin", *remotes.names(ws.places)))
     return next((head for each in names if (head := revparse.remote_head(ws, f"{each}/{branch}"))), None)
 
 
-def _onto(ws: Workspace, goal: _Goal) -> At:
+def _arrival(ws: Workspace, goal: _Goal) -> At:
     """Where uncommitted documents would arrive: among those of the branch, if it has some."""
     there = ws.engine.branch(goal.branch) if goal.branch and not goal.new else None
     if there and there.dirty:

@@ -95,7 +95,7 @@ def give_up(ws: Workspace, branch: KbBranch) -> str:
     It stays reachable.
     """
     aside = _put_aside(ws, branch)
-    held = _kept_on(ws, aside).head
+    held = _aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
     return held
 
@@ -106,7 +106,7 @@ def bring_back(ws: Workspace, aside: str) -> None:
     Raises `MergeConflict` with `stage` `stash_restore`, before anything is written; they stay on
     their branch then.
     """
-    kept = _kept_on(ws, aside)
+    kept = _aside_branch(ws, aside)
     conflicts = three_way(ws.engine, base=merge.aside_base(ws, kept), ours=ws.at(), theirs=kept.head).conflicts
     if conflicts:
         raise MergeConflict(
@@ -133,12 +133,12 @@ def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> Clear
         case "reset_first":
             return Cleared(how, give_up(ws, branch))
         case "carry":
-            _require_room(ws, branch, branch.head if onto is None else onto)
+            _require_no_conflict(ws, branch, branch.head if onto is None else onto)
     aside = _put_aside(ws, branch)
-    return Cleared(how, _kept_on(ws, aside).head, aside=aside)
+    return Cleared(how, _aside_branch(ws, aside).head, aside=aside)
 
 
-def _require_room(ws: Workspace, branch: KbBranch, onto: At) -> None:
+def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
     conflicts = three_way(ws.engine, base=branch.head, ours=onto, theirs=Working(branch.name)).conflicts
     if conflicts:
         raise MergeConflict(
@@ -154,7 +154,7 @@ def _put_aside(ws: Workspace, branch: KbBranch) -> str:
         return replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
 
 
-def _kept_on(ws: Workspace, name: str) -> KbBranch:
+def _aside_branch(ws: Workspace, name: str) -> KbBranch:
     found = ws.engine.branch(name)
     assert found is not None  # noqa: S101  it was made a moment ago, and nobody else knows its name
     return found

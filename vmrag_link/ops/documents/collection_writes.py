@@ -24,7 +24,7 @@ from vmrag_link.merging.replay import AUTHOR
 from vmrag_link.merging.threeway import as_rows
 from vmrag_link.models import At, Chunking, Collection, Record, canonical_json
 from vmrag_link.ops.documents import names, writing
-from vmrag_link.ops.documents.collection_metadata import SPACE, flat, replaced, unapplied
+from vmrag_link.ops.documents.collection_metadata import SPACE, flat, replace_metadata, unapplied_settings
 from vmrag_link.ops.documents.collections import empty, find
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.sync.indexer import checked
@@ -84,7 +84,7 @@ def create(
     def plan(at: At) -> Planned[Created]:
         found = next((each for each in ws.engine.collections(at) if each.name == name), None)
         if found and not get_or_create:
-            raise _exists(name)
+            raise _collection_exists(name)
         if found:
             return Planned(None, Created(found, created=False, ignored=ignored))
         model = working_model(ws, embedding_function or ws.config.embedding.model)
@@ -114,13 +114,13 @@ def modify(
 
     def plan(at: At) -> Planned[Modified]:
         before = find(ws, at, name)
-        recorded = before.metadata if given is None else replaced(before, given)
+        recorded = before.metadata if given is None else replace_metadata(before, given)
         after = msgspec.structs.replace(before, name=new_name or before.name, metadata=recorded)
         report = Modified(
             after,
             renamed=after.name != before.name,
             described=recorded != before.metadata,
-            unapplied=unapplied(before, after, given or {}),
+            unapplied=unapplied_settings(before, after, given or {}),
         )
         if after == before:
             return Planned(None, report)
@@ -131,7 +131,7 @@ def modify(
 
 def _renamed(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
     if any(each.name == after.name for each in ws.engine.collections(at)):
-        raise _exists(after.name)
+        raise _collection_exists(after.name)
     checked(ws.models.of(before), before)  # its documents are indexed under the new name
     moved = ws.engine.documents(at, collection=before.name)  # read while they are written: all as of one moment
     return Write(
@@ -151,20 +151,20 @@ def delete(ws: Workspace, name: str, *, confirmed: bool) -> Landed[Deleted]:
     def plan(at: At) -> Planned[Deleted]:
         collection = find(ws, at, name)
         count = ws.engine.count(at, collection=collection.name)
-        changed = _uncommitted(ws, at, collection.name)
+        changed = _count_uncommitted(ws, at, collection.name)
         if not confirmed:
-            raise _unconfirmed(collection.name, count, changed)
-        kept = _kept(ws, at, collection.name) if changed else ""
+            raise _confirmation_missing(collection.name, count, changed)
+        kept = _anchor_uncommitted(ws, at, collection.name) if changed else ""
         return Planned(Write(remove_collections=[collection.name]), Deleted(collection.name, count, changed, kept))
 
     return writing.write(ws, plan, f"delete collection {name}")
 
 
-def _exists(name: str) -> CollectionExists:
+def _collection_exists(name: str) -> CollectionExists:
     return CollectionExists(f"There is a collection {name!r} already.", hint="vmrag list", collection_name=name)
 
 
-def _uncommitted(ws: Workspace, at: At, name: str) -> int:
+def _count_uncommitted(ws: Workspace, at: At, name: str) -> int:
     """The number of documents with a content that no revision holds."""
     if isinstance(at, str):
         return 0
@@ -173,7 +173,7 @@ def _uncommitted(ws: Workspace, at: At, name: str) -> int:
     return sum(each.after is not None and each.key[0] == name for each in changes)
 
 
-def _unconfirmed(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
+def _confirmation_missing(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
     lost = f", {uncommitted} of them with a text that was never committed" if uncommitted else ", all of them committed"
     return ConfirmationMissing(
         f"This would delete collection {name!r} with {plural(count, 'document')}{lost if count else ''}.",
@@ -184,7 +184,7 @@ def _unconfirmed(name: str, count: int, uncommitted: int) -> ConfirmationMissing
     )
 
 
-def _kept(ws: Workspace, at: At, name: str) -> str:
+def _anchor_uncommitted(ws: Workspace, at: At, name: str) -> str:
     """Anchor everything that is uncommitted now; returns its revision."""
     head = ws.kb_branch()
     assert head is not None  # noqa: S101  there are uncommitted documents

@@ -12,7 +12,7 @@ import msgspec
 from vmrag_link.index.metadata import chunk_id, place
 from vmrag_link.models import Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections
-from vmrag_link.ops.documents.document_selection import Named, Selection, chunked, select
+from vmrag_link.ops.documents.document_selection import Named, Selection, chunks_of, select
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.retrieval.search import Searcher
@@ -133,7 +133,7 @@ class _Reading:
         metadata = msgspec.json.decode(row.metadata, type=dict[str, Any])
         text = row.content if isinstance(row, Document) else ""
         if named.chunk is not None and isinstance(row, Document):
-            cut = chunked(self._ws, self._collection, row)
+            cut = chunks_of(self._ws, self._collection, row)
             if named.chunk >= len(cut):
                 return None
             text = cut[named.chunk].text

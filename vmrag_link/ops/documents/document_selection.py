@@ -112,10 +112,10 @@ def _within(ws: Workspace, at: At, collection: Collection, named: Named, known: 
         return True
     if named.doc_id not in known:
         document = ws.engine.document(at, collection.name, named.doc_id)
-        known[named.doc_id] = len(chunked(ws, collection, document)) if document else 0
+        known[named.doc_id] = len(chunks_of(ws, collection, document)) if document else 0
     return named.chunk < known[named.doc_id]
 
 
-def chunked(ws: Workspace, collection: Collection, document: Document) -> list[Chunk]:
+def chunks_of(ws: Workspace, collection: Collection, document: Document) -> list[Chunk]:
     """A document's chunks as the index has them."""
     return chunks(document.content, within_window(collection.chunking, ws.models.of(collection)))

@@ -35,7 +35,7 @@ def comes_from_another_file(top: Path, stored: str, read: str) -> bool:
         return True
 
 
-def refused(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
+def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
     """The error that names both files of each."""
     shown = "; ".join(
         f"{each.doc_id!r} comes from {each.source!r}, not from {each.file!r}" for each in overwritten[:_SHOWN]

@@ -17,7 +17,7 @@ from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections, names, writing
 from vmrag_link.ops.documents.drafts import refused_ids
-from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, refused
+from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, overwriting_refusal
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.workspace import Workspace
 
@@ -76,8 +76,8 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     }
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
-    changed = [each for each in documents if not _same(present.get(each.doc_id), each)]
-    gone = sorted(_gone(ws, at, name, request)) if request.prune else []
+    changed = [each for each in documents if not _is_same(present.get(each.doc_id), each)]
+    gone = sorted(_prunable(ws, at, name, request)) if request.prune else []
     added = sum(each.doc_id not in present for each in changed)
     changes = ChangeCounts(added=added, modified=len(changed) - added, removed=len(gone))
     counts = PutCounts(name, new, changes, len(documents) - len(changed))
@@ -105,7 +105,7 @@ def _collection(ws: Workspace, at: At, request: PutRequest) -> tuple[Collection,
     return collections.empty(request.collection, ws.models.named(ws.config.embedding.model), chunking), True
 
 
-def _gone(ws: Workspace, at: At, name: str, request: PutRequest) -> Iterator[str]:
+def _prunable(ws: Workspace, at: At, name: str, request: PutRequest) -> Iterator[str]:
     """Documents that came from a file in one of the folders which is not there any more."""
     kept = {each.doc_id for each in request.documents} | {each.name for each in request.skipped}
     for document in ws.engine.documents(at, collection=name):
@@ -116,7 +116,7 @@ def _gone(ws: Workspace, at: At, name: str, request: PutRequest) -> Iterator[str
             yield document.doc_id
 
 
-def _same(present: DocumentHeader | None, new: ImportedDocument) -> bool:
+def _is_same(present: DocumentHeader | None, new: ImportedDocument) -> bool:
     if present is None:
         return False
     return (present.title, present.content_hash, present.metadata) == (new.title, new.content_hash, new.metadata)
@@ -135,7 +135,7 @@ def _rows(
             overwritten.append(Overwritten(each.doc_id, before.source, each.source))
         rows.append(_row(name, each, now, before))
     if overwritten:
-        raise refused(name, overwritten)
+        raise overwriting_refusal(name, overwritten)
     return rows
 
 

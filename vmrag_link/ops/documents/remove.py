@@ -33,14 +33,14 @@ def remove(ws: Workspace, name: str, selection: Selection, *, exact: bool = Fals
         )
 
     def plan(at: At) -> Planned[Removal]:
-        found = _named(ws, at, name, selection) if exact else _selected(ws, at, name, selection)
+        found = _exact_removal(ws, at, name, selection) if exact else _filtered_removal(ws, at, name, selection)
         rows = Write(remove_documents=[(found.collection, doc_id) for doc_id in found.ids])
         return Planned(rows if found.ids else None, found)
 
     return writing.write(ws, plan, f"remove from {name}", follow=not exact)
 
 
-def _named(ws: Workspace, at: At, name: str, selection: Selection) -> Removal:
+def _exact_removal(ws: Workspace, at: At, name: str, selection: Selection) -> Removal:
     ids = list(dict.fromkeys(selection.ids or ()))
     for doc_id in ids:
         if ws.engine.document(at, name, doc_id) is None:
@@ -48,7 +48,7 @@ def _named(ws: Workspace, at: At, name: str, selection: Selection) -> Removal:
     return Removal(name, ids, [])
 
 
-def _selected(ws: Workspace, at: At, name: str, selection: Selection) -> Removal:
+def _filtered_removal(ws: Workspace, at: At, name: str, selection: Selection) -> Removal:
     collection = collections.find(ws, at, name)
     found = select(ws, at, collection, selection)
     return Removal(collection.name, list(dict.fromkeys(each.doc_id for each in found.named)), found.missing)

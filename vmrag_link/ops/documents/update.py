@@ -15,7 +15,7 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Collection, Document, Record, content_hash
 from vmrag_link.ops.documents import collections, writing
-from vmrag_link.ops.documents.document_selection import Selection, chunked, select
+from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select
 from vmrag_link.ops.documents.drafts import checked_metadata, stated_title, title_of
 from vmrag_link.ops.documents.listing import no_document
 from vmrag_link.ops.documents.writing import Landed, Planned
@@ -60,7 +60,7 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Lande
         after = dict(before)
         for each, metadata in zip(changes, given, strict=True):
             doc_id = ids[each.name]
-            after[doc_id] = _changed(after[doc_id], each.text, metadata)
+            after[doc_id] = _new_version(after[doc_id], each.text, metadata)
         vectors = {
             ids[each.name]: _vector(ws, collection, after[ids[each.name]], each.embedding)
             for each in changes
@@ -103,7 +103,7 @@ def _vector(ws: Workspace, collection: Collection, document: Document, given: Se
             f"that of {document.doc_id!r} has {len(given)}.",
             parameter="embeddings",
         )
-    chunks = len(chunked(ws, collection, document))
+    chunks = len(chunks_of(ws, collection, document))
     if chunks > 1:
         raise UsageInvalid(
             f"{document.doc_id!r} has {chunks} chunks, and an embedding is for a document of one.",
@@ -119,7 +119,7 @@ def _vector(ws: Workspace, collection: Collection, document: Document, given: Se
     return struct.pack(f"<{len(given)}f", *(each / length for each in given))
 
 
-def _changed(document: Document, text: str | None, metadata: str | None) -> Document:
+def _new_version(document: Document, text: str | None, metadata: str | None) -> Document:
     """The document with a new text, new metadata (canonical JSON) or both.
 
     A title that was derived from the replaced text is derived again.

@@ -159,7 +159,7 @@ def write(
                 continue  # a checkout in another terminal: plan for where it went, or be refused there
             lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
             change = _Change(plan, planned, stamp, name, target.revision)
-            return _stored(ws, change, purpose, alter) if follow else _deferred(ws, change, purpose)
+            return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
 
 
@@ -184,7 +184,9 @@ class _Change(NamedTuple, Generic[R]):
         return planned
 
 
-def _stored(ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[IndexStore, R], None]) -> Landed[R]:
+def _store_and_index(
+    ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[IndexStore, R], None]
+) -> Landed[R]:
     branch, revision = change.branch, change.revision
     copy = ws.sync_context.working_copy(branch, revision)
     planned = None
@@ -203,7 +205,7 @@ def _stored(ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[In
     return Landed(report, branch, chunks=chunks)
 
 
-def _deferred(ws: Workspace, change: _Change[R], purpose: str) -> Landed[R]:
+def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> Landed[R]:
     with ws.sync_context.working_copy(change.branch, change.revision).deferring():
         planned = change.store(ws, purpose)
     return Landed(

@@ -40,7 +40,7 @@ class VerifiedIndex(Record, frozen=True):
     fix: str
 
 
-class _Compared(Record, frozen=True):
+class _Comparison(Record, frozen=True):
     problems: tuple[str, ...]
     chunks: int = 0
     vectors: int = 0
@@ -51,12 +51,12 @@ def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
     made = history.fingerprint(ws, ref=ref)
     if ref is None:
         with ws.reader.view() as view:
-            found, documents, fix = _compared(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD
+            found, documents, fix = _compare(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD
     else:
         revision = lazy_fetch.pinned_at(ws, ref)
         with ws.reader.snapshot(revision) as folder:
             found, documents, fix = (
-                _compared(ws, folder, revision),
+                _compare(ws, folder, revision),
                 ws.engine.count(revision),
                 f"rm -r {quoted(folder)}",
             )
@@ -73,9 +73,9 @@ def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
     )
 
 
-def _compared(ws: Workspace, folder: Path, at: At) -> _Compared:
+def _compare(ws: Workspace, folder: Path, at: At) -> _Comparison:
     if problem := seal.mismatch(folder):
-        return _Compared((f"{problem[0].upper()}{problem[1:]}.",))
+        return _Comparison((f"{problem[0].upper()}{problem[1:]}.",))
     problem = chroma_check.problem(folder, with_vectors=True)
     problems = [f"{problem[0].upper()}{problem[1:]}."] if problem else []
     held = read(folder, "", current=True)
@@ -83,19 +83,22 @@ def _compared(ws: Workspace, folder: Path, at: At) -> _Compared:
         what = plural(number, "document") if number else "The definition"
         problems.append(f"{what} of collection {name!r}: not as in the knowledge base.")
     if problems:
-        return _Compared(tuple(problems))
+        return _Comparison(tuple(problems))
     skipped = set(held.unembedded) | (set(held.definitions) if has_given_vectors(folder) else set())
     looked = [
-        _collection(ws, folder, at, each, with_vectors=each.name not in skipped) for each in ws.engine.collections(at)
+        _compare_collection(ws, folder, at, each, with_vectors=each.name not in skipped)
+        for each in ws.engine.collections(at)
     ]
-    return _Compared(
+    return _Comparison(
         tuple(problem for each in looked for problem in each.problems),
         sum(each.chunks for each in looked),
         sum(each.vectors for each in looked),
     )
 
 
-def _collection(ws: Workspace, folder: Path, at: At, collection: Collection, *, with_vectors: bool) -> _Compared:
+def _compare_collection(
+    ws: Workspace, folder: Path, at: At, collection: Collection, *, with_vectors: bool
+) -> _Comparison:
     """Cut every document again, and compare the chunks with those of the index."""
     model, held = ws.models.of(collection), rows_of(folder, collection.name)
     chunking = within_window(collection.chunking, model)
@@ -104,17 +107,17 @@ def _collection(ws: Workspace, folder: Path, at: At, collection: Collection, *, 
         cut, rows = chunks(document.content, chunking), held[document.doc_id]
         name = f"{collection.name}/{document.doc_id}"
         if [chunk.text for chunk in cut] != [row.text for row in rows]:
-            return _Compared((f"The texts of {name} in the index are not those of the document.",))
+            return _Comparison((f"The texts of {name} in the index are not those of the document.",))
         number += len(rows)
         if with_vectors:
-            compared = _vectors(ws, model, cut, rows)
+            compared = _count_equal_vectors(ws, model, cut, rows)
             if compared is None:
-                return _Compared((f"The vectors of {name} in the index are not those of its texts.",))
+                return _Comparison((f"The vectors of {name} in the index are not those of its texts.",))
             vectors += compared
-    return _Compared((), number, vectors)
+    return _Comparison((), number, vectors)
 
 
-def _vectors(ws: Workspace, model: Model, cut: Sequence[Chunk], rows: Sequence[HeldRow]) -> int | None:
+def _count_equal_vectors(ws: Workspace, model: Model, cut: Sequence[Chunk], rows: Sequence[HeldRow]) -> int | None:
     """How many vectors equal those of the cache; None if one differs."""
     hashes = [content_hash(chunk.text) for chunk in cut]
     cached = EmbeddingCache(ws.places.embeddings, progress=ws.progress).get(

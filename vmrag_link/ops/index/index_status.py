@@ -76,7 +76,7 @@ class Indexed(Record, frozen=True):
 def look(ws: Workspace) -> IndexStatus:
     """As far as it is known without bringing anything. Raises as `Workspace.moment`."""
     seen = ws.reader.moment()
-    revision, at, moved = _wanted(seen)
+    revision, at, moved = _next_place(seen)
     if not ws.engine.has_revision(revision):
         raise reasons.unusable(ws, seen.target)
     held = held_now(ws, seen)
@@ -96,7 +96,7 @@ def look(ws: Workspace) -> IndexStatus:
                 each,
                 snapshot=held.folder.name if held.folder and there else None,
                 last_sync_commit=held.revision if there else None,
-                last_sync_at=_sealed(held.folder) if held.folder and there else None,
+                last_sync_at=_sealed_at(held.folder) if held.folder and there else None,
                 documents=ws.engine.count(at, collection=each.name),
                 chunks=chunks[each.name],
                 status="synced" if synced else "error" if error else "pending",
@@ -107,7 +107,7 @@ def look(ws: Workspace) -> IndexStatus:
     return IndexStatus(at.branch if isinstance(at, Working) else seen.branch, revision, tuple(rows))
 
 
-def _wanted(seen: Moment) -> tuple[str, At, bool]:
+def _next_place(seen: Moment) -> tuple[str, At, bool]:
     """The revision and place that the next command reads, and whether it is elsewhere than now."""
     target = seen.target
     if target.state != "pinned" or target.revision == seen.revision:
@@ -117,7 +117,7 @@ def _wanted(seen: Moment) -> tuple[str, At, bool]:
     return target.revision, Working(branch.name) if branch and uncommitted else target.revision, True
 
 
-def _sealed(folder: Path) -> str | None:
+def _sealed_at(folder: Path) -> str | None:
     with contextlib.suppress(OSError):
         seconds = (folder / manifest.FILE).stat().st_mtime
         return clock.at(seconds)
@@ -135,7 +135,7 @@ def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tu
     """
     try:
         return read_consistently(
-            ws, lambda: ws.reader.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw)))
+            ws, lambda: ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name, hnsw=hnsw)))
         )
     except (EmbeddingError, IndexExtraMissing):
         return at, known(ws, at, name)
@@ -152,7 +152,7 @@ def known(ws: Workspace, at: Standing, name: str) -> Indexed:
     return Indexed(found, "", each.documents, each.chunks, each.snapshot or "", usual, each.status)
 
 
-def _indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
+def _as_indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
     collection = find(ws, view.at, name)
     held = held_collections(view.folder)[collection.name]
     return Indexed(

@@ -82,7 +82,7 @@ def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
 def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: Decisions | None = None) -> MergeReport:
     """Bring documents back that were set aside, uncommitted, and drop their branch."""
     base, symbolic = aside_base(ws, aside), target.trigger.symbolic or ""
-    decided = _kept(decisions)
+    decided = _as_dicts(decisions)
     state = MergeState(
         "aside", aside.name, base, target.revision, aside.head, symbolic, commit=False, decisions=decided
     )
@@ -94,7 +94,7 @@ def aside_base(ws: Workspace, aside: KbBranch) -> str:
     return ws.engine.info(aside.head).parents[0]
 
 
-def _kept(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
+def _as_dicts(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
     return {name: dict(choices) for name, choices in (decisions or {}).items()}
 
 
@@ -141,13 +141,13 @@ def merge_revision(
         raise Uncommitted("There are uncommitted documents; a merge would mix them in.", hint="vmrag commit")
     ours = target.revision
     symbolic = target.trigger.symbolic or ""
-    state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_kept(decisions))
+    state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_as_dicts(decisions))
     if theirs in (base, ours):
         # Staged, in case that a kill kept a merge before this one from it.
         staged = plumbing.stage(ws.places, ws.places.pin) if ws.places.pin.exists() else True
         return msgspec.structs.replace(_report(state, "already_up_to_date", ours), staged=staged)
     if ours == base and commit:
-        return _landed(ws, target, state, theirs)
+        return _pin_result(ws, target, state, theirs)
     return _proceed(ws, target, state, signature)
 
 
@@ -211,10 +211,10 @@ def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signat
         conflicts = tuple(each.id for each in merged.conflicts)
         return msgspec.structs.replace(_report(state, "conflict", None), conflicts=conflicts)
     if not state.commit and not state.written:
-        return _written(ws, state)
+        return _write_result(ws, state)
     outcome = _result(ws, target, state, signature)
     assert outcome.revision is not None  # noqa: S101  nothing is in conflict
-    return _landed(ws, target, state, outcome.revision)
+    return _pin_result(ws, target, state, outcome.revision)
 
 
 def _result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> Outcome:
@@ -251,7 +251,7 @@ def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
     return found.empty
 
 
-def _written(ws: Workspace, state: MergeState) -> MergeReport:
+def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
     """Put the result into the working set.
 
     After a kill it runs again, with the same result.
@@ -281,7 +281,7 @@ def _written(ws: Workspace, state: MergeState) -> MergeReport:
     return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=landed.pending)
 
 
-def _landed(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
+def _pin_result(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
     pinned = go_to(ws, revision, trigger=target.trigger)
     merge_state.clear(ws)
     return msgspec.structs.replace(

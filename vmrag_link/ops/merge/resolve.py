@@ -93,7 +93,7 @@ def _resolve(
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.required(ws)
         merged = merge_state.merged(ws, state)
-        chosen = _chosen(merged, ids)
+        chosen = _select(merged, ids)
         if choose:
             decisions = dict(state.decisions)
             for conflict in chosen:
@@ -115,7 +115,7 @@ def prepare(ws: Workspace) -> None:
         lazy_fetch.require_sides(ws, *sides)
 
 
-def _chosen(merged: Merged, ids: Sequence[str]) -> list[Conflict]:
+def _select(merged: Merged, ids: Sequence[str]) -> list[Conflict]:
     if not ids:
         return list(merged.conflicts)
     known = {each.id: each for each in (*merged.conflicts, *merged.decided)}

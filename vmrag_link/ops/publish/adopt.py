@@ -25,7 +25,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish import validate
-from vmrag_link.ops.publish.push import published
+from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.progress import FETCHING
@@ -57,7 +57,7 @@ class AdoptReport(Record, frozen=True):
     pushed: bool
 
 
-class _Taken(NamedTuple):
+class _Adopted(NamedTuple):
     """The `pinned` revisions that came, those that the fork lacks, and how many came in all."""
 
     pinned: tuple[str, ...]
@@ -89,10 +89,10 @@ def adopt(
     recover(ws)
     peer = _peer(ws, source, start or ws.places.top)
     base = _base(ws, source, peer, push=push)
-    known = _known(ws, base, ask=push)
+    known = _accepted_heads(ws, base, ask=push)
     with quarantine.opened(ws.places, timeout=ws.lock_timeout) as room:
         where, found = _commit(ws, room, peer, commit)
-        pinned = _pinned(ws, where, found, base)
+        pinned = _pins(ws, where, found, base)
         taken = _take(ws, room, peer, pinned, known=known, limits=limits, services=frozenset(services))
     if pinned[0] in taken.missing:
         raise PinRevisionMissing(
@@ -101,7 +101,7 @@ def adopt(
             revision=pinned[0],
         )
     places = address.for_pushing(ws.places, base) if push and base else []
-    done = [published(ws, each, PublishRequest({}, taken.pinned)) for each in places]
+    done = [publish_to(ws, each, PublishRequest({}, taken.pinned)) for each in places]
     return AdoptReport(
         remotes.shown(source),
         found,
@@ -147,7 +147,7 @@ def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | No
     )
 
 
-def _known(ws: Workspace, base: Address | None, *, ask: bool) -> list[str]:
+def _accepted_heads(ws: Workspace, base: Address | None, *, ask: bool) -> list[str]:
     """The heads of the base repository's knowledge base: what they reach was accepted there."""
     if base is None:
         return []
@@ -176,7 +176,7 @@ def _commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Pla
         ) from missing
 
 
-def _pinned(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:
+def _pins(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:
     """What the commits pin that no branch of the base repository has; its own pin comes first."""
     own = next(iter(history.pins_at(where, [commit])), None)
     if own is None:
@@ -199,26 +199,26 @@ def _take(
     known: list[str],
     limits: Limits,
     services: frozenset[str],
-) -> _Taken:
+) -> _Adopted:
     """Check the revisions that the fork has and that are not here, copy them, and anchor them."""
     engine = ws.engine
     here = engine.parents(known)
     wanted = [each for each in pinned if each not in here]
     if not wanted:
         transfer.advertised(room.places, peer, DATA)  # a source that does not exist is an error all the same
-        return _Taken((), (), 0)
+        return _Adopted((), (), 0)
     with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.knowledge(peer, limits=limits)
         task.advance(1)
-    check = functools.partial(validate.check, allowed=services, known=_using(engine, known))
+    check = functools.partial(validate.check, allowed=services, known=_services_in_use(engine, known))
     new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)
     came = [each for each in wanted if each in new]
     if came:
         _anchor(engine, room, came)
-    return _Taken(tuple(came), tuple(each for each in wanted if each not in new), len(new))
+    return _Adopted(tuple(came), tuple(each for each in wanted if each not in new), len(new))
 
 
-def _using(engine: Engine, heads: Iterable[str]) -> frozenset[validate.Using]:
+def _services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[validate.Using]:
     """How the base repository's collections are embedded."""
     return validate.services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
 

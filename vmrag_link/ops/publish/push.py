@@ -13,7 +13,7 @@ from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.remotes.fetch import fetched, no_such_branch
+from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
@@ -45,10 +45,10 @@ def push(
     recover(ws)
     own = ws.kb_branch()
     heads = _heads(ws, branches, every=every)
-    wanted = PublishRequest(heads, _pinned(ws), force=heads if force else (), superseded=_superseded(ws, heads))
+    wanted = PublishRequest(heads, _pins(ws), force=heads if force else (), superseded=_former_pins(ws, heads))
     places = destinations.to_push(ws, remote)
     try:
-        done = [published(ws, each, wanted) for each in places]
+        done = [publish_to(ws, each, wanted) for each in places]
     except RemoteDiverged as error:
         name = f"{quoted(remote)} " if remote else ""
         name += f"--branch {quoted(error.details['branch'])}"
@@ -131,13 +131,13 @@ def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> Pu
             raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag push --help", branch=name)
     places = destinations.to_push(ws, remote)
     for each in places:
-        fetched(ws, each)
+        fetch_from(ws, each)
     there = {name for each in places for name in ws.engine.remote_heads(each.key)}
     for name in names:
         if name not in there:
             raise no_such_branch(" and ".join(each.text for each in places), name, there)
     return _report(
-        places, [published(ws, each, PublishRequest({}, delete=names)) for each in places], uncommitted=False
+        places, [publish_to(ws, each, PublishRequest({}, delete=names)) for each in places], uncommitted=False
     )
 
 
@@ -152,7 +152,7 @@ def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted
     )
 
 
-def published(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:
+def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:
     with (
         ws.progress.task("pushing", total=1) as task,
         connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
@@ -173,7 +173,7 @@ def _heads(ws: Workspace, names: Sequence[str], *, every: bool) -> dict[str, str
     return {name: there[name] for name in (names or ([own.name] if own else []))}
 
 
-def _pinned(ws: Workspace) -> list[str]:
+def _pins(ws: Workspace) -> list[str]:
     """The present pin and those of HEAD's history, as far as they are here; newest first."""
     target = ws.target()
     present = [target.revision] if target.state == "pinned" else []
@@ -182,7 +182,7 @@ def _pinned(ws: Workspace) -> list[str]:
     return [each for each in dict.fromkeys([*present, *found]) if ws.engine.has_revision(each)]
 
 
-def _superseded(ws: Workspace, names: Iterable[str]) -> Mapping[str, list[str]]:
+def _former_pins(ws: Workspace, names: Iterable[str]) -> Mapping[str, list[str]]:
     """All that the code branches of these KB branches ever pinned, here or not."""
     codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
     found = {}

@@ -112,7 +112,7 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
     problems: list[RemoteError] = []
     for each in addresses:
         try:
-            answered.append((each, fetched(ws, each)))
+            answered.append((each, fetch_from(ws, each)))
         except RemoteError as problem:
             problems.append(problem)
             continue
@@ -123,7 +123,7 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
     return answered[0]
 
 
-def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
+def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
     """Fetch from one remote; returns the KB branches that moved.
 
     Raises `RemoteEmpty` where it has no knowledge base.

@@ -102,16 +102,16 @@ def found(
         raise MessageMissing("A commit needs a message.", hint="commit_message says what is imported")
     with _founding(ws):
         setting = _setting(ws, url, allow) if url else ""
-        taken = _taken(ws, store) if store else Foreign()
+        taken = _read_store(ws, store) if store else Foreign()
         rows = Write(put_collections=taken.collections, put_documents=taken.documents) if taken.collections else None
         with _all_or_nothing(ws):
             report = init(ws, start=Start(branch=branch, rows=rows, message=message, remote=setting))
             if report.cloned:
                 taken, setting = Foreign(), ""
             _require_pinned(ws)
-        pending = _indexed(ws)
+        pending = _index_problem(ws)
     info = ws.engine.info(report.revision)
-    at = _unindexed(ws, report.revision, pending) if pending and not ws.binding else None
+    at = _standing(ws, report.revision, pending) if pending and not ws.binding else None
     return Founded(report.kb, report.pin.dolt_branch, info, report.staged, setting, report.cloned, taken, pending, at)
 
 
@@ -228,13 +228,13 @@ def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
     return text
 
 
-def _taken(ws: Workspace, store: Path) -> Foreign:
+def _read_store(ws: Workspace, store: Path) -> Foreign:
     sizes = ws.config.chunking
     model = collection_writes.working_model(ws, ws.config.embedding.model)
     return import_chroma.read(store, model=model, chunking=Chunking(size=sizes.size, overlap=sizes.overlap))
 
 
-def _indexed(ws: Workspace) -> str:
+def _index_problem(ws: Workspace) -> str:
     """Why the index could not follow; empty if it has."""
     try:
         ws.reconcile()
@@ -243,7 +243,7 @@ def _indexed(ws: Workspace) -> str:
     return ""
 
 
-def _unindexed(ws: Workspace, revision: str, why: str) -> Standing:
+def _standing(ws: Workspace, revision: str, why: str) -> Standing:
     own = ws.kb_branch()
     head = plumbing.head(ws.places).commit
     kb = KbBlock(str(ws.places.top), head, own.name if own else None, revision, dirty=False, in_sync=False)

@@ -57,7 +57,7 @@ def sweep(ws: Workspace) -> Leftovers:
     before = [_sizes(paths) for paths in (_spare(ws), _copies(ws), _files(ws))]
     for path in _logs(ws):
         path.unlink(missing_ok=True)
-    eviction.tidy(ws.sync_context._replace(keep=_kept(ws)))
+    eviction.tidy(ws.sync_context._replace(keep=_spare_count(ws)))
     lonely = _orphaned_locks(ws)
     files = {**before[2], **_sizes(lonely)}
     for path in lonely:
@@ -89,10 +89,10 @@ def size_of(folder: Path) -> int:
 
 def _spare(ws: Workspace) -> list[Path]:
     bound = eviction.bound_snapshots(ws.places, ws.snapshots)
-    return [each.path for each in ws.snapshots.spare(bound=bound, keep=_kept(ws))]
+    return [each.path for each in ws.snapshots.spare(bound=bound, keep=_spare_count(ws))]
 
 
-def _kept(ws: Workspace) -> int:
+def _spare_count(ws: Workspace) -> int:
     """How many spare indexes stay."""
     return 0 if crowded(ws) else ws.config.index.keep
 

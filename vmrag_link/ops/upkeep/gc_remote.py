@@ -54,19 +54,19 @@ def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) 
         try:
             if not peer.fetch():
                 raise nothing_at(address)
-            before = _held(peer)
+            before = _size(peer)
         except (RemoteDamaged, KnowledgeRefused) as error:
-            pinned = _pinned(ws)
+            pinned = _pins(ws)
             if not pinned and not peer.heads():
                 raise
             damaged = error.message
         if not apply:
             return RemoteGcReport(False, address.text, damaged, before, None)
         peer.replace(lambda key, url: _write(ws, address.key, Address(key, address.text, url=url), pinned))
-        return RemoteGcReport(True, address.text, damaged, before, _held(peer))
+        return RemoteGcReport(True, address.text, damaged, before, _size(peer))
 
 
-def _pinned(ws: Workspace) -> list[str]:
+def _pins(ws: Workspace) -> list[str]:
     """What git's refs pin, and what is here, newest first.
 
     Nothing else of ours was ever meant to be pushed.
@@ -82,5 +82,5 @@ def _write(ws: Workspace, known: str, fresh: Address, pinned: Sequence[str]) -> 
     publish(ws.engine, fresh.key, Direct(ws.engine, fresh), PublishRequest({}, pinned))
 
 
-def _held(peer: Through) -> RemoteSize:
+def _size(peer: Through) -> RemoteSize:
     return RemoteSize(*peer.size())
