@@ -53,11 +53,10 @@ def merge_branch(
 ) -> BranchMerge:
     """Merge `source` into a KB branch, by default HEAD's.
 
-    `source`: as `revparse.revision` takes it, or a branch `vmrag/wip/…`.
-
-    `how`: what becomes of uncommitted documents here. Raises `BranchMissing`, `BranchInUse`,
-    `Uncommitted` before anything is changed, and as `merge.mergeable`; `MergeConflict` with
-    `conflicts`: the merge is open then, on the target, unless `on_conflict` is `abort`.
+    `source`: as `revparse.revision` takes it, or a branch `vmrag/wip/…`. `how`: what becomes of
+    uncommitted documents here. Raises `BranchMissing`, `BranchInUse`, `Uncommitted` before anything
+    is changed, and as `merge.mergeable`; `MergeConflict` with `conflicts`: the merge is open then,
+    on the target, unless `on_conflict` is `abort`.
     """
     under_way = merge_state.opened(ws)
     if under_way and under_way.kind == "aside" and under_way.source == source:  # a kill came between

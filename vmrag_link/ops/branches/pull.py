@@ -92,9 +92,8 @@ def pull_and_clear(
 ) -> Pulled:
     """As `pull`, and deal with uncommitted documents as `how` says.
 
-    A code branch without an upstream takes the remote's KB branch of its own name.
-
-    Raises `MergeConflict` for a merge that is open now, and as `pull` and `uncommitted.cleared`.
+    A code branch without an upstream takes the remote's KB branch of its own name. Raises
+    `MergeConflict` for a merge that is open now, and as `pull` and `uncommitted.cleared`.
     """
     merge.mergeable(ws)
     addresses = destinations.asked(ws, remote)

@@ -138,12 +138,10 @@ def checkout(
 ) -> CheckoutReport:
     """Go to a KB branch, or read a commit, as `revparse.revision` names it.
 
-    A branch that only a remote has gets a local one.
-
-    `create`: make the branch first, at `start` or where the workspace stands. `how`, `message`: see
-    `uncommitted.cleared`. Raises `BranchMissing`, `RevisionMissing`, `BranchExists`, `NameInvalid`,
-    `BranchInUse`, `Uncommitted`, `MergeConflict` before anything is changed, and as
-    `writing.movable` and `switch`.
+    A branch that only a remote has gets a local one. `create`: make the branch first, at `start` or
+    where the workspace stands. `how`, `message`: see `uncommitted.cleared`. Raises `BranchMissing`,
+    `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`, `Uncommitted`, `MergeConflict`
+    before anything is changed, and as `writing.movable` and `switch`.
     """
     here = writing.movable(ws)
     merge_state.refuse_if_open(ws)

@@ -19,7 +19,6 @@ class Holdings(Record, frozen=True):
     """What an index holds.
 
     `current`: it is the one that answers for the workspace as it stands, and verifies.
-
     `unembedded`: collections that it finds by words alone, and why.
     """
 

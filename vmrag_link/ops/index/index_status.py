@@ -58,10 +58,9 @@ class IndexStatus(Record, frozen=True):
 class Indexed(Record, frozen=True):
     """A collection and what the index holds of it.
 
-    `id` is Chroma's own, another one after each rebuild; empty if there is none.
-
-    `hnsw`: the settings of Chroma's HNSW index by the keys of metadata; those that it will get, if
-    there is none, or they were not requested.
+    `id` is Chroma's own, another one after each rebuild; empty if there is none. `hnsw`: the
+    settings of Chroma's HNSW index by the keys of metadata; those that it will get, if there is
+    none, or they were not requested.
     """
 
     collection: Collection

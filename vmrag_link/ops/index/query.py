@@ -41,9 +41,8 @@ def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport
     """The best chunks.
 
     A pin that moved is followed first; one that cannot be followed leaves the bound revision
-    answering.
-
-    `ref`: answer from the revision that this git ref pins, without touching the workspace.
+    answering. `ref`: answer from the revision that this git ref pins, without touching the
+    workspace.
     """
     if ref is not None:
         return _at(ws, asked, ref)

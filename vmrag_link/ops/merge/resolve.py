@@ -43,9 +43,8 @@ class ConflictRow(Record, frozen=True):
 class ResolveReport(Record, frozen=True):
     """`conflicts` are those with an open field.
 
-    Once there is none: `next` is what to type, and in a merge of git's the pin is written.
-
-    `staged` False: another git command held the index, so `git add .dolt-version` is left to do.
+    Once there is none: `next` is what to type, and in a merge of git's the pin is written. `staged`
+    False: another git command held the index, so `git add .dolt-version` is left to do.
     """
 
     kind: merge_state.Kind

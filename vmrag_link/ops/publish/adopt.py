@@ -42,7 +42,6 @@ class AdoptReport(Record, frozen=True):
 
     `pinned`: the revisions that were taken because commits pin them, newest first. `revisions`:
     their number with their ancestors. `missing`: pins of earlier commits that the fork lacks.
-
     `remote`: where the pinned revisions are reachable now (None: not asked); `pushed`: they were
     not before.
     """

@@ -33,10 +33,9 @@ class CloneReport(Record, frozen=True):
 def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) -> CloneReport:
     """Fetch a knowledge base into a repository that has none.
 
-    `automatic`: nobody asked, so only remotes that are trusted.
-
-    Raises `AlreadyInitialized`, `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`,
-    `RemoteNotTrusted`, `AuthenticationFailed`; a kill or a failure leaves no knowledge base.
+    `automatic`: nobody asked, so only remotes that are trusted. Raises `AlreadyInitialized`,
+    `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
+    `AuthenticationFailed`; a kill or a failure leaves no knowledge base.
     """
     pinned = destinations.pinned_remote(ws)
     addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)

@@ -103,10 +103,9 @@ def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | No
 def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) -> tuple[Address, tuple[Moved, ...]]:
     """Fetch from the remotes in turn until the revision is here.
 
-    Returns the remote that had it, or else the first that has anything.
-
-    `git:` may stand for several: a contributor's fork and the repository that it comes from. Raises
-    the first one's error if none has.
+    Returns the remote that had it, or else the first that has anything. `git:` may stand for
+    several: a contributor's fork and the repository that it comes from. Raises the first one's
+    error if none has.
     """
     answered: list[tuple[Address, tuple[Moved, ...]]] = []
     problems: list[RemoteError] = []

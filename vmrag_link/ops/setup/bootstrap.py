@@ -52,11 +52,10 @@ _STAYS = frozenset(("locks", "logs", "embeddings.sqlite"))
 class Founded(Record, frozen=True):
     """`branch` is the name of HEAD's KB branch, made or not.
 
-    `remote`: what the settings say now, if that was asked for.
-
-    `cloned`: where the knowledge base was fetched from, because the repository's history pins one.
-    `taken`: what was imported; `pending`: why the index did not follow, and `standing` where the
-    workspace stands then, with nothing to read from yet.
+    `remote`: what the settings say now, if that was asked for. `cloned`: where the knowledge base
+    was fetched from, because the repository's history pins one. `taken`: what was imported;
+    `pending`: why the index did not follow, and `standing` where the workspace stands then, with
+    nothing to read from yet.
     """
 
     path: str
@@ -182,9 +181,7 @@ def _commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> st
 def _founding(ws: Workspace) -> Iterator[None]:
     """Let one process begin a knowledge base, where none is pinned.
 
-    An unused one was left by a kill, and is removed.
-
-    Raises `AlreadyInitialized`, `GitBusy`.
+    An unused one was left by a kill, and is removed. Raises `AlreadyInitialized`, `GitBusy`.
     """
     lock = locks.exclusive(ws.places.locks / "founding.lock", purpose="begin a knowledge base", timeout=ws.lock_timeout)
     with lock:

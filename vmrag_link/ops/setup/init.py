@@ -42,12 +42,10 @@ class InitReport(Record, frozen=True):
     """`started`: there was no knowledge base; `pinned`: there was one, and no pin.
 
     `written` are the files that were made or changed, or left unstaged by a run that was
-    interrupted; empty: nothing was left to do.
-
-    `unstaged` are those that could not be staged, because git was busy; `.gitattributes` is not
-    staged where it is `edited`, that is, has unstaged changes of the user. `staged`: all are.
-    `cloned`: the remote that the knowledge base came from, because the repository's history has
-    pins already.
+    interrupted; empty: nothing was left to do. `unstaged` are those that could not be staged,
+    because git was busy; `.gitattributes` is not staged where it is `edited`, that is, has unstaged
+    changes of the user. `staged`: all are. `cloned`: the remote that the knowledge base came from,
+    because the repository's history has pins already.
     """
 
     started: bool

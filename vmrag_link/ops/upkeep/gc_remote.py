@@ -42,11 +42,9 @@ def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) 
     """Rewrite the remote; everything that its branches reach stays.
 
     A damaged one is replaced by what it held at the last fetch, as far as that is here, and what
-    git's refs pin.
-
-    Raises `RemoteMoved` where somebody pushed meanwhile (nothing changed then), `RemoteInvalid` for
-    a server, `RemoteDamaged` where nothing here could mend it, `RemoteTooNew`, and as
-    `ops.remotes.fetch.fetch`.
+    git's refs pin. Raises `RemoteMoved` where somebody pushed meanwhile (nothing changed then),
+    `RemoteInvalid` for a server, `RemoteDamaged` where nothing here could mend it, `RemoteTooNew`,
+    and as `ops.remotes.fetch.fetch`.
     """
     address = destinations.asked(ws, remote)[0]
     with connection.carried(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
