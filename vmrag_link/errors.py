@@ -7,8 +7,8 @@
     ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
     ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
     ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
-    ├── Engine       (exit 3)     EngineFailed (LimitExceeded, RowsInvalid, EngineUnwritable) · SchemaTooNew · RevisionMissing
-    │                             BranchMissing · BranchExists · CollectionMissing · CollectionExists
+    ├── Engine       (exit 3)     EngineFailed (RowsInvalid, LimitExceeded (StatementGivenUp), EngineUnwritable) · SchemaTooNew
+    │                             RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists · CollectionMissing · CollectionExists
     │                             DocumentMissing · DocumentExists · ContentRefused
     ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
     ├── Embedding    (exit 3)     EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
@@ -68,6 +68,11 @@ class VmragError(Exception):
         self.hint = hint
         self.details = details
 
+    @property
+    def collection(self) -> str | None:
+        """The collection that this is about, where it is about one."""
+        return self.details.get("collection_name")
+
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
 
@@ -91,8 +96,16 @@ class NotInitialized(UsageError):
     code = "NOT_INITIALIZED"
 
 
+class KnowledgeElsewhere(NotInitialized):
+    """The code pins a knowledge base that is not on this machine."""
+
+
 class AlreadyInitialized(UsageError):
     code = "ALREADY_INITIALIZED"
+
+
+class InitializedElsewhere(AlreadyInitialized):
+    """The code pins a knowledge base that is not on this machine, so no new one is begun."""
 
 
 class NameInvalid(UsageError):
@@ -220,6 +233,10 @@ class MergeConflict(DriftError):
     code = "MERGE_CONFLICT"
 
 
+class MergeRefused(MergeConflict):
+    """There would be conflicts, so nothing was merged: no merge is open."""
+
+
 class PinConflict(MergeConflict):
     """Two pins cannot be merged without a person."""
 
@@ -271,13 +288,27 @@ class EngineError(VmragError):
 class EngineFailed(EngineError):
     """The engine failed for a reason without a code of its own."""
 
+    @property
+    def result_code(self) -> int:
+        """SQLite's extended result code; 0 where SQLite did not fail."""
+        return int(self.details.get("sqlite_code", 0))
+
+    @property
+    def result_message(self) -> str:
+        """What SQLite said, which may be a stranger's words; empty where SQLite did not fail."""
+        return str(self.details.get("sqlite_message", ""))
+
 
 class RowsInvalid(EngineFailed):
     """A revision holds rows that no command of ours writes: bytes or numbers for texts, texts that are not UTF-8."""
 
 
 class LimitExceeded(EngineFailed):
-    """A document is larger, is cut into more pieces, or a statement takes longer than is allowed."""
+    """A document is larger, or is cut into more pieces, than is allowed."""
+
+
+class StatementGivenUp(LimitExceeded):
+    """A statement took longer than is allowed."""
 
 
 class EngineUnwritable(EngineFailed):
@@ -290,6 +321,10 @@ class SchemaTooNew(EngineError):
 
 class RevisionMissing(EngineError):
     code = "COMMIT_NOT_FOUND"
+
+
+class RevisionAmbiguous(RevisionMissing):
+    """Several revisions begin so; details list some as `candidates`."""
 
 
 class BranchMissing(EngineError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmrag_link.errors import VmragError
+from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, MergeRefused, VmragError
 
 SUGGESTIONS = {
     "NOT_INITIALIZED": ("dolt_init starts a knowledge base", "dolt_clone fetches one"),
@@ -76,11 +76,11 @@ def failure(error: VmragError) -> dict[str, Any]:
 
 def _suggestions(error: VmragError) -> list[str]:
     ours = SUGGESTIONS.get(error.code, ())
-    if error.code in ("NOT_INITIALIZED", "ALREADY_INITIALIZED") and "path" in error.details:
+    if isinstance(error, KnowledgeElsewhere | InitializedElsewhere):
         ours = (
             "dolt_clone fetches the knowledge base that is pinned",
         )  # one that is not here, and no new one is begun
-    elif error.code == "MERGE_CONFLICT" and error.details.get("merge_in_progress") is False:
+    elif isinstance(error, MergeRefused):
         ours = ("Nothing was changed: another on_conflict or if_uncommitted goes on.",)
     return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
 

@@ -123,11 +123,11 @@ class Indexer:
         lacking = {name: why for name, why in store.manifest.unembedded().items() if name in collections.keys() - anew}
         total = ChunkCounts()
         for name, ids in _by_collection(plan.add):
-            with _named(name):
+            with _blaming(name):
                 model = checked(self._model_for(collections[name]), collections[name])
             chunking = within_window(collections[name].chunking, model)
             for batch in _batches(self._read(at, name, ids, documents), chunking):
-                with _named(name):
+                with _blaming(name):
                     ready, counts = self._ready(model, name, batch, lacking)
                 added = store.add(name, ready)
                 total = ChunkCounts(
@@ -183,7 +183,7 @@ class Indexer:
 
 
 @contextlib.contextmanager
-def _named(collection: str) -> Iterator[None]:
+def _blaming(collection: str) -> Iterator[None]:
     """An error of a model says whose documents could not be embedded."""
     try:
         yield

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import (
+    KnowledgeElsewhere,
     KnowledgeRefused,
     NotInitialized,
     PinMalformed,
@@ -34,14 +35,14 @@ def uninitialized(ws: Workspace, why: VmragError | None = None) -> NotInitialize
     said = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
     why = why or _not_trusted(ws)
     if why is None:
-        return NotInitialized(said, hint="vmrag clone", path=str(ws.places.kb))
+        return KnowledgeElsewhere(said, hint="vmrag clone", path=str(ws.places.kb))
     then, pin = "then: vmrag clone", ws.places.pin.name
     if isinstance(why, RemoteEmpty):
         then = (
             "or start a new one, without what was known: "
             f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new"
         )
-    return NotInitialized(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(ws.places.kb))
+    return KnowledgeElsewhere(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(ws.places.kb))
 
 
 def unusable(ws: Workspace, target: Target) -> VmragError:

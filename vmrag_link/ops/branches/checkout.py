@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from vmrag_link.errors import RevisionMissing
+from vmrag_link.errors import RevisionAmbiguous, RevisionMissing
 from vmrag_link.git import remotes
 from vmrag_link.models import At, ChangeCounts, Record, Working
 from vmrag_link.ops.branches import uncommitted
@@ -115,8 +115,10 @@ def _goal(ws: Workspace, target: str) -> _Goal:
         return _Goal(target, head, new=True)
     try:
         return _Goal(None, revparse.revision(ws, target))
+    except RevisionAmbiguous:
+        raise
     except RevisionMissing as error:
-        if "candidates" in error.details or _NO_BRANCH.fullmatch(target):
+        if _NO_BRANCH.fullmatch(target):
             raise
         raise revparse.no_branch(ws, target) from error
 
