@@ -119,8 +119,8 @@ def _document(call: Call, collection: str, doc_id: str) -> Content:
     document = call.ws.engine.document(at, collection, doc_id)
     if document is None:
         raise no_document(call.ws, at, collection, doc_id)
-    return Content(document.content, TEXT if document.file_type == "text" else MARKDOWN, call.kb())
+    return Content(document.content, TEXT if document.file_type == "text" else MARKDOWN, msgspec.to_builtins(call.kb()))
 
 
 def _json(call: Call, value: Any) -> Content:
-    return Content(json_text(value), JSON, call.kb())
+    return Content(json_text(value), JSON, msgspec.to_builtins(call.kb()))
