@@ -219,11 +219,16 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
         temporary.unlink(missing_ok=True)
         raise
     if durable:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        fsync(path.parent)
+
+
+def fsync(path: Path) -> None:
+    """Return when a file's content, or a folder's names, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def stale_temporaries(*folders: Path, name: str = "*") -> list[Path]:
