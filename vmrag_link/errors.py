@@ -1,25 +1,33 @@
 """The whole tree of errors that a user can meet.
 
-    VmragError                    what every surface catches; anything else is a bug
-    ├── Usage        (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized · AlreadyInitialized · NameInvalid · MessageMissing
-    │                             JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing · TableMissing · McpExtraMissing
-    ├── Tool         (exit 2)     ToolMissing · ToolDisabled · AccessDenied
-    ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
-    ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
-    ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
-    ├── Engine       (exit 3)     EngineFailed (RowsInvalid, LimitExceeded (StatementGivenUp), EngineUnwritable) · SchemaTooNew
-    │                             RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists · CollectionMissing · CollectionExists
-    │                             DocumentMissing · DocumentExists · ContentRefused
-    ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
-    ├── Embedding    (exit 3)     EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
-    ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable · RemoteMoved · RemoteDiverged
-    │                             RemoteRejected · RemoteDamaged · RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
-    │                             RemoteTooNew · UpstreamMissing
-    ├── Files        (exit 3)     FileFailed
-    ├── Demo         (exit 3)     DemoFailed
-    └── Lock         (exit 3)     Busy · BranchInUse
+    VmragError             what every surface catches; anything else is a bug
+    ├── Usage (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized (KnowledgeElsewhere)
+    │                      AlreadyInitialized (InitializedElsewhere) · NameInvalid · MessageMissing
+    │                      JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing
+    │                      TableMissing · McpExtraMissing
+    ├── Tool (exit 2)      ToolMissing · ToolDisabled · AccessDenied
+    ├── Pin (exit 1)       PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
+    ├── Drift (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion
+    │                      MergeConflict (MergeRefused, PinConflict)
+    ├── Git (exit 3)       GitFailed · GitRepositoryMissing · GitReferenceMissing · GitBusy
+    │                      HooksRefused · LinkMissing
+    ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable)
+    │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
+    │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
+    │                      CollectionMissing · CollectionExists · DocumentMissing · DocumentExists
+    │                      ContentRefused
+    ├── Index (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
+    ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
+    ├── Remote (exit 3)    RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable
+    │                      RemoteMoved · RemoteDiverged · RemoteRejected · RemoteDamaged
+    │                      RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
+    │                      RemoteTooNew · UpstreamMissing
+    ├── Files (exit 3)     FileFailed
+    ├── Demo (exit 3)      DemoFailed
+    └── Lock (exit 3)      Busy · BranchInUse
 
-Codes are those of the tool specification; a hint is a command that can be run, or a sentence that names one.
+Codes are those of the tool specification; a hint is a command that can be run, or a sentence that
+names one.
 """
 
 from __future__ import annotations
@@ -57,7 +65,9 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 class VmragError(Exception):
-    """A known failure: `code` for programs, one sentence for a person, a runnable `hint`, JSON-ready `details`."""
+    """A known failure: `code` for programs, one sentence for a person, a runnable `hint`,
+    JSON-ready `details`.
+    """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
     exit_code: ClassVar[int] = 3
@@ -300,7 +310,9 @@ class EngineFailed(EngineError):
 
 
 class RowsInvalid(EngineFailed):
-    """A revision holds rows that no command of ours writes: bytes or numbers for texts, texts that are not UTF-8."""
+    """A revision holds rows that no command of ours writes: bytes or numbers for texts, texts that
+    are not UTF-8.
+    """
 
 
 class LimitExceeded(EngineFailed):
@@ -373,7 +385,9 @@ class IndexExtraMissing(VectorIndexError):
 
 
 class LimitTooLow(VectorIndexError):
-    """The process may open fewer files, or have less memory, than the vector store needs; details name the `limit`."""
+    """The process may open fewer files, or have less memory, than the vector store needs; details
+    name the `limit`.
+    """
 
 
 class FilterInvalid(VectorIndexError):
@@ -390,7 +404,9 @@ class EmbeddingFailed(EmbeddingError):
 
 
 class ServiceNotTrusted(EmbeddingFailed):
-    """A collection names a service that would get texts and be paid; nobody here has agreed to that, so it was not asked."""
+    """A collection names a service that would get texts and be paid; nobody here has agreed to
+    that, so it was not asked.
+    """
 
     code = "SERVICE_NOT_TRUSTED"
     exit_code = 1
@@ -424,7 +440,9 @@ class RemoteMissing(RemoteError):
 
 
 class RemoteEmpty(RemoteMissing):
-    """There is no knowledge base to be had: no git remote at all, or it answered that it holds none."""
+    """There is no knowledge base to be had: no git remote at all, or it answered that it holds
+    none.
+    """
 
 
 class RemoteMoved(RemoteError):
@@ -491,11 +509,16 @@ class FileFailed(FileSystemError):
 
 
 INDEXING_FAILURES = (VectorIndexError, EmbeddingError, FileSystemError, LimitExceeded)
-"""Why an index cannot follow what is stored. A command that has stored it reports that as pending, and has not failed."""
+"""Why an index cannot follow what is stored.
+
+A command that has stored it reports that as pending, and has not failed.
+"""
 
 
 def system_failure(error: BaseException) -> FileFailed | None:
-    """What the machine refuses (permission, space, a broken disk) is no bug, wherever it comes up; None for everything else."""
+    """What the machine refuses (permission, space, a broken disk) is no bug, wherever it comes up;
+    None for everything else.
+    """
     hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None
     if hint is None or not isinstance(error, OSError):
         return None
