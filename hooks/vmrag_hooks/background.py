@@ -1,4 +1,6 @@
-"""`python -m vmrag_hooks.background`: bring a work tree to its pin while nobody waits, and write down what happened."""
+"""`python -m vmrag_hooks.background`: bring a work tree to its pin while nobody waits, and write
+down what happened.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ NICENESS = 5
 
 
 def start(places: Places) -> None:
-    """Have it done by a process of its own, which has none of our streams: a pipe around git would wait for it."""
+    """Have it done by a process of its own, which has none of our streams: a pipe around git would
+    wait for it.
+    """
     module = [sys.executable, "-P", "-E", "-m", "vmrag_hooks.background"]
     environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
     background.ask(places, lambda: proc.detached(module, cwd=places.top, env=environ))

@@ -1,5 +1,6 @@
-"""What a work tree stands at. `applied`: HEAD's name and the pin that the knowledge base follows; hooks compare it without starting
-Python. `workspace.json`: the index that answers, which comes after that, because it may take minutes to build.
+"""What a work tree stands at. `applied`: HEAD's name and the pin that the knowledge base follows;
+hooks compare it without starting Python. `workspace.json`: the index that answers, which comes
+after that, because it may take minutes to build.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ WORKSPACE = "workspace.json"
 
 
 class Binding(Record, frozen=True):
-    """The snapshot that answers in a work tree, by the name of its directory, and the revision it stands at."""
+    """The snapshot that answers in a work tree, by the name of its directory, and the revision it
+    stands at.
+    """
 
     revision: str
     snapshot: str
@@ -38,13 +41,18 @@ def applied(places: Places) -> Trigger | None:
 
 
 def followed_pin(places: Places) -> str | None:
-    """The revision that the knowledge base was brought to: what the applied pin names. None where no pin was applied."""
+    """The revision that the knowledge base was brought to: what the applied pin names.
+
+    None where no pin was applied.
+    """
     trigger = applied(places)
     return trigger.pinned if trigger else None
 
 
 def standing_revision(places: Places) -> str | None:
-    """The revision at which documents are read: that of the pin that was followed; without one, the bound index's."""
+    """The revision at which documents are read: that of the pin that was followed; without one, the
+    bound index's.
+    """
     bound = read(places)
     return followed_pin(places) or (bound.revision if bound else None)
 
@@ -57,7 +65,9 @@ def write(places: Places, binding: Binding, trigger: Trigger) -> None:
 
 
 def forget_applied(places: Places) -> None:
-    """Nothing counts as applied while something moves: after a kill in between the next command looks again, wherever HEAD is by then."""
+    """Nothing counts as applied while something moves: after a kill in between the next command
+    looks again, wherever HEAD is by then.
+    """
     places.applied.unlink(missing_ok=True)
 
 

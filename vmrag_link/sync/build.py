@@ -1,4 +1,6 @@
-"""Get the snapshot of a revision: the one that is there, one made from the nearest other, or one built from nothing."""
+"""Get the snapshot of a revision: the one that is there, one made from the nearest other, or one
+built from nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ NEAR = 100
 class Base(Record, frozen=True):
     """An index to start from: a directory, and the revision that it stands at.
 
-    While `holding` it nobody changes it. That yields why it cannot be used, if so: it may have gone since it was listed.
+    While `holding` it nobody changes it. That yields why it cannot be used, if so: it may have gone
+    since it was listed.
     """
 
     path: Path
@@ -72,8 +75,9 @@ def snapshot(
 ) -> Built:
     """A usable snapshot of the revision. `indexer` is called only if something has to be indexed.
 
-    `instead`: build one in any case, and put it in the place of what is there, which goes on answering until then. Wait at most this
-    many seconds for its readers; raises `Busy` when they pass.
+    `instead`: build one in any case, and put it in the place of what is there, which goes on
+    answering until then. Wait at most this many seconds for its readers; raises `Busy` when they
+    pass.
     """
     watch = Stopwatch()
     path = snapshots.path(revision)
@@ -149,7 +153,9 @@ def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | Non
 
 
 class _Size(NamedTuple):
-    """Numbers of documents, live and dead chunks, and documents that may differ from the base's revision."""
+    """Numbers of documents, live and dead chunks, and documents that may differ from the base's
+    revision.
+    """
 
     documents: int
     live: int

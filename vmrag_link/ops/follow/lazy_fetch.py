@@ -1,6 +1,8 @@
-"""What the checked-out code pins and what is not here comes by itself: a revision, or, in a fresh clone, the whole knowledge base.
+"""What the checked-out code pins and what is not here comes by itself: a revision, or, in a fresh
+clone, the whole knowledge base.
 
-From remotes that are trusted only. That it could not come keeps nobody from working with what is here: `Workspace.unreached` says why.
+From remotes that are trusted only. That it could not come keeps nobody from working with what is
+here: `Workspace.unreached` says why.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace, reasons
 
 RETRY_SECONDS = 60
-"""How long nobody is asked again for a revision that could not be had: a query should not wait for a dead network each time."""
+"""How long nobody is asked again for a revision that could not be had: a query should not wait for
+a dead network each time.
+"""
 
 
 class _Failure(Record, frozen=True):
@@ -48,8 +52,8 @@ class _Failure(Record, frozen=True):
 def bring(ws: Workspace, *, insist: bool = False) -> bool:
     """Fetch what the pin names, if it is not here and `auto_fetch` is on; whether something came.
 
-    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer. Raises `NotInitialized`, why a fresh
-    clone gets no knowledge base; everything else can wait.
+    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer.
+    Raises `NotInitialized`, why a fresh clone gets no knowledge base; everything else can wait.
     """
     if not ws.config.auto_fetch:
         return False
@@ -71,7 +75,9 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
 
 
 def _begun(ws: Workspace, *, insist: bool) -> bool:
-    """A fresh clone's knowledge base. Who answers does so at once: only a silence is not waited for again and again."""
+    """A fresh clone's knowledge base. Who answers does so at once: only a silence is not waited for
+    again and again.
+    """
     pin = pinning.parsed(plumbing.pin_bytes(ws.places))
     if pin is None:
         return False
@@ -89,7 +95,8 @@ def _begun(ws: Workspace, *, insist: bool) -> bool:
 
 
 def require(ws: Workspace, pin: Pin, source: str) -> str:
-    """The revision of a pin that a person or git asks for; it is fetched if it is not here and `auto_fetch` is on.
+    """The revision of a pin that a person or git asks for; it is fetched if it is not here and
+    `auto_fetch` is on.
 
     Raises `PinRevisionMissing`, which names the `source` of the pin.
     """
@@ -108,14 +115,19 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
 
 
 def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None) -> None:
-    """As `require`, for the pins that git merges; a side without one, or with one that cannot be read, requires nothing."""
+    """As `require`, for the pins that git merges; a side without one, or with one that cannot be
+    read, requires nothing.
+    """
     for source, data in (("Our side", ours), ("Their side", theirs), ("The base", base)):
         if pin := pinning.parsed(data):
             require(ws, pin, source)
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:
-    """The revision that a git ref pins. Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`, and as `require`."""
+    """The revision that a git ref pins.
+
+    Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`, and as `require`.
+    """
     data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}")
     if data is None:
         raise PinMissing(f"{ref} pins no knowledge.", hint=f"git log {quoted(ref)} -- {PIN_NAME}", ref=ref)

@@ -1,4 +1,7 @@
-"""Recovery after a kill: finish, or report, the commits and replays that the journal holds. `follow_pin` starts with it."""
+"""Recovery after a kill: finish, or report, the commits and replays that the journal holds.
+
+`follow_pin` starts with it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ from vmrag_link.workspace import Workspace
 
 
 def recover(ws: Workspace) -> None:
-    """Every command that works on the knowledge base calls this first; nearly always there is nothing to do."""
+    """Every command that works on the knowledge base calls this first; nearly always there is
+    nothing to do.
+    """
     _finish_replays(ws)
     if not pending(ws):
         return
@@ -37,7 +42,9 @@ def recover(ws: Workspace) -> None:
 
 
 def _finish_replays(ws: Workspace) -> None:
-    """Uncommitted documents of HEAD's branch, or of one that is gone, that were on their way to another revision."""
+    """Uncommitted documents of HEAD's branch, or of one that is gone, that were on their way to
+    another revision.
+    """
     branch = ws.trigger().branch
     for path, entry in ws.journal.entries():
         if not isinstance(entry, ReplayEntry):
@@ -66,7 +73,9 @@ def _is_ours(ws: Workspace, kb_branch: str, branch: str | None) -> bool:
 
 
 def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
-    """The commits of the journal that concern this work tree: its own, those of the code branch that it is on, and damaged ones."""
+    """The commits of the journal that concern this work tree: its own, those of the code branch
+    that it is on, and damaged ones.
+    """
     commits = [(path, entry) for path, entry in ws.journal.entries() if not isinstance(entry, ReplayEntry)]
     return [
         (path, entry)
@@ -76,7 +85,9 @@ def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
 
 
 def is_here(ws: Workspace, entry: CommitEntry) -> bool:
-    """Whether HEAD is on the code branch of the entry, which may have another name by now: git carries the mapping along."""
+    """Whether HEAD is on the code branch of the entry, which may have another name by now: git
+    carries the mapping along.
+    """
     trigger = ws.trigger()
     if trigger.symbolic == entry.symbolic:
         return True
@@ -84,7 +95,9 @@ def is_here(ws: Workspace, entry: CommitEntry) -> bool:
 
 
 def flaw(ws: Workspace, entry: Entry | None) -> str:
-    """Why nothing can be finished by an entry of the journal: it cannot be read, or names what is not there; empty if it can."""
+    """Why nothing can be finished by an entry of the journal: it cannot be read, or names what is
+    not there; empty if it can.
+    """
     if entry is None:
         return "cannot be read"
     engine = ws.engine
@@ -111,7 +124,9 @@ def _set_aside(ws: Workspace, path: Path, problem: str) -> None:
 
 
 def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
-    """Another work tree was on this code branch when it was killed; one that is alive holds its lock."""
+    """Another work tree was on this code branch when it was killed; one that is alive holds its
+    lock.
+    """
     theirs = Path(entry.git_dir)
     if theirs not in worktrees.git_dirs(ws.places) or not theirs.is_dir():
         _finish(ws, path, entry)
@@ -123,7 +138,10 @@ def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
 
 
 def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
-    """Call it with the workspace's lock held. An entry whose branch HEAD has left stays until HEAD comes back."""
+    """Call it with the workspace's lock held.
+
+    An entry whose branch HEAD has left stays until HEAD comes back.
+    """
     branch = ws.engine.branch(entry.kb_branch)
     if branch is None or branch.head == entry.parent:
         ws.journal.finish(path)  # killed before the knowledge base was committed: the documents are still uncommitted
@@ -141,13 +159,16 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         f"moved. To pin it: {'' if on_branch else f'git switch {code} && '}vmrag pin {revision}"
     )
     if on_branch:
-        # The pin was replaced by something else: nobody will finish the commit, but nothing is lost either.
+        # The pin was replaced by something else: nobody will finish the commit, but nothing is lost
+        # either.
         ws.engine.anchor(revision, reason="committed, never pinned")
         ws.journal.finish(path)
 
 
 def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
-    """What cannot be pinned now (a read-only work tree, say) keeps nobody from working: the next command tries again."""
+    """What cannot be pinned now (a read-only work tree, say) keeps nobody from working: the next
+    command tries again.
+    """
     try:
         report = pinning.write_pin(ws, revision, kb_branch)
     except (OSError, GitFailed) as error:

@@ -14,7 +14,8 @@ from vmrag_link.workspace import Workspace, reasons
 
 
 def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
-    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`. The index keeps serving.
+    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`.
+    The index keeps serving.
 
     The report's notes have been said.
     """
