@@ -14,7 +14,7 @@ from vmrag_hooks.shims import SYNCING
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
 from vmrag_link.progress import ASKING, BUILDING, EMBEDDING, FETCHING
-from vmrag_link.sync import apply, background
+from vmrag_link.sync import background, current
 from vmrag_link.workspace import Workspace
 
 PATIENCE = 0.0
@@ -65,7 +65,7 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
 
 
 def _hand_over(workspace: Workspace) -> list[str]:
-    if apply.settled(workspace.parts):
+    if current.is_current(workspace.places, workspace.snapshots):
         return []
     from vmrag_hooks.background import start  # rarely needed, and a checkout waits for imports
 

@@ -165,7 +165,7 @@ fi
 # post-checkout     $1: HEAD before, $2: HEAD now, $3: 1 for a branch, 0 for files. No standard input. After `git clone` and
 #                   `git worktree add` $1 is zeros. `git checkout` ends with its exit code, so it always ends with the chained hook's.
 # The arguments are not used: `git checkout FILE` moves the pin without HEAD. What counts is HEAD's name and the bytes of the pin.
-#   as in `applied`                                 nothing to do; this is `sync.current.is_applied`, as far as sh can see it
+#   as in `applied`                                 nothing to do; this is what `sync.current.is_applied` asks, by texts
 #   rebase, am, sequencer, bisect, another's hook   more of the same follows: the mark `pending`, which the next command works off
 #   all else, and the end of a rebase               Python brings knowledge base and index to the pin (`run.follow`)
 _SYNC = r"""

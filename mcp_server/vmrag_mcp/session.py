@@ -245,7 +245,7 @@ class Session:
         """Load the models that the first query needs. What goes wrong here, that query says."""
         with contextlib.suppress(VmragError), self._workspace(CallProgress(), reads=True) as ws:
             for each in ws.engine.collections(ws.revision()) if ws.initialized else ():
-                if (model := ws.model_for(each)).local:
+                if (model := ws.models.of(each)).local:
                     model.embed_query(each.name)
 
     def _bug(self, error: Exception, tool: str) -> VmragError:

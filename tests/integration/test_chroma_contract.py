@@ -302,5 +302,5 @@ def test_an_outside_client_finds_documents_in_a_snapshot_and_leaves_it_sound(tmp
     assert guide.metadata["revision"] == revision
     assert found["metadatas"][0][0]["source_id"] == "owl"
     client.close()
-    assert kb.shelf.problem(revision) == ""
+    assert kb.snapshots.problem(revision) == ""
     kb.close()

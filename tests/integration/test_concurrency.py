@@ -219,9 +219,9 @@ def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
     """The list of bound snapshots was read before another work tree bound one of the spares."""
     workspace = Workspace.open(stocked.top, QUIET)
     try:
-        spares = [each.path for each in workspace.shelf.all()]
+        spares = [each.path for each in workspace.snapshots.all()]
         lists = iter([set(), *[set(spares)] * len(spares)])
-        assert workspace.shelf.evict(bound=lambda: next(lists), keep=0) == []
+        assert workspace.snapshots.evict(bound=lambda: next(lists), keep=0) == []
         assert all(path.is_dir() for path in spares)
     finally:
         workspace.close()
@@ -245,7 +245,7 @@ def test_a_base_that_is_evicted_before_it_is_copied_is_replaced_by_another_or_by
 def test_what_is_bound_but_gone_is_built_again_by_who_reads(stocked, tmp_path):
     body = (
         "import shutil\nfrom vmrag_link.workspace import Workspace as m\nreconcile = m.reconcile\n"
-        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.shelf.path(ws.revision()))\n    return done\nm.reconcile = then"
+        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.snapshots.path(ws.revision()))\n    return done\nm.reconcile = then"
     )
     done = driven(stocked, body, "query", "garden", "--json")
     assert done.code == 0, done
@@ -276,7 +276,7 @@ def test_working_copies_of_committed_documents_do_not_pile_up(stocked):
 
 def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_changes_nothing(stocked):
     stocked.git("config", "vmrag.lock-timeout-s", "1")
-    reader = holding(stocked, "ws.view()")
+    reader = holding(stocked, "ws.reader.view()")
     done = stocked.vmrag("sync", "--rebuild", "--json", code=3)
     assert error_of(done)["code"] == "BUSY"
     assert "another process reads it" in error_of(done)["message"]

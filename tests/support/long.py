@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, TypeVar
 
 import pytest
 
 Row = TypeVar("Row")
+
+LONG = os.environ.get("VMRAG_TEST_LONG") == "1"
+"""Set by `tests/check.py --long`."""
+
+
+def examples(number: int) -> int:
+    """How often to repeat what is drawn or raced: so often in a long run, a third of it otherwise."""
+    return number if LONG else number // 3
 
 
 def spread(rows: Collection[Row], count: int) -> list[Any]:

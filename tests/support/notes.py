@@ -56,7 +56,7 @@ def indexed(project: Project, *, collection: str = "notes") -> list[str]:
     """The names of all chunks that Chroma holds of a collection, once the index has followed."""
     from vmrag_link.index.chroma import open_store
 
-    with opened(project) as ws, ws.view() as view:
+    with opened(project) as ws, ws.reader.view() as view:
         store = open_store(view.folder / "chroma")
         try:
             return sorted(store.ids(store.collections()[collection]))

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import pin as pins
-from vmrag_link.errors import PinMalformed
 from vmrag_link.git.applied import decode_applied, encode_applied
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
@@ -42,12 +40,7 @@ def applied(places: Places) -> Trigger | None:
 def followed_pin(places: Places) -> str | None:
     """The revision that the knowledge base was brought to: what the applied pin names. None where no pin was applied."""
     trigger = applied(places)
-    if trigger is None or trigger.pin is None:
-        return None
-    try:
-        return pins.parse(trigger.pin).dolt_commit
-    except PinMalformed:
-        return None
+    return trigger.pinned if trigger else None
 
 
 def standing_revision(places: Places) -> str | None:

@@ -29,7 +29,7 @@ STREAM_ABOVE = 200
 """Documents that are read one by one; more are picked from a stream of their collection."""
 
 
-class Brought(Record, frozen=True):
+class IndexUpdate(Record, frozen=True):
     plan: Plan
     chunks: ChunkCounts
 
@@ -45,7 +45,7 @@ class Indexer:
         self._model_for = model_for
         self._progress = progress
 
-    def bring(self, store: IndexStore, at: At, *, base: str | None) -> Brought:
+    def update(self, store: IndexStore, at: At, *, base: str | None) -> IndexUpdate:
         """`base`: the revision that the index stands at apart from its touched documents; None compares all rows.
 
         What a service does not embed now is indexed by its words alone, and tried again when a revision is indexed (not with every write).
@@ -67,7 +67,7 @@ class Indexer:
         held, there = store.manifest.counts()[0], self._engine.count(at)
         if held != there:
             raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")
-        return Brought(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
+        return IndexUpdate(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
 
     def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
         """Have the vectors of documents that are about to be stored: what cannot be embedded shows before that.

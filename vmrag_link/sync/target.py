@@ -28,6 +28,14 @@ class Trigger(Record, frozen=True):
     def branch(self) -> str | None:
         return self.symbolic.removeprefix("refs/heads/") if self.symbolic else None
 
+    @property
+    def pinned(self) -> str | None:
+        """The revision that the pin names; None where there is no pin, or none that can be read."""
+        try:
+            return pins.parse(self.pin).dolt_commit if self.pin is not None else None
+        except PinMalformed:
+            return None
+
 
 class Target(Record, frozen=True):
     """What the trigger asks for.
@@ -91,3 +99,9 @@ def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
     if branch.head == pin.dolt_commit:
         return "attached"
     return "held" if branch.dirty else "behind"
+
+
+def dirty_elsewhere(engine: Engine, target: Target) -> list[str]:
+    """KB branches with uncommitted documents, but for the target's own."""
+    own = target.kb_branch.name if target.kb_branch else None
+    return [each.name for each in engine.branches() if each.dirty and each.name != own]

@@ -32,8 +32,7 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.merge import merge, merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock, PinReport
-from vmrag_link.sync import apply
-from vmrag_link.sync.target import Target
+from vmrag_link.sync.target import Target, dirty_elsewhere
 from vmrag_link.workspace import Workspace
 
 _WORDS = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
@@ -72,12 +71,12 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
     if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
         return _merged(ws, target, message, who)
     if target.kb_branch is None or not target.kb_branch.dirty:
-        elsewhere = apply.dirty_elsewhere(ws.engine, target)
+        elsewhere = dirty_elsewhere(ws.engine, target)
         there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
         raise NoChanges(
             f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
         )
-    copy = apply.working_copy(ws.parts, target.kb_branch.name, target.revision)
+    copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
     left = not follow and bool(copy.problem())
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger:
@@ -97,7 +96,7 @@ def chunks(ws: Workspace, report: CommitReport) -> int:
     if report.pending:
         return 0
     put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
-    return ws.read(lambda view: chunks_held(view.folder, put))
+    return ws.reader.read(lambda view: chunks_held(view.folder, put))
 
 
 def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:

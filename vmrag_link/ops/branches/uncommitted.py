@@ -20,7 +20,6 @@ from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
 from vmrag_link.ops.commits.diff import Summary
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
-from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
@@ -140,7 +139,7 @@ def _require_room(ws: Workspace, branch: KbBranch, onto: At) -> None:
 
 
 def _put_aside(ws: Workspace, branch: KbBranch) -> str:
-    with apply.forgotten_copy(ws.parts, branch.name, branch.head):
+    with ws.sync_context.without_copy(branch.name, branch.head):
         return replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
 
 

@@ -141,7 +141,7 @@ def modify(
             return Write(put_collections=[after])
         if any(each.name == after.name for each in ws.engine.collections(at)):
             raise _exists(after.name)
-        checked(ws.model_for(before), before)  # its documents are indexed under the new name
+        checked(ws.models.of(before), before)  # its documents are indexed under the new name
         moved = ws.engine.documents(at, collection=before.name)  # read while they are written: all as of one moment
         return Write(
             put_collections=[after],
@@ -249,7 +249,7 @@ def working_model(ws: Workspace, name: str) -> Model:
     Raises `EmbeddingFailed`, also for what is not installed, and `EmbeddingMismatch`.
     """
     try:
-        model = ws.model(name)
+        model = ws.models.named(name)
         model.embed([name])
     except (UsageInvalid, IndexExtraMissing) as error:
         raise EmbeddingFailed(error.message, hint=error.hint, embedding_function=name) from error

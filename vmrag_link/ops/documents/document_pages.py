@@ -67,10 +67,10 @@ def get(ws: Workspace, name: str, selection: Selection, wanted: PageRequest) -> 
         )
 
     def read(view: View) -> DocumentPage:
-        with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+        with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
             return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
 
-    return read_consistently(ws, lambda: ws.read(read))
+    return read_consistently(ws, lambda: ws.reader.read(read))
 
 
 class _Reading:

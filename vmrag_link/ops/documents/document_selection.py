@@ -108,4 +108,4 @@ def _within(ws: Workspace, at: At, collection: Collection, named: Named, known: 
 
 def chunked(ws: Workspace, collection: Collection, document: Document) -> list[Chunk]:
     """A document's chunks as the index has them."""
-    return chunks(document.content, within_window(collection.chunking, ws.model_for(collection)))
+    return chunks(document.content, within_window(collection.chunking, ws.models.of(collection)))

@@ -106,7 +106,7 @@ def add(ws: Workspace, name: str, new: Sequence[New], *, follow: bool = True) ->
             for doc_id, each, metadata in zip(ids, new, metadatas, strict=True)
         ]
         if follow:
-            ws.bringer().prepare(collection, documents)
+            ws.indexer().prepare(collection, documents)
         return Write(put_documents=documents)
 
     collection, landed = _write(ws, name, rows, "add documents to", follow=follow)
@@ -148,7 +148,7 @@ def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Updat
         untouched = {doc_id for doc_id in after if after[doc_id] == before[doc_id] and doc_id not in vectors}
         unchanged[:] = [doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id in untouched]
         changed[:] = [doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id not in untouched]
-        ws.bringer().prepare(collection, documents)
+        ws.indexer().prepare(collection, documents)
         return Write(put_documents=documents) if documents or vectors else None
 
     def alter(store: IndexStore) -> None:

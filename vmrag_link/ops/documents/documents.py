@@ -44,7 +44,6 @@ from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another
 from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history import history
 from vmrag_link.suggest import nearest, no_collection
-from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 
@@ -212,7 +211,7 @@ def _gone(ws: Workspace, at: At, name: str, kept: set[str], folders: Sequence[Pa
 def _new_collection(ws: Workspace, at: At, name: str) -> Collection | None:
     if any(each.name == name for each in ws.engine.collections(at)):
         return None
-    model = ws.model(ws.config.embedding.model)
+    model = ws.models.named(ws.config.embedding.model)
     return Collection(
         name=name,
         embedding_function=model.name,
@@ -323,8 +322,8 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
     revision = ws.revision()
     try:
         if isinstance(at, str):
-            return {} if ws.shelf.problem(at) else chunk_counts(ws.shelf.path(at))
-        copy = apply.working_copy(ws.parts._replace(lock_timeout=0), at.branch, revision)
+            return {} if ws.snapshots.problem(at) else chunk_counts(ws.snapshots.path(at))
+        copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)
         with copy.reading() as problem:
             return {} if problem else chunk_counts(copy.path)
     except (Busy, FileSystemError, IndexFailed):

@@ -24,9 +24,9 @@ from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.documents import branches
 from vmrag_link.ops.follow.follow_pin import move, reconcile
-from vmrag_link.sync import apply, lease
+from vmrag_link.sync import apply, lease, sentences
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 ATTEMPTS = 3
 
@@ -53,9 +53,11 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
         # Between the two steps of another process's commit it looks so, too: the pin comes after the branch.
         target = movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
-        raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
+        raise Uncommitted(sentences.held(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":
-        raise KnowledgeMoved(apply.unpinned(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
+        raise KnowledgeMoved(
+            sentences.unpinned(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch)
+        )
     return target
 
 
@@ -78,14 +80,14 @@ def movable(ws: Workspace, *, index: bool = True) -> Target:
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()
     if target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
     return target
 
 
 def refuse_if_busy(ws: Workspace) -> None:
     """Nothing is written where git would lose sight of it. Raises `GitBusy`, `MergeConflict` with the command that helps."""
     refuse_in_between(ws)
-    apply.wait_for_git(ws.parts)
+    apply.wait_for_git(ws.sync_context)
     if pin_merge.stages(ws.places):
         raise MergeConflict(
             "The pin is in conflict; what would be written now would take one side.",
@@ -163,13 +165,13 @@ class _Planned(NamedTuple):
 
 def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[IndexStore], None]) -> Landed:
     branch, revision = planned.branch, planned.revision
-    copy = apply.working_copy(ws.parts, branch, revision)
+    copy = ws.sync_context.working_copy(branch, revision)
     stored = False
     try:
         with file_failures(), copy.writing() as whole:
             rows = planned.store(ws, purpose)
             stored = True
-            ws.follow(copy.path, branch, revision, whole=whole, alter=alter)
+            ws.reader.update_copy(copy.path, branch, revision, whole=whole, alter=alter)
             chunks = chunks_held(copy.path, (each.key for each in rows.put_documents))
     except INDEXING_FAILURES as error:
         if not stored:
@@ -181,7 +183,7 @@ def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[Ind
 
 
 def _deferred(ws: Workspace, planned: _Planned, purpose: str) -> Landed:
-    with apply.working_copy(ws.parts, planned.branch, planned.revision).deferring():
+    with ws.sync_context.working_copy(planned.branch, planned.revision).deferring():
         planned.store(ws, purpose)
     pending = "The documents are stored, and the index follows when it is needed next."
     return Landed(planned.branch, planned.revision, pending)

@@ -23,7 +23,7 @@ from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recovery import pending, recover
 from vmrag_link.sync import background
 from vmrag_link.sync.apply import SyncReport
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 ATTEMPTS = 3
 """How often a command looks again because another process moved the pin while it looked."""
@@ -44,7 +44,7 @@ def reconcile_or_raise(ws: Workspace) -> SyncReport | None:
     """As `reconcile`; raises why the pin cannot be followed, if there is one. Where there is no pin, there is nothing to follow."""
     report = reconcile(ws)
     if report is not None and report.state in ("malformed", "missing"):
-        raise ws.unusable(ws.target())
+        raise reasons.unusable(ws, ws.target())
     return report
 
 
@@ -121,12 +121,12 @@ def read_consistently(ws: Workspace, look: Callable[[], T], *, index: bool = Tru
 def move_and_warn(ws: Workspace) -> None:
     """As `move_for_reading`, for commands whose report has no place for it: notes say where what follows comes from."""
     move_for_reading(ws)
-    for note in ws.notes(ws.target(), ws.revision()) if ws.standing_revision else ():
+    for note in reasons.notes(ws, ws.target(), ws.revision()) if ws.standing_revision else ():
         ws.progress.note(note)
 
 
 def sync_and_warn(ws: Workspace) -> None:
     """As `move_and_warn`, with the index, for commands that tell about the index itself."""
     reconcile_if_possible(ws)
-    for note in ws.notes(ws.target(), ws.binding.revision) if ws.binding else ():
+    for note in reasons.notes(ws, ws.target(), ws.binding.revision) if ws.binding else ():
         ws.progress.note(note)

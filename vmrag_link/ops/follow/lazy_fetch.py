@@ -27,12 +27,9 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.remotes.clone import clone
-from vmrag_link.ops.remotes.fetch import first_with
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 RETRY_SECONDS = 60
 """How long nobody is asked again for a revision that could not be had: a query should not wait for a dead network each time."""
@@ -79,13 +76,15 @@ def _begun(ws: Workspace, *, insist: bool) -> bool:
     if pin is None:
         return False
     if not insist and (earlier := _failed_lately(ws, pin)):
-        raise ws.uninitialized(RemoteUnreachable(earlier.message, hint=earlier.hint))
+        raise reasons.uninitialized(ws, RemoteUnreachable(earlier.message, hint=earlier.hint))
+    from vmrag_link.ops.remotes.clone import clone  # rarely needed, and a checkout waits for imports
+
     try:
         clone(ws, automatic=True)
     except (RemoteError, FileSystemError) as why:
         if isinstance(why, RemoteUnreachable):
             _remember(ws, pin, why)
-        raise ws.uninitialized(why) from why
+        raise reasons.uninitialized(ws, why) from why
     return True
 
 
@@ -125,6 +124,9 @@ def pinned_at(ws: Workspace, ref: str) -> str:
 
 def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
     """Why the revision is not here even now; None if it is."""
+    from vmrag_link.ops.remotes import destinations
+    from vmrag_link.ops.remotes.fetch import first_with
+
     why: VmragError | None = None
     try:
         first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)

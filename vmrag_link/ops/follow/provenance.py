@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link.models import At, Record
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import View, Workspace, reasons
 
 
 class KbBlock(Record, frozen=True):
@@ -30,10 +30,10 @@ class Standing(Record, frozen=True):
 
 def standing(ws: Workspace) -> Standing:
     """Where the workspace stands now; nothing is brought anywhere. Raises as `Workspace.moment`."""
-    seen = ws.moment()
+    seen = ws.reader.moment()
     if not ws.engine.has_revision(seen.revision):
-        raise ws.unusable(seen.target)
-    notes = ws.notes(seen.target, seen.revision)
+        raise reasons.unusable(ws, seen.target)
+    notes = reasons.notes(ws, seen.target, seen.revision)
     block = KbBlock(str(ws.places.top), seen.git_head, seen.branch, seen.revision, seen.dirty, in_sync=not notes)
     return Standing(seen.at, seen.revision, block, notes)
 

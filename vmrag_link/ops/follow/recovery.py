@@ -16,7 +16,6 @@ from vmrag_link.errors import (
 from vmrag_link.git import pin_merge, plumbing, worktrees
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.ops.pins import pinning
-from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 
@@ -51,7 +50,7 @@ def _finish_replays(ws: Workspace) -> None:
         from vmrag_link.merging import replay
 
         there = ws.engine.branch(entry.kb_branch)
-        copy = apply.forgotten_copy(ws.parts, entry.kb_branch, there.head if there else entry.to)
+        copy = ws.sync_context.without_copy(entry.kb_branch, there.head if there else entry.to)
         with copy, ws.engine.writing("carry uncommitted documents"):
             if path.exists():  # who is at work holds the write lock until its entry is gone
                 finished = replay.finish(ws.engine, entry)

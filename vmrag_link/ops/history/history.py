@@ -257,6 +257,6 @@ def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
     if ref is None:
         sync_and_warn(ws)
     at: At = ws.at() if ref is None else lazy_fetch.pinned_at(ws, ref)
-    value = hashed(ws.shelf.settings, ws.engine.collections(at), ws.engine.headers(at))
+    value = hashed(ws.snapshots.settings, ws.engine.collections(at), ws.engine.headers(at))
     revision = at if isinstance(at, str) else ws.revision()
-    return FingerprintReport(value, revision, ws.shelf.settings, dirty=isinstance(at, Working))
+    return FingerprintReport(value, revision, ws.snapshots.settings, dirty=isinstance(at, Working))

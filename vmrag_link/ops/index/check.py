@@ -48,11 +48,11 @@ def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
     """Look at the index that answers here, or of the revision that a git ref pins; one that is not there is built first."""
     made = history.fingerprint(ws, ref=ref)
     if ref is None:
-        with ws.view() as view:
+        with ws.reader.view() as view:
             found, documents, fix = _compared(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD
     else:
         revision = lazy_fetch.pinned_at(ws, ref)
-        with ws.snapshot(revision) as folder:
+        with ws.reader.snapshot(revision) as folder:
             found, documents, fix = (
                 _compared(ws, folder, revision),
                 ws.engine.count(revision),
@@ -95,7 +95,7 @@ def _compared(ws: Workspace, folder: Path, at: At) -> _Compared:
 
 def _collection(ws: Workspace, folder: Path, at: At, collection: Collection, *, with_vectors: bool) -> _Compared:
     """Every document cut again, its chunks compared with those of the index."""
-    model, held = ws.model_for(collection), rows_of(folder, collection.name)
+    model, held = ws.models.of(collection), rows_of(folder, collection.name)
     chunking = within_window(collection.chunking, model)
     number, vectors = 0, 0
     for document in ws.engine.documents(at, collection=collection.name):

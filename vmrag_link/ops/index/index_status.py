@@ -20,7 +20,7 @@ from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, viewed
 from vmrag_link.ops.index.holdings import differing, held_now
 from vmrag_link.paths import write_atomically
-from vmrag_link.workspace import Moment, View, Workspace
+from vmrag_link.workspace import Moment, View, Workspace, reasons
 
 Status = Literal["synced", "pending", "error"]
 
@@ -71,10 +71,10 @@ class Indexed(Record, frozen=True):
 
 def look(ws: Workspace) -> IndexStatus:
     """As far as it is known without bringing anything. Raises as `Workspace.moment`."""
-    seen = ws.moment()
+    seen = ws.reader.moment()
     revision, at, moved = _wanted(seen)
     if not ws.engine.has_revision(revision):
-        raise ws.unusable(seen.target)
+        raise reasons.unusable(ws, seen.target)
     held = held_now(ws, seen)
     failed = failures(ws)
     changed = differing(ws, at, held)
@@ -130,7 +130,7 @@ def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tu
     """
     try:
         return read_consistently(
-            ws, lambda: ws.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw)))
+            ws, lambda: ws.reader.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw)))
         )
     except (EmbeddingError, IndexExtraMissing):
         return at, known(ws, at, name)

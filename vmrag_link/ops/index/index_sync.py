@@ -23,7 +23,7 @@ from vmrag_link.ops.follow.provenance import Standing, standing, viewed
 from vmrag_link.ops.follow.sync import sync as follow_the_pin
 from vmrag_link.ops.index.holdings import Holdings, Key, differing, held_equally, held_now, read
 from vmrag_link.ops.index.index_status import Status, look, remember
-from vmrag_link.sync import apply
+from vmrag_link.sync import eviction
 from vmrag_link.workspace import Workspace
 
 
@@ -92,10 +92,10 @@ def bring(ws: Workspace) -> SyncedAll:
     before = _before(ws)
     try:
         reconcile_for_reading(ws)
-        seen = ws.moment()
+        seen = ws.reader.moment()
         now = held_now(ws, seen)
         if now.current and (now.unembedded or differing(ws, seen.at, now)):
-            apply.throw_away(ws.parts, ws.target(), seen.revision)  # it verifies, and holds something else
+            eviction.throw_away(ws.sync_context, ws.target(), seen.revision)  # it verifies, and holds something else
         report = _after(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
         if "collection_name" not in error.details:
@@ -118,11 +118,11 @@ def rebuild(ws: Workspace) -> SyncedAll:
 
 
 def _before(ws: Workspace) -> Holdings:
-    return held_now(ws, ws.moment()) if ws.binding else Holdings()
+    return held_now(ws, ws.reader.moment()) if ws.binding else Holdings()
 
 
 def _after(ws: Workspace, before: Holdings) -> SyncedAll:
-    view, held = ws.read(lambda view: (view, read(view.folder, view.revision, current=True)))
+    view, held = ws.reader.read(lambda view: (view, read(view.folder, view.revision, current=True)))
     rows = []
     for name in sorted(held.definitions.keys() | before.definitions.keys()):
         mine, theirs = _of(name, held.headers), _of(name, before.headers)

@@ -21,5 +21,5 @@ class PathsReport(Record, frozen=True):
 def paths(ws: Workspace) -> PathsReport:
     """Of the workspace as it stands, uncommitted documents included. The next sync makes another index: ask again then."""
     sync_and_warn(ws)
-    with ws.view() as view:
+    with ws.reader.view() as view:
         return PathsReport(str(ws.places.kb), str(view.folder), str(view.folder / "chroma"), TENANT, DATABASE)

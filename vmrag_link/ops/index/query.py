@@ -44,24 +44,24 @@ def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport
     """
     if ref is not None:
         return _at(ws, asked, ref)
-    return read_consistently(ws, lambda: ws.read(lambda view: _answer(ws, asked, view)))
+    return read_consistently(ws, lambda: ws.reader.read(lambda view: _answer(ws, asked, view)))
 
 
 def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
     revision = lazy_fetch.pinned_at(ws, ref)
     for last in (False, True):
         try:
-            with ws.snapshot(revision) as path:
+            with ws.reader.snapshot(revision) as path:
                 view = View(path, revision, None, dirty=False, git_head=plumbing.head(ws.places).commit)
                 return _answer(ws, asked, view)
         except IndexFailed:
-            if last or not ws.shelf.discard(ws.shelf.path(revision)):
+            if last or not ws.snapshots.discard(ws.snapshots.path(revision)):
                 raise
     raise AssertionError  # the second attempt returns or raises
 
 
 def _answer(ws: Workspace, asked: Query, view: View) -> QueryReport:
-    with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+    with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
         try:
             results = searcher.search(asked)
         except EmbeddingFailed as error:
@@ -83,7 +83,7 @@ def similar(
     """The chunks of one collection nearest to each text, all from one moment. Raises as `collections.find` and `Searcher.search`."""
 
     def answer(view: View) -> SimilarReport:
-        with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+        with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
             collection = searcher.collection(name) or collections.find(ws, view.at, name)
             asked = Query("", (collection.name,), k, Mode.VECTOR, where, where_document)
             matches = [searcher.nearest(msgspec.structs.replace(asked, text=text)) for text in texts]
@@ -91,4 +91,4 @@ def similar(
             stored = searcher.embeddings(collection.name, [*names]) if embeddings else {}
             return SimilarReport(collection, matches, stored, viewed(ws, view))
 
-    return read_consistently(ws, lambda: ws.read(answer))
+    return read_consistently(ws, lambda: ws.reader.read(answer))

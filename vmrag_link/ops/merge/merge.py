@@ -23,7 +23,6 @@ from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins.pinning import PinBlock
-from vmrag_link.sync import apply
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
@@ -172,7 +171,7 @@ def abort(ws: Workspace) -> MergeReport:
     if not merge_state.is_here(ws, state) or branch.head != state.ours:
         merge_state.clear(ws)
         return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
-    copy = apply.forgotten_copy(ws.parts, branch.name, branch.head)
+    copy = ws.sync_context.without_copy(branch.name, branch.head)
     with copy, ws.engine.writing("give a merge up", timeout=ws.lock_timeout):
         # First: a merge without its documents would be committed as one that dropped theirs.
         merge_state.clear(ws)

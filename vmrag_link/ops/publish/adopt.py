@@ -134,7 +134,7 @@ def _peer(ws: Workspace, source: str, start: Path) -> Peer:
 
 def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
     """The repository that the fork is one of: never what the checked-out branch, which may be the fork's, or its pin says."""
-    accepted = ws.accepted_remote()
+    accepted = ws.settings.accepted_remote()
     if accepted != OWN:
         return destinations.named(ws, accepted, ask=True)[0]
     with contextlib.suppress(RemoteError):

@@ -17,7 +17,7 @@ from vmrag_link.ops.remotes.fetch import fetched, no_such_branch
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 
 class PushReport(Record, frozen=True):
@@ -83,7 +83,7 @@ def push_branch(
     recover(ws)
     own, target = ws.kb_branch(), ws.target()
     if branch is None and own is None and target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
     place = destinations.to_push(ws, remote)[0]
     before = ws.engine.remote_heads(place.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)

@@ -59,13 +59,13 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
     """
 
     def make(key: str, url: str) -> Engine:
-        return DoltliteEngine.clone(ws.places.kb, key, url, limits=ws.limits)
+        return DoltliteEngine.clone(ws.places.kb, key, url, limits=ws.settings.limits)
 
     problems: list[RemoteError] = []
     for each in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.limits)
+                made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.settings.limits)
                 task.advance(1)
         except RemoteError as problem:
             problems.append(problem)

@@ -33,7 +33,7 @@ def to_push(ws: Workspace, remote: str | None) -> list[Address]:
 
 def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
     """What a pin or the settings name. Raises `RemoteNotTrusted` before anything is contacted, and as `asked`."""
-    trust.require(ws.places, remote, accepted=ws.accepted_remote)
+    trust.require(ws.places, remote, accepted=ws.settings.accepted_remote)
     if remote == OWN:
         return address.of_code(ws.places, ws.trigger().branch, ask=ask)
     return [address.of_url(remote, ask=ask)]
@@ -47,7 +47,7 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
     if remotes.called(ws.places, remote):
         return
     address.given(ws.places, remote, branch=ws.trigger().branch)  # nobody is asked about what is no address
-    trust.require_from_agent(ws.places, remote, accepted=ws.accepted_remote, agreed=agreed)
+    trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
 
 
 def pinned_remote(ws: Workspace) -> str | None:

@@ -40,7 +40,7 @@ from vmrag_link.paths import write_atomically
 from vmrag_link.pin_values import hosted
 from vmrag_link.transport import address
 from vmrag_link.transport.address import OWN
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 HOST = "https://doltremoteapi.dolthub.com/"
 """What is meant by `organisation/repository`."""
@@ -203,7 +203,7 @@ def _unused(ws: Workspace) -> bool:
 def _require_pinned(ws: Workspace) -> None:
     target = ws.target()
     if target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
 
 
 def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
@@ -258,7 +258,7 @@ def _all_or_nothing(ws: Workspace) -> Iterator[None]:
         yield
     except BaseException:  # a call that was given up, too
         ws.close()
-        ws.forget_settings()
+        ws.reload_settings()
         for folder, names in kept.items():
             _remove_all_but(folder, names)
         _restore(contents)

@@ -17,7 +17,7 @@ from vmrag_link.ops.pins import history_pins, pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.paths import Places, require_files, require_folders, write_atomically
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 ATTRIBUTES = ".gitattributes"
 
@@ -133,7 +133,7 @@ def _cloned(ws: Workspace) -> str:
     try:
         return clone(ws).remote
     except RemoteError as error:
-        elsewhere = ws.uninitialized(error)
+        elsewhere = reasons.uninitialized(ws, error)
         if elsewhere.details:
             raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
         then = "or start another one, which cannot be merged with theirs: vmrag init --new"
@@ -174,7 +174,7 @@ def _write(ws: Workspace, start: Start) -> None:
     settings = _settings(start.remote, before)
     if settings != before:
         write_atomically(ws.places.config, settings)
-        ws.forget_settings()
+        ws.reload_settings()
     own = ws.kb_branch()
     revision = start.revision if start.detached else own.head if own else root_of(ws.engine)
     pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)

@@ -70,7 +70,7 @@ def examine(ws: Workspace) -> TrustReport:
 def agree(ws: Workspace, report: TrustReport) -> None:
     """Let exactly what the report shows count in this repository; what the file says by now is another matter."""
     agreements.add(ws.places, {each.name: each.value for each in report.stated})
-    ws.forget_settings()
+    ws.reload_settings()
 
 
 def agree_to_own(ws: Workspace) -> bool:
@@ -92,13 +92,13 @@ def agree_to_service(ws: Workspace, name: str) -> None:
             f"There is no embedding service {name[:80]!r}.", hint=f"vmrag trust --service {next(iter(SERVICES))}"
         )
     agreements.add_service(ws.places, name)
-    ws.forget_settings()
+    ws.reload_settings()
 
 
 def revoke(ws: Workspace) -> bool:
     """Forget what was agreed to in this repository; whether there was anything."""
     done = agreements.revoke(ws.places)
-    ws.forget_settings()
+    ws.reload_settings()
     return done
 
 

@@ -14,7 +14,7 @@ from vmrag_link.git import worktrees
 from vmrag_link.index import snapshots
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, stale_temporaries
-from vmrag_link.sync import apply as syncing
+from vmrag_link.sync import eviction
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
 
@@ -57,7 +57,7 @@ def sweep(ws: Workspace) -> Leftovers:
     before = [_sizes(paths) for paths in (_spare(ws), _copies(ws), _files(ws))]
     for path in _logs(ws):
         path.unlink(missing_ok=True)
-    syncing.tidy(ws.parts._replace(keep=_kept(ws)))
+    eviction.tidy(ws.sync_context._replace(keep=_kept(ws)))
     lonely = _orphaned_locks(ws)
     files = {**before[2], **_sizes(lonely)}
     for path in lonely:
@@ -88,8 +88,8 @@ def size_of(folder: Path) -> int:
 
 
 def _spare(ws: Workspace) -> list[Path]:
-    bound = syncing.bound_snapshots(ws.places, ws.shelf)
-    return [each.path for each in ws.shelf.spare(bound=bound, keep=_kept(ws))]
+    bound = eviction.bound_snapshots(ws.places, ws.snapshots)
+    return [each.path for each in ws.snapshots.spare(bound=bound, keep=_kept(ws))]
 
 
 def _kept(ws: Workspace) -> int:
@@ -105,7 +105,7 @@ def _copies(ws: Workspace) -> list[Path]:
     """The copies of uncommitted documents that were committed since, or whose branch moved."""
     root = ws.places.working_copies
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    return sorted(set(there).difference(syncing.living_copies(ws.parts))) if there else []
+    return sorted(set(there).difference(eviction.living_copies(ws.sync_context))) if there else []
 
 
 def _files(ws: Workspace) -> list[Path]:
@@ -115,7 +115,7 @@ def _files(ws: Workspace) -> list[Path]:
 
 def rubbish(ws: Workspace) -> list[Path]:
     """What nobody leaves who is not killed, and damaged caches that were set aside."""
-    building = [each for each in ws.shelf.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
+    building = [each for each in ws.snapshots.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
     return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.left(ws.places)]
 
 

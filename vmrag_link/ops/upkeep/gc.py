@@ -27,7 +27,7 @@ from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.garbage import Leftovers
-from vmrag_link.sync import apply as syncing
+from vmrag_link.sync import eviction
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
 
@@ -136,7 +136,7 @@ def needed(ws: Workspace) -> list[str]:
     uncommitted = [pin for data in worktrees.uncommitted_pins(ws.places) if (pin := parsed(data))]
     committed = [pin for pin, _ in history_pins.read(ws.places, also=worktrees.noted_commits(ws.places))]
     pinned = (pin.dolt_commit for pin in (*uncommitted, *committed))
-    bound = (path.name.rpartition("-")[0] for path in syncing.bound_snapshots(ws.places, ws.shelf))
+    bound = (path.name.rpartition("-")[0] for path in eviction.bound_snapshots(ws.places, ws.snapshots))
     return list(dict.fromkeys([*pinned, *bound, *_journaled(ws)]))
 
 

@@ -14,7 +14,7 @@ from vmrag_link.index.contents import problem_of
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.sync import apply, background
+from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace
 
 _COMMAND = "vmrag sync"
@@ -51,9 +51,9 @@ def _sync(ws: Workspace, finding: Finding) -> str:
 def snapshots(ws: Workspace) -> Iterator[Finding]:
     """Every byte of the index that answers here, and of the spare ones. That it is the right one is looked after by a sync."""
     bound = ws.binding
-    for each in ws.shelf.all():
+    for each in ws.snapshots.all():
         here = bound is not None and each.path.name == bound.snapshot
-        with ws.shelf.reading(each.path):
+        with ws.snapshots.reading(each.path):
             # What a sync would find by itself in the one that answers here is its topic's.
             named = "" if here else problem_of(each.path, revision=each.revision, settings=each.settings)
             problem = named or _contents_problem(each.path)
@@ -68,7 +68,7 @@ def snapshots(ws: Workspace) -> Iterator[Finding]:
 
 
 def _drop_snapshot(ws: Workspace, finding: Finding) -> str:
-    if not ws.shelf.discard(Path(finding.subject)):
+    if not ws.snapshots.discard(Path(finding.subject)):
         raise Busy("Another process reads that index.", hint="Run it again when that has finished.")
     return "Removed it; it is built again when it is needed."
 
@@ -78,7 +78,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
     if not ws.initialized:
         return
     for branch in ws.engine.branches():
-        copy = apply.working_copy(ws.parts, branch.name, branch.head)
+        copy = ws.sync_context.working_copy(branch.name, branch.head)
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
         with copy.reading():  # one that only lies behind goes on from there when it is asked
@@ -91,7 +91,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
 def _drop_copy(ws: Workspace, finding: Finding) -> str:
     branch = ws.engine.branch(finding.subject)
     if branch:
-        with apply.forgotten_copy(ws.parts, branch.name, branch.head):
+        with ws.sync_context.without_copy(branch.name, branch.head):
             pass
     return "Removed it; it is made again when it is needed."
 

@@ -18,7 +18,7 @@ from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.links import link_queue
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.sync import lease
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 QUEUE_BYTES = 500_000
 """Some 8,000 commits: working them off takes the next `vmrag links` a while."""
@@ -27,7 +27,7 @@ QUEUE_BYTES = 500_000
 def check(ws: Workspace) -> Iterator[Finding]:
     """That it opens and has a schema that is known; then its engine's own check of every page (2 ms a megabyte)."""
     if not ws.initialized:
-        why = ws.uninitialized()
+        why = reasons.uninitialized(ws)
         level: Level = "warning" if plumbing.pin_bytes(ws.places) is None else "error"
         yield Finding("NOT_INITIALIZED", level, why.message, why.hint, str(ws.places.kb))
         return
