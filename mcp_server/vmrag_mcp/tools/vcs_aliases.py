@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from vmrag_link.engines.base import reserved
-from vmrag_link.ops.branches import checkout as checking_out
 from vmrag_link.ops.branches import commit as committing
+from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
@@ -44,7 +44,7 @@ def create_branch(
     from_: Annotated[str, Given("where it starts", wire="from")] = "HEAD",
 ) -> CreateBranchResult:
     """Make a branch of the knowledge base, and stay on the current one."""
-    revision = checking_out.create_branch(call.ws, name, from_)
+    revision = switching.create_branch(call.ws, name, from_)
     return CreateBranchResult(name, revision, message=f"Made the branch {name!r} at {revision[:7]}.")
 
 

@@ -1,4 +1,4 @@
-"""Conflicts as tools list them: whatever tells of the same merge says the same."""
+"""Conflicts as tools list them, the same in results and in errors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _INTERNAL = ("content_hash", "source_key")
 
 
 class OpenConflict(Record, frozen=True):
-    """`base`, `ours` and `theirs` hold what the `fields` have on that side (all of it where one side removed the row), texts cut to
-    `TEXT` characters; None where the row does not exist. `doc_id` is empty for a collection's settings.
+    """A conflict with the values of its `fields` on each side; None where the row does not exist.
+
+    Where one side removed the row, all fields are given. Texts are cut to `TEXT` characters.
+    `doc_id` is empty for a collection's settings.
     """
 
     table: str
@@ -55,7 +57,10 @@ def as_json(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
 
 
 def open_merge(ws: Workspace) -> OpenMerge | None:
-    """The merge that waits here, git's or one of ours; None if there is none. Changes nothing and fetches nothing."""
+    """The merge that waits here, git's or one of ours; None if there is none.
+
+    Changes nothing and fetches nothing.
+    """
     try:
         state = merge_state.current(ws)
         if state is not None:
