@@ -31,7 +31,7 @@ class OpenConflict(Record, frozen=True):
     table: str
     collection: str
     doc_id: str
-    fields: tuple[str, ...]
+    fields: list[str]
     base: dict[str, Any] | None
     ours: dict[str, Any] | None
     theirs: dict[str, Any] | None
@@ -53,7 +53,7 @@ def rows(ws: Workspace, conflicts: Iterable[Conflict]) -> list[OpenConflict]:
 
 def as_json(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
     """For results and for an error's details."""
-    return [{**msgspec.to_builtins(each), "fields": list(each.fields)} for each in conflicts]
+    return msgspec.to_builtins(list(conflicts))  # type: ignore[no-any-return]
 
 
 def open_merge(ws: Workspace) -> OpenMerge | None:
@@ -77,7 +77,7 @@ def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
         table_of(kind) if conflict.doc_id else COLLECTIONS,
         conflict.collection,
         conflict.doc_id,
-        conflict.fields,
+        list(conflict.fields),
         *(None if each is None else _values(each, conflict) for each in sides),
     )
 
