@@ -227,7 +227,7 @@ fi
 # pre-merge-commit   the same, for a merge that is about to be committed
 #   nothing uncommitted, no merge, pin unchanged (one `git status` tells)
 #                    nothing to check; only pre-commit has this gate
-#   all else         Python looks at the pin (`checks.before_commit`); with that index
+#   all else         Python looks at the pin (`checks.before_commit`), with that index
 _COMMIT_GATE = r"""
 if [ ! -e "$common/vmrag/kb/uncommitted" ] && [ ! -e "$dir/MERGE_HEAD" ] &&
     [ -z "$(git --no-optional-locks status --porcelain -- .dolt-version 2>&1)" ]; then
