@@ -113,7 +113,7 @@ def _collection(call: Call, name: str, *, documents: bool = False) -> dict[str, 
 
 
 def _document(call: Call, collection: str, doc_id: str) -> Content:
-    from vmrag_link.ops.documents.documents import no_document
+    from vmrag_link.ops.documents.listing import no_document
 
     at = call.standing().at
     document = call.ws.engine.document(at, collection, doc_id)

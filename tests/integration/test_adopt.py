@@ -652,7 +652,7 @@ DEATHS = {
     "while it fetches": "from vmrag_link.transport import segments\nsegments.restore = die",
     "while it looks": "from vmrag_link.ops.publish import validate as sound\nsound.check = die",
     "before what came is anchored": "from vmrag_link.engines.doltlite.engine import DoltliteEngine\nDoltliteEngine.anchor = die",
-    "before it pushes": "from vmrag_link.ops.publish import adopt\nadopt.published = die",
+    "before it pushes": "from vmrag_link.ops.publish import adopt\nadopt.publish_to = die",
 }
 
 

@@ -534,9 +534,9 @@ def test_what_a_call_stages_belongs_to_the_pin_alone(notes, tools):
 # -- kills --------------------------------------------------------------------------------------------------------------
 
 STEPS = {
-    "once the documents are set aside": "import vmrag_link.ops.branches.checkout as m; m.switch = die",
+    "once the documents are set aside": "import vmrag_link.ops.branches.switch as m; m.switch = die",
     "once the branch is gone to": "import vmrag_link.ops.branches.uncommitted as m; m.bring_back = die",
-    "before the documents are stored": "import vmrag_link.ops.documents.writing as m; m._stored = die",
+    "before the documents are stored": "import vmrag_link.ops.documents.writing as m; m._store_and_index = die",
     "before their branch is dropped": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.delete_branch = die",
 }
 

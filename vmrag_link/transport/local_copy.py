@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.engines.base import Engine
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places, fsync, write_atomically
 
 
 def path(places: Places, key: str) -> Path:
@@ -32,8 +31,7 @@ def note(file: Path, commit: str) -> None:
 
     A push adds to the file: what it lacked then would be gone from the remote.
     """
-    with file.open("rb") as content:
-        os.fsync(content.fileno())
+    fsync(file)
     permissions.settle(file.parent)  # doltlite's lock lies beside it
     noted = note_path(file)
     for leftover in noted.parent.glob(f".{noted.name}.*.tmp"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
+from msgspec import UNSET
 
 from vmrag_link.errors import plural
 from vmrag_link.ops.commits import diff
@@ -12,6 +12,7 @@ from vmrag_link.ops.commits.tables import TABLES
 from vmrag_link.ops.history import revparse
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.diff import DiffEntry, GetDiffResult
 from vmrag_mcp.session import Call
 
 
@@ -25,7 +26,7 @@ def get_diff(
     include_content: bool = False,
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
-) -> dict[str, Any]:
+) -> GetDiffResult:
     """Compare two commits, or a commit with the uncommitted documents: which documents and collections differ, and how."""
     here, ws = call.standing(), call.ws
     old, new = (revparse.place(ws, name, here) for name in (from_ref, to_ref))
@@ -39,22 +40,17 @@ def get_diff(
         tables=True,
     )
     total = found.summary.total
-    fields = {
-        "from_ref": from_ref,
-        "to_ref": to_ref,
-        "from_commit": _commit(from_ref, old),
-        "to_commit": _commit(to_ref, new),
-        "summary": msgspec.to_builtins(found.summary),
-        "documents": msgspec.to_builtins(rows),
-        "has_more": offset + len(rows) < total,
-        "message": f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
-    }
-    return fields | collections(found)
-
-
-def collections(found: diff.Changed) -> dict[str, Any]:
-    """The field with the collections that were themselves changed, if there is one."""
-    return {"collections": msgspec.to_builtins(list(found.collections))} if found.collections else {}
+    return GetDiffResult(
+        from_ref=from_ref,
+        to_ref=to_ref,
+        from_commit=_commit(from_ref, old),
+        to_commit=_commit(to_ref, new),
+        summary=found.summary,
+        documents=[DiffEntry.of(each) for each in rows],
+        has_more=offset + len(rows) < total,
+        collections=list(found.collections) or UNSET,
+        message=f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
+    )
 
 
 def _commit(name: str, at: object) -> str | None:

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
+from msgspec import UNSET, structs
 
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops.branches import branch_list
 from vmrag_link.ops.commits import diff as commit_diff
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.status import kb_status
-from vmrag_link.ops.status.kb_status import Situation
+from vmrag_link.ops.status.kb_status import LocalChanges, Situation
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.diff import ChangeEntry, CommitEntry
+from vmrag_mcp.results.history import (
+    CommitChanges,
+    DoltBranchesResult,
+    DoltCommitsResult,
+    DoltFindResult,
+    DoltShowResult,
+    DoltStatusResult,
+    LatestCommit,
+    ListedBranch,
+    LocalChangesSummary,
+    RemoteStatus,
+    StatusResult,
+    SyncState,
+    UncommittedDocuments,
+)
 from vmrag_mcp.session import Call
-from vmrag_mcp.tools.diff import collections
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""
@@ -27,7 +41,7 @@ LISTED = 1000
 @tool("RN")
 def dolt_status(
     call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
-) -> dict[str, Any]:
+) -> DoltStatusResult:
     """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and the pin .dolt-version compare."""
     found = kb_status.situation(call.ws, call.standing())
     connected = None
@@ -36,40 +50,42 @@ def dolt_status(
         connected = asked.connected
         if asked.problem:
             call.warn("REMOTE_UNREACHABLE", asked.problem)
-    return status_fields(call, found, connected=connected, verbose=verbose)
+    status = status_result(call, found, connected=connected)
+    uncommitted = _uncommitted(call, found.local_changes, verbose=verbose)
+    return DoltStatusResult(**structs.asdict(status) | {"local_changes": uncommitted})
 
 
-def status_fields(call: Call, found: Situation, *, connected: bool | None, verbose: bool = False) -> dict[str, Any]:
+def status_result(call: Call, found: Situation, *, connected: bool | None) -> StatusResult:
     """The result for a situation. `connected`: whether the remote answers, None where it was not asked."""
     for note in found.notes:
         call.warn("NOTE", note)
-    local: dict[str, Any] = {
-        "has_changes": found.local_changes.has_changes,
-        "summary": msgspec.to_builtins(found.local_changes.summary),
-    }
-    if verbose:
-        listed = found.local_changes.documents[:LISTED]
-        local["documents"] = [each.doc_id for each in listed]
-        local["changes"] = msgspec.to_builtins(list(listed))
-        if more := len(found.local_changes.documents) - len(listed):
-            call.warn("NOTE", f"{more} more documents are uncommitted; get_diff lists them: offset={LISTED}.")
     apart, remote = found.apart, found.remote
-    return {
-        "branch": found.branch,
-        "commit": found.commit,
-        "remote": {"name": remote.name, "url": remote.url, "connected": connected} if remote else None,
-        "local_changes": local,
-        "sync_state": {
-            "ahead": apart.ahead,
-            "behind": apart.behind,
-            "diverged": apart.ahead > 0 and apart.behind > 0,
-        },
-        "merge_in_progress": found.merge_in_progress,
-        "conflicts": conflict_rows.as_json(found.conflicts),
-        "index": msgspec.to_builtins(found.index),
-        "link": msgspec.to_builtins(found.link),
-        "message": _told(found),
-    }
+    return StatusResult(
+        branch=found.branch,
+        commit=found.commit,
+        remote=RemoteStatus(remote.name, remote.url, connected) if remote else None,
+        local_changes=LocalChangesSummary(found.local_changes.has_changes, found.local_changes.summary),
+        sync_state=SyncState(apart.ahead, apart.behind, diverged=apart.ahead > 0 and apart.behind > 0),
+        merge_in_progress=found.merge_in_progress,
+        conflicts=list(found.conflicts),
+        index=found.index,
+        link=found.link,
+        message=_told(found),
+    )
+
+
+def _uncommitted(call: Call, local: LocalChanges, *, verbose: bool) -> UncommittedDocuments:
+    if not verbose:
+        return UncommittedDocuments(local.has_changes, local.summary)
+    listed = local.documents[:LISTED]
+    if more := len(local.documents) - len(listed):
+        call.warn("NOTE", f"{more} more documents are uncommitted; get_diff lists them: offset={LISTED}.")
+    return UncommittedDocuments(
+        local.has_changes,
+        local.summary,
+        documents=[each.doc_id for each in listed],
+        changes=[ChangeEntry.of(each) for each in listed],
+    )
 
 
 def _told(found: Situation) -> str:
@@ -91,33 +107,29 @@ def dolt_branches(
     *,
     include_local: Annotated[bool, Given("false: only those that the remote has")] = True,
     filter: Annotated[str, Given("glob, such as feature/*")] = "",  # noqa: A002  the clients' name
-) -> dict[str, Any]:
+) -> DoltBranchesResult:
     """List the branches of the knowledge base, here and on the remote."""
     found = branch_list.branch_list(call.ws, call.standing(), local=include_local, pattern=filter)
     if found.doubt:
         call.warn("STALE_REFS", f"The remote's branches are as of the last dolt_fetch: {found.doubt}")
-    rows = []
-    for each in found.branches:
-        row = {
-            "name": each.name,
-            "is_current": each.current,
-            "is_local": each.local,
-            "is_remote": each.remote,
-            "latest_commit": {
-                "hash": each.head.hash,
-                "short_hash": each.head.short_hash,
-                "message": each.head.message,
-                "timestamp": each.head.timestamp,
-            },
-        }
-        rows.append(row | (msgspec.to_builtins(each.apart) if each.apart else {}))
-    total = len(rows)
-    return {
-        "current_branch": found.current,
-        "branches": rows,
-        "total_count": total,
-        "message": f"{plural(total, 'branch')}.",
-    }
+    rows = [
+        ListedBranch(
+            name=each.name,
+            is_current=each.current,
+            is_local=each.local,
+            is_remote=each.remote,
+            latest_commit=LatestCommit(each.head.hash, each.head.short_hash, each.head.message, each.head.timestamp),
+            ahead=each.apart.ahead if each.apart else UNSET,
+            behind=each.apart.behind if each.apart else UNSET,
+        )
+        for each in found.branches
+    ]
+    return DoltBranchesResult(
+        current_branch=found.current,
+        branches=rows,
+        total_count=len(rows),
+        message=f"{plural(len(rows), 'branch')}.",
+    )
 
 
 @tool("R")
@@ -129,20 +141,20 @@ def dolt_commits(
     offset: Annotated[int, Given(low=0)] = 0,
     since: Annotated[str, Given("ISO 8601")] = "",
     until: Annotated[str, Given("ISO 8601; a day counts to its end")] = "",
-) -> dict[str, Any]:
+) -> DoltCommitsResult:
     """List the commits of a branch, newest first, with numbers of documents that each changed."""
     here, ws = call.standing(), call.ws
     between = _moment("since", since), _moment("until", until, end=True)
     start = revparse.branch_revision(ws, branch, here) if branch else here.revision
     page = revisions.page(ws.engine, start, limit=limit, offset=offset, since=between[0], until=between[1])
     name = branch or here.kb.branch
-    return {
-        "branch": name,
-        "commits": msgspec.to_builtins(page.commits),
-        "total_commits": page.total,
-        "has_more": offset + len(page.commits) < page.total,
-        "message": f"{len(page.commits)} of {page.total} commits{f' of {name}' if name else ''}.",
-    }
+    return DoltCommitsResult(
+        branch=name,
+        commits=page.commits,
+        total_commits=page.total,
+        has_more=offset + len(page.commits) < page.total,
+        message=f"{len(page.commits)} of {page.total} commits{f' of {name}' if name else ''}.",
+    )
 
 
 def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
@@ -163,7 +175,7 @@ def dolt_show(
     commit: Annotated[str, Given("hash or its first characters, HEAD, HEAD~1, branch, tag")],
     include_diff: bool = False,
     diff_limit: Annotated[int, Given("documents with texts", low=1, high=100, clamped=True)] = 10,
-) -> dict[str, Any]:
+) -> DoltShowResult:
     """Show one commit: what it changed, optionally with the texts, and which branches hold it."""
     here, ws = call.standing(), call.ws
     shown = revisions.described(ws.engine, revparse.revision(ws, commit, here))
@@ -173,18 +185,18 @@ def dolt_show(
         between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={LISTED}"
         call.warn("NOTE", f"{total - LISTED} more documents were changed; get_diff lists them: {between}.")
     rows = commit_diff.shown(ws.engine, found, found.documents[:LISTED], texts=diff_limit if include_diff else 0)
-    changes: dict[str, Any] = {
-        "summary": msgspec.to_builtins(found.summary),
-        "documents": msgspec.to_builtins(rows),
-        **({"diff_truncated": total > diff_limit} if include_diff else {}),
-        **collections(found),
-    }
-    return {
-        "commit": msgspec.to_builtins(shown),
-        "changes": changes,
-        "branches": revisions.holding(ws.engine, shown.hash, branch_list.named_heads(ws, here)),
-        "message": f"{shown.short_hash} {shown.message.partition(chr(10))[0]!r} changed {plural(total, 'document')}.",
-    }
+    changes = CommitChanges(
+        summary=found.summary,
+        documents=[CommitEntry.of(each) for each in rows],
+        diff_truncated=total > diff_limit if include_diff else UNSET,
+        collections=list(found.collections) or UNSET,
+    )
+    return DoltShowResult(
+        commit=shown,
+        changes=changes,
+        branches=revisions.holding(ws.engine, shown.hash, branch_list.named_heads(ws, here)),
+        message=f"{shown.short_hash} {shown.message.partition(chr(10))[0]!r} changed {plural(total, 'document')}.",
+    )
 
 
 @tool("R")
@@ -195,7 +207,7 @@ def dolt_find(
     search_type: Literal["all", "hash", "message"] = "all",
     branch: Annotated[str, Given("default: all branches")] = "",
     limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 10,
-) -> dict[str, Any]:
+) -> DoltFindResult:
     """Find commits of the knowledge base by hash or message."""
     here, ws = call.standing(), call.ws
     heads = {**branch_list.named_heads(ws, here), "HEAD": here.revision}
@@ -203,9 +215,6 @@ def dolt_find(
         heads = {branch: revparse.branch_revision(ws, branch, here)}
     found = revisions.find(ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,))
     total = len(found)
-    return {
-        "query": query,
-        "results": msgspec.to_builtins(found[:limit]),
-        "total_found": total,
-        "message": f"{plural(total, 'commit')} found.",
-    }
+    return DoltFindResult(
+        query=query, results=found[:limit], total_found=total, message=f"{plural(total, 'commit')} found."
+    )

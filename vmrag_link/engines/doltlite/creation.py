@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vmrag_link import locks, permissions
+from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import ROOT_BRANCH, Limits
 from vmrag_link.engines.doltlite import inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
@@ -62,7 +61,7 @@ def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
             (unfinished / FILE_NAME).rename(path)
         finally:
             shutil.rmtree(unfinished)
-        _flush(folder)
+        paths.fsync(folder)
 
 
 @contextlib.contextmanager
@@ -75,11 +74,3 @@ def _writable(folder: Path) -> Iterator[None]:
             hint="Check that you may write there and that the disk has space.",
             path=str(folder),
         ) from error
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

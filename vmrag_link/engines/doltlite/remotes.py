@@ -165,8 +165,8 @@ def _failure(error: EngineFailed, url: str) -> VmragError:
     """Doltlite reports the other side's errors as our own file's. A server's words are a
     stranger's.
     """
-    code = error.details.get("sqlite_code", 0) & 0xFF
-    told = re.sub(r"[^ -~]+", " ", str(error.details.get("sqlite_message", "")))[:_MOST_SAID]
+    code = error.result_code & 0xFF
+    told = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SAID]
     details = {"remote": url, "said": told}
     if code == _UNAUTHORIZED:
         hint = "Who runs the server must know your key: vmrag serve --export-key FOLDER"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import KnowledgeMoved, TableMissing
@@ -47,8 +48,8 @@ class TextDiff(Record, frozen=True, omit_defaults=True):
     """A document's text on both sides, None where it is not there, and the values of each key of its metadata that differs."""
 
     metadata_changes: dict[str, dict[str, Any]]
-    content_before: str | None = None
-    content_after: str | None = None
+    content_before: Annotated[str | None, Meta(description="change_type is modified or deleted")] = None
+    content_after: Annotated[str | None, Meta(description="change_type is modified or added")] = None
 
 
 class ChangedDocument(Record, frozen=True, omit_defaults=True):
@@ -73,7 +74,7 @@ class ChangedCollection(Record, frozen=True, omit_defaults=True):
 
     name: str
     change_type: Literal["added", "modified", "deleted", "renamed"]
-    old_name: str = ""
+    old_name: Annotated[str, Meta(description="change_type is renamed")] = ""
 
 
 class Changed(Record, frozen=True):

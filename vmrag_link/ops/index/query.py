@@ -1,4 +1,4 @@
-"""Answers by meaning and by words, from the knowledge of the code that is checked out or of another git ref."""
+"""Search by meaning and by words, in the knowledge of HEAD or of another git ref."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QueryReport(Record, frozen=True):
 
 
 class SimilarReport(Record, frozen=True):
-    """`matches` by query text; `embeddings` by the names of their chunks (`index.store.chunk_id`), if they were asked for."""
+    """`matches` by query text; `embeddings`, if requested, by chunk (`index.store.chunk_id`)."""
 
     collection: Collection
     matches: list[list[Near]]
@@ -38,9 +38,11 @@ class SimilarReport(Record, frozen=True):
 
 
 def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport:
-    """The best chunks. A pin that moved is followed first; one that cannot be followed leaves the bound revision answering.
+    """The best chunks.
 
-    `ref`: answer from the revision that this git ref pins, without touching the workspace.
+    A pin that moved is followed first; one that cannot be followed leaves the bound revision
+    answering. `ref`: answer from the revision that this git ref pins, without touching the
+    workspace.
     """
     if ref is not None:
         return _at(ws, asked, ref)
@@ -80,7 +82,10 @@ def similar(
     where_document: Mapping[str, Any] | None = None,
     embeddings: bool = False,
 ) -> SimilarReport:
-    """The chunks of one collection nearest to each text, all from one moment. Raises as `collections.find` and `Searcher.search`."""
+    """The chunks of one collection nearest to each text; all read at one moment.
+
+    Raises as `collections.find` and `Searcher.search`.
+    """
 
     def answer(view: View) -> SimilarReport:
         with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:

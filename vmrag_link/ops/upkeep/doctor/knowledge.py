@@ -25,7 +25,7 @@ QUEUE_BYTES = 500_000
 
 
 def check(ws: Workspace) -> Iterator[Finding]:
-    """That it opens and has a schema that is known; then its engine's own check of every page (2 ms a megabyte)."""
+    """Does it open, with a known schema? Then the engine's own check of every page (2 ms a MB)."""
     if not ws.initialized:
         why = reasons.uninitialized(ws)
         level: Level = "warning" if plumbing.pin_bytes(ws.places) is None else "error"
@@ -51,7 +51,7 @@ def _note(ws: Workspace) -> Iterator[Finding]:
 
 
 def _mend_note(ws: Workspace, finding: Finding) -> str:
-    with ws.engine.writing("note what is uncommitted"):  # nobody's documents come or go meanwhile
+    with ws.engine.writing("note what is uncommitted"):  # no process stores documents meanwhile
         if any(each.dirty for each in ws.engine.branches()):
             permissions.make_file(Path(finding.subject))
             return "Noted that there are uncommitted documents."
@@ -63,7 +63,7 @@ def _mend_note(ws: Workspace, finding: Finding) -> str:
 
 
 def journal(ws: Workspace) -> Iterator[Finding]:
-    """What no living process is at."""
+    """Journal entries that no living process works on."""
     if not ws.initialized:
         return
     for path, entry in ws.journal.entries():

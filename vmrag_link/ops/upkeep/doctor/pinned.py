@@ -1,4 +1,4 @@
-"""The pin in the work tree and in the index, and the attributes that have git merge it by our driver."""
+"""The pin in work tree and index, and the attributes that have our driver merge it."""
 
 from __future__ import annotations
 
