@@ -99,7 +99,9 @@ def _attempt(url: str, content: bytes, key: str | None) -> bytes:
     except httpx.RequestError as error:
         raise _Again(f"cannot be reached ({str(error) or type(error).__name__})") from error
     if answer.status_code == TOO_MANY or answer.status_code >= SERVER_ERRORS:
-        raise _Again(_failure(answer, key), status=answer.status_code, wait=_wanted(answer.headers.get("Retry-After")))
+        raise _Again(
+            _failure(answer, key), status=answer.status_code, wait=_retry_seconds(answer.headers.get("Retry-After"))
+        )
     if not answer.is_success:
         raise NoAnswer(_failure(answer, key), status=answer.status_code)
     return answer.content
@@ -136,7 +138,7 @@ def _is_here(url: str) -> bool:
         return host == "localhost"
 
 
-def _wanted(retry_after: str | None) -> float:
+def _retry_seconds(retry_after: str | None) -> float:
     """Seconds of the header `Retry-After`, a number or a date; 0 for anything else."""
     if retry_after is None:
         return 0.0

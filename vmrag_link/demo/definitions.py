@@ -43,8 +43,8 @@ def documentation(module: library.Module) -> Documentation:
 
 
 def _of_source(module: library.Module, source: str) -> Documentation:
-    tree = _parsed(source)
-    exported = _exported(tree)
+    tree = _parse(source)
+    exported = _exported_names(tree)
     entries: dict[str, DocEntry] = {}
     for node in _definitions(tree.body, module, exported):
         if node.name not in entries and (exported is None or node.name in exported) and not node.name.startswith("_"):
@@ -52,13 +52,13 @@ def _of_source(module: library.Module, source: str) -> Documentation:
     return Documentation(_doc(tree), tuple(entries.values()))
 
 
-def _parsed(source: str) -> ast.Module:
+def _parse(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the library's own source
         return ast.parse(source)
 
 
-def _exported(tree: ast.Module) -> frozenset[str] | None:
+def _exported_names(tree: ast.Module) -> frozenset[str] | None:
     """The names in `__all__`; None where there is none, or where it is computed."""
     statements = [node for node in tree.body if not isinstance(node, Definition)]
     names_used = (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name))
@@ -83,7 +83,7 @@ def _definitions(body: list[ast.stmt], module: library.Module, exported: frozens
     """
     for node in _outermost(body):
         if isinstance(node, ast.ImportFrom):
-            yield from _taken(node, module, exported or frozenset())
+            yield from _imported_definitions(node, module, exported or frozenset())
         else:
             yield node
 
@@ -101,7 +101,9 @@ def _outermost(body: list[ast.stmt]) -> Iterator[Definition | ast.ImportFrom]:
                 yield from _outermost(node.body + node.orelse + alternatives)
 
 
-def _taken(node: ast.ImportFrom, module: library.Module, exported: frozenset[str]) -> Iterator[Definition]:
+def _imported_definitions(
+    node: ast.ImportFrom, module: library.Module, exported: frozenset[str]
+) -> Iterator[Definition]:
     """The module's own definitions.
 
     Imported ones would lead in circles (`_pyio` takes from `_io`).
@@ -113,7 +115,7 @@ def _taken(node: ast.ImportFrom, module: library.Module, exported: frozenset[str
     found = _private_source(resolve_name("." * node.level + (node.module or ""), package or None))
     if found is None or found.source is None:
         return
-    for each in _outermost(_parsed(found.source).body):
+    for each in _outermost(_parse(found.source).body):
         if not isinstance(each, ast.ImportFrom) and ("*" in names or each.name in names & exported):
             yield each
 

@@ -113,7 +113,7 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
         stage.set_git(key, value)
     stage.run("vmrag", "init")
     since = time.perf_counter()
-    rendered = _rendered(progress, number)
+    rendered = _render(progress, number)
     stage.write_pages(rendered)
     size = sum(len(page.text) for page in rendered) / 1e6
     stage.did(f"Wrote {len(rendered)} pages ({size:.1f} MB) into {PAGES}/, read from this Python's own library", since)
@@ -126,7 +126,7 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
     return rendered
 
 
-def _rendered(progress: Shown, number: int | None) -> list[ModulePage]:
+def _render(progress: Shown, number: int | None) -> list[ModulePage]:
     modules = list(library.modules())
     with progress() as bars:
         found = pages(modules if number is None else story.selection(modules, number), bars)
@@ -172,7 +172,7 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
         before = visits[-1].answers if visits else (None,) * len(story.QUESTIONS)
         answers = []
         for question, other in zip(story.QUESTIONS, before, strict=True):
-            answers.append(_answered(stage, question.text, other))
+            answers.append(_answer(stage, question.text, other))
             narrator.answer(answers[-1])
         how = "reused" if bound and all(item in known.items() for item in bound) else "made"
         visits.append(Visit(branch, revision, how, seconds, tuple(answers)))
@@ -181,7 +181,7 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
     return tuple(visits)
 
 
-def _answered(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
+def _answer(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
     report, seconds = stage.asked("vmrag", "query", text)
     results = msgspec.convert(report["results"], tuple[AnswerChunk, ...])
     difference: Compared | None = compared(results, before.results) if before else None

@@ -45,13 +45,13 @@ class Stage:
     def run(self, *words: str, long: bool = False) -> None:
         """A `git` or `vmrag` command. Raises `DemoFailed` with what it said."""
         self._narrator.command(shlex.join(words))
-        done, seconds = self._timed(*words, show_stderr=long and self._bars)
+        done, seconds = self._run_timed(*words, show_stderr=long and self._bars)
         said = [*done.text.splitlines(), *done.complaint.splitlines()]
         self._narrator.output([line for line in said if not line.startswith("Next: ")], seconds)
 
     def set_git(self, key: str, value: str) -> None:
         """A setting of this repository; not narrated."""
-        self._timed("git", "config", key, value)
+        self._run_timed("git", "config", key, value)
         self.steps.pop()
 
     def write(self, name: str, text: str) -> None:
@@ -59,7 +59,7 @@ class Stage:
 
     def asked(self, *words: str) -> tuple[dict[str, Any], float]:
         """What a `vmrag` command answers to a program, and its seconds; not narrated."""
-        done, seconds = self._timed(*words, "--json")
+        done, seconds = self._run_timed(*words, "--json")
         report: dict[str, Any] = msgspec.json.decode(done.stdout)
         return report, seconds
 
@@ -89,7 +89,7 @@ class Stage:
         folders = [each for each in self.places.snapshots.iterdir() if each.is_dir()]
         return {each.name: each.stat().st_ino for each in folders}
 
-    def _timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.Finished, float]:
+    def _run_timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.Finished, float]:
         argv = [*OURS, *words[1:]] if words[0] == "vmrag" else list(words)
         started = time.perf_counter()
         try:

@@ -75,11 +75,11 @@ def selection(modules: Sequence[Module], number: int) -> list[Module]:
 def revised(pages: Sequence[ModulePage]) -> list[ModulePage]:
     """The pages of the other branch."""
     kept = [page for page in pages if page.name not in REMOVED]
-    edited = [_edited(page) for page in kept]
+    edited = [_edit(page) for page in kept]
     return [*edited, *(ModulePage(name, f"# {name}\n\n{text}\n") for name, text in ADDED.items())]
 
 
-def _edited(page: ModulePage) -> ModulePage:
+def _edit(page: ModulePage) -> ModulePage:
     if page.name not in EDITED:
         return page
     title, _, rest = page.text.partition("\n")

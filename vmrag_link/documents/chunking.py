@@ -44,7 +44,7 @@ def chunks(text: str, chunking: Chunking) -> list[Chunk]:
         room -= size
         if len(pieces) >= MOST_CHUNKS or room < 0:
             raise _too_many(text, chunking)
-        end = _cut(text, start + max(overlap, size // 2), start + size)
+        end = _piece_end(text, start + max(overlap, size // 2), start + size)
         pieces.append(Chunk(len(pieces), text[start:end], start, end))
         start = _word(text, end - overlap, end)
     pieces.append(Chunk(len(pieces), text[start:], start, len(text)))
@@ -82,7 +82,7 @@ def require_possible(chunking: Chunking) -> None:
         )
 
 
-def _cut(text: str, floor: int, limit: int) -> int:
+def _piece_end(text: str, floor: int, limit: int) -> int:
     """The best place to end a piece, in (floor, limit]. Above `floor` the next piece ends later for
     sure.
     """

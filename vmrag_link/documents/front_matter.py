@@ -54,7 +54,7 @@ def _mapping(source: str) -> dict[str, Any] | None:
         return None
     value = _plain(node, yaml.SafeLoader(""), set())
     if not isinstance(value, dict):
-        raise _refused(node, f"has the tag {node.tag!r}")
+        raise _refusal(node, f"has the tag {node.tag!r}")
     return value
 
 
@@ -65,7 +65,7 @@ def _check_levels(events: Any) -> None:
     for event in events:
         level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if level > MAX_LEVELS:
-            raise _refused(event, f"is nested deeper than {MAX_LEVELS} levels")
+            raise _refusal(event, f"is nested deeper than {MAX_LEVELS} levels")
 
 
 def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
@@ -76,7 +76,7 @@ def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
     import yaml
 
     if id(node) in seen:
-        raise _refused(node, "has an anchor that is used again; write out what is meant")
+        raise _refusal(node, "has an anchor that is used again; write out what is meant")
     seen.add(id(node))
     match node:
         case yaml.MappingNode(tag=tag) if tag == f"{_TAG}map":
@@ -86,8 +86,8 @@ def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
         case yaml.ScalarNode(tag=tag, value=str(text)) if tag == f"{_TAG}timestamp":
             return _storable(node, text)
         case yaml.ScalarNode():
-            return _storable(node, _constructed(node, loader))
-    raise _refused(node, f"has the tag {node.tag!r}, which does not fit what follows it")
+            return _storable(node, _construct(node, loader))
+    raise _refusal(node, f"has the tag {node.tag!r}, which does not fit what follows it")
 
 
 def _pairs(node: Any, loader: Any, seen: set[int]) -> dict[str, Any]:
@@ -96,23 +96,23 @@ def _pairs(node: Any, loader: Any, seen: set[int]) -> dict[str, Any]:
     pairs: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or not _text(key.value):
-            raise _refused(key, "has a key that is no plain text")
+            raise _refusal(key, "has a key that is no plain text")
         if key.value in pairs:
-            raise _refused(key, f"has the key {key.value!r} a second time")
+            raise _refusal(key, f"has the key {key.value!r} a second time")
         pairs[key.value] = _plain(value, loader, seen)
     return pairs
 
 
-def _constructed(node: Any, loader: Any) -> Any:
+def _construct(node: Any, loader: Any) -> Any:
     """PyYAML's value of a scalar. It trusts the tag, so the text may not fit it."""
     import yaml
 
     if node.tag != f"{_TAG}str" and len(node.value) > LONGEST_NUMBER:
-        raise _refused(node, f"{node.value[:40]!r}… cannot be {node.tag.removeprefix(_TAG)!r}")
+        raise _refusal(node, f"{node.value[:40]!r}… cannot be {node.tag.removeprefix(_TAG)!r}")
     try:
         return loader.construct_object(node, deep=True)
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError):
-        raise _refused(node, f"{node.value[:40]!r} cannot be {node.tag.removeprefix(_TAG)!r}") from None
+        raise _refusal(node, f"{node.value[:40]!r} cannot be {node.tag.removeprefix(_TAG)!r}") from None
 
 
 def _storable(node: Any, value: Any) -> Any:
@@ -125,15 +125,15 @@ def _storable(node: Any, value: Any) -> Any:
     ):
         return value
     if isinstance(value, int):
-        raise _refused(node, "is a whole number beyond 64 bits")
+        raise _refusal(node, "is a whole number beyond 64 bits")
     if isinstance(value, float):
-        raise _refused(node, f"{node.value[:40]!r} is a number that is not finite")
+        raise _refusal(node, f"{node.value[:40]!r} is a number that is not finite")
     if isinstance(value, str):
-        raise _refused(node, "holds a NUL, or half of a surrogate pair, which is no character")
-    raise _refused(node, f"has the tag {node.tag!r}, which metadata does not have")
+        raise _refusal(node, "holds a NUL, or half of a surrogate pair, which is no character")
+    raise _refusal(node, f"has the tag {node.tag!r}, which metadata does not have")
 
 
-def _refused(where: Any, reason: str) -> FrontMatterRefused:
+def _refusal(where: Any, reason: str) -> FrontMatterRefused:
     """`where`: a node or an event. The first line of the file is the one of dashes."""
     return FrontMatterRefused(reason, where.start_mark.line + 2)
 

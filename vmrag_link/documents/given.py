@@ -30,12 +30,12 @@ def file_text(path: Path) -> str:
         hint = "vmrag import FOLDER" if kind == "a folder" else f"cat {quoted(path)} | vmrag … -"
         raise FileFailed(f"{name} is {kind}, and a document comes from a file.", hint=hint, path=name)
     with os.fdopen(descriptor, "rb") as opened:
-        return _decoded(opened.read(MAX_BYTES + 1), name)
+        return _decode(opened.read(MAX_BYTES + 1), name)
 
 
 def stream_text(stream: BinaryIO) -> str:
     """The text of standard input, to its end."""
-    return _decoded(stream.read(MAX_BYTES + 1), "Standard input")
+    return _decode(stream.read(MAX_BYTES + 1), "Standard input")
 
 
 def _kind(place: Path | int) -> str | None:
@@ -54,7 +54,7 @@ def _kind(place: Path | int) -> str | None:
     return kinds.get(stat.S_IFMT(mode))
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
         raise FileFailed(
             f"{name} holds more than {MAX_BYTES >> 20} MiB, the most that a document can have.",

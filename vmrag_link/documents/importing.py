@@ -104,7 +104,7 @@ def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument
             content = opened.read(MAX_BYTES + 1)
             modified = os.fstat(opened.fileno()).st_mtime
     except OSError as error:
-        raise _failed(file.path, error) from error
+        raise _read_error(file.path, error) from error
     if len(content) > MAX_BYTES:
         return Skipped(file.doc_id, _TOO_LARGE)
     if b"\0" in content:
@@ -139,7 +139,7 @@ def _items(source: Path) -> Iterator[SourceFile | Skipped]:
     try:
         there = absolute.exists()
     except OSError as error:
-        raise _failed(absolute, error) from error
+        raise _read_error(absolute, error) from error
     if not there:
         raise UsageInvalid(f"There is no file or folder {source}.", hint="Check the path.", path=str(source))
     if absolute.is_dir():
@@ -156,7 +156,7 @@ def _below(base: Path) -> Iterator[SourceFile | Skipped]:
         try:
             entries = list(os.scandir(current))
         except OSError as error:
-            raise _failed(current, error) from error
+            raise _read_error(current, error) from error
         for entry in entries:
             path = Path(entry.path)
             if entry.name.startswith("."):
@@ -170,9 +170,9 @@ def _below(base: Path) -> Iterator[SourceFile | Skipped]:
 def _file(path: Path, base: Path) -> SourceFile | Skipped:
     doc_id = _id(path, base)
     try:
-        reason = _name_refused(doc_id) or _link_refused(path, base) or _type_refused(path) or _size_refused(path)
+        reason = _name_problem(doc_id) or _link_problem(path, base) or _type_problem(path) or _size_problem(path)
     except OSError as error:
-        raise _failed(path, error) from error
+        raise _read_error(path, error) from error
     return (
         Skipped(terminal_text.one_line(doc_id), reason)
         if reason
@@ -180,7 +180,7 @@ def _file(path: Path, base: Path) -> SourceFile | Skipped:
     )
 
 
-def _name_refused(doc_id: str) -> str | None:
+def _name_problem(doc_id: str) -> str | None:
     if len(doc_id) > MAX_ID:
         return f"its path is longer than {MAX_ID} characters"
     for character in doc_id:
@@ -192,21 +192,21 @@ def _name_refused(doc_id: str) -> str | None:
     return None
 
 
-def _type_refused(path: Path) -> str | None:
+def _type_problem(path: Path) -> str | None:
     suffix = path.suffix.lower()
     if suffix in FILE_TYPES:
         return None
     return f"its type {suffix} is not supported" if suffix else "has no file type"
 
 
-def _size_refused(path: Path) -> str | None:
+def _size_problem(path: Path) -> str | None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     return _TOO_LARGE if status.st_size > MAX_BYTES else None
 
 
-def _link_refused(path: Path, base: Path) -> str | None:
+def _link_problem(path: Path, base: Path) -> str | None:
     """The reason not to follow a link; None to follow it, to a file that could be imported itself.
 
     Hidden files and files outside of the folder stay where they are.
@@ -233,7 +233,7 @@ def _relative(path: Path, base: Path | None) -> str | None:
     return path.relative_to(base).as_posix() if base and path.is_relative_to(base) else None
 
 
-def _failed(path: Path, error: OSError) -> FileFailed:
+def _read_error(path: Path, error: OSError) -> FileFailed:
     name = terminal_text.one_line(str(path))
     return FileFailed(
         f"Cannot read {name}: {error.strerror}.",

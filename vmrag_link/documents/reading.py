@@ -105,12 +105,12 @@ def _first_heading(text: str) -> str:
     for opening, inline in itertools.pairwise(blocks):
         if opening.type == "heading_open" and opening.level == 0:
             spans = parser.parseInline(inline.content[:_LONGEST_HEADING], environment)[0].children or []
-            if title := " ".join("".join(_shown(span) for span in spans).split()):
+            if title := " ".join("".join(_plain_text(span) for span in spans).split()):
                 return title
     return ""
 
 
-def _shown(span: Token) -> str:
+def _plain_text(span: Token) -> str:
     """What a reader sees of a piece of a heading; an image's content is its description."""
     if span.type in ("softbreak", "hardbreak"):
         return " "

@@ -231,7 +231,7 @@ class EmbeddingCache:
                     table.require_checksums(connection)
                 return action(connection)
         except sqlite3.Error as error:
-            raise self._translated(error) from error
+            raise self._public_error(error) from error
 
     def _make_anew(self) -> tuple[Path | None, int]:
         """Replace a damaged file by a cache of its sound rows. Hold the lock.
@@ -258,7 +258,7 @@ class EmbeddingCache:
                 self._path.with_name(self._path.name + suffix).replace(aside.with_name(aside.name + suffix))
         return aside
 
-    def _translated(self, error: sqlite3.Error) -> Exception:
+    def _public_error(self, error: sqlite3.Error) -> Exception:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         # All SQL here is constant: an error in it (SQLITE_ERROR) says that the file's tables are
         # not ours.

@@ -86,16 +86,16 @@ class ServiceModel(Model):
     @property
     def dimensions(self) -> int:
         if not self._dimensions:
-            self._asked([PROBE], query=False)
+            self._request([PROBE], query=False)
         return self._dimensions
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        return self._embedded(texts, query=False)
+        return self._embed(texts, query=False)
 
     def embed_query(self, text: str) -> Vector:
-        return self._embedded([text], query=True)[0]
+        return self._embed([text], query=True)[0]
 
-    def _embedded(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
+    def _embed(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
         """Embed texts, longer ones than the window in pieces, uncut.
 
         No service takes an empty text.
@@ -104,7 +104,7 @@ class ServiceModel(Model):
         cut = [
             [piece for at in range(0, len(text), WINDOW) if (piece := text[at : at + WINDOW]).strip()] for text in texts
         ]
-        numbers = iter(self._asked([piece for pieces in cut for piece in pieces], query=query))
+        numbers = iter(self._request([piece for pieces in cut for piece in pieces], query=query))
         return [self._vector([next(numbers) for _ in pieces]) for pieces in cut]
 
     def _vector(self, pieces: list[list[float]]) -> Vector:
@@ -113,14 +113,14 @@ class ServiceModel(Model):
         total = [sum(numbers) for numbers in zip(*pieces, strict=True)] if len(pieces) > 1 else pieces[0]
         length = math.hypot(*total)
         if not math.isfinite(length):
-            raise self._failed("answered with numbers that are none")
+            raise self._failure("answered with numbers that are none")
         if not length:
             return featureless(self.dimensions)
         return struct.pack(f"<{len(total)}f", *[number / length for number in total])
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def _asked(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
+    def _request(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
         return [
             numbers for batch in _batches(texts, self._service.batch) for numbers in self._answer(batch, query=query)
         ]
@@ -134,14 +134,14 @@ class ServiceModel(Model):
         except ModuleNotFoundError as error:
             raise extra_missing("httpx", extra="index") from error
         except endpoint.NoAnswer as error:
-            raise self._refused(error, key) from error
+            raise self._refusal(error, key) from error
         except (UnicodeDecodeError, msgspec.DecodeError) as error:
-            raise self._failed(f"answered with something else than one vector for each text ({error})") from error
+            raise self._failure(f"answered with something else than one vector for each text ({error})") from error
         if len(vectors) != len(texts):
-            raise self._failed(f"answered with {len(vectors)} vectors for {len(texts)} texts")
+            raise self._failure(f"answered with {len(vectors)} vectors for {len(texts)} texts")
         lengths = {len(numbers) for numbers in vectors}
         if len(lengths) > 1 or not 0 < max(lengths) <= MOST_DIMENSIONS:
-            raise self._failed(f"answered with vectors of {' and '.join(map(str, sorted(lengths)))} dimensions")
+            raise self._failure(f"answered with vectors of {' and '.join(map(str, sorted(lengths)))} dimensions")
         self._agree(max(lengths))
         return vectors
 
@@ -149,7 +149,7 @@ class ServiceModel(Model):
         self._dimensions = self._dimensions or dimensions
         if dimensions != self._dimensions:
             raise EmbeddingMismatch(
-                f"{self._called} computes vectors of {dimensions} dimensions; those that are there have {self._dimensions}: it is "
+                f"{self._title} computes vectors of {dimensions} dimensions; those that are there have {self._dimensions}: it is "
                 "another model with the same name.",
                 hint=f"Let {self._setting('url')} name a server that has the model of before.",
                 **self._details,
@@ -159,7 +159,7 @@ class ServiceModel(Model):
         """Raises `ServiceNotTrusted`."""
         if not self._permitted:
             raise ServiceNotTrusted(
-                f"{self._called} was not asked: nobody here has agreed that it gets texts of this repository"
+                f"{self._title} was not asked: nobody here has agreed that it gets texts of this repository"
                 + (f", and is paid by the key in {self._service.key}." if self._service.key else "."),
                 hint=f"vmrag trust --service {self._name}",
                 **self._details,
@@ -175,20 +175,22 @@ class ServiceModel(Model):
             return None
         key = (env.secret(variable) or "").strip() if variable else ""
         if variable and not key and self._own:
-            raise self._failed(f"wants a key, and {variable} is not set", hint=_set(variable), variable=variable)
+            raise self._failure(
+                f"wants a key, and {variable} is not set", hint=_export_hint(variable), variable=variable
+            )
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise self._failed(
-                f"cannot be asked: what {variable} holds is no key", hint=_set(str(variable)), variable=variable
+            raise self._failure(
+                f"cannot be asked: what {variable} holds is no key", hint=_export_hint(str(variable)), variable=variable
             )
         return key or None
 
-    def _refused(self, error: endpoint.NoAnswer, key: str | None) -> EmbeddingFailed:
+    def _refusal(self, error: endpoint.NoAnswer, key: str | None) -> EmbeddingFailed:
         variable = self._service.key
         if error.status in endpoint.REFUSALS and variable:
             if not self._keyed and env.secret(variable):
                 return self._key_kept_back(variable, error.status)
             reason = f"refuses the key in {variable}" if key else f"wants a key, and {variable} is not set"
-            return self._failed(reason, hint=_set(variable), variable=variable, status=error.status)
+            return self._failure(reason, hint=_export_hint(variable), variable=variable, status=error.status)
         if error.status == NO_SUCH and self._name == "ollama":
             reason, hint = f"does not have the model {self._model}", f"ollama pull {self._model}"
         elif error.status and error.status < endpoint.SERVER_ERRORS and error.status != endpoint.TOO_MANY:
@@ -198,7 +200,7 @@ class ServiceModel(Model):
             reason, hint = error.reason, "Run the command again later."
             if self._name == "ollama":
                 hint = "See whether it runs: ollama serve"
-        return self._failed(reason, hint=hint, status=error.status)
+        return self._failure(reason, hint=hint, status=error.status)
 
     def _key_kept_back(self, variable: str, status: int | None) -> EmbeddingFailed:
         if not endpoint.is_private(self._url):
@@ -207,18 +209,18 @@ class ServiceModel(Model):
         else:
             reason = f"wants a key, and {variable} was not sent, because only {CONFIG_NAME} names this address"
             hint = f"{self._setting('url')} {quoted(self._base)}"
-        return self._failed(reason, hint=hint, variable=variable, status=status)
+        return self._failure(reason, hint=hint, variable=variable, status=status)
 
-    def _failed(self, reason: str, *, hint: str = "", **details: Any) -> EmbeddingFailed:
+    def _failure(self, reason: str, *, hint: str = "", **details: Any) -> EmbeddingFailed:
         return EmbeddingFailed(
-            f"{self._called} {reason.rstrip('.')}.",
+            f"{self._title} {reason.rstrip('.')}.",
             hint=hint or f"See what {self._setting('url')} names: it does not speak as {self._name} does.",
             **self._details,
             **{name: value for name, value in details.items() if value is not None},
         )
 
     @property
-    def _called(self) -> str:
+    def _title(self) -> str:
         return f"The embedding service {self._name} ({urlsplit(self._url).netloc})"
 
     @property
@@ -229,7 +231,7 @@ class ServiceModel(Model):
         return f"git config vmrag.embedding.{self._name}-{what}"
 
 
-def _set(variable: str) -> str:
+def _export_hint(variable: str) -> str:
     return f"Set it for whoever runs this: export {variable}=KEY"
 
 

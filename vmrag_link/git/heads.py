@@ -50,12 +50,12 @@ def head(places: Places) -> Head:
         return Head(None, content.decode())
     symbolic = content.removeprefix(b"ref:").strip()
     if content == _REFTABLE or not symbolic.startswith(BRANCHES.encode()):
-        return _asked(places)
+        return _ask_git(places)
     commit = _loose(places.common, symbolic)
     if commit is None:  # looked up after the loose file: git packs a ref first and removes the file then
-        commit = _packed(places.common, symbolic)
+        commit = _packed_ref(places.common, symbolic)
     elif not _HASH.fullmatch(commit):  # a branch that points to another one
-        return _asked(places)
+        return _ask_git(places)
     return Head(os.fsdecode(symbolic), commit.decode() if commit else None)
 
 
@@ -66,7 +66,7 @@ def _loose(common: Path, ref: bytes) -> bytes | None:
         return None
 
 
-def _packed(common: Path, ref: bytes) -> bytes | None:
+def _packed_ref(common: Path, ref: bytes) -> bytes | None:
     try:
         lines = (common / "packed-refs").read_bytes()
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def _packed(common: Path, ref: bytes) -> bytes | None:
     return found and found[1]
 
 
-def _asked(places: Places) -> Head:
+def _ask_git(places: Places) -> Head:
     name = git(places, "symbolic-ref", "--quiet", "HEAD")
     commit = git(places, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if name.returncode != 0 and commit.returncode != 0:

@@ -86,7 +86,7 @@ def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> d
     which may be gone. The index and the work tree are no commits.
     """
     with _git(places) as console:
-        return _by_content(_introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
+        return _by_content(_introduced_pins(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
 
 
 def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
@@ -106,7 +106,7 @@ def _pins_of(places: Places, tips: Iterable[str], *without: str) -> dict[bytes, 
     with _git(places) as console, _lines(tips) as asked:
         # --stdin first: some versions of git would take its lines for exclusions as well.
         options = ("--full-history", "--ignore-missing", "--stdin", *without, "--", PIN_NAME)
-        return _by_content(_introduced(console, str(console.rev_list(*options, istream=asked)).split()))
+        return _by_content(_introduced_pins(console, str(console.rev_list(*options, istream=asked)).split()))
 
 
 def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
@@ -128,10 +128,10 @@ def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
     Missing commits are left out.
     """
     with _git(places) as console:
-        return _introduced(console, commits)
+        return _introduced_pins(console, commits)
 
 
-def _introduced(console: Console, commits: Iterable[str]) -> dict[str, bytes]:
+def _introduced_pins(console: Console, commits: Iterable[str]) -> dict[str, bytes]:
     parents = _parents(console, commits)
     trees = dict.fromkeys([*parents, *itertools.chain(*parents.values())])
     blobs = dict(zip(trees, _pin_blobs(console, trees), strict=True))
@@ -202,14 +202,14 @@ def _changes(console: Console, parents: dict[str, tuple[str, ...]]) -> Iterator[
     for commit, each in parents.items():
         sides: list[tuple[PinEntry | None, PinEntry | None] | None] = []
         for _ in each or ("",):
-            at, side = _compared(lines, at + 1)
+            at, side = _read_comparison(lines, at + 1)
             sides.append(side)
         if changed := [side for side in sides if side]:
             after = changed[0][1]
             yield PinChange(commit, each, tuple(side[0] if side else after for side in sides) if each else (), after)
 
 
-def _compared(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:
+def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:
     """The lines after a commit's name: none for equal pins, one, or two where a directory replaces
     a file.
     """

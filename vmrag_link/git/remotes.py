@@ -33,14 +33,14 @@ def nearest(places: Places, branch: str | None) -> list[str]:
     These are `vmrag.remote` in git config, the branch's own remote, `upstream` and `origin`, or an
     only remote if none of them exists. Raises `RemoteInvalid` where `vmrag.remote` names no remote.
     """
-    return _there(places, _chosen(places), *_configured(places, branch, "remote"), "upstream", "origin")
+    return _there(places, _preferred(places), *_branch_setting(places, branch, "remote"), "upstream", "origin")
 
 
 def for_writing(places: Places, branch: str | None) -> list[str]:
     """As `nearest`, for writing: as `git push` chooses, `upstream` only if configured."""
     default = config_section(places, "remote").get("remote.pushdefault")
-    own = _configured(places, branch, "pushremote")
-    return _there(places, _chosen(places), *own, default, *_configured(places, branch, "remote"), "origin")
+    own = _branch_setting(places, branch, "pushremote")
+    return _there(places, _preferred(places), *own, default, *_branch_setting(places, branch, "remote"), "origin")
 
 
 def _there(places: Places, *wanted: str | None) -> list[str]:
@@ -49,7 +49,7 @@ def _there(places: Places, *wanted: str | None) -> list[str]:
     return found or (there if len(there) == 1 else [])
 
 
-def _chosen(places: Places) -> str | None:
+def _preferred(places: Places) -> str | None:
     chosen = config_section(places, "vmrag").get("vmrag.remote")
     if chosen is not None and chosen not in names(places):
         raise RemoteInvalid(
@@ -59,7 +59,7 @@ def _chosen(places: Places) -> str | None:
     return chosen
 
 
-def _configured(places: Places, branch: str | None, key: str) -> list[str]:
+def _branch_setting(places: Places, branch: str | None, key: str) -> list[str]:
     section = f"branch.{branch}"
     found = config_section(places, section).get(f"{section}.{key}") if branch else None
     return [found] if found else []

@@ -164,12 +164,12 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
         "--refmap=",
         "--no-filter",
     )
-    done = _asked(places, peer, "fetch", *options, "--", peer.where, f"+{ref}:{into}")
+    done = _talk(places, peer, "fetch", *options, "--", peer.where, f"+{ref}:{into}")
     if done.returncode == 0:
         return tip(places, into)
     if _NO_REF in done.complaint:
         return None
-    raise _failed(peer, done)
+    raise _error(peer, done)
 
 
 def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
@@ -177,20 +177,20 @@ def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = N
 
     `within`: seconds to wait for the answer, if nobody is asked for a password.
     """
-    return _listed(places, peer, "--", peer.where, ref, within=within).get(ref)
+    return _list_refs(places, peer, "--", peer.where, ref, within=within).get(ref)
 
 
 def branches(places: Places, peer: Peer) -> list[str]:
     """The commits of the other side's branches now, as far as they are here. Raises as `fetch`."""
-    there = dict.fromkeys(_listed(places, peer, "--heads", "--", peer.where).values())
+    there = dict.fromkeys(_list_refs(places, peer, "--heads", "--", peer.where).values())
     return [commit for commit in there if tip(places, f"{commit}^{{commit}}")]
 
 
-def _listed(places: Places, peer: Peer, *what: str, within: float | None = None) -> dict[str, str]:
+def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = None) -> dict[str, str]:
     """Commits by the refs of the other side."""
-    done = _asked(places, peer, "ls-remote", "--quiet", *what, within=within)
+    done = _talk(places, peer, "ls-remote", "--quiet", *what, within=within)
     if done.returncode != 0:
-        raise _failed(peer, done)
+        raise _error(peer, done)
     lines = (line.partition("\t") for line in done.text.splitlines())
     return {name: commit for commit, _, name in lines}
 
@@ -220,12 +220,12 @@ def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | Non
     to = push_urls(places, peer.where)[0] if is_mirror(places, peer.where) else peer.where
     # The user's own pre-push hook is for code, and ours would call this again.
     lease = f"--force-with-lease={ref}:{expected or ''}"
-    done = _asked(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
+    done = _talk(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
     if done.returncode == 0:
         return
     verdict = _VERDICT.search(done.text)
     if verdict is None:
-        raise _failed(peer, done)
+        raise _error(peer, done)
     where, said = shown(peer.where), shown(done.complaint)
     if _MOVED.search(verdict[1]) and not _NOT_WRITABLE.search(said):
         raise RemoteMoved(
@@ -253,7 +253,7 @@ def _stuck(peer: Peer, ref: str, said: str) -> RemoteRejected:
     )
 
 
-def _asked(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:
+def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:
     if peer.where.startswith("-") or "::" in peer.where.partition("://")[0]:
         raise RemoteInvalid(f"{shown(peer.where)[:80]!r} is no remote.", hint="git remote -v")
     patience = _PATIENT_SECONDS if peer.ask else _SILENT_SECONDS
@@ -290,7 +290,7 @@ def _ssh(places: Places, *, ask: bool) -> dict[str, str]:
     return {env.SSH_COMMAND: f"{command} {_SSH_OPTIONS}{'' if ask else ' -o BatchMode=yes'}"}
 
 
-def _failed(peer: Peer, done: proc.Finished) -> RemoteError:
+def _error(peer: Peer, done: proc.Finished) -> RemoteError:
     said = shown(done.complaint)
     where, details = shown(peer.where), {"said": said, "remote": shown(peer.where)}
     if _FORBIDDEN.search(said):

@@ -29,12 +29,12 @@ def holds(engine: Engine, own: Sequence[RevisionInfo], part: str) -> bool:
     picked: dict[str, frozenset[str]] = {}
     for each in own:
         held = frozenset[str]().union(*(picked.get(parent, ()) for parent in each.parents))
-        theirs = _picked(engine, each, held)
+        theirs = _picked_revision(engine, each, held)
         picked[each.revision] = held | {theirs} if theirs else held
     return any(engine.is_ancestor(part, each) for each in picked[own[-1].revision])
 
 
-def _picked(engine: Engine, info: RevisionInfo, held: frozenset[str]) -> str | None:
+def _picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -> str | None:
     """The revision that this one contains besides its parents; `held`: what those contain.
 
     A trailer names a change, from base to theirs. It is all of theirs only on top of a revision

@@ -57,7 +57,7 @@ def replay(engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeo
         with journal.entry(entry):
             _set_aside(engine, entry)
             engine.move_branch(branch.name, to, expected=branch.head)
-            return _landed(engine, entry)
+            return _result(engine, entry)
 
 
 def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: float) -> str:
@@ -76,7 +76,7 @@ def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: fl
 def finish(engine: Engine, entry: ReplayEntry) -> Replayed | None:
     """Finish after a kill; None if nothing is set aside any more, or its documents are back."""
     with engine.writing("carry uncommitted documents"):
-        landed = _landed(engine, entry) if engine.branch(entry.aside) else None
+        landed = _result(engine, entry) if engine.branch(entry.aside) else None
     return landed if landed and (landed.kept_on or landed.to != entry.head) else None
 
 
@@ -105,7 +105,7 @@ def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
     engine.take_back(entry.kb_branch, kept=kept, expected=entry.head)
 
 
-def _landed(engine: Engine, entry: ReplayEntry) -> Replayed:
+def _result(engine: Engine, entry: ReplayEntry) -> Replayed:
     """Make documents set aside uncommitted on their KB branch again, wherever it is now.
 
     Can be repeated.

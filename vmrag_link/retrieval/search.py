@@ -116,7 +116,7 @@ class Searcher:
     def __init__(self, folder: Path, model_for: Callable[[Collection], Model]) -> None:
         self._folder = folder
         with contextlib.ExitStack() as opened:
-            with self._damage_reported():
+            with self._damage_errors():
                 self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, frozen=True)))
                 self._words = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
                 self._held = self._manifest.collections()
@@ -136,7 +136,7 @@ class Searcher:
         Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`,
         `IndexFailed`.
         """
-        with self._damage_reported():
+        with self._damage_errors():
             return self._search(query)
 
     def nearest(self, query: Query) -> list[Near]:
@@ -145,7 +145,7 @@ class Searcher:
         Raises the same.
         """
         hits = self.search(msgspec.structs.replace(query, mode=Mode.VECTOR))
-        with self._damage_reported():
+        with self._damage_errors():
             return self._by_cosine(query, hits) if hits else []
 
     def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
@@ -169,11 +169,11 @@ class Searcher:
 
         Raises `IndexFailed`.
         """
-        with self._damage_reported():
+        with self._damage_errors():
             return self._manifest.chunks_of(collection, doc_ids)
 
     @contextlib.contextmanager
-    def _damage_reported(self) -> Iterator[None]:
+    def _damage_errors(self) -> Iterator[None]:
         """Raise `IndexFailed` for an error that damaged files explain. Any other error is a bug."""
         try:
             yield
@@ -199,14 +199,14 @@ class Searcher:
     def _search(self, query: Query) -> list[Hit]:
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
-        among = self._filtered(query)
+        among = self._filtered_slots(query)
         if query.mode == Mode.VECTOR:
             return self._answer(self._by_vector(query, query.k, among), digits=DIGITS, unit=UNIT)
         if query.mode == Mode.KEYWORD:
             return self._answer(self._by_keyword(query, query.k, among), digits=keywords.DIGITS)
         depth = max(DEPTH, query.k)
         rankings = [self._by_vector(query, depth, among), self._by_keyword(query, depth, among)]
-        return self._answer(_fused(rankings)[: query.k], digits=keywords.DIGITS)
+        return self._answer(_fuse(rankings)[: query.k], digits=keywords.DIGITS)
 
     # -- rankings ----------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Searcher:
             )
         return self._vectors[held.id]
 
-    def _filtered(self, query: Query) -> dict[int, list[int]] | None:
+    def _filtered_slots(self, query: Query) -> dict[int, list[int]] | None:
         """The slots that pass the filters, by collection id; None without filters.
 
         Chroma evaluates them.
@@ -320,7 +320,7 @@ class Searcher:
         return hits
 
 
-def _fused(rankings: list[list[_Candidate]]) -> list[_Candidate]:
+def _fuse(rankings: list[list[_Candidate]]) -> list[_Candidate]:
     """Reciprocal ranks summed; ties by collection, doc_id, chunk."""
     scores = fusion.fuse([[each[1:] for each in ranking] for ranking in rankings])
     return sorted(_Candidate(-score, *place) for place, score in scores.items())

@@ -44,15 +44,15 @@ def of_code(places: Places, branch: str | None, *, ask: bool = False) -> list[Ad
 
     Raises `RemoteMissing` where git has no remote.
     """
-    return _named(places, remotes.nearest(places, branch), ask=ask)
+    return _addresses(places, remotes.nearest(places, branch), ask=ask)
 
 
 def to_code(places: Places, branch: str | None, *, ask: bool = False) -> list[Address]:
     """As `of_code`, where `git push` goes to on that branch."""
-    return _named(places, remotes.for_writing(places, branch), ask=ask)
+    return _addresses(places, remotes.for_writing(places, branch), ask=ask)
 
 
-def _named(places: Places, found: list[str], *, ask: bool) -> list[Address]:
+def _addresses(places: Places, found: list[str], *, ask: bool) -> list[Address]:
     if found:
         return [of_remote(places, name, ask=ask) for name in found]
     if remotes.names(places):

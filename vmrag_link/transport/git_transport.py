@@ -127,7 +127,7 @@ class GitTransport:
         note = _Rejected(commit, why.message if refused else "", why.hint, self._engine.limits)
         write_atomically(self._refused, msgspec.json.encode(note))
 
-    def _rejected(self) -> _Rejected | None:
+    def _read_rejection(self) -> _Rejected | None:
         try:
             return msgspec.json.decode(self._refused.read_bytes(), type=_Rejected)
         except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
@@ -137,7 +137,7 @@ class GitTransport:
         """Refuse a known commit without fetching it again, while the remote and the limits are the
         same.
         """
-        known = self._rejected()
+        known = self._read_rejection()
         if known and known.message and known.limits == self._engine.limits and self._advertised() == known.commit:
             raise KnowledgeRefused(known.message, hint=known.hint)
 
@@ -194,7 +194,7 @@ class GitTransport:
 
     def _replaceable(self) -> str | None:
         """The remote's commit, if it was fetched or refused last, or cannot be fetched."""
-        there, rejected = self._advertised(), self._rejected()
+        there, rejected = self._advertised(), self._read_rejection()
         if there == self._tip or (rejected and there == rejected.commit):
             return there
         try:

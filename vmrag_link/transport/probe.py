@@ -49,7 +49,7 @@ def asked(places: Places, address: Address, *, anew: bool = False) -> ProbeResul
     """What the remote says, or said a moment ago. It is contacted: ask only one that is trusted."""
     known = None if anew else remembered(places, address)
     if known is None:
-        known = _answers[places.common, address.key] = _asked(places, address)
+        known = _answers[places.common, address.key] = _probe(places, address)
     return known
 
 
@@ -73,7 +73,7 @@ def doubt(places: Places, engine: Engine, address: Address) -> str:
     return answer.problem.message if answer.problem else ""
 
 
-def _asked(places: Places, address: Address) -> ProbeResult:
+def _probe(places: Places, address: Address) -> ProbeResult:
     stands_at = None
     problem: RemoteError | None = None
     try:
@@ -96,12 +96,12 @@ def _connect(address: Address) -> None:
         if not Path(address.url.partition("://")[2]).exists():
             raise RemoteMissing(f"There is nothing at {address.text}.", hint="vmrag remote", remote=address.text)
         return
-    why = _refused(parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80))
+    why = _connection_error(parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80))
     if why:
         raise RemoteUnreachable(f"{address.text} cannot be reached: {why}", hint="vmrag remote", remote=address.text)
 
 
-def _refused(host: str, port: int) -> str:
+def _connection_error(host: str, port: int) -> str:
     """The reason why there is no answer. In a thread, because nothing ends a slow name look-up."""
     said = [f"no answer within {PATIENCE:g} s"]
 

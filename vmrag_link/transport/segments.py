@@ -61,7 +61,7 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
     blobs = dict(zip(stored.manifest.sha256, stored.blobs, strict=True)) if stored else {}
     digests, size = [], 0
     with file.open("rb") as source:
-        for segment in _cut(source, length):
+        for segment in _pieces(source, length):
             digest = _digest(segment)
             if digest not in blobs:
                 blobs[digest] = objects.write_blob(places, segment)
@@ -114,7 +114,7 @@ def restore(places: Places, commit: str, file: Path) -> None:
     permissions.adjust(descriptor, file)
     with os.fdopen(descriptor, "r+b") as target:
         wanted = dict(enumerate(stored.blobs))
-        for number, segment in enumerate(_cut(target, manifest.segment_size)):
+        for number, segment in enumerate(_pieces(target, manifest.segment_size)):
             blob = wanted.get(number)
             # Both: the manifest may be right about what lies here, and the commit hold something
             # else.
@@ -122,7 +122,7 @@ def restore(places: Places, commit: str, file: Path) -> None:
                 del wanted[number]
         for number, segment in _segments(places, wanted):
             if _digest(segment) != manifest.sha256[number]:
-                raise _damaged(f"segment {_name(number)} is not the one that its checksum names")
+                raise _damage_error(f"segment {_name(number)} is not the one that its checksum names")
             target.seek(number * manifest.segment_size)
             target.write(segment)
         target.truncate(manifest.size)
@@ -144,14 +144,14 @@ class _Stored(Record, frozen=True):
         tree = objects.tree(places, commit)
         entry = tree.pop(MANIFEST, None)
         if entry is None or not 0 <= entry.size <= _longest_manifest(MOST_SEGMENTS):
-            raise _damaged("it has no manifest.json, or one that is too long")
-        manifest = _parsed(objects.blob(places, entry.name))
+            raise _damage_error("it has no manifest.json, or one that is too long")
+        manifest = _parse_manifest(objects.blob(places, entry.name))
         if entry.size > _longest_manifest(len(tree)):
-            raise _damaged("its manifest is too long")
+            raise _damage_error("its manifest is too long")
         expected = {_name(number): _length(manifest, number) for number in range(len(manifest.sha256))}
         if expected != {name: each.size for name, each in tree.items()}:
             odd = sorted(set(expected.items()) ^ {(name, each.size) for name, each in tree.items()})
-            raise _damaged(f"segment {odd[0][0]} is missing, is too much, or has another length")
+            raise _damage_error(f"segment {odd[0][0]} is missing, is too much, or has another length")
         return cls(manifest, tuple(tree[name].name for name in expected))
 
 
@@ -161,7 +161,7 @@ class _Format(Record, frozen=True):
     format: int
 
 
-def _parsed(data: bytes) -> SegmentManifest:
+def _parse_manifest(data: bytes) -> SegmentManifest:
     """Raises `RemoteTooNew`, whatever else a newer program's manifest says."""
     try:
         known = msgspec.json.decode(data, type=_Format)
@@ -172,12 +172,12 @@ def _parsed(data: bytes) -> SegmentManifest:
             )
         manifest = msgspec.json.decode(data, type=SegmentManifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _damaged(f"its manifest cannot be read: {error}") from error
+        raise _damage_error(f"its manifest cannot be read: {error}") from error
     if manifest.format != FORMAT:
-        raise _damaged(f"there is no format {manifest.format}")
+        raise _damage_error(f"there is no format {manifest.format}")
     fits = 0 < manifest.segment_size <= _MOST_SEGMENT_SIZE and manifest.size > 0
     if not fits or len(manifest.sha256) != -(-manifest.size // manifest.segment_size) <= MOST_SEGMENTS:
-        raise _damaged("its manifest contradicts itself")
+        raise _damage_error("its manifest contradicts itself")
     return manifest
 
 
@@ -193,7 +193,7 @@ def _digest(segment: bytes) -> str:
     return hashlib.sha256(segment).hexdigest()
 
 
-def _cut(source: BinaryIO, length: int) -> Iterator[bytes]:
+def _pieces(source: BinaryIO, length: int) -> Iterator[bytes]:
     while segment := source.read(length):
         yield segment
 
@@ -214,7 +214,7 @@ def _implausible(why: str) -> KnowledgeRefused:
     )
 
 
-def _damaged(why: str) -> RemoteDamaged:
+def _damage_error(why: str) -> RemoteDamaged:
     return RemoteDamaged(
         f"The knowledge base on the remote is damaged: {why}. Nothing of it was taken.",
         hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",

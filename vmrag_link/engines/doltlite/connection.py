@@ -217,16 +217,16 @@ class Connection:
             self._due[0] = time.monotonic() + self._longest_step
             code = self._lib.step(statement)
             if code & 0xFF != BUSY or time.monotonic() >= deadline:
-                return self._stepped(code)
+                return self._has_row(code)
             self._lib.reset(statement)
 
     def _step(self, statement: ctypes.c_void_p) -> bool:
         if not self._handle:
             raise EngineFailed(f"The knowledge base {self.path} was closed while it was read.")
         self._due[0] = time.monotonic() + self._longest_step
-        return self._stepped(self._lib.step(statement))
+        return self._has_row(self._lib.step(statement))
 
-    def _stepped(self, code: int) -> bool:
+    def _has_row(self, code: int) -> bool:
         """Whether there is a row."""
         if code not in (ROW, DONE):
             raise self._failure()

@@ -105,11 +105,11 @@ class _Front:
         """Start the task here: asyncio's stream server would print a stack trace for a cancelled
         one.
         """
-        task = asyncio.create_task(self._connected(reader, writer))
+        task = asyncio.create_task(self._serve_connection(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A client that is slow, or gone, is nobody to tell anything.
         with contextlib.suppress(TimeoutError, OSError, asyncio.IncompleteReadError):
             try:
@@ -121,13 +121,13 @@ class _Front:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             request = allowed(await _head(reader), self._names)
-            inner = await self._opened()
+            inner = await self._connect_inner()
         except RequestRefused as why:
             await _refuse(reader, writer, why)
         else:
             await _exchange(reader, writer, request, *inner)
 
-    async def _opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect_inner(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             return await asyncio.open_unix_connection(self._inner)
         except OSError as error:

@@ -96,14 +96,14 @@ class Library:
         self.column_text = self._function("column_text", handle, handle, number)
         self.column_blob = self._function("column_blob", handle, handle, number)
         self.column_bytes = self._function("column_bytes", number, handle, number)
-        self.serve = self._named("doltliteServeAsyncOpts", handle, ctypes.POINTER(ServeOptions))
-        self.server_port = self._named("doltliteServerPort", number, handle)
-        self.server_stop = self._named("doltliteServerStop", None, handle)
+        self.serve = self._symbol("doltliteServeAsyncOpts", handle, ctypes.POINTER(ServeOptions))
+        self.server_port = self._symbol("doltliteServerPort", number, handle)
+        self.server_stop = self._symbol("doltliteServerStop", None, handle)
 
     def _function(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
-        return self._named(f"sqlite3_{name}", result, *arguments)
+        return self._symbol(f"sqlite3_{name}", result, *arguments)
 
-    def _named(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
+    def _symbol(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
         function = self._dll[name]
         function.restype = result
         function.argtypes = arguments

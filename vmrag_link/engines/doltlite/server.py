@@ -183,11 +183,11 @@ def _listening(bind: str, port: int, folder: Path) -> socket.socket:
         found.listen(socket.SOMAXCONN)
     except OSError as error:
         found.close()
-        raise _address_refused(error, bind, port, folder) from error
+        raise _address_error(error, bind, port, folder) from error
     return found
 
 
-def _address_refused(error: OSError, bind: str, port: int, folder: Path) -> VmragError:
+def _address_error(error: OSError, bind: str, port: int, folder: Path) -> VmragError:
     again = f"vmrag serve {quoted(folder)}"
     match error.errno:
         case errno.EADDRINUSE:
