@@ -199,7 +199,7 @@ def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
     ada = world.ada
     revision = noted(ada, 1)
     ada.vmrag("fetch")
-    key = address.given(plumbing.locate(ada.top), "origin", branch="main")[0].key
+    key = address.parse(plumbing.locate(ada.top), "origin", branch="main")[0].key
     folder = ada.shared / "remotes.git" / "refs" / "remotes" / key
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("data.lock", "data-fetched.lock"):

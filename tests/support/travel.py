@@ -85,7 +85,7 @@ class Clone:
     # -- travelling
 
     def at(self, where: str = "origin") -> Address:
-        return address.given(self.places, where, branch="main")[0]
+        return address.parse(self.places, where, branch="main")[0]
 
     @property
     def tracking(self) -> str:

@@ -59,7 +59,7 @@ class QueryAnswer(Record, frozen=True):
         return _documents(self.results)
 
 
-def compared(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -> Compared:
+def compare(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -> Compared:
     old, new = _documents(before), _documents(now)
     old_order = [doc_id for doc_id in old if doc_id in new]
     new_order = [doc_id for doc_id in new if doc_id in old]

@@ -35,7 +35,7 @@ class Documentation(Record, frozen=True):
 def documentation(module: library.Module) -> Documentation:
     """Public, documented names in the order of the source; of a C module alphabetically."""
     if module.source is None:
-        return _of_objects(library.imported(module.name))
+        return _of_objects(library.import_module(module.name))
     return _of_source(module, module.source)
 
 

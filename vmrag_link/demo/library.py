@@ -59,7 +59,7 @@ def find(name: str) -> Module | None:
     return _module(name, spec) if spec and name.partition(".")[0] in sys.stdlib_module_names else None
 
 
-def imported(name: str) -> ModuleType:
+def import_module(name: str) -> ModuleType:
     """One of `IMPORTABLE`."""
     return importlib.import_module(name)
 

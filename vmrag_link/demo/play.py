@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link.demo import library, story
-from vmrag_link.demo.answers import AnswerChunk, Compared, QueryAnswer, compared
+from vmrag_link.demo.answers import AnswerChunk, Compared, QueryAnswer, compare
 from vmrag_link.demo.narration import Narrator
 from vmrag_link.demo.pages import ModulePage, pages
 from vmrag_link.demo.stage import PAGES, Stage, Step
@@ -138,7 +138,7 @@ def _branch_off(stage: Stage, narrator: Narrator, rendered: list[ModulePage]) ->
     narrator.chapter("A branch whose code needs other knowledge")
     stage.run("git", "checkout", "-b", story.NEXT)
     since = time.perf_counter()
-    stage.write_pages(story.revised(rendered))
+    stage.write_pages(story.revise(rendered))
     edited, removed, added = (", ".join(names) for names in (story.EDITED, story.REMOVED, story.ADDED))
     stage.did(f"Edited the pages {edited}; removed {removed}; added {added}", since)
     stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--prune", long=True)
@@ -184,7 +184,7 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
 def _answer(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
     report, seconds = stage.asked("vmrag", "query", text)
     results = msgspec.convert(report["results"], tuple[AnswerChunk, ...])
-    difference: Compared | None = compared(results, before.results) if before else None
+    difference: Compared | None = compare(results, before.results) if before else None
     return QueryAnswer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
 
 

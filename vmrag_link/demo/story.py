@@ -72,7 +72,7 @@ def selection(modules: Sequence[Module], number: int) -> list[Module]:
     return [*needed, *others[: max(0, number - len(needed))]]
 
 
-def revised(pages: Sequence[ModulePage]) -> list[ModulePage]:
+def revise(pages: Sequence[ModulePage]) -> list[ModulePage]:
     """The pages of the other branch."""
     kept = [page for page in pages if page.name not in REMOVED]
     edited = [_edit(page) for page in kept]

@@ -86,7 +86,7 @@ class EmbeddingCache:
                     elif row.checksum is None:
                         unproven.append(row.id)
             if adopt and unproven:
-                found |= table.adopted(connection, unproven)
+                found |= table.adopt(connection, unproven)
             table.note(connection, used)
             size = dimensions * table.FLOAT32
             return {names[key]: vector for key, vector in found.items() if len(vector) == size and key in names}
@@ -152,7 +152,7 @@ class EmbeddingCache:
 
         def look(connection: sqlite3.Connection) -> tuple[str, int]:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            return str(found), len(table.disproved(connection)) if found == "ok" else 0
+            return str(found), len(table.damaged_rows(connection)) if found == "ok" else 0
 
         try:
             with locks.shared(self._lock, purpose="check the embedding cache", timeout=BUSY_SECONDS):
@@ -171,7 +171,7 @@ class EmbeddingCache:
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise _Unusable(f"The embedding cache {self._path} is damaged.")
             with table.transaction(connection):
-                wrong = [(row,) for row in table.disproved(connection)]
+                wrong = [(row,) for row in table.damaged_rows(connection)]
                 connection.executemany("DELETE FROM vectors WHERE rowid = ?", wrong)
 
         with locks.exclusive(self._lock, purpose="repair the embedding cache", timeout=BUSY_SECONDS):
@@ -221,7 +221,7 @@ class EmbeddingCache:
         try:
             if new:
                 permissions.make_file(self._path)  # what SQLite puts beside it is as open as the database
-            connection = table.opened(self._path, BUSY_SECONDS)
+            connection = table.connect(self._path, BUSY_SECONDS)
             with contextlib.closing(connection):
                 if not new and connection.execute("PRAGMA application_id").fetchone() != (table.APPLICATION_ID,):
                     raise _Unusable(f"{self._path} is a database of another program or version.")

@@ -103,7 +103,7 @@ def require_checksums(connection: sqlite3.Connection) -> None:
             connection.execute("ALTER TABLE vectors ADD COLUMN checksum BLOB")
 
 
-def adopted(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[bytes, Vector]:
+def adopt(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[bytes, Vector]:
     """Give rows without a checksum one. Returns their vectors by key.
 
     They are read from the table itself: an index's key does not prove which row is behind it.
@@ -123,7 +123,7 @@ def adopted(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[bytes, V
     return found
 
 
-def opened(path: Path, timeout: float) -> sqlite3.Connection:
+def connect(path: Path, timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
     connection.text_factory = lambda text: text.decode(errors="replace")  # where damage has made a text of a blob
     return connection
@@ -142,7 +142,7 @@ def rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator
     return map(Row._make, rows)
 
 
-def disproved(connection: sqlite3.Connection) -> list[int]:
+def damaged_rows(connection: sqlite3.Connection) -> list[int]:
     """The rows that are not what was stored. Rows without a checksum are not among them."""
     return [row.id for row in rows(connection) if row.checksum is not None and not row.proven]
 
@@ -153,7 +153,7 @@ def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
     Returns their number.
     """
     kept: set[bytes] = set()
-    with contextlib.closing(opened(damaged, 0)) as source, transaction(connection):
+    with contextlib.closing(connect(damaged, 0)) as source, transaction(connection):
         for backwards in (False, True):
             with contextlib.suppress(sqlite3.Error):
                 for row in rows(source, backwards=backwards):

@@ -96,7 +96,7 @@ def stages(places: Places) -> Stages | None:
     return Stages(found.get(1), found.get(2), found.get(3)) if found else None
 
 
-def reopening(places: Places) -> str | None:
+def reopen_command(places: Places) -> str | None:
     """The command that continues after `git add` closed git's conflict in the pin; None if there is
     none.
     """

@@ -19,7 +19,7 @@ def names(places: Places) -> list[str]:
     return git(places, "remote").text.split()
 
 
-def called(places: Places, text: str) -> str | None:
+def find_name(places: Places, text: str) -> str | None:
     """The configured remote that has this name, or this URL in the configuration."""
     there = names(places)
     if text in there:

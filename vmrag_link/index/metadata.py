@@ -46,7 +46,7 @@ def chunk_id(doc_id: str, number: int) -> str:
     return f"{doc_id}_chunk_{number}"
 
 
-def parted(name: str) -> tuple[str, int] | None:
+def parse_chunk_id(name: str) -> tuple[str, int] | None:
     """The document and number of the chunk with this name; None if no chunk can have it."""
     found = _CHUNK.fullmatch(name)
     return (found["doc"], int(found["number"])) if found else None

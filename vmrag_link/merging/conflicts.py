@@ -116,7 +116,7 @@ class Conflict(Record, frozen=True):
         return msgspec.structs.replace(row, **values)
 
 
-def all_taken(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
+def decide_all(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
     """The same choice for everything that is in conflict."""
     return {each.id: dict.fromkeys(each.fields, choice) for each in conflicts}
 
@@ -130,7 +130,7 @@ def both_texts(ours: str, theirs: str) -> str:
 _OURS, _THEIRS = "<<<<<<< ours", ">>>>>>> theirs"
 
 
-def marker_left(text: str, ours: str, theirs: str) -> tuple[int, str] | None:
+def find_marker(text: str, ours: str, theirs: str) -> tuple[int, str] | None:
     """The number and text of the first remaining line of `both_texts`, or None.
 
     Only lines with our labels count, and only if there are more of them than in the sides, because

@@ -6,7 +6,7 @@ No branch moves; the result is anchored.
 from __future__ import annotations
 
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, all_taken
+from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, decide_all
 from vmrag_link.merging.picked import trailers
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import At, Record, Working
@@ -81,7 +81,7 @@ def virtual_base(engine: Engine, *, base: str, ours: str, theirs: str, joins: bo
     """
     outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins)
     if outcome.revision is None:
-        decisions = all_taken(outcome.conflicts, Choice("neither"))
+        decisions = decide_all(outcome.conflicts, Choice("neither"))
         outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions)
     assert outcome.revision is not None  # noqa: S101  all is decided
     return outcome.revision

@@ -123,14 +123,14 @@ def _path(text: str) -> str:
     return unquote(text.partition("://")[2])
 
 
-def given(places: Places, text: str, *, branch: str | None, ask: bool = False) -> list[Address]:
+def parse(places: Places, text: str, *, branch: str | None, ask: bool = False) -> list[Address]:
     """A remote on the command line: a git remote (name or URL), a URL, `git:`.
 
     Raises `RemoteMissing`, `RemoteInvalid`.
     """
     if text == OWN:
         return of_code(places, branch, ask=ask)
-    if name := remotes.called(places, text):
+    if name := remotes.find_name(places, text):
         return [of_remote(places, name, ask=ask)]
     if "://" not in text and "/" not in text:
         raise RemoteMissing(f"There is no git remote {text[:80]!r}.", hint="git remote -v", remote=text)

@@ -45,15 +45,15 @@ class ProbeResult(NamedTuple):
 _answers: dict[tuple[Path, str], ProbeResult] = {}
 
 
-def asked(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
+def ask(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
     """What the remote says, or said a moment ago. It is contacted: ask only one that is trusted."""
-    known = None if anew else remembered(places, address)
+    known = None if anew else last_result(places, address)
     if known is None:
         known = _answers[places.common, address.key] = _probe(places, address)
     return known
 
 
-def remembered(places: Places, address: Address) -> ProbeResult | None:
+def last_result(places: Places, address: Address) -> ProbeResult | None:
     """The remote's latest answer, from memory."""
     known = _answers.get((places.common, address.key))
     return known if known and time.monotonic() - known.at < REMEMBERED else None
@@ -61,13 +61,13 @@ def remembered(places: Places, address: Address) -> ProbeResult | None:
 
 def doubt(places: Places, engine: Engine, address: Address) -> str:
     """Why what is known of the remote may be older than what it holds; empty if it is not."""
-    answer = asked(places, address)
+    answer = ask(places, address)
     if answer.problem:
         return answer.problem.message
     if address.peer is None:
         return _compared(engine, address)
     if answer.stands_at != git_transport.last_seen(places, address.key):
-        answer = asked(places, address, anew=True)  # we may have fetched or pushed since
+        answer = ask(places, address, anew=True)  # we may have fetched or pushed since
         if answer.problem is None and answer.stands_at != git_transport.last_seen(places, address.key):
             return _moved(address)
     return answer.problem.message if answer.problem else ""

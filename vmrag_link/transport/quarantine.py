@@ -90,7 +90,7 @@ def opened(places: Places, *, timeout: float) -> Iterator[Quarantine]:
             _clear(places)
 
 
-def left(places: Places) -> list[Path]:
+def leftovers(places: Places) -> list[Path]:
     """The leftovers of killed processes, while nobody is at work here."""
     there = places.quarantine
     return [there] if there.exists() and not locks.is_held(_lock(places)) else []

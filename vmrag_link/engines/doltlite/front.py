@@ -120,7 +120,7 @@ class _Front:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = allowed(await _head(reader), self._names)
+            request = parse_request(await _head(reader), self._names)
             inner = await self._connect_inner()
         except RequestRefused as why:
             await _refuse(reader, writer, why)
@@ -145,7 +145,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
         ) from error
 
 
-def allowed(head: bytes, names: Names) -> Request:
+def parse_request(head: bytes, names: Names) -> Request:
     """The request that a head stands for. Raises `RequestRefused`."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     request = _REQUEST.fullmatch(first)

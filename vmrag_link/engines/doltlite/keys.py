@@ -70,7 +70,7 @@ def _own_key() -> Path:
     return found[0]
 
 
-def authorized(folder: Path) -> tuple[str, ...]:
+def authorized_ids(folder: Path) -> tuple[str, ...]:
     """The ids of the keys in a server's folder.
 
     Raises `UsageInvalid` if a file is no public key, or others could add one.

@@ -40,7 +40,7 @@ class Protection:
 
     `host` is the host in the URL that clients use, letter by letter, because their signatures cover
     it. `certificate` and `key` are PEM files. `clients` is a folder of public keys
-    (`keys.authorized`), which is read with every request.
+    (`keys.authorized_ids`), which is read with every request.
     """
 
     host: str
@@ -71,7 +71,7 @@ def serving(
     if protection:
         keys.check_private(protection.key)
         keys.check_certificate(protection.certificate, protection.key)
-        keys.authorized(protection.clients)
+        keys.authorized_ids(protection.clients)
         _listening(bind, port, folder).close()  # the library only says that it failed
         options.certificate = os.fsencode(protection.certificate)
         options.key = os.fsencode(protection.key)

@@ -94,13 +94,13 @@ def reached(ws: Workspace, remote: Upstream) -> Reached:
     """Ask the remote, for a moment; not one that is not trusted."""
     if remote.address is None:
         return Reached(connected=False, problem=remote.problem)
-    problem = probe.asked(ws.places, remote.address).problem
+    problem = probe.ask(ws.places, remote.address).problem
     return Reached(problem is None, problem.message if problem else "")
 
 
 def known(ws: Workspace, remote: Upstream) -> bool | None:
     """Whether the remote answered when it was asked a moment ago; None if nobody did. Nobody is asked now."""
-    answer = probe.remembered(ws.places, remote.address) if remote.address else None
+    answer = probe.last_result(ws.places, remote.address) if remote.address else None
     return answer.problem is None if answer else None
 
 
