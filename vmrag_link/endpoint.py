@@ -20,7 +20,7 @@ import msgspec
 from vmrag_link import terminal_text
 
 if TYPE_CHECKING:
-    import httpx  # a tenth of a second, for those who ask somebody
+    import httpx  # 0.1 s, only where a service is asked
 
 ATTEMPTS = 3
 PAUSES = (0.5, 2.0)

@@ -182,7 +182,7 @@ def note(connection: sqlite3.Connection, used: set[int]) -> None:
     noted = connection.execute("SELECT block FROM uses WHERE day >= ? AND block BETWEEN ? AND ?", bounds)
     if fresh := used.difference(block for (block,) in noted):
         connection.execute("PRAGMA busy_timeout = 0")
-        # Busy, read-only, disk full: whoever uses them next notes it. What was found is found.
+        # Busy, read-only, disk full: the next use notes it. The vectors are found all the same.
         with contextlib.suppress(sqlite3.OperationalError), transaction(connection):
             use(connection, fresh)
 

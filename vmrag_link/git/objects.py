@@ -46,13 +46,13 @@ def write_commit(
     listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(entries.items()))
     tree = demand(places, "mktree", stdin=listing.encode()).text.strip()
     name, _, email = signature.removesuffix(">").partition(" <")
-    who = {
+    identity = {
         f"GIT_{role}_{field}": value
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", name), ("EMAIL", email))
     }
     arguments = ("commit-tree", tree, "-m", message, *(["-p", f"{parent}^{{commit}}"] if parent else []))
-    done = git(places, *arguments, extra=who)
+    done = git(places, *arguments, extra=identity)
     if done.returncode != 0:
         raise failure(arguments, done)
     return done.text.strip()

@@ -221,10 +221,10 @@ def identity(places: Places) -> str:
     """The author of a commit made now, as `Name <email>`."""
     arguments = ("var", "GIT_AUTHOR_IDENT")
     done = git(places, *arguments)
-    who = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
+    hint = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
     if done.returncode != 0:
-        raise failure(arguments, done, hint=who)
+        raise failure(arguments, done, hint=hint)
     author = done.text.rsplit(" ", 2)[0]  # without seconds and time zone
     if author.endswith("<>"):
-        raise GitFailed(f"git knows no e-mail address for {author.removesuffix(' <>')}.", hint=who)
+        raise GitFailed(f"git knows no e-mail address for {author.removesuffix(' <>')}.", hint=hint)
     return author

@@ -6,22 +6,17 @@ It asks at the terminal only with `ask`.
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from typing import NamedTuple
 
 from vmrag_link import env, proc
 from vmrag_link.errors import (
-    AuthenticationFailed,
-    RemoteDamaged,
-    RemoteError,
     RemoteInvalid,
-    RemoteMissing,
     RemoteMoved,
-    RemoteRejected,
     RemoteUnreachable,
     quoted,
 )
+from vmrag_link.git import remote_errors
 from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
 from vmrag_link.git.settings import config_values
@@ -30,8 +25,8 @@ from vmrag_link.paths import Places
 _LOCK_SECONDS = 1.0
 """How long git may hold a ref: it writes a line."""
 
-# Of the user's configuration only what says how to get there should count: who pushes one ref
-# pushes that ref alone, unsigned, and leaves housekeeping to the user's own commands.
+# The user's configuration should only decide how to reach the other side: one ref is pushed alone
+# and unsigned, and housekeeping is left to the user's own commands.
 _OPTIONS = (
     "gc.auto=0",
     "maintenance.auto=false",
@@ -58,37 +53,11 @@ A question is `ls-remote`.
 """
 
 _SSH_OPTIONS = f"-o ConnectTimeout={_SILENT_SECONDS} -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
-_MOST_SAID = 300
 
 _TRANSPORTS = ("ext", "fd", "file", "ftp", "ftps", "git", "http", "https", "ssh")
 """All that git comes with."""
 
-_VERDICT = re.compile(r"^!\t[^\t]*\t(\[(?:remote )?rejected\].*)$", re.MULTILINE)
-"""What `push --porcelain` says of a ref that was not pushed."""
-
-_MOVED = re.compile(
-    r"\((?:stale info|fetch first|non-fast-forward|needs force|remote ref updated since checkout)\)"
-    r"|cannot lock ref|failed to update ref|reference already exists|incorrect old value|failed to lock"
-)
-_NOT_WRITABLE = re.compile(r"Unable to create '[^']*': (?!File exists)")
-_AUTHENTICATION = re.compile(
-    r"authentication failed|could not read (?:username|password)|permission denied|terminal prompts disabled"
-    r"|returned error: 40[13]|access denied|not authorized|host key verification failed",
-    re.IGNORECASE,
-)
-_ABSENT = re.compile(
-    r"repository .*not found|does not appear to be a git repository|returned error: 404|no such remote"
-    r"|not a git repository|invalid gitfile format|project you were looking for could not be found",
-    re.IGNORECASE,
-)
-_DAMAGED = re.compile(
-    r"repository corruption on the remote side|did not send all necessary objects|did not receive expected object"
-    r"|fsck error|unresolved deltas"
-)
 _NO_REF = "couldn't find remote ref"
-_FORBIDDEN = re.compile(
-    r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
-)
 
 
 class Peer(NamedTuple):
@@ -136,7 +105,7 @@ def release(places: Places, ref: str) -> None:
     """
     path = places.common / ref
     for lock in path.parent.glob(f"{path.name}*.lock"):
-        with contextlib.suppress(FileNotFoundError):  # it belonged to somebody who is alive: git, when it packs refs
+        with contextlib.suppress(FileNotFoundError):  # its owner is alive: git, when it packs refs
             age = time.time() - lock.stat().st_mtime
             time.sleep(_LOCK_SECONDS if 0 <= age < _LOCK_SECONDS else 0)
             lock.unlink()
@@ -169,7 +138,7 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
         return tip(places, into)
     if _NO_REF in done.complaint:
         return None
-    raise _error(peer, done)
+    raise remote_errors.of_answer(peer.where, done)
 
 
 def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
@@ -190,7 +159,7 @@ def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = No
     """Commits by the refs of the other side."""
     done = _talk(places, peer, "ls-remote", "--quiet", *what, within=within)
     if done.returncode != 0:
-        raise _error(peer, done)
+        raise remote_errors.of_answer(peer.where, done)
     lines = (line.partition("\t") for line in done.text.splitlines())
     return {name: commit for commit, _, name in lines}
 
@@ -211,7 +180,7 @@ def push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | N
         except RemoteMoved as again:
             if advertised(places, peer, ref) != expected:
                 raise
-            raise _stuck(peer, ref, str(again.details["told"])) from again
+            raise remote_errors.stuck(peer.where, ref, str(again.details["told"])) from again
 
 
 def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | None) -> None:
@@ -223,34 +192,7 @@ def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | Non
     done = _talk(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
     if done.returncode == 0:
         return
-    verdict = _VERDICT.search(done.text)
-    if verdict is None:
-        raise _error(peer, done)
-    where, said = shown(peer.where), shown(done.complaint)
-    if _MOVED.search(verdict[1]) and not _NOT_WRITABLE.search(said):
-        raise RemoteMoved(
-            f"Somebody else pushed knowledge to {where} meanwhile; nothing was pushed.",
-            hint="vmrag push",
-            said=shown(verdict[1]),
-            told=said,
-        )
-    told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
-    raise RemoteRejected(
-        f"{where} does not take knowledge: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
-        hint=f"Ask who runs it to allow pushes to {ref}.",
-        said=said,
-        remote=where,
-    )
-
-
-def _stuck(peer: Peer, ref: str, said: str) -> RemoteRejected:
-    where = shown(peer.where)
-    return RemoteRejected(
-        f"{where} cannot change {ref}, though nobody else does: {_essence(said)}"[:_MOST_SAID],
-        hint=f"Ask who runs it to remove what is in the way of {ref}: a lock that a killed git has left, or a ref of a part of that name.",
-        said=said,
-        remote=where,
-    )
+    raise remote_errors.of_push(peer.where, ref, done)
 
 
 def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:
@@ -288,33 +230,3 @@ def _ssh(places: Places, *, ask: bool) -> dict[str, str]:
     if command.partition(" ")[0].rpartition("/")[2] != "ssh":
         return {}
     return {env.SSH_COMMAND: f"{command} {_SSH_OPTIONS}{'' if ask else ' -o BatchMode=yes'}"}
-
-
-def _error(peer: Peer, done: proc.Finished) -> RemoteError:
-    said = shown(done.complaint)
-    where, details = shown(peer.where), {"said": said, "remote": shown(peer.where)}
-    if _FORBIDDEN.search(said):
-        return RemoteInvalid(
-            f"git may not use that transport for {where}: {_essence(said)}", hint="git remote -v", **details
-        )
-    if _AUTHENTICATION.search(said):
-        hint = f"See that git itself gets in: git ls-remote {quoted(where)}"
-        return AuthenticationFailed(f"{where} did not let us in: {_essence(said)}", hint=hint, **details)
-    if _ABSENT.search(said):
-        return RemoteMissing(f"There is no git repository at {where}.", hint="git remote -v", **details)
-    if _DAMAGED.search(said):
-        return RemoteDamaged(
-            f"The knowledge base at {where} is damaged: {_essence(said)}. Nothing of it was taken.",
-            hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
-            **details,
-        )
-    return RemoteUnreachable(
-        f"{where} cannot be reached: {_essence(said)}", hint=f"git ls-remote {quoted(where)}", **details
-    )
-
-
-def _essence(said: str) -> str:
-    """The line that says what is wrong."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"(?:fatal|error|remote|ssh|!)", line)]
-    return (telling or lines or ["no reason was given"])[0][:_MOST_SAID]

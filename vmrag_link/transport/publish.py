@@ -82,7 +82,7 @@ def publish(engine: Engine, key: str, transport: Transport, wanted: PublishReque
                 return plan
         except RemoteMoved as error:
             said = str(error.details.get("said", ""))
-            if attempt:  # not all of those who wait at once
+            if attempt:  # not all waiting processes at once
                 time.sleep(random.uniform(0, _PAUSE_SECONDS * min(attempt, 8)))  # noqa: S311
         except RemoteDiverged:
             if attempt:
