@@ -213,7 +213,7 @@ def library(repo: Path) -> float:
     """The same query inside a process that keeps its workspace."""
     from vmrag_link.ops.index.query import query
     from vmrag_link.progress import QUIET
-    from vmrag_link.retrieval.search import Mode, Query
+    from vmrag_link.retrieval.query import Mode, Query
     from vmrag_link.workspace import Workspace
 
     ws = Workspace.open(repo, QUIET)

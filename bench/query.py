@@ -44,7 +44,8 @@ def run(folder: Path, sizes: list[int], env: dict[str, str]) -> list[Figure]:
 
 def measure(repo: Path, kind: str) -> dict[str, float]:
     from vmrag_link.progress import QUIET
-    from vmrag_link.retrieval.search import Mode, Query, Searcher
+    from vmrag_link.retrieval.query import Mode, Query
+    from vmrag_link.retrieval.search import Searcher
     from vmrag_link.workspace import Workspace
 
     ws = Workspace.open(repo, QUIET)

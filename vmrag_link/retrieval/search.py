@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import heapq
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,22 +18,14 @@ from vmrag_link.index import chroma_check, keywords, seal, vectors
 from vmrag_link.index.chroma import ChromaStore, open_store
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.index.metadata import place
-from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
+from vmrag_link.models import Collection, canonical_json
 from vmrag_link.retrieval import filters, fusion
+from vmrag_link.retrieval.query import Hit, Mode, Near, Query
 from vmrag_link.retrieval.query_vectors import QueryVectors
 from vmrag_link.suggest import no_collection
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.exact import ExactVectors
-
-
-class Mode(enum.StrEnum):
-    """How chunks are ranked: by words, by meaning, or by both (reciprocal rank fusion)."""
-
-    HYBRID = "hybrid"
-    VECTOR = "vector"
-    KEYWORD = "keyword"
 
 
 DEPTH = 100
@@ -45,49 +36,6 @@ DIGITS = 6
 
 UNIT = vectors.SCALE**2
 """The score of two equal unit vectors, before rounding."""
-
-
-class Query(Record, frozen=True):
-    """`collections`: None for all. Filters are as people write them (see `filters`)."""
-
-    text: str
-    collections: tuple[str, ...] | None = None
-    k: int = 5
-    mode: Mode = Mode.HYBRID
-    where: Mapping[str, Any] | None = None
-    where_document: Mapping[str, Any] | None = None
-
-
-class Hit(Record, frozen=True):
-    """One chunk of an answer; `rank` counts from 1. Its document has `content_hash` and `chunks`
-    chunks.
-
-    A higher `score` is better: nearly the cosine for `vector`, BM25 for `keyword`, the sum of
-    reciprocal ranks for `hybrid`.
-    """
-
-    rank: int
-    collection: str
-    doc_id: str
-    chunk: int
-    chunks: int
-    score: float
-    text: str
-    content_hash: str
-    metadata: dict[str, Any]
-
-    @property
-    def placed_metadata(self) -> dict[str, Any]:
-        """The metadata with the chunk's place in its document, as the index stores it."""
-        document = DocumentHeader(self.collection, self.doc_id, "", self.content_hash, "")
-        return self.metadata | place(document, self.chunk, self.chunks)
-
-
-class Near(Record, frozen=True):
-    """A hit, with the cosine of its vector and the query's."""
-
-    hit: Hit
-    cosine: float
 
 
 class _Candidate(NamedTuple):

@@ -24,7 +24,8 @@ from typing import TypeVar
 import msgspec
 
 from vmrag_link import permissions
-from vmrag_link.engines.base import Engine, Limits
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     FileSystemError,
     KnowledgeRefused,

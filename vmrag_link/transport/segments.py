@@ -18,7 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from vmrag_link import permissions
-from vmrag_link.engines.base import Limits, too_large
+from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteTooNew
 from vmrag_link.git import objects
 from vmrag_link.models import Record

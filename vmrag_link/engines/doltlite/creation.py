@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
-from vmrag_link.engines.base import ROOT_BRANCH, Limits
+from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.doltlite import inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import AlreadyInitialized, EngineFailed
 
 FILE_NAME = "kb.doltlite"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, USUAL_LIMITS, Limits, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Write
 from vmrag_link.engines.doltlite import (
     branches,
     creation,
@@ -24,6 +24,7 @@ from vmrag_link.engines.doltlite.creation import FILE_NAME, LOCK_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import Session
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
 from vmrag_link.models import (
     At,

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from vmrag_link.engines.base import too_large
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.limits import too_large
 from vmrag_link.errors import (
     AuthenticationFailed,
     EngineFailed,

@@ -17,9 +17,10 @@ from typing import Any
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import SCHEMA_VERSION, Limits
+from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.models import Document
