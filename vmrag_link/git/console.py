@@ -11,6 +11,8 @@ from vmrag_link.paths import Places
 
 CommandError = git.GitCommandError
 
+_ENV = "/usr/bin/env"
+
 
 class Console(git.Git):
     """Runs git's commands as methods: `console.rev_list("--all")`."""
@@ -22,4 +24,4 @@ class Console(git.Git):
     def execute(self, command: Any, *args: Any, **options: Any) -> Any:
         """As GitPython's, which can add variables to the environment, but leave none out."""
         without = (word for name in sorted(run.SCRUBBED) for word in ("-u", name))
-        return super().execute(["env", *without, *command], *args, **options)
+        return super().execute([_ENV, *without, *command], *args, **options)
