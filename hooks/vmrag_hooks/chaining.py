@@ -58,7 +58,7 @@ def exists(path: Path) -> bool:
     return path.exists() or path.is_symlink()
 
 
-def kept(folder: Path, hook: str) -> Path:
+def chained_hook(folder: Path, hook: str) -> Path:
     """Where another tool's hook lies that ours runs first, if there is one."""
     own = folder / FOLDER / hook
     return own if exists(own) else _chained(folder, hook)

@@ -57,7 +57,7 @@ class UninstallReport(Record, frozen=True):
     elsewhere: bool = False
 
 
-def named(text: str | None) -> tuple[str, ...]:
+def parse_hooks(text: str | None) -> tuple[str, ...]:
     """The hooks of a comma-separated list; all for None. Raises `UsageInvalid` for other names."""
     names = [name.strip() for name in text.split(",")] if text is not None else HOOKS
     for name in names:
@@ -119,7 +119,7 @@ def install(
         driver,
         pin_merge.is_attributed(places),
         scope.is_limited(places),
-        any(chaining.is_husky(chaining.kept(folder, hook)) for hook in hooks),
+        any(chaining.is_husky(chaining.chained_hook(folder, hook)) for hook in hooks),
     )
 
 
@@ -214,7 +214,7 @@ def _write_shim(slot: Path, hook: str) -> bool:
 
 def _remove_shim(folder: Path, hook: str) -> bool:
     """Returns whether the hook that was there before is back."""
-    slot, front, chained = place_of(folder, hook), folder / hook, chaining.kept(folder, hook)
+    slot, front, chained = place_of(folder, hook), folder / hook, chaining.chained_hook(folder, hook)
     if chaining.is_ours(slot):
         slot.unlink()
     if not chaining.exists(chained):
@@ -297,7 +297,7 @@ def refuse_what_is_no_hook(slot: Path) -> None:
 
 
 def refuse_a_second_chained_hook(folder: Path, hook: str) -> None:
-    slot, chained = place_of(folder, hook), chaining.kept(folder, hook)
+    slot, chained = place_of(folder, hook), chaining.chained_hook(folder, hook)
     third = chaining.exists(slot) and not chaining.is_ours(slot) and chaining.exists(chained)
     if third and not chaining.replaces(slot, chained):
         raise HooksRefused(

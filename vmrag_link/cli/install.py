@@ -29,7 +29,7 @@ from vmrag_link.workspace import Workspace, reasons
 )
 def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool) -> None:
     """Install the git hooks and the merge driver of .dolt-version; hooks that are there already are kept and run first."""
-    names = installer.named(hooks)
+    names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:
         report = installer.install(ws.places, hooks=names, force=force, worktree=worktree)
         arrived = _arrived(ws)
