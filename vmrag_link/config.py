@@ -255,7 +255,7 @@ def _unagreed(label: str, ignored: Sequence[str], *, before: bool) -> str:
 
 
 def _added_up(name: str, item: _Found, below: _Found | None) -> _Found:
-    """The value of the source that takes precedence, with the restrictions of the other one added."""
+    """The value of the source that takes precedence, with the other one's restrictions added."""
     key = KEYS[name]
     if not key.adds_up or below is None or key.narrower is None:
         return item
