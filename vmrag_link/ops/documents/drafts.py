@@ -43,7 +43,7 @@ def text_document(doc_id: str, text: str, *, title: str, metadata: str) -> Impor
 
 
 def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
-    """In the order given.
+    """Check new documents; in the order given.
 
     Raises `NameInvalid`, `ContentRefused`, and `DocumentExists` for an id that is given twice.
     """
@@ -64,7 +64,7 @@ def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
 
 
 def title_of(text: str, metadata: Mapping[str, Any]) -> str:
-    """What the metadata says, else the first Markdown heading, else how the text begins."""
+    """The title of the metadata, else the first Markdown heading, else the text's beginning."""
     return stated_title(metadata) or markdown_title(text) or " ".join(text[: 4 * TITLE].split())[:TITLE]
 
 

@@ -29,9 +29,9 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 class PutRequest(Record, frozen=True):
     """`documents` for a collection: what `collections.find` finds, or, with `create`, a new one.
 
-    `prune`: the collection's documents that came from a file in these folders which is gone are
-    removed, but for those that are `skipped`. Without `follow` the index is left to its next
-    reader; with `embed_first` nothing is stored that cannot be embedded.
+    `prune`: remove the documents of the collection whose file in one of these folders is gone; not
+    those that are `skipped`. Without `follow` the index is left to its next reader; with
+    `embed_first` nothing is stored that cannot be embedded.
     """
 
     collection: str
@@ -104,7 +104,7 @@ def _collection(ws: Workspace, at: At, request: PutRequest) -> tuple[Collection,
 
 
 def _prunable(ws: Workspace, at: At, name: str, request: PutRequest) -> Iterator[str]:
-    """Documents that came from a file in one of the folders which is not there any more."""
+    """Documents whose file in one of the folders is gone."""
     kept = {each.doc_id for each in request.documents} | {each.name for each in request.skipped}
     for document in ws.engine.documents(at, collection=name):
         if document.doc_id in kept or not document.source:
