@@ -28,7 +28,7 @@ def get_diff(
 ) -> dict[str, Any]:
     """Compare two commits, or a commit with the uncommitted documents: which documents and collections differ, and how."""
     here, ws = call.standing(), call.ws
-    old, new = (revparse.place(ws, name, here) for name in (from_ref, to_ref))
+    old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))
     found = diff.changed(ws.engine, old, new, table=table or None)
     rows = diff.shown(
         ws.engine,

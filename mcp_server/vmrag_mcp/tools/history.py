@@ -133,7 +133,7 @@ def dolt_commits(
     """List the commits of a branch, newest first, with numbers of documents that each changed."""
     here, ws = call.standing(), call.ws
     between = _moment("since", since), _moment("until", until, end=True)
-    start = revparse.branch_revision(ws, branch, here) if branch else here.revision
+    start = revparse.tool_branch_rev(ws, branch, here) if branch else here.revision
     page = revisions.page(ws.engine, start, limit=limit, offset=offset, since=between[0], until=between[1])
     name = branch or here.kb.branch
     return {
@@ -166,7 +166,7 @@ def dolt_show(
 ) -> dict[str, Any]:
     """Show one commit: what it changed, optionally with the texts, and which branches hold it."""
     here, ws = call.standing(), call.ws
-    shown = revisions.described(ws.engine, revparse.revision(ws, commit, here))
+    shown = revisions.described(ws.engine, revparse.tool_rev(ws, commit, here))
     found = commit_diff.changed(ws.engine, shown.parent_hash, shown.hash)
     total = len(found.documents)
     if total > LISTED:
@@ -200,7 +200,7 @@ def dolt_find(
     here, ws = call.standing(), call.ws
     heads = {**branch_list.named_heads(ws, here), "HEAD": here.revision}
     if branch:
-        heads = {branch: revparse.branch_revision(ws, branch, here)}
+        heads = {branch: revparse.tool_branch_rev(ws, branch, here)}
     found = revisions.find(ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,))
     total = len(found)
     return {

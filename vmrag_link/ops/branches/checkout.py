@@ -54,7 +54,7 @@ def checkout(
     how: Handling = "abort",
     message: str = "",
 ) -> CheckoutReport:
-    """Go to a KB branch (one that only a remote has gets a local one), or read a commit, as `references.revision` names it.
+    """Go to a KB branch (one that only a remote has gets a local one), or read a commit, as `revparse.tool_rev` names it.
 
     `create`: make the branch first, at `start` or where the workspace stands. `how`, `message`: see `uncommitted.cleared`. Raises
     `BranchMissing`, `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`, `Uncommitted`, `MergeConflict` before anything is
@@ -90,14 +90,14 @@ def checkout(
 def create_branch(ws: Workspace, name: str, start: str) -> str:
     """Make a KB branch and stay where the workspace is; returns the revision that it is at. Raises as `checkout`."""
     reconciled_for_reading(ws)
-    revision = revparse.revision(ws, start)
+    revision = revparse.tool_rev(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)
     return revision
 
 
 def _made(ws: Workspace, name: str, start: str | None) -> _Goal:
-    revision = revparse.revision(ws, start) if start is not None else None
+    revision = revparse.tool_rev(ws, start) if start is not None else None
     branches.require_new(ws, name)
     return _Goal(name, revision, new=True)
 
@@ -114,7 +114,7 @@ def _goal(ws: Workspace, target: str) -> _Goal:
         branches.require_new(ws, target)
         return _Goal(target, head, new=True)
     try:
-        return _Goal(None, revparse.revision(ws, target))
+        return _Goal(None, revparse.tool_rev(ws, target))
     except RevisionMissing as error:
         if "candidates" in error.details or _NO_BRANCH.fullmatch(target):
             raise

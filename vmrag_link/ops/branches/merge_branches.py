@@ -45,7 +45,7 @@ def merge_branch(
     on_conflict: OnConflict = "keep",
     how: Handling = "abort",
 ) -> BranchMerge:
-    """Merge what `source` names (`references.revision`, or a branch `vmrag/wip/…`) into a KB branch, by default HEAD's.
+    """Merge what `source` names (`revparse.tool_rev`, or a branch `vmrag/wip/…`) into a KB branch, by default HEAD's.
 
     `how`: what becomes of uncommitted documents here. Raises `BranchMissing`, `BranchInUse`, `Uncommitted` before anything is changed, and
     as `merge.mergeable`; `MergeConflict` with `conflicts`: the merge is open then, on the target, unless `on_conflict` is `abort`.
@@ -56,7 +56,7 @@ def merge_branch(
         return BranchMerge(_name(ws.target()), report, 0, ())
     here = merge.mergeable(ws)
     aside = merge.aside_branch(ws, source)
-    theirs = aside.head if aside else revparse.branch_revision(ws, source)
+    theirs = aside.head if aside else revparse.tool_branch_rev(ws, source)
     other = None if target is None else _other(ws, here, target)
     name = other.name if other else _name(here)
     ours = _ours(here, other, how)

@@ -42,7 +42,7 @@ from vmrag_link.models import (
 from vmrag_link.ops.documents import names, writing
 from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, refused
 from vmrag_link.ops.follow.recover import move_and_warn
-from vmrag_link.ops.history import history
+from vmrag_link.ops.history import revparse
 from vmrag_link.suggest import nearest, no_collection
 from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
@@ -332,7 +332,7 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
 
 
 def show(ws: Workspace, name: str) -> ShowReport:
-    """`[REF:]COLLECTION/DOC`; REF is anything that `history.place` takes. Raises `DocumentMissing` and kin."""
+    """`[REF:]COLLECTION/DOC`; REF is anything that `revparse.resolve_at` takes. Raises `DocumentMissing` and kin."""
     at: At
     revision, collection, doc_id = _address(ws, name)
     if revision is None:
@@ -361,10 +361,10 @@ def _address(ws: Workspace, name: str) -> tuple[str | None, str, str]:
     if match is None:
         raise UsageInvalid(f"{name!r} is not COLLECTION/DOCUMENT.", hint="vmrag list (shows what there is)")
     reference, collection, doc_id = match.groups()
-    if reference is None or reference == history.WORKING:
+    if reference is None or reference == revparse.WORKING:
         return None, collection, doc_id
     try:
-        return history.revision(ws, reference), collection, doc_id
+        return revparse.resolve_rev(ws, reference), collection, doc_id
     except GitReferenceMissing:
         if "/" not in reference:
             raise

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from vmrag_link import worddiff
-from vmrag_link.errors import GitReferenceMissing, KnowledgeMoved, PinMissing
+from vmrag_link.errors import KnowledgeMoved
 from vmrag_link.git import history as git_history
 from vmrag_link.models import (
     At,
@@ -23,13 +23,11 @@ from vmrag_link.models import (
 )
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.recover import move_and_warn, sync_and_warn
+from vmrag_link.ops.history.revparse import WORKING, resolve_at, resolve_rev
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.retrieval.fingerprint import fingerprint as hashed
 from vmrag_link.worddiff import Piece
 from vmrag_link.workspace import Workspace
-
-WORKING = "WORKING"
-"""What a user types for the workspace: its uncommitted documents included."""
 
 Detail = Literal["names", "stat", "text"]
 
@@ -111,33 +109,6 @@ class FingerprintReport(Record, frozen=True):
     dirty: bool
 
 
-def place(ws: Workspace, name: str) -> At:
-    """A place in the knowledge base by the name that a user types: `WORKING` for the workspace, else as `revision`."""
-    return ws.at() if name == WORKING else revision(ws, name)
-
-
-def revision(ws: Workspace, name: str) -> str:
-    """In this order: a full revision, a git ref (the revision that it pins), a KB branch (its head).
-
-    Raises `GitReferenceMissing` for none of them; `PinMissing`, `PinMalformed`, `PinRevisionMissing` for a ref that leads nowhere.
-    """
-    if ws.engine.has_revision(name):
-        return name
-    try:
-        return lazy_fetch.pinned_at(ws, name)
-    except (GitReferenceMissing, PinMissing) as error:
-        branch = ws.engine.branch(name) if ws.engine.legal_branch_name(name) else None
-        if branch:
-            return branch.head
-        if isinstance(error, PinMissing):
-            raise
-        raise GitReferenceMissing(
-            f"{name!r} is neither a git ref, nor a revision or branch of the knowledge base, nor {WORKING}.",
-            hint="git branch -a, vmrag branch, vmrag log",
-            ref=name,
-        ) from error
-
-
 # -- log ----------------------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +118,7 @@ def log(ws: Workspace, *, ref: str | None, limit: int) -> LogReport:
         move_and_warn(ws)
         start = ws.revision_here()
     else:
-        start = revision(ws, ref)
+        start = resolve_rev(ws, ref)
     found = list(ws.engine.log(start, limit=limit))
     commits = _pinning(ws, {each.revision for each in found})
     rows = []
@@ -181,8 +152,8 @@ def diff(
     `only`: `COLLECTION` or `COLLECTION/DOC`. `detail`: names alone; with numbers of words; with what changed in the texts.
     """
     move_and_warn(ws)
-    before = ws.revision_here() if old is None else place(ws, old)
-    after = place(ws, WORKING if new is None else new)
+    before = ws.revision_here() if old is None else resolve_at(ws, old)
+    after = resolve_at(ws, WORKING if new is None else new)
     found = ws.engine.diff(before, after)
     collection, _, doc_id = (only or "").partition("/")
     documents = [

@@ -18,8 +18,8 @@ from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.documents import writing
 from vmrag_link.ops.follow import recover
 from vmrag_link.ops.follow.pin import go_to
-from vmrag_link.ops.history import history
 from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
+from vmrag_link.ops.history.revparse import resolve_rev
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins.pinning import PinBlock
@@ -52,14 +52,14 @@ class MergeReport(Record, frozen=True):
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
-    """Merge what `source` names (see `history.revision`); documents set aside come back uncommitted.
+    """Merge what `source` names (see `revparse.resolve_rev`); documents set aside come back uncommitted.
 
     Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and `writing.writable`.
     """
     target = mergeable(ws)
     if aside := aside_branch(ws, source):
         return merge_aside(ws, target, aside)
-    theirs = history.revision(ws, source)
+    theirs = resolve_rev(ws, source)
     base = merge_base(ws, source, ours=target.revision, theirs=theirs)
     return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
 
