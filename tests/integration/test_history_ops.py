@@ -19,7 +19,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import GitReferenceMissing, PinMissing
 from vmrag_link.models import Working
-from vmrag_link.ops.history import history, revparse
+from vmrag_link.ops.history import revparse
+from vmrag_link.ops.history.word_diff import word_diff
 
 template, project = terminal.template, terminal.project
 
@@ -117,7 +118,7 @@ def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
         monkeypatch.setattr(DoltliteEngine, "document", lambda *args: read.append(args[-1]) or real(*args))
         for detail, expected in (("names", []), ("stat", ["faq.md"]), ("text", ["faq.md", "setup.md"])):
             read.clear()
-            report = history.diff(ws, detail=detail)
+            report = word_diff(ws, detail=detail)
             assert (read, len(report.documents)) == (expected, 2)
 
 

@@ -8,20 +8,42 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vmrag_link.errors import UsageInvalid, plural
+from vmrag_link.models import Record
 from vmrag_link.ops.branches import branch_list
-from vmrag_link.ops.commits import diff as commit_diff
 from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.commits.revisions import Match
 from vmrag_link.ops.history import revparse
+from vmrag_link.ops.history.log import LogEntry, log, made_between
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.status import kb_status
 from vmrag_link.ops.status.kb_status import Situation
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
-from vmrag_mcp.tools.diff import collections
+from vmrag_mcp.tools import diff, outcome
+from vmrag_mcp.tools.outcome import CommitSummary, CommitWithParent
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""
+
+
+class Stats(Record, frozen=True):
+    """Against the first parent."""
+
+    documents_added: int
+    documents_modified: int
+    documents_deleted: int
+
+
+class CommitWithStats(CommitWithParent, frozen=True):
+    stats: Stats
+
+
+class FoundCommit(CommitSummary, frozen=True):
+    """`branch`: one that holds the commit."""
+
+    branch: str
+    match_type: Match
 
 
 @tool("RN")
@@ -43,15 +65,18 @@ def status_fields(call: Call, found: Situation, *, connected: bool | None, verbo
     """The result for a situation. `connected`: whether the remote answers, None where it was not asked."""
     for note in found.notes:
         call.warn("NOTE", note)
+    here, engine = call.standing(), call.ws.engine
+    changes = diff.changes(engine, here.revision, here.at)
+    documents = changes.diff.documents
     local: dict[str, Any] = {
-        "has_changes": found.local_changes.has_changes,
-        "summary": msgspec.to_builtins(found.local_changes.summary),
+        "has_changes": bool(documents or changes.collections),
+        "summary": outcome.summary(changes.diff.changes),
     }
     if verbose:
-        listed = found.local_changes.documents[:LISTED]
+        listed = diff.documents(engine, changes.diff, documents[:LISTED])
         local["documents"] = [each.doc_id for each in listed]
-        local["changes"] = msgspec.to_builtins(list(listed))
-        if more := len(found.local_changes.documents) - len(listed):
+        local["changes"] = msgspec.to_builtins(listed)
+        if more := len(documents) - len(listed):
             call.warn("NOTE", f"{more} more documents are uncommitted; get_diff lists them: offset={LISTED}.")
     apart, remote = found.apart, found.remote
     return {
@@ -68,15 +93,15 @@ def status_fields(call: Call, found: Situation, *, connected: bool | None, verbo
         "conflicts": conflict_rows.as_json(found.conflicts),
         "index": msgspec.to_builtins(found.index),
         "link": msgspec.to_builtins(found.link),
-        "message": _told(found),
+        "message": _message(found, changes),
     }
 
 
-def _told(found: Situation) -> str:
+def _message(found: Situation, changes: diff.Changes) -> str:
     where = f"On {found.branch!r}" if found.branch else "On no branch"
-    total, apart = found.local_changes.summary.total, found.apart
+    total, apart = len(changes.diff.documents), found.apart
     parts = [f"{where} at {found.commit[:7]}", f"{plural(total, 'uncommitted document')}"]
-    if found.local_changes.has_changes and not total:
+    if changes.collections and not total:
         parts.append("a collection is changed")
     if apart.ahead or apart.behind:
         parts.append(f"{apart.ahead} ahead of and {apart.behind} behind the remote")
@@ -104,10 +129,10 @@ def dolt_branches(
             "is_local": each.local,
             "is_remote": each.remote,
             "latest_commit": {
-                "hash": each.head.hash,
-                "short_hash": each.head.short_hash,
+                "hash": each.head.revision,
+                "short_hash": each.head.revision[: outcome.SHORT],
                 "message": each.head.message,
-                "timestamp": each.head.timestamp,
+                "timestamp": each.head.date,
             },
         }
         rows.append(row | (msgspec.to_builtins(each.apart) if each.apart else {}))
@@ -132,28 +157,42 @@ def dolt_commits(
 ) -> dict[str, Any]:
     """List the commits of a branch, newest first, with numbers of documents that each changed."""
     here, ws = call.standing(), call.ws
-    between = _moment("since", since), _moment("until", until, end=True)
+    wanted = made_between(ws.engine, _moment("since", since), _moment("until", until, end=True))
     start = revparse.tool_branch_rev(ws, branch, here) if branch else here.revision
-    page = revisions.page(ws.engine, start, limit=limit, offset=offset, since=between[0], until=between[1])
+    page = log(ws, start, limit=limit, offset=offset, wanted=wanted)
+    total = page.total or 0
     name = branch or here.kb.branch
     return {
         "branch": name,
-        "commits": msgspec.to_builtins(page.commits),
-        "total_commits": page.total,
-        "has_more": offset + len(page.commits) < page.total,
-        "message": f"{len(page.commits)} of {page.total} commits{f' of {name}' if name else ''}.",
+        "commits": msgspec.to_builtins([_with_stats(call, each) for each in page.entries]),
+        "total_commits": total,
+        "has_more": offset + len(page.entries) < total,
+        "message": f"{len(page.entries)} of {total} commits{f' of {name}' if name else ''}.",
     }
 
 
+def _with_stats(call: Call, entry: LogEntry) -> CommitWithStats:
+    commit, changes = outcome.commit_with_parent(call, entry), entry.changes
+    stats = Stats(changes.added, changes.modified, changes.removed)
+    return CommitWithStats(**msgspec.structs.asdict(commit), stats=stats)
+
+
 def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
+    """A time in ISO 8601, UTC unless it says otherwise; a day alone is its beginning, or its `end`."""
+    if not text:
+        return None
     try:
-        return revisions.moment(text, end=end) if text else None
+        found = dt.datetime.combine(dt.date.fromisoformat(text), dt.time.max if end else dt.time.min)
     except ValueError:
-        raise UsageInvalid(
-            f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
-            parameter=parameter,
-            value=text,
-        ) from None
+        try:
+            found = dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageInvalid(
+                f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
+                parameter=parameter,
+                value=text,
+            ) from None
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
 
 @tool("R")
@@ -166,18 +205,19 @@ def dolt_show(
 ) -> dict[str, Any]:
     """Show one commit: what it changed, optionally with the texts, and which branches hold it."""
     here, ws = call.standing(), call.ws
-    shown = revisions.described(ws.engine, revparse.tool_rev(ws, commit, here))
-    found = commit_diff.changed(ws.engine, shown.parent_hash, shown.hash)
-    total = len(found.documents)
+    shown = outcome.commit_with_parent(call, ws.engine.info(revparse.tool_rev(ws, commit, here)))
+    found = diff.changes(ws.engine, shown.parent_hash, shown.hash)
+    documents = found.diff.documents
+    total = len(documents)
     if total > LISTED:
         between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={LISTED}"
         call.warn("NOTE", f"{total - LISTED} more documents were changed; get_diff lists them: {between}.")
-    rows = commit_diff.shown(ws.engine, found, found.documents[:LISTED], texts=diff_limit if include_diff else 0)
+    rows = diff.documents(ws.engine, found.diff, documents[:LISTED], texts=diff_limit if include_diff else 0)
     changes: dict[str, Any] = {
-        "summary": msgspec.to_builtins(found.summary),
+        "summary": outcome.summary(found.diff.changes),
         "documents": msgspec.to_builtins(rows),
         **({"diff_truncated": total > diff_limit} if include_diff else {}),
-        **collections(found),
+        **diff.collections_field(found),
     }
     return {
         "commit": msgspec.to_builtins(shown),
@@ -205,7 +245,12 @@ def dolt_find(
     total = len(found)
     return {
         "query": query,
-        "results": msgspec.to_builtins(found[:limit]),
+        "results": msgspec.to_builtins([_found(each) for each in found[:limit]]),
         "total_found": total,
         "message": f"{plural(total, 'commit')} found.",
     }
+
+
+def _found(match: revisions.CommitMatch) -> FoundCommit:
+    fields = msgspec.structs.asdict(outcome.commit_summary(match.info))
+    return FoundCommit(**fields, branch=match.branch, match_type=match.match)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from vmrag_link.engines.base import reserved
 from vmrag_link.ops.branches import checkout as checking_out
 from vmrag_link.ops.branches import commit as committing
-from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -64,7 +63,7 @@ def get_branch_status(call: Call) -> dict[str, Any]:
     found = kb_status.situation(call.ws, here)
     connected = kb_status.known(call.ws, found.remote) if found.remote else None
     rows = [
-        {"name": each.name, "is_current": each.name == found.branch, "short_hash": each.head[: revisions.SHORT]}
+        {"name": each.name, "is_current": each.name == found.branch, "short_hash": each.head[: outcome.SHORT]}
         for each in call.ws.engine.branches()
         if not reserved(each.name)
     ]

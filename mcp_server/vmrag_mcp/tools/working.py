@@ -10,7 +10,6 @@ from vmrag_link.errors import VmragError, plural
 from vmrag_link.ops.branches import checkout as checking_out
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import reset as resetting
-from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.links import link as linking
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -113,6 +112,6 @@ def dolt_reset(
             "documents_restored": report.changes.added + report.changes.modified,
             "documents_removed": report.changes.removed,
         },
-        "orphaned_commits": msgspec.to_builtins([revisions.commit(each) for each in report.orphaned]),
+        "orphaned_commits": msgspec.to_builtins([outcome.commit_summary(each) for each in report.orphaned]),
         "message": f"At {report.to_commit[:7]}; {plural(report.discarded.total, 'uncommitted document')} discarded{left}.",
     }

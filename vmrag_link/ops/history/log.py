@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
 from vmrag_link.engines.base import Engine
 from vmrag_link.git import history as git_history
 from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.follow.recover import move_and_warn
+from vmrag_link.ops.history.revparse import WORKING, resolve_rev
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.workspace import Workspace
 
@@ -56,6 +56,14 @@ def log(
     return Log([_entry(ws, each, commits) for each in shown], total)
 
 
+def first_of(ws: Workspace, ref: str | None) -> str:
+    """Where a log begins: at the workspace's revision (no `ref`, or `WORKING`), or at the one that `ref` names."""
+    if ref is not None and ref != WORKING:
+        return resolve_rev(ws, ref)
+    move_and_warn(ws)
+    return ws.revision_here()
+
+
 def made_between(
     engine: Engine, since: dt.datetime | None = None, until: dt.datetime | None = None
 ) -> Callable[[RevisionInfo], bool]:
@@ -76,7 +84,8 @@ def made_between(
 def _entry(ws: Workspace, info: RevisionInfo, commits: Mapping[str, Sequence[GitCommit]]) -> LogEntry:
     parent = info.parents[0] if info.parents else None
     changes = ws.engine.count_changes(parent, info.revision) if parent else ChangeCounts()
-    return LogEntry(*msgspec.structs.astuple(info), changes, tuple(commits.get(info.revision, ())))
+    pinned = tuple(commits.get(info.revision, ()))
+    return LogEntry(info.revision, info.parents, info.message, info.author, info.date, changes, pinned)
 
 
 def _pinning_commits(ws: Workspace, wanted: set[str]) -> dict[str, list[GitCommit]]:
