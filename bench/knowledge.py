@@ -50,7 +50,7 @@ def make(folder: Path, documents: int, env: dict[str, str]) -> Path:
     engine = DoltliteEngine.open(repo / ".git/vmrag/kb")
     rng = random.Random(7)
     vocabulary = [f"word{number}" for number in range(5000)]
-    text = lambda: " ".join(rng.choices(vocabulary, k=WORDS))  # noqa: E731  the words of the bare prototype
+    text = lambda: " ".join(rng.choices(vocabulary, k=WORDS))  # noqa: E731  the words of the bare switch
     model = registry.load("default")
     collection = Collection(
         "documents",

@@ -47,10 +47,10 @@ def measure(repo: Path, kind: str) -> dict[str, float]:
     ws = Workspace.open(repo, QUIET)
     rng = random.Random(3)
     texts = [" ".join(f"word{rng.randrange(5000)}" for _ in range(6)) for _ in range(QUERIES)]
-    with ws.view() as view:
+    with ws.reader.view() as view:
         if kind == "chroma":
             return {"chroma": _chroma(view.folder, ws, texts)}
-        searcher = Searcher(view.folder, ws.model_for)
+        searcher = Searcher(view.folder, ws.models.of)
         seconds = {
             mode.value: _median(lambda text, mode=mode: searcher.search(Query(text, k=10, mode=mode)), texts)
             for mode in (Mode.VECTOR, Mode.KEYWORD, Mode.HYBRID)
@@ -66,7 +66,7 @@ def _chroma(folder: Path, ws, texts: list[str]) -> float:
     import chromadb
 
     collection = chromadb.PersistentClient(str(folder / "chroma")).get_collection("documents", embedding_function=None)
-    model = ws.model("default")
+    model = ws.models.named("default")
 
     def ask(text: str) -> None:
         vector = array.array("f")

@@ -1,18 +1,24 @@
-"""Moving between two revisions of which 100 documents differ, against the bare prototype of the same idea."""
+"""Moving between two revisions of which 100 documents differ, against the bare work of that (`bare_switch`)."""
 
 from __future__ import annotations
 
+import array
+import contextlib
+import hashlib
+import random
 import shutil
-import subprocess
+import sqlite3
 import sys
 from pathlib import Path
 
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.index.chroma import Rows, open_store
 
-PROTOTYPE = Path(__file__).parent / "prototype"
-AGAINST_PROTOTYPE = 1.6
+BARE = Path(__file__).with_name("bare_switch.py")
+AGAINST_BARE = 1.6
 AGAINST_FRESH = 30
 GROWTH = 4.0
 BACK = 1.5
@@ -51,7 +57,7 @@ def start(folder: Path, rounds: int, env: dict[str, str]) -> Figure:
 
 def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> list[Figure]:
     """The way there (its snapshot is not there yet) and the way back (it is)."""
-    bare = prototype(folder, size, env)
+    bare = prepared(folder, size)
     repo = knowledge.make(folder, size, env)
     shelf = repo / ".git/vmrag/snapshots"
 
@@ -69,11 +75,11 @@ def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> list[Fi
 
     def bare_switch() -> Run:
         shutil.rmtree(bare / "snapB", ignore_errors=True)
-        return timing.once([sys.executable, str(PROTOTYPE / "switch.py"), str(bare)], cwd=PROTOTYPE, env=env)
+        return timing.once([sys.executable, str(BARE), str(bare)], cwd=bare, env=env)
 
     timed = timing.in_turn(
         {
-            "bare prototype": bare_switch,
+            "bare switch": bare_switch,
             "vmrag sync": there,
             "back": back,
             "vmrag --version": lambda: timing.once([*VMRAG, "--version"], cwd=repo, env=env),
@@ -82,12 +88,12 @@ def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> list[Fi
         rounds,
     )
     seconds = {name: sample.wall for name, sample in timed.items()}
-    allowed = seconds["bare prototype"] * AGAINST_PROTOTYPE + seconds["vmrag --version"]
+    allowed = seconds["bare switch"] * AGAINST_BARE + seconds["vmrag --version"]
     there_figure = Figure(
-        f"switch, {size:,} documents, 100 differ: against {AGAINST_PROTOTYPE} x prototype + start",
+        f"switch, {size:,} documents, 100 differ: against {AGAINST_BARE} x bare switch + start",
         seconds["vmrag sync"] / allowed,
         1.0,
-        {name: seconds[name] for name in ("vmrag sync", "bare prototype", "vmrag --version")},
+        {name: seconds[name] for name in ("vmrag sync", "bare switch", "vmrag --version")},
     )
     # Three git calls: where the work tree is, its configuration, and the KB branch of the code branch.
     one_start = seconds["vmrag --version"]
@@ -110,10 +116,47 @@ def fresh(folder: Path, size: int, switched: float, env: dict[str, str]) -> Figu
     return Figure(name, built / switched, AGAINST_FRESH, seconds, at_least=True)
 
 
-def prototype(folder: Path, size: int, env: dict[str, str]) -> Path:
+def prepared(folder: Path, size: int) -> Path:
+    """The folder that `bare_switch` works on; made once.
+
+    Documents of about 480 characters, one chunk each, in a knowledge base whose branch `feature` has 100 others;
+    random vectors for all of them; and a store of `main`.
+    """
     made = folder / f"prototype-{size}"
-    if not (made / "cid").exists():
-        shutil.rmtree(made, ignore_errors=True)
-        program = [sys.executable, str(PROTOTYPE / "switch_setup.py"), str(made), str(size)]
-        subprocess.run(program, cwd=PROTOTYPE, env=env, check=True)
+    if (made / "cid").exists():
+        return made
+    shutil.rmtree(made, ignore_errors=True)
+    (made / "snapA").mkdir(parents=True)
+    rng = random.Random(7)
+    words = [f"word{number}" for number in range(5000)]
+    text = lambda: " ".join(rng.choices(words, k=55))  # noqa: E731
+    documents = {f"d{number:07d}": text() for number in range(size)}
+    edits = {f"d{number * (size // 100):07d}": text() for number in range(100)}
+    keys = {each: hashlib.sha256(each.encode()).hexdigest() for each in (*documents.values(), *edits.values())}
+    vectors = {key: array.array("f", (rng.gauss(0, 1) for _ in range(256))).tobytes() for key in keys.values()}
+
+    with Connection(made / "kb.db", access="create") as kb:
+        kb.execute("CREATE TABLE documents (doc_id TEXT PRIMARY KEY, content TEXT, content_hash TEXT)")
+        for branch, rows in (("main", documents), ("feature", edits)):
+            if branch != "main":
+                kb.execute("SELECT dolt_checkout('-b', ?)", (branch,))
+            with kb.transaction():
+                values = [(name, content, keys[content]) for name, content in rows.items()]
+                kb.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", values)
+                kb.execute("SELECT dolt_commit('-A', '-m', ?)", (branch,))
+    with contextlib.closing(sqlite3.connect(made / "emb.sqlite")) as cache, cache:
+        cache.execute("CREATE TABLE v (k BLOB UNIQUE, v BLOB)")
+        cache.executemany("INSERT INTO v VALUES (?, ?)", [(bytes.fromhex(key), blob) for key, blob in vectors.items()])
+    with contextlib.closing(open_store(made / "snapA")) as store:
+        collection = store.create("documents", space="cosine", metadata={"made_by": "bench"})
+        store.add(
+            collection,
+            Rows(
+                [keys[content][:32] for content in documents.values()],
+                [vectors[keys[content]] for content in documents.values()],
+                [{"source_id": name, "chunk_index": 0} for name in documents],
+                [*documents.values()],
+            ),
+        )
+    (made / "cid").write_text(collection)
     return made

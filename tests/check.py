@@ -1,14 +1,18 @@
-"""Every check of this repository: `python tests/check.py`. Fails if any of them fails; whatever follows goes to pytest.
+"""Every check of this repository: `python tests/check.py`. Fails if any of them fails.
 
 The quick ones run side by side and their output is kept together; then the tests, on all cores.
+`--long` adds the tests that are marked `long`; all other arguments go to pytest.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,9 +26,23 @@ QUICK = {
     "imports": ["lint-imports"],
 }
 TESTS = ["pytest", "-n", "auto", "--dist", "loadgroup"]
+LONG = ["-m", ""]
+"""Replaces the selection in pyproject.toml, which leaves the long tests out."""
+LARGE = {
+    "VMRAG_CORRUPTION_FLIPS": "12",
+    "VMRAG_MERGE_HISTORIES": "40",
+    "VMRAG_MERGE_KILLS": "50",
+    "VMRAG_TEST_LONG": "1",
+    "VMRAG_TRAVEL_KILLS": "30",
+}
+"""How often a long run does what is random, unless the environment says otherwise."""
+
+MEMORY = Path("/dev/shm")  # a disk in memory, where Linux has one
+ROOM = 6 * 2**30
+"""Bytes that must be free in it; a run needs less than half of that."""
 
 
-def started(name: str, arguments: list[str]) -> tuple[str, bool]:
+def run_tool(name: str, arguments: Sequence[str]) -> tuple[str, bool]:
     begun = time.monotonic()
     done = subprocess.run(
         [TOOLS / arguments[0], *arguments[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
@@ -34,15 +52,39 @@ def started(name: str, arguments: list[str]) -> tuple[str, bool]:
     return name, done.returncode == 0
 
 
+def run_tests(arguments: Sequence[str]) -> bool:
+    """The tests' folders lie in memory where there is room: git and the engine sync every file they write."""
+    tests = [*TESTS, *arguments]
+    print(f"── tests: {' '.join(tests)}", flush=True)
+    given = any(each.startswith("--basetemp") for each in arguments)
+    folder = None if given or not has_room(MEMORY) else tempfile.mkdtemp(prefix="vmrag-tests-", dir=MEMORY)
+    if folder:
+        tests.append(f"--basetemp={folder}/run")
+    try:
+        return subprocess.run([TOOLS / tests[0], *tests[1:]], check=False).returncode == 0
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def has_room(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= ROOM
+
+
 def main() -> int:
     os.chdir(ROOT)
     os.environ["PATH"] = f"{TOOLS}{os.pathsep}{os.environ.get('PATH', '')}"
+    # The tests start thousands of processes; each would compile all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    arguments = sys.argv[1:]
+    if "--long" in arguments:
+        arguments.remove("--long")
+        arguments += LONG
+        os.environ |= LARGE | os.environ
     begun = time.monotonic()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        passed = dict(pool.map(started, QUICK, QUICK.values()))
-    tests = [*TESTS, *sys.argv[1:]]
-    print(f"── tests: {' '.join(tests)}", flush=True)
-    passed["tests"] = subprocess.run([TOOLS / tests[0], *tests[1:]], check=False).returncode == 0
+        passed = dict(pool.map(run_tool, QUICK, QUICK.values()))
+    passed["tests"] = run_tests(arguments)
     summary = ", ".join(f"{name} {'ok' if ok else 'FAILED'}" for name, ok in passed.items())
     print(f"\n{summary} ({time.monotonic() - begun:.0f} s)")
     return 0 if all(passed.values()) else 1

@@ -1,4 +1,6 @@
-"""Operations that must be finished after a kill: one small file each, durable before the operation's first step."""
+"""Operations that must be finished after a kill: one small file each, durable before the
+operation's first step.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ LONGEST_PATH, LONGEST_NAME = 4096, 255
 class CommitEntry(Record, frozen=True, tag="commit"):
     """A commit of a KB branch that is to be pinned.
 
-    `git_dir` names the work tree, `symbolic` its HEAD, `pin` the pin's bytes (as text) before, `parent` the KB branch's head before.
+    `git_dir` names the work tree, `symbolic` its HEAD, `pin` the pin's bytes (as text) before,
+    `parent` the KB branch's head before.
     """
 
     git_dir: str
@@ -36,7 +39,8 @@ class CommitEntry(Record, frozen=True, tag="commit"):
 
 
 class ReplayEntry(Record, frozen=True, tag="replay"):
-    """Uncommitted documents of a KB branch are carried from the revision `head` to the revision `to`.
+    """Uncommitted documents of a KB branch are carried from the revision `head` to the revision
+    `to`.
 
     `aside` is the KB branch that holds them in a commit meanwhile.
     """
@@ -58,10 +62,11 @@ class Journal:
 
     @contextlib.contextmanager
     def entry(self, entry: Entry) -> Iterator[None]:
-        """The entry is durable before the block begins, and goes away when it ends without an error.
+        """The entry is durable before the block begins, and goes away when it ends without an
+        error.
 
-        After an error it stays: who comes next finishes what was begun, or sees that nothing was. Raises `FileFailed`
-        (a full disk) before the block.
+        After an error it stays: who comes next finishes what was begun, or sees that nothing was.
+        Raises `FileFailed` (a full disk) before the block.
         """
         kind = "commit" if isinstance(entry, CommitEntry) else "replay"
         path = self._folder / f"{kind}-{os.urandom(8).hex()}.json"
@@ -78,7 +83,9 @@ class Journal:
         self.finish(path)
 
     def entries(self) -> list[tuple[Path, Entry | None]]:
-        """What operations under way or killed ones have written, oldest first; None for what no operation can have written."""
+        """What operations under way or killed ones have written, oldest first; None for what no
+        operation can have written.
+        """
         found = []
         for path in self._folder.glob("*.json"):
             with contextlib.suppress(FileNotFoundError):  # its operation ends right now
@@ -94,7 +101,8 @@ class Journal:
         return path.rename(next(name for name in names if not os.path.lexists(name)))
 
 
-# By the standard library: names of paths and branches that are not UTF-8 are lone surrogates, which msgspec's JSON refuses.
+# By the standard library: names of paths and branches that are not UTF-8 are lone surrogates, which
+# msgspec's JSON refuses.
 
 
 def _encoded(entry: Entry) -> bytes:

@@ -1,8 +1,10 @@
-"""Locks between processes, and between two holders in one. They belong to the open file (`flock`): the system drops them when their
-process dies, however it dies, and closing the same file elsewhere in the process leaves them alone, which POSIX record locks do not.
-Who has got one looks whether it still is the file of that name: so a lock file may be removed by who holds it alone.
+"""Locks between processes, and between two holders in one. They belong to the open file (`flock`):
+the system drops them when their process dies, however it dies, and closing the same file elsewhere
+in the process leaves them alone, which POSIX record locks do not. Who has got one looks whether it
+still is the file of that name: so a lock file may be removed by who holds it alone.
 
-Beside a lock that is held exclusively lies `<name>.holder`, so that whoever waits in vain can be told for whom.
+Beside a lock that is held exclusively lies `<name>.holder`, so that whoever waits in vain can be
+told for whom.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ POLL_SECONDS = 0.02
 def exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
     """Hold the lock alone. `timeout` in seconds, 0 = do not wait. Not re-entrant.
 
-    Raises `Busy` with the holder's process and purpose, `FileFailed` where the lock file cannot be made.
+    Raises `Busy` with the holder's process and purpose, `FileFailed` where the lock file cannot be
+    made.
     """
     with _held(path, fcntl.LOCK_EX, purpose, timeout):
         name = _holder_file(path)
@@ -46,7 +49,10 @@ def shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock exclusively. Takes it for an instant: who must have it waits a little."""
+    """Whether somebody holds the lock exclusively.
+
+    Takes it for an instant: who must have it waits a little.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

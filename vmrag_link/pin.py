@@ -1,6 +1,8 @@
-"""The pin: what `.dolt-version` says, and its one encoding. Reading it executes nothing and contacts nobody.
+"""The pin: what `.dolt-version` says, and its one encoding. Reading it executes nothing and
+contacts nobody.
 
-The file comes from strangers: any bytes give a `Pin` or `PinMalformed`, which names the line and a fix.
+The file comes from strangers: any bytes give a `Pin` or `PinMalformed`, which names the line and a
+fix.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class Pin(Record, frozen=True):
-    """What a code commit pins. `extra`: keys unknown to this version in their order, each value as JSON text."""
+    """What a code commit pins. `extra`: keys unknown to this version in their order, each value as
+    JSON text.
+    """
 
     dolt_remote: str
     dolt_branch: str
@@ -38,7 +42,10 @@ class Pin(Record, frozen=True):
     extra: tuple[tuple[str, str], ...] = ()
 
     def same_state(self, other: Pin) -> bool:
-        """Whether both name the same revision in the same place. `linked_at` is displayed, never compared."""
+        """Whether both name the same revision in the same place.
+
+        `linked_at` is displayed, never compared.
+        """
         return self._state == other._state
 
     @property
@@ -47,7 +54,9 @@ class Pin(Record, frozen=True):
 
 
 def parse(data: bytes, *, source: str = PIN_NAME) -> Pin:
-    """Read a pin. Raises `PinMalformed` with the details `file` (= `source`) and `line`, and nothing else."""
+    """Read a pin. Raises `PinMalformed` with the details `file` (= `source`) and `line`, and
+    nothing else.
+    """
     try:
         return _parse(data)
     except _Flaw as flaw:
@@ -57,7 +66,9 @@ def parse(data: bytes, *, source: str = PIN_NAME) -> Pin:
 
 
 def format(pin: Pin) -> bytes:  # noqa: A001  the counterpart of parse
-    """The canonical bytes. Raises `PinMalformed` for a pin that `parse` would refuse: such a file is never written."""
+    """The canonical bytes. Raises `PinMalformed` for a pin that `parse` would refuse: such a file
+    is never written.
+    """
     data = _encode(pin)
     parse(data)
     return data
@@ -66,7 +77,8 @@ def format(pin: Pin) -> bytes:  # noqa: A001  the counterpart of parse
 def repin(old: Pin | None, *, remote: str, branch: str, commit: str, committed_at: str) -> Pin:
     """The pin that follows `old`: unknown keys stay, and so does `linked_at` where the state does.
 
-    `committed_at` is the revision's own commit time: two people who pin the same revision write the same bytes.
+    `committed_at` is the revision's own commit time: two people who pin the same revision write the
+    same bytes.
     """
     new = Pin(remote, branch, commit, committed_at, old.extra if old else ())
     return old if old is not None and old.same_state(new) else new
@@ -137,7 +149,9 @@ def _decoded(data: bytes) -> str:
 
 
 def _members(text: str) -> Iterator[tuple[str, Any, int]]:
-    """Key, value and line of each member of the one object that the text is, in the order of the file."""
+    """Key, value and line of each member of the one object that the text is, in the order of the
+    file.
+    """
     at = _expect(text, 0, "{")
     if text[at : at + 1] == "}":
         _end(text, at + 1)

@@ -10,7 +10,9 @@ BUILDING = "building the index"
 EMBEDDING = "embedding"
 ASKING = "asking the embedding service"
 FETCHING = "fetching"
-"""What pieces of work are called: people read these names, and hooks know by them what git does not wait for."""
+"""What pieces of work are called: people read these names, and hooks know by them what git does not
+wait for.
+"""
 
 
 class Task(Protocol):

@@ -1,4 +1,6 @@
-"""Set one value in a settings file that somebody else may have written: everything else in it stays as it is."""
+"""Set one value in a settings file that somebody else may have written: everything else in it stays
+as it is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from vmrag_link.paths import CONFIG_NAME
 
 
 def with_value(data: bytes, key: str, value: str) -> bytes:
-    """The file with this text as the value of a top-level key, in place of what stood there, or at its end.
+    """The file with this text as the value of a top-level key, in place of what stood there, or at
+    its end.
 
     Raises `ConfigInvalid` for a file that cannot be read, or that a line cannot be written into.
     """

@@ -1,4 +1,6 @@
-"""`python -m vmrag_hooks.background`: bring a work tree to its pin while nobody waits, and write down what happened."""
+"""`python -m vmrag_hooks.background`: bring a work tree to its pin while nobody waits, and write
+down what happened.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from vmrag_hooks.run import brought, guarded
+from vmrag_hooks.boundary import guarded
 from vmrag_link import env, permissions, proc
+from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
@@ -24,7 +27,9 @@ NICENESS = 5
 
 
 def start(places: Places) -> None:
-    """Have it done by a process of its own, which has none of our streams: a pipe around git would wait for it."""
+    """Have it done by a process of its own, which has none of our streams: a pipe around git would
+    wait for it.
+    """
     module = [sys.executable, "-P", "-E", "-m", "vmrag_hooks.background"]
     environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
     background.ask(places, lambda: proc.detached(module, cwd=places.top, env=environ))
@@ -54,7 +59,7 @@ def _reconcile(places: Places, watched: Watched, log: logging.Logger) -> None:
     workspace = Workspace.open(places.top, watched)
     try:
         log.info("started")
-        report = brought(workspace)
+        report = reconcile_or_raise(workspace)
         log.info("done: %s", f"{report.to} in {report.seconds}" if report else "nothing was to be done")
     finally:
         workspace.close()

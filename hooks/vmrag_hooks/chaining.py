@@ -1,7 +1,9 @@
-"""Whose a hook is, and how another tool's is kept beside ours, to run first and to return to its place as it was.
+"""Whose a hook is, and how another tool's is kept beside ours, to run first and to return to its
+place as it was.
 
-It is kept as `HOOK.vmrag-chained`, where our shim looks. One that asks by which name it is called, to do the work of several hooks
-say, would do nothing by that name: it lies in the folder `.vmrag` under its own, and `HOOK.vmrag-chained` starts it there.
+It is kept as `HOOK.vmrag-chained`, where our shim looks. One that asks by which name it is called,
+to do the work of several hooks say, would do nothing by that name: it lies in the folder `.vmrag`
+under its own, and `HOOK.vmrag-chained` starts it there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ hook=${0%/*}/.vmrag/@HOOK@
 [ ! -x "$hook" ] || exec "$hook" "$@"
 """
 
-# In sh, Python, Ruby, Perl and node: the folder is the same by either name, and asked for more often.
+# In sh, Python, Ruby, Perl and node: the folder is the same by either name, and asked for more
+# often.
 _FOLDER = re.compile(
     rb"""(dirname|readlink|realpath)(\s+-\S+)*\s+["']?\$\{?(0|BASH_SOURCE(\[0\])?)\b"""
     rb"""|\$\{(0|BASH_SOURCE(\[0\])?)%/\*\}"""
@@ -124,7 +127,9 @@ def _asks_its_name(path: Path) -> bool:
 
 
 def _move(hook: Path, to: Path, *, below: bool) -> None:
-    """`below`: into a folder of its folder, else out of it, which decides where a relative link leads."""
+    """`below`: into a folder of its folder, else out of it, which decides where a relative link
+    leads.
+    """
     if not hook.is_symlink():
         hook.replace(to)
         return

@@ -1,4 +1,7 @@
-"""`pre-commit`, `pre-merge-commit` and `pre-push`: what they find may stop git; that we cannot look never does."""
+"""`pre-commit`, `pre-merge-commit` and `pre-push`.
+
+What they find may stop git; a check that cannot be made never does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vmrag_hooks.run import Notes, guarded, say
+from vmrag_hooks.boundary import Notes, guarded, say
 from vmrag_link.ops.checks import commit_check, push_check
 from vmrag_link.ops.checks.commit_check import CommitFinding
 from vmrag_link.ops.checks.push_check import Push, Ref
@@ -27,22 +30,26 @@ def main(hook: str, argv: Sequence[str]) -> int:
     return int(blocked)
 
 
-def index_of(told: str = "") -> Path | None:
-    """The index that git commits from, as its hooks are told by GIT_INDEX_FILE, if at all; relative to the top of the work tree."""
-    return Path(told).resolve() if told else None
+def index_of(given: str = "") -> Path | None:
+    """The index that git commits from: GIT_INDEX_FILE, relative to the top of the work tree.
+
+    None where git set none.
+    """
+    return Path(given).resolve() if given else None
 
 
 def _push(lines: str, remote: str, url: str, mirror: str = "") -> Push:
-    """What git tells a pre-push hook: a line for each ref on standard input, and where they go as arguments; our shim adds whether the
-    command had `--mirror`.
+    """A push as git tells its hook: `lines` of standard input, one a ref, and the arguments.
+
+    Our shim adds `mirror` for `--mirror`.
     """
-    told = [line.rsplit(" ", 3) for line in lines.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
-    refs = tuple(Ref(local, _commit(tip), name, _commit(old)) for local, tip, name, old in told)
-    return Push(refs, remote, url, mirror=bool(mirror))
+    refs = [line.rsplit(" ", 3) for line in lines.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
+    moves = tuple(Ref(local, _commit(tip), name, _commit(old)) for local, tip, name, old in refs)
+    return Push(moves, remote, url, mirror=bool(mirror))
 
 
 def _commit(name: str) -> str | None:
-    """None for the zeros that stand for none."""
+    """None for the zeros by which git says that there is none."""
     return name if name.strip("0") else None
 
 
@@ -51,13 +58,13 @@ def before_commit(index_file: Path | None) -> bool:
     notes = Notes()
     workspace = Workspace.open(Path.cwd(), notes, index_file=index_file)
     try:
-        return _looked(workspace, lambda: _committed(workspace))
+        return _is_blocked(workspace, lambda: _check_commit(workspace))
     finally:
         for note in notes.to_say():
             say(note)
 
 
-def _committed(workspace: Workspace) -> Sequence[CommitFinding]:
+def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
     report = commit_check.check(workspace)
     if report.committed:
         say(f"committed the documents as {report.committed[:7]}; this commit pins them")
@@ -65,12 +72,14 @@ def _committed(workspace: Workspace) -> Sequence[CommitFinding]:
 
 
 def before_push(push: Push) -> bool:
-    """Whether the knowledge of the commits that are to be pushed stops the push: it is wrong, or could not go along."""
+    """Whether the knowledge of the commits that are to be pushed stops the push: it is wrong, or
+    could not go along.
+    """
     workspace = Workspace.open(Path.cwd(), Notes())
-    return _looked(workspace, lambda: _pushed(workspace, push) if workspace.initialized else ())
+    return _is_blocked(workspace, lambda: _check_push(workspace, push) if workspace.initialized else ())
 
 
-def _pushed(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:
+def _check_push(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:
     report = push_check.check(workspace, push)
     for where, done in report.sent:
         if not done.empty:
@@ -78,7 +87,7 @@ def _pushed(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:
     return report.findings
 
 
-def _looked(workspace: Workspace, look: Callable[[], Sequence[CommitFinding]]) -> bool:
+def _is_blocked(workspace: Workspace, look: Callable[[], Sequence[CommitFinding]]) -> bool:
     try:
         findings = look()
     finally:

@@ -1,4 +1,4 @@
-"""What `vmrag doctor` looks at in the hooks, the interpreter that they start, and the merge driver."""
+"""What `vmrag doctor` checks: the hooks, the interpreter that they start, and the merge driver."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def _diverted(places: Places, folder: Path) -> Finding | None:
 
 
 def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Finding]:
-    """A hook that ran first and is there still tells that another tool, husky say, wrote its own over ours."""
+    """A hook that ran first and is there still tells that another tool, husky say, wrote its own
+    over ours.
+    """
     replaced = []
     for hook in (hook for hook in missing if chaining.kept(folder, hook).exists()):
         try:

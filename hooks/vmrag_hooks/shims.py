@@ -1,6 +1,7 @@
 """The text of the hooks: POSIX sh that starts Python only when there is something to do.
 
-In the common case a shim is one sh process that runs builtins only. It must do so in dash, busybox and bash.
+In the common case a shim is one sh process that runs builtins only. It must do so in dash, busybox
+and bash.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from vmrag_link.git.plumbing import LOCAL_VARIABLES
 VERSION = 4
 
 SYNCING = ("post-checkout", "post-merge", "post-rewrite", "post-commit", "post-applypatch")
-"""After these HEAD or the pin may have moved; git ignores what they say, except that a failing post-checkout fails the checkout."""
+"""After these HEAD or the pin may have moved; git ignores what they say, except that a failing
+post-checkout fails the checkout.
+"""
 
 CHECKING = ("pre-commit", "pre-merge-commit", "pre-push")
 """What these say decides whether git goes on."""
@@ -118,6 +121,19 @@ made() { # An empty file, for its owner; where git shares the repository, for th
 }
 """
 
+# The contracts: what git gives each hook, and what the part below does in each case. Which git
+# commands fire which hook stands in docs/hooks.md.
+#
+# All eight: another tool's hook runs first, with the same arguments and standard input, and its
+# exit code is ours unless we stop git ourselves (`_CHAINED`). Nothing is done with VMRAG=0; where
+# git works for another repository than the one around the work tree; where there is no knowledge
+# base (a fresh clone is told of `vmrag clone`); in a work tree that `vmrag install --worktree` left
+# out (`_PLACES`).
+
+# post-commit, post-applypatch   no arguments, no standard input; git ignores the exit code
+# post-merge                     $1: 1 for a squash merge, else 0; git ignores the exit code. Not
+#                                fired by a merge that stops in conflict
+#   always     a line `commit HASH BRANCH` for the table of links; then as post-checkout
 _QUEUE_COMMIT = r"""
 # For the table of links, which the next `vmrag links` fills
 commit=
@@ -135,6 +151,9 @@ made "$common/vmrag/links.queue"
 { echo "commit $commit $branch" >>"$common/vmrag/links.queue"; } 2>/dev/null
 """
 
+# post-rewrite   $1: `amend` or `rebase`; standard input: a line `OLD NEW` for each commit that was
+#                rewritten; git ignores the exit code
+#   always       a line `rewrite OLD NEW` each for the table of links; then as post-checkout
 _QUEUE_REWRITTEN = r"""
 made "$common/vmrag/links.queue"
 rewritten() { # For the table of links, which the next `vmrag links` fills
@@ -149,6 +168,16 @@ else
 fi
 """
 
+# post-checkout   $1: HEAD before, zeros after `git clone` and `git worktree add`; $2: HEAD now;
+#                 $3: 1 for a branch, 0 for files; no standard input. `git checkout` ends with the
+#                 hook's exit code, so that is always the chained hook's
+# The arguments are not used: `git checkout FILE` moves the pin without HEAD. What counts is HEAD's
+# name and the bytes of the pin.
+#   both as in `applied`     nothing to do. This approximates `sync.current.is_applied` by texts
+#   in a rebase, am, sequence or bisect, or in another command's hook
+#                            more of the same follows: leave the mark `pending`, no more
+#   all else, also the end of a rebase
+#                            Python brings knowledge base and index to the pin (`run.follow`)
 _SYNC = r"""
 same() { # Is the rest of descriptor 3 equal to standard input?
     while
@@ -192,6 +221,13 @@ if [ "$hook $1" != "post-rewrite rebase" ]; then
 fi
 """
 
+# pre-commit         no arguments, no standard input; GIT_INDEX_FILE: the index that is committed
+#                    from, another one for `git commit FILE`. A failure stops the commit. Not fired
+#                    with --no-verify
+# pre-merge-commit   the same, for a merge that is about to be committed
+#   nothing uncommitted, no merge, pin unchanged (one `git status` tells)
+#                    nothing to check; only pre-commit has this gate
+#   all else         Python looks at the pin (`checks.before_commit`); with that index
 _COMMIT_GATE = r"""
 if [ ! -e "$common/vmrag/kb/uncommitted" ] && [ ! -e "$dir/MERGE_HEAD" ] &&
     [ -z "$(git --no-optional-locks status --porcelain -- .dolt-version 2>&1)" ]; then
@@ -200,6 +236,17 @@ fi
 set -- "${GIT_INDEX_FILE-}"
 """
 
+# pre-push   $1: name of the remote, or its URL; $2: its URL; standard input: for each ref a line
+#            `LOCAL-REF HASH REMOTE-REF HASH`; zeros say that it is deleted (the first hash), or new
+#            (the second). A failure stops the push
+#   --mirror, or a remote with `mirror`
+#            Python looks: refs go away at the other side that no line names
+#   a ref below refs/vmrag/ or refs/remotes/
+#            Python looks: it is ours, or a copy of one
+#   only deletions, or no commit that comes or goes touches the pin (two `git rev-list` tell)
+#            nothing to check
+#   all else
+#            Python looks at their pins (`checks.before_push`), with the same standard input
 _PUSH_GATE = r"""
 [ -n "$chained" ] || input=$(cat)
 tips=$(given | while IFS= read -r line; do

@@ -5,9 +5,15 @@ No exception's text and no stack trace is part of it, but for the errors of `vmr
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vmrag_link.errors import VmragError
+import msgspec
+
+from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, MergeRefused, VmragError
+from vmrag_mcp.results.base import ToolResult, ToolWarning
+
+if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
+    from vmrag_link.ops.follow.provenance import KbBlock
 
 SUGGESTIONS = {
     "NOT_INITIALIZED": ("dolt_init starts a knowledge base", "dolt_clone fetches one"),
@@ -76,19 +82,19 @@ def failure(error: VmragError) -> dict[str, Any]:
 
 def _suggestions(error: VmragError) -> list[str]:
     ours = SUGGESTIONS.get(error.code, ())
-    if error.code in ("NOT_INITIALIZED", "ALREADY_INITIALIZED") and "path" in error.details:
+    if isinstance(error, KnowledgeElsewhere | InitializedElsewhere):
         ours = (
             "dolt_clone fetches the knowledge base that is pinned",
         )  # one that is not here, and no new one is begun
-    elif error.code == "MERGE_CONFLICT" and error.details.get("merge_in_progress") is False:
+    elif isinstance(error, MergeRefused):
         ours = ("Nothing was changed: another on_conflict or if_uncommitted goes on.",)
     return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
 
 
-def success(fields: dict[str, Any], kb: dict[str, Any], warnings: list[dict[str, str]]) -> dict[str, Any]:
-    """What a tool returned, and what every result says: where it comes from, and what was worth a warning."""
-    result = {"success": True, **fields, "kb": kb}
-    return result | {"warnings": warnings} if warnings else result
+def success(result: ToolResult | dict[str, Any], kb: KbBlock, warnings: list[ToolWarning]) -> dict[str, Any]:
+    """What a tool returned, and what every answer says: where it comes from, and what was worth a warning."""
+    answer = {"success": True, **msgspec.to_builtins(result), "kb": msgspec.to_builtins(kb)}
+    return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
 
 
 def internal(incident: str, log: str) -> VmragError:

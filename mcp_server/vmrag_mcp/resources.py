@@ -113,14 +113,14 @@ def _collection(call: Call, name: str, *, documents: bool = False) -> dict[str, 
 
 
 def _document(call: Call, collection: str, doc_id: str) -> Content:
-    from vmrag_link.ops.documents.documents import no_document
+    from vmrag_link.ops.documents.listing import no_document
 
     at = call.standing().at
     document = call.ws.engine.document(at, collection, doc_id)
     if document is None:
         raise no_document(call.ws, at, collection, doc_id)
-    return Content(document.content, TEXT if document.file_type == "text" else MARKDOWN, call.kb())
+    return Content(document.content, TEXT if document.file_type == "text" else MARKDOWN, msgspec.to_builtins(call.kb()))
 
 
 def _json(call: Call, value: Any) -> Content:
-    return Content(json_text(value), JSON, call.kb())
+    return Content(json_text(value), JSON, msgspec.to_builtins(call.kb()))

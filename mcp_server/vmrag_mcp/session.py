@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.models import Record
 from vmrag_link.progress import Task
@@ -19,11 +17,12 @@ from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.file_stamp import Looks, looks
 from vmrag_mcp.registry import Declared, Listed, function_of
+from vmrag_mcp.results.base import ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.registry import ModelChoice
-    from vmrag_link.ops.follow.provenance import Standing
+    from vmrag_link.ops.follow.provenance import KbBlock, Standing
     from vmrag_link.workspace import Workspace
 
 
@@ -89,7 +88,7 @@ class Call:
     ) -> None:
         self.ws = ws
         self.behaviour = behaviour
-        self.warnings: list[dict[str, str]] = []
+        self.warnings: list[ToolWarning] = []
         self._progress = progress
         self._agreed = agreed
         self._standing: Standing | None = None
@@ -107,7 +106,7 @@ class Call:
             agree(self.ws, remote)
 
     def warn(self, code: str, message: str) -> None:
-        warning = {"code": code, "message": message}
+        warning = ToolWarning(code, message)
         if warning not in self.warnings:
             self.warnings.append(warning)
 
@@ -121,8 +120,8 @@ class Call:
 
         The index may be elsewhere still: what needs it asks for it, and says where that answers from (`stands`).
         """
+        from vmrag_link.ops.follow.follow_pin import read_consistently
         from vmrag_link.ops.follow.provenance import standing
-        from vmrag_link.ops.follow.recover import read_consistently
 
         if self._standing is None:
             self._standing = read_consistently(self.ws, lambda: standing(self.ws), index=False)
@@ -132,20 +131,19 @@ class Call:
         """The tool has found out by itself where its answer comes from."""
         self._standing = at
 
-    def kb(self) -> dict[str, Any]:
+    def kb(self) -> KbBlock:
         """The block `kb`; without a place that was read from, where the workspace stands now."""
         from vmrag_link.ops.follow.provenance import standing
 
         at = self._standing or standing(self.ws)
         for note in at.notes:
             self.warn("NOT_IN_SYNC", note)
-        block: dict[str, Any] = msgspec.to_builtins(at.kb)
-        return block
+        return at.kb
 
-    def said(self) -> list[dict[str, str]]:
-        """All warnings; what the operations had to tell a person is among them."""
+    def all_warnings(self) -> list[ToolWarning]:
+        """What the operations had to tell a person is among them."""
         for note in self._progress.notes:
-            if all(note != each["message"] for each in self.warnings):
+            if all(note != each.message for each in self.warnings):
                 self.warn("NOTE", note)
         return self.warnings
 
@@ -196,8 +194,8 @@ class Session:
         with self.call(progress, reads=tool.reads, founds=declared.founds, agreed=agreed) as call:
             for warning in warned:
                 call.warn(*warning)
-            fields = function(call, **keywords)
-            return envelope.success(fields, call.kb(), call.said())
+            result = function(call, **keywords)
+            return envelope.success(result, call.kb(), call.all_warnings())
 
     @contextlib.contextmanager
     def call(
@@ -247,7 +245,7 @@ class Session:
         """Load the models that the first query needs. What goes wrong here, that query says."""
         with contextlib.suppress(VmragError), self._workspace(CallProgress(), reads=True) as ws:
             for each in ws.engine.collections(ws.revision()) if ws.initialized else ():
-                if (model := ws.model_for(each)).local:
+                if (model := ws.models.of(each)).local:
                     model.embed_query(each.name)
 
     def _bug(self, error: Exception, tool: str) -> VmragError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.contract.reading import COMMON, TOOLS
+from tests.contract.reading import COMMON, TOOLS, result_shape
 from vmrag_mcp.registry import DEFAULT, TOOLSETS, Listed, catalogue
 
 EFFECTS: dict[str, str] = COMMON["effects"]
@@ -53,14 +53,17 @@ def _tool(tool: Listed, contract: dict[str, Any]) -> Iterator[str]:
             )
             yield f"| {shown} | {_taken(schema)} | {default} | {schema.get('description', '')} |"
         yield ""
-    yield f"Result: `{_result(contract['result'])}`\n"
+    shape = result_shape(tool.name)
+    yield f"Result: `{_result(shape)}`\n"
+    if sometimes := [f"`{key}` ({when})" for key, when in shape.items() if when is not None]:
+        yield f"Not always there: {'; '.join(sometimes)}\n"
     groups = ", ".join(f"*{group}*" for group in contract["common_errors"])
     yield f"Errors: {_codes(contract['errors']) or 'none of its own'}; {groups}\n"
     if contract["warnings"]:
         yield f"Warnings: {'; '.join(f'`{code}` ({when})' for code, when in contract['warnings'].items())}\n"
     for note in (*contract.get("rules", ()), *contract["notes"]):
         first = note.split()[0].rstrip(",;:")
-        name = "_" in first or first in (*parameters, *(key.rpartition(".")[2] for key in contract["result"]))
+        name = "_" in first or first in (*parameters, *(key.rpartition(".")[2] for key in shape))
         yield f"* {note}" if name else f"* {note[0].upper()}{note[1:]}"
     yield ""
 

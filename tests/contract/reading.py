@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import yaml
+
+from vmrag_mcp.registry import catalogue, function_of
+from vmrag_mcp.result_schema import answer_schema, result_keys, result_type
+from vmrag_mcp.results.base import ToolResult
 
 FOLDER = Path(__file__).parent
 
@@ -45,35 +50,74 @@ def examples(tool: str) -> list[Expected]:
 def refusals(tool: str) -> list[Expected]:
     """The calls that fail with a code of the tool's own, or of one of its groups. Those that take more than a call are not among them."""
     contract = TOOLS[tool]
-    found = list(_failing(tool, contract["errors"], None))
+    found = list(_failing(tool, contract["errors"], examples(tool)[0].call, own=True))
     usual = contract.get("usual", examples(tool)[0].call)
     for group in contract["common_errors"]:
-        found += _failing(tool, COMMON["error_groups"][group], usual)
+        found += _failing(tool, COMMON["error_groups"][group], usual, own=False)
     return found
 
 
-def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any] | None) -> Iterator[Expected]:
+def _failing(tool: str, errors: dict[str, Any], usual: dict[str, Any], *, own: bool) -> Iterator[Expected]:
     for code, each in errors.items():
-        call = each.get("call", usual)
-        if {"cannot", "provoke"} & each.keys() or (usual is not None and "given" not in each):
+        if "cannot" in each or "provoke" in each:
             continue
-        given = each.get("given", "notes")
-        for state in given if isinstance(given, list) else [given]:
-            yield Expected(tool, state, call, code, tuple(each.get("details", ())))
+        states = _states(each.get("given", "notes" if own else ()))
+        if tool in REPRESENTATIVES:
+            states += _states(each.get("given_kinds", ()))
+        for state in states:
+            yield Expected(tool, state, each.get("call", usual), code, tuple(each.get("details", ())))
+
+
+def _states(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def kind(tool: str) -> tuple[Any, ...]:
+    """Tools of one kind do the same sorts of things and answer the same groups of errors."""
+    contract = TOOLS[tool]
+    return frozenset(contract["effect"]), frozenset(contract["common_errors"]) - {"json"}
+
+
+REPRESENTATIVES = frozenset({kind(each): each for each in reversed(TOOLS)}.values())
+"""The first tool of each kind."""
 
 
 # -- results ------------------------------------------------------------------------------------------------------------
+
+_DRAFT = jsonschema.Draft202012Validator
+Exactly = jsonschema.validators.extend(
+    _DRAFT, type_checker=_DRAFT.TYPE_CHECKER.redefine("integer", lambda _, value: _is("integer", value))
+)
+"""JSON Schema, but 1.0 is no integer."""
 
 
 def broken(tool: str, result: dict[str, Any]) -> list[str]:
     """What is wrong with the result of a call that succeeded: keys that lack or are too many, other types and values."""
     contract = TOOLS[tool]
-    keys = {**COMMON["success"], **contract["result"]}
-    found = list(_broken(result, _tree(keys), ""))
+    if typed := declared(tool):
+        found = [f"{each.json_path}: {each.message}" for each in Exactly(answer_schema(typed)).iter_errors(result)]
+        found += _broken(result, _tree(contract.get("result", {}), open=True), "")
+    else:
+        found = list(_broken(result, _tree({**COMMON["success"], **contract["result"]}), ""))
     if ("kb" in result) != contract["kb"]:
         found.append("kb")
     legal = {*contract["warnings"], *COMMON["own_warning_codes"]}
     found += [f"warning {each['code']}" for each in result.get("warnings", ()) if each["code"] not in legal]
+    return found
+
+
+@cache
+def declared(tool: str) -> type[ToolResult] | None:
+    """The type that the tool's function returns, if it has one."""
+    return result_type(function_of(catalogue()[tool]))
+
+
+def result_shape(tool: str) -> dict[str, str | None]:
+    """The keys of a tool's result, each with the condition under which it is there, in words; None: always."""
+    typed = declared(tool)
+    found = {each.path: None if each.always else each.when for each in result_keys(typed)} if typed else {}
+    for key, says in TOOLS[tool].get("result", {}).items():
+        found[key] = says.get("when") if isinstance(says, dict) else None
     return found
 
 
@@ -95,7 +139,7 @@ def broken_failure(envelope: dict[str, Any], expected: Expected) -> list[str]:
 
 def conditional(tool: str) -> set[str]:
     """The keys of the tool's result that are not always there."""
-    return {key for key, each in TOOLS[tool]["result"].items() if isinstance(each, dict) and "when" in each}
+    return {key for key, when in result_shape(tool).items() if when is not None}
 
 
 def seen(result: Any, where: str = "") -> set[str]:
@@ -115,9 +159,9 @@ class _Node(msgspec.Struct):
     below: dict[str, _Node]
 
 
-def _tree(keys: dict[str, Any]) -> _Node:
+def _tree(keys: dict[str, Any], *, open: bool = False) -> _Node:  # noqa: A002  as the contract calls it
     """`a[].b` and `a.b` both stand below `a`."""
-    root = _Node({"type": "object"}, {})
+    root = _Node({"type": "object", "open": open}, {})
     for path, says in keys.items():
         node = root
         *above, last = path.replace("[]", "").split(".")

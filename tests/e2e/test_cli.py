@@ -107,8 +107,8 @@ def test_a_closed_pipe_is_no_error(project):
 
 def test_a_bug_leaves_a_log_and_a_way_to_report_it(project):
     program = (
-        "import sys; from vmrag_link.ops.documents import documents; from vmrag_link.cli.main import main\n"
-        "documents.list_documents = lambda *_: 1 / 0\nmain(sys.argv[1:])"
+        "import sys; from vmrag_link.ops.documents import listing; from vmrag_link.cli.main import main\n"
+        "listing.list_documents = lambda *_: 1 / 0\nmain(sys.argv[1:])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, "list"], cwd=project.top, capture_output=True, text=True, check=False

@@ -22,7 +22,7 @@ from vmrag_mcp.registry import catalogue
 
 templates, world = contract_world.templates, contract_world.world
 
-pytestmark = pytest.mark.xdist_group("mcp peers")  # one process installs them, once
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("mcp peers")]  # one process installs them, once
 
 PACKAGES = ("@modelcontextprotocol/inspector@2.12.0", "@modelcontextprotocol/conformance@0.1.16")
 EXPECTED = Path(__file__).with_name("conformance.yaml")

@@ -102,12 +102,14 @@ def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
     assert not {name for name in names if name.startswith((".venv", "dist", ".hypothesis", ".mypy_cache"))}
 
 
+@pytest.mark.long
 def test_a_base_installation_leaves_the_index_out(base: Installed) -> None:
     program = f"import importlib.util as u; print([n for n in {OF_EXTRAS!r} if u.find_spec(n)])"
     done = subprocess.run([base.python, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_a_base_installation_starts(base: Installed, tmp_path: Path, option: str) -> None:
     done = base.vmrag(option, cwd=tmp_path)
@@ -115,15 +117,18 @@ def test_a_base_installation_starts(base: Installed, tmp_path: Path, option: str
     assert done.stdout == f"vmrag, version {VERSION}\n" if option == "--version" else "status" in done.stdout
 
 
-def test_the_version_is_printed_without_loading_anything_of_weight(base: Installed, tmp_path: Path) -> None:
+def test_the_version_is_printed_without_loading_anything_of_weight(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom vmrag_link.cli.main import run\nrun(['--version'])\n"
         "print(sorted({'msgspec', 'yaml', 'rich', 'git', 'sqlite3', 'subprocess'} & set(sys.modules)))"
     )
-    done = subprocess.run([base.python, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.long
 def test_a_base_installation_starts_a_knowledge_base_and_says_what_it_cannot_do(base: Installed, repo: Repo) -> None:
     started = base.vmrag("init", cwd=repo.top)
     assert started.returncode == 0, started.stderr
@@ -143,6 +148,7 @@ def test_a_base_installation_starts_a_knowledge_base_and_says_what_it_cannot_do(
     assert (error["code"], error["hint"]) == ("INDEX_EXTRA_MISSING", "pip install 'vmrag-link[index]'")
 
 
+@pytest.mark.long
 def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo: Repo) -> None:
     assert base.vmrag("init", "--no-hooks", cwd=repo.top).returncode == 0
     installed = base.vmrag("install", "--json", cwd=repo.top)

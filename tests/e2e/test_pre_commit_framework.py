@@ -179,18 +179,22 @@ def said(done: Done, *, times: int) -> list[str]:
 # -- the framework alone
 
 
-def test_the_manifest_is_valid_and_covers_its_stages(framework):
+def test_the_manifest_is_valid_and_covers_its_stages(tmp_path):
+    framework = Framework(ROOT, tmp_path)
     assert framework.run("pre-commit", "validate-manifest", ".pre-commit-hooks.yaml", cwd=ROOT).code == 0
     assert framework.run("prek", "validate-manifest", ".pre-commit-hooks.yaml", cwd=ROOT).code == 0
     assert set(STAGES) <= set(shims.HOOKS)
 
 
+@pytest.mark.long
 def test_pre_commit_tries_the_repository_on_a_staged_pin(built):
     assert built.tried.code == 1, built.tried
     assert MISSING in said(built.tried, times=1)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.long
 def test_a_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stage, manager):
     stage.install(manager)
     head = stage.project.git("rev-parse", "HEAD")
@@ -210,6 +214,7 @@ def test_a_commit_is_refused_for_a_bad_pin_and_goes_through_with_a_good_one(stag
     said(done, times=0)
 
 
+@pytest.mark.long
 def test_a_merge_that_drops_knowledge_is_refused(stage):
     stage.install("pre-commit")
     done = stage.git("merge", "--no-edit", "-s", "ours", "feature")
@@ -221,7 +226,9 @@ def test_a_merge_that_drops_knowledge_is_refused(stage):
     assert stage.project.git("rev-list", "--count", "--merges", "HEAD") == "1"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.long
 def test_a_push_is_refused_for_a_bad_pin(stage, manager, tmp_path):
     stage.install(manager)
     stage.remote(tmp_path / "remote")
@@ -236,7 +243,9 @@ def test_a_push_is_refused_for_a_bad_pin(stage, manager, tmp_path):
         assert stage.project.git("ls-remote", name, "new") == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.long
 def test_knowledge_follows_the_code_by_the_recorded_interpreter(stage, manager):
     stage.install(manager)
     installer.install(stage.places, python=str(stage.interpreter), hooks=())
@@ -253,7 +262,9 @@ def test_knowledge_follows_the_code_by_the_recorded_interpreter(stage, manager):
     assert stage.project.status()["state"] == "in_sync"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recorded", [None, "/nowhere/python"])
+@pytest.mark.long
 def test_without_an_interpreter_a_checkout_leaves_a_mark(stage, recorded):
     stage.install("pre-commit")
     if recorded:
@@ -279,7 +290,9 @@ def both(request: pytest.FixtureRequest, stage: Stage, manager: str) -> Stage:
     return stage
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.long
 def test_together_each_check_runs_once(both, tmp_path):
     project = both.project
     project.put("new.md", "New.")
@@ -313,7 +326,9 @@ def test_together_each_check_runs_once(both, tmp_path):
     said(done, times=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.long
 def test_a_run_by_hand_checks_whoever_else_does(stage, manager):
     stage.install_ours()
     stage.install(manager)
@@ -329,6 +344,7 @@ def test_a_run_by_hand_checks_whoever_else_does(stage, manager):
     assert MISSING in said(done, times=1)[0]
 
 
+@pytest.mark.long
 def test_where_our_shims_serve_other_work_trees_the_framework_checks(stage):
     stage.install_ours()
     stage.install("pre-commit")

@@ -12,6 +12,7 @@ import pytest
 from tests.integration import test_serve
 from tests.support import people
 from tests.support.cli import start
+from tests.support.long import spread
 from tests.support.people import DATA, User, World
 from tests.support.terminal import SCRIPT
 
@@ -186,7 +187,7 @@ def test_two_people_edit_on_one_branch_and_end_with_the_same_knowledge(world, ho
     assert world.hub.git("fsck", "--full") == ""
 
 
-@pytest.mark.parametrize("kind", ["file", "http"])
+@pytest.mark.parametrize("kind", spread(["http", "file"], 1))
 def test_the_same_with_a_remote_that_is_no_git_repository(world, kind, serve):
     ada = world.ada
     folder = world.top / "knowledge"

@@ -15,6 +15,7 @@ import pytest
 from tests.integration.test_travel_tampering import TAMPERING, Data
 from tests.support import cli, travel
 from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
+from tests.support.long import spread
 from tests.support.repos import Repo
 from tests.support.terminal import Project
 from tests.support.travel import DATA, Clone, Pair, git_clone
@@ -216,7 +217,7 @@ def test_where_nothing_is_new_a_fork_needs_no_knowledge_and_has_to_be_one_all_th
     assert world.refuses(code)["message"] == "There is no git repository at ../fork.git."
 
 
-@pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])
+@pytest.mark.parametrize("named", spread(["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"], 3))
 def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
     world.opens(world.eve.record("one"))
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
@@ -224,7 +225,7 @@ def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
     assert done.json["pushed"]
 
 
-@pytest.mark.parametrize("name", ["nobranch", "two words", "a:b", "a*", "refs/x..y"])
+@pytest.mark.parametrize("name", spread(["nobranch", "two words", "a:b", "a*", "refs/x..y"], 2))
 def test_what_is_neither_a_commit_here_nor_a_branch_there_is_said_so(world, name):
     error = world.refuses(name)
     assert error["code"] == "GIT_COMMIT_NOT_FOUND"
@@ -651,11 +652,11 @@ DEATHS = {
     "while it fetches": "from vmrag_link.transport import segments\nsegments.restore = die",
     "while it looks": "from vmrag_link.ops.publish import validate as sound\nsound.check = die",
     "before what came is anchored": "from vmrag_link.engines.doltlite.engine import DoltliteEngine\nDoltliteEngine.anchor = die",
-    "before it pushes": "from vmrag_link.ops.publish import adopt\nadopt.published = die",
+    "before it pushes": "from vmrag_link.ops.publish import adopt\nadopt.publish_to = die",
 }
 
 
-@pytest.mark.parametrize("moment", sorted(DEATHS))
+@pytest.mark.parametrize("moment", spread(sorted(DEATHS), 2))
 def test_a_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
     revision = world.eve.record("one")
     world.opens(revision)

@@ -1,35 +1,33 @@
-"""One contract for both ways to Chroma: the Rust bindings, whose API is private, and the public client."""
+"""The adapter of Chroma's Rust bindings, whose API is private, does what the public client does."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import struct
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from tests.support.knowledge import ROOT, Knowledge, collection, doc, open_files
 from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed
 from vmrag_link.index import chroma
-from vmrag_link.index.chroma import BindingsStore, ChromaStore, PublicStore, Rows, open_store
+from vmrag_link.index.chroma import ChromaStore, Rows, open_store
 
-STORES = {"bindings": BindingsStore, "public": PublicStore}
 DIMENSIONS = 4
 
 
-@pytest.fixture(params=sorted(STORES))
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChromaStore]:
-    made = STORES[request.param](tmp_path)
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ChromaStore]:
+    made = open_store(tmp_path)
     yield made
     made.close()
-
-
-def other(store: ChromaStore) -> type[ChromaStore]:
-    return PublicStore if isinstance(store, BindingsStore) else BindingsStore
 
 
 def vector(number: int) -> bytes:
@@ -174,31 +172,38 @@ def test_a_collection_is_not_made_twice(store):
         made(store)
 
 
-def test_a_store_written_by_one_way_is_read_by_the_other(store, tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    first = type(store)(home)
+def test_the_public_client_reads_and_changes_a_store_and_what_it_wrote_is_read(tmp_path):
+    import chromadb
+
+    first = open_store(tmp_path)
     guide = made(first)
     first.add(guide, rows(["a", "b"], state="open"))
     first.close()
-    reopened = other(store)(home)
-    try:
-        assert reopened.collections() == {"guide": guide}
-        assert sorted(reopened.ids(guide, where={"state": "open"}, where_document={"$contains": "text"})) == ["a", "b"]
-        reopened.delete(guide, ["a"])
-    finally:
-        reopened.close()
-    first = type(store)(home)
-    assert first.ids(guide) == ["b"]
-    first.close()
+    client = chromadb.PersistentClient(str(tmp_path), settings=chromadb.Settings(anonymized_telemetry=False))
+    (public,) = client.list_collections()
+    assert (public.name, str(public.id), public.metadata) == ("guide", guide, {"embedding_model": "m"})
+    found = public.get(where={"state": "open"}, where_document={"$contains": "of b"}, include=["embeddings"])
+    assert found["ids"] == ["b"]
+    assert found["embeddings"].tolist() == [list(struct.unpack("<4f", vector(1)))]
+    public.delete(ids=["a"])
+    public.add(ids=["c"], embeddings=[[1.0, 0.0, 0.0, 2.0]], documents=["text of c"], metadatas=[{"number": 2}])
+    client.close()
+    again = open_store(tmp_path)
+    assert again.collections() == {"guide": guide}
+    assert list(again.texts(guide)) == [
+        ("b", "text of b", {"number": 1, "state": "open"}),
+        ("c", "text of c", {"number": 2}),
+    ]
+    assert again.embeddings(guide, ["c"]) == {"c": [1.0, 0.0, 0.0, 2.0]}
+    again.close()
 
 
-def test_a_closed_store_can_be_renamed_copied_and_opened_again(store, tmp_path):
+def test_a_closed_store_can_be_renamed_copied_and_opened_again(tmp_path):
     if not Path("/proc/self/fd").is_dir():
         pytest.skip("open files are listed in /proc only")
     home = tmp_path / "home"
     home.mkdir()
-    one = type(store)(home)
+    one = open_store(home)
     guide = made(one)
     one.add(guide, rows(["a"]))
     assert open_files(home)
@@ -210,7 +215,7 @@ def test_a_closed_store_can_be_renamed_copied_and_opened_again(store, tmp_path):
     home.rename(tmp_path / "moved")
     shutil.copytree(tmp_path / "moved", home)
     for place in (home, tmp_path / "moved"):
-        again = type(store)(place)
+        again = open_store(place)
         assert again.ids(guide) == ["a"]
         again.add(guide, rows(["b"]))
         again.close()
@@ -218,19 +223,44 @@ def test_a_closed_store_can_be_renamed_copied_and_opened_again(store, tmp_path):
 
 def test_a_folder_that_holds_no_store_is_an_index_failure(tmp_path):
     (tmp_path / chroma.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
-    for kind in STORES.values():
-        with pytest.raises(IndexFailed):
-            kind(tmp_path)
+    with pytest.raises(IndexFailed):
+        open_store(tmp_path)
 
 
-def test_the_bindings_are_used_only_for_the_versions_they_were_tried_with(tmp_path, monkeypatch):
-    store = open_store(tmp_path)
-    assert isinstance(store, BindingsStore)
-    store.close()
-    monkeypatch.setattr(chroma, "_installed_version", lambda: "1.6.0")
-    store = open_store(tmp_path)
-    assert isinstance(store, PublicStore)
-    store.close()
+NEEDED = next(
+    each
+    for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["index"]
+    if each.startswith("chromadb")
+)
+
+
+def installed(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Python find a chromadb of this version first; an empty one has no metadata."""
+    (folder / "chromadb").mkdir()
+    (folder / "chromadb" / "__init__.py").touch()
+    if version:
+        (folder / f"chromadb-{version}.dist-info").mkdir()
+    monkeypatch.delitem(sys.modules, "chromadb", raising=False)
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.mark.parametrize("version", ["0.6.3", "1.5.3", "1.5.39", "1.5.4", "1.5.10", "1.50.4", "1.6.0", "2.0.0"])
+def test_a_store_opens_with_exactly_the_versions_that_the_package_requires(tmp_path, monkeypatch, version):
+    installed(tmp_path, version, monkeypatch)
+    required = SpecifierSet(NEEDED.removeprefix("chromadb")).contains(version)
+    with contextlib.nullcontext() if required else pytest.raises(IndexExtraMissing):
+        open_store(tmp_path).close()
+
+
+@pytest.mark.parametrize(("version", "named"), [("1.6.0", "chromadb 1.6.0"), ("", "chromadb of an unknown version")])
+def test_the_error_for_another_version_names_it_and_the_command_that_installs_a_good_one(
+    tmp_path, monkeypatch, version, named
+):
+    installed(tmp_path, version, monkeypatch)
+    with pytest.raises(IndexExtraMissing) as caught:
+        open_store(tmp_path)
+    assert caught.value.message == f"The vector index needs {NEEDED}, and {named} is installed."
+    assert caught.value.hint == f"pip install '{NEEDED}'"
 
 
 def test_without_chromadb_the_error_names_the_extra(tmp_path):
@@ -251,10 +281,10 @@ def test_without_chromadb_the_error_names_the_extra(tmp_path):
     assert done.stdout.strip() == "pip install 'vmrag-link[index]'", done.stderr
 
 
-def test_a_chromadb_that_cannot_be_imported_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "chromadb", None)
-    with pytest.raises(IndexExtraMissing, match="cannot be imported"):
-        PublicStore(tmp_path)
+def test_bindings_that_cannot_be_imported_are_an_error_that_names_them(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "chromadb_rust_bindings", None)
+    with pytest.raises(IndexExtraMissing, match=r"cannot be imported: .*chromadb_rust_bindings"):
+        open_store(tmp_path)
 
 
 def test_an_outside_client_finds_documents_in_a_snapshot_and_leaves_it_sound(tmp_path):
@@ -272,5 +302,5 @@ def test_an_outside_client_finds_documents_in_a_snapshot_and_leaves_it_sound(tmp
     assert guide.metadata["revision"] == revision
     assert found["metadatas"][0][0]["source_id"] == "owl"
     client.close()
-    assert kb.shelf.problem(revision) == ""
+    assert kb.snapshots.problem(revision) == ""
     kb.close()

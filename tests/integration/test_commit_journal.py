@@ -15,6 +15,7 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
+from tests.support.long import crossed, spread
 from tests.support.terminal import Project
 
 template, project = terminal.template, terminal.project
@@ -33,7 +34,7 @@ STEPS = {
     "before the snapshot's rename": "from vmrag_link.index.snapshots import Snapshots as m; m.publish = die",
     "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
     "between workspace.json and applied": "from vmrag_link.sync import binding as m; m.note_applied = die",
-    "before the spares are removed": "from vmrag_link.sync import apply as m; m.tidy = die",
+    "before the spares are removed": "from vmrag_link.sync import eviction as m; m.tidy = die",
 }
 """What is patched so that the process dies there."""
 
@@ -85,8 +86,7 @@ def settled(project: Project) -> None:
     assert not list(project.top.glob(".*.tmp"))
 
 
-@pytest.mark.parametrize("then", NEXT)
-@pytest.mark.parametrize("step", COMMITTED)
+@pytest.mark.parametrize(("step", "then"), crossed(COMMITTED, NEXT))
 def test_whatever_comes_after_the_kill_finishes_a_commit_that_the_knowledge_base_has(noted, tmp_path, step, then):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
@@ -107,8 +107,9 @@ def test_whatever_comes_after_the_kill_finishes_a_commit_that_the_knowledge_base
     finished(noted, tmp_path / "scratch", before)
 
 
-@pytest.mark.parametrize("then", ["sync", "query", "list", "commit"])
-@pytest.mark.parametrize("step", [each for each in STEPS if each not in COMMITTED])
+@pytest.mark.parametrize(
+    ("step", "then"), crossed([each for each in STEPS if each not in COMMITTED], ["sync", "query", "list", "commit"])
+)
 def test_a_kill_before_the_knowledge_base_is_committed_leaves_the_documents_uncommitted(noted, tmp_path, step, then):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
@@ -125,7 +126,7 @@ def test_a_kill_before_the_knowledge_base_is_committed_leaves_the_documents_unco
     settled(noted)
 
 
-@pytest.mark.parametrize("step", COMMITTED)
+@pytest.mark.parametrize("step", spread(COMMITTED, 3))
 def test_a_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()

@@ -14,6 +14,7 @@ import pytest
 from tests.support import cli
 from tests.support.cli import ROOT, Running, driven, error_of, killed, pages, start
 from tests.support.compare import assert_whole
+from tests.support.long import crossed
 from tests.support.terminal import Done, Project
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -218,9 +219,9 @@ def test_who_evicts_looks_again_for_what_was_bound_meanwhile(stocked):
     """The list of bound snapshots was read before another work tree bound one of the spares."""
     workspace = Workspace.open(stocked.top, QUIET)
     try:
-        spares = [each.path for each in workspace.shelf.all()]
+        spares = [each.path for each in workspace.snapshots.all()]
         lists = iter([set(), *[set(spares)] * len(spares)])
-        assert workspace.shelf.evict(bound=lambda: next(lists), keep=0) == []
+        assert workspace.snapshots.evict(bound=lambda: next(lists), keep=0) == []
         assert all(path.is_dir() for path in spares)
     finally:
         workspace.close()
@@ -244,7 +245,7 @@ def test_a_base_that_is_evicted_before_it_is_copied_is_replaced_by_another_or_by
 def test_what_is_bound_but_gone_is_built_again_by_who_reads(stocked, tmp_path):
     body = (
         "import shutil\nfrom vmrag_link.workspace import Workspace as m\nreconcile = m.reconcile\n"
-        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.shelf.path(ws.revision()))\n    return done\nm.reconcile = then"
+        "def then(ws):\n    done = reconcile(ws)\n    shutil.rmtree(ws.snapshots.path(ws.revision()))\n    return done\nm.reconcile = then"
     )
     done = driven(stocked, body, "query", "garden", "--json")
     assert done.code == 0, done
@@ -275,7 +276,7 @@ def test_working_copies_of_committed_documents_do_not_pile_up(stocked):
 
 def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_changes_nothing(stocked):
     stocked.git("config", "vmrag.lock-timeout-s", "1")
-    reader = holding(stocked, "ws.view()")
+    reader = holding(stocked, "ws.reader.view()")
     done = stocked.vmrag("sync", "--rebuild", "--json", code=3)
     assert error_of(done)["code"] == "BUSY"
     assert "another process reads it" in error_of(done)["message"]
@@ -374,8 +375,10 @@ def settings_broken(project: Project) -> None:
 BROKEN = [interpreter_gone, knowledge_broken, knowledge_gone, snapshots_a_file, journal_a_file, settings_broken]
 
 
-@pytest.mark.parametrize("broken", BROKEN)
-@pytest.mark.parametrize("command", [("switch", "-q", "edited"), ("merge", "-q", "edited"), ("rebase", "-q", "edited")])
+@pytest.mark.parametrize(
+    ("command", "broken"),
+    crossed([("switch", "-q", "edited"), ("merge", "-q", "edited"), ("rebase", "-q", "edited")], BROKEN),
+)
 def test_git_never_fails_because_of_us_and_hears_one_line_at_most(stocked, broken, command, tmp_path):
     broken(stocked)
     if command[0] != "switch":
@@ -392,7 +395,7 @@ def test_the_log_of_a_bug_says_where_it_is_and_a_hook_says_it_in_one_line(stocke
     site = stocked.top.parent / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
-        "import vmrag_link.ops.follow.recover as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.reconciled = broken\n"
+        "import vmrag_link.ops.follow.follow_pin as m\ndef broken(*_): raise ZeroDivisionError('a test')\nm.reconcile = broken\n"
     )
     python = stocked.top.parent / "python"
     python.write_text(f'#!/bin/sh\nshift 2 # -P -E\nPYTHONPATH={site} exec {sys.executable} -P "$@"\n')

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support import terminal
 from vmrag_link.ops.branches import commit as committing
-from vmrag_link.ops.documents import documents
+from vmrag_link.ops.documents import put
+from vmrag_link.ops.documents.import_files import import_files
 from vmrag_link.ops.index import query
 from vmrag_link.ops.pins import pinning
 from vmrag_link.progress import QUIET
@@ -31,7 +32,7 @@ def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, w
     project.vmrag("commit", "-m", "nothing", code=1)
     (project.top / "new").mkdir()
     project.write("new/page.md", "# Page")
-    planned = documents._plan
+    planned = put._plan
 
     def interrupted(*args, **kwargs):
         made = planned(*args, **kwargs)
@@ -39,8 +40,8 @@ def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, w
             project.git("switch", "-q", "other")
         return made
 
-    monkeypatch.setattr(documents, "_plan", interrupted)
-    report = documents.import_files(ws, [project.top / "new"], "fresh")
+    monkeypatch.setattr(put, "_plan", interrupted)
+    report = import_files(ws, [project.top / "new"], "fresh")
     assert report.branch == "other"
     assert "page.md" in project.texts()
     project.vmrag("commit", "-m", "other's")

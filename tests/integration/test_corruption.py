@@ -1,6 +1,6 @@
 """Random corruption: one flipped bit in any file below `.git/vmrag` is found, or mended, or harmless; never another answer.
 
-12 flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each looked at by more commands.
+Six flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each looked at by more commands, and `tests/check.py --long` twelve.
 VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
@@ -15,10 +15,10 @@ import pytest
 
 from tests.support import corruption
 from tests.support.repos import isolate
+from tests.support.templates import build_once
 from tests.support.terminal import Project
-from vmrag_link import locks
 
-FLIPS = int(os.environ.get("VMRAG_CORRUPTION_FLIPS") or 12)
+FLIPS = int(os.environ.get("VMRAG_CORRUPTION_FLIPS") or 6)
 PARTS = 4 if FLIPS > 12 else 2
 SHORT = 12
 SEED = int(os.environ.get("VMRAG_TEST_SEED") or (1 if FLIPS <= SHORT else random.randrange(10**6)))
@@ -26,16 +26,7 @@ SEED = int(os.environ.get("VMRAG_TEST_SEED") or (1 if FLIPS <= SHORT else random
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once, whichever process comes first."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "corruption"
-    with locks.exclusive(folder.with_suffix(".lock"), purpose="build", timeout=600):
-        if not (folder / "done").exists():
-            with pytest.MonkeyPatch.context() as patch:
-                isolate(patch, folder / "home")
-                corruption.build(folder / "project")
-            (folder / "done").touch()
-    return folder / "project"
+    return build_once(tmp_path_factory, "corruption", lambda folder: corruption.build(folder / "project")) / "project"
 
 
 @pytest.mark.timeout(60 + 60 * FLIPS)

@@ -357,6 +357,15 @@ def test_the_kb_branch_follows_a_renamed_code_branch_and_goes_with_a_deleted_one
     assert plumbing.kb_branches(places) == {"main": "main"}
 
 
+def test_a_kb_branch_that_others_write_down_is_seen_at_once(repo, places):
+    plumbing.set_kb_branch(places, "main", "one")
+    for name in ("two", "six"):
+        repo.git("config", "branch.main.vmragBranch", name)
+        assert plumbing.kb_branch_of(places, "main") == name
+    repo.git("config", "--unset", "branch.main.vmragBranch")
+    assert plumbing.kb_branch_of(places, "main") is None
+
+
 def test_the_identity_is_that_of_a_commit(places, monkeypatch):
     assert plumbing.identity(places) == "Ada Lovelace <ada@example.com>"
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Grace Hopper")

@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,191 +22,79 @@ import pytest
 
 from tests.support.outside import PROGRAMS, Outside
 from tests.support.repos import isolate
+from tests.support.strangers import (
+    BROKEN,
+    IMPOSSIBLE,
+    NO_FILE,
+    SECRET,
+    SEEN,
+    SETTINGS,
+    SETTINGS_IGNORED,
+    SETTINGS_OF_NO_FILE,
+    SETTINGS_REFUSED,
+    UNKNOWN,
+    UNTRUSTED,
+    members,
+)
 from tests.support.terminal import DOCUMENTS, Done, Project, new_project
 from vmrag_link.engines.doltlite import server
 from vmrag_link.git import plumbing
 from vmrag_link.sync import background
 
-SETTINGS = "embedding:\n  model: hash\n"
-UNKNOWN = "0123456789abcdef0123456789abcdef01234567"
-SECRET = "opensesame"
+# -- which of them are checked out each time ----------------------------------------------------------------------------------
 
-# -- what strangers write --------------------------------------------------------------------------------------------------
-# {a} {b} {c} are ports on which somebody listens, {out} is a watched folder, {origin} the code's own remote by its path.
+FEW_UNTRUSTED = (
+    "doltlite over HTTP",
+    "over TLS",
+    "git over HTTP",
+    "another host, through the proxy",
+    "git over ssh",
+    "a command as a path",
+    "a database",
+    "a repository",
+    "the code's remote by another name",
+    "endless zeros",
+    "DoltHub",
+    "a bucket",
+)
+"""One of each way in which a remote is contacted, and of each thing that it could read or run."""
 
-UNTRUSTED = {
-    "doltlite over HTTP": "http://127.0.0.1:{a}/kb",
-    "by name": "http://localhost:{b}/kb",
-    "over IPv6": "http://[::1]:{c}/kb",
-    "over TLS": "https://127.0.0.1:{a}/kb",
-    "with a query": "http://127.0.0.1:{b}/kb?x=git:",
-    "with a fragment": "http://127.0.0.1:{b}/kb#git:",
-    "git over HTTP": "git+http://127.0.0.1:{a}/kb.git",
-    "git over HTTPS": "git+https://127.0.0.1:{b}/kb.git",
-    "git over IPv6": "git+http://[::1]:{c}/kb.git",
-    "another host, through the proxy": "git+http://mallory.example/kb.git",
-    "like a famous host": "git+https://GITHUB.com/org/KB.git",
-    "git over ssh": "git+ssh://git@127.0.0.1:{c}/kb.git",
-    "a home over ssh": "git+ssh://mallory.example/~mallory/kb.git",
-    "an option as a path": "git+ssh://mallory.example/--upload-pack=touch",
-    "a command as a path": "git+ssh://mallory.example/$(touch {out}/pwned);`touch {out}/pwned`",
-    "ssh": "ssh://git@127.0.0.1:{c}/kb",
-    "a database": "file://{out}/kb.doltlite",
-    "a database, by a detour": "file://{out}/x/../kb.doltlite",
-    "a database, by an encoded detour": "file://{out}/x/%2e%2e/%6bb.doltlite",
-    "a database through a link": "file://{out}/link/kb.doltlite",
-    "a new database": "file://{out}/new.doltlite",
-    "a repository": "git+file://{out}/kb.git",
-    "a repository through a link": "git+file://{out}/link/kb.git",
-    "the code's remote by another name": "git+file://{origin}",
-    "a socket": "file://{out}/socket",
-    "git on a socket": "git+file://{out}/socket",
-    "endless zeros": "file:///dev/zero",
-    "the environment": "file:///proc/self/environ",
-    "DoltHub": "mallory/kb",
-    "a bucket": "s3://mallory/kb",
-    "a table": "aws://[table:bucket]/kb",
-}
-"""Remotes that could be meant, if one only knew the people."""
+FEW_SEEN = tuple(what for what in FEW_UNTRUSTED if what in SEEN)
 
-SEEN = {
-    "doltlite over HTTP": "port {a}",
-    "by name": "port {b}",
-    "over TLS": "port {a}",
-    "git over HTTP": "port {a}",
-    "git over HTTPS": "port {b}",
-    "git over IPv6": "port {c}",
-    "another host, through the proxy": "port {a}",
-    "like a famous host": "port {a}",
-    "git over ssh": "-p {c} git@127.0.0.1 git-upload-pack '/kb.git'",
-    "a home over ssh": "mallory.example git-upload-pack '~mallory/kb.git'",
-    "a database": "file {out}/kb.doltlite",
-    "a database, by a detour": "file {out}/kb.doltlite",
-    "a database, by an encoded detour": "file {out}/kb.doltlite",
-    "a database through a link": "file {out}/kb.doltlite",
-    "a repository": "file {out}/kb.git/HEAD",
-    "a repository through a link": "file {out}/kb.git/HEAD",
-}
-"""With what ends what a recorder notes where somebody agreed to the remote."""
+FEW_REFUSED = (
+    "a transport helper",
+    "an option of git",
+    "a host that is an option",
+    "a password",
+    "an escape sequence",
+    "a remote's name",
+    "the remote twice",
+    "a branch that is an option",
+    "a revision upwards",
+    "ten kilobytes",
+    "an executable",
+)
 
-IMPOSSIBLE = {
-    "a transport helper": "ext::sh -c 'touch {out}/pwned'",
-    "a transport helper with escapes": "ext::touch% {out}/pwned",
-    "a helper of our own": "evil::http://127.0.0.1:{a}/",
-    "a helper behind git+": "git+ext::sh -c touch% {out}/pwned",
-    "a file descriptor": "fd::7",
-    "a helper as a scheme": "evil://127.0.0.1:{a}/kb",
-    "the git protocol": "git+git://127.0.0.1:{a}/kb",
-    "FTP": "git+ftp://127.0.0.1:{a}/kb",
-    "an option of git": "--upload-pack=touch {out}/pwned",
-    "an option of ssh": "-oProxyCommand=touch/pwned",
-    "a host that is an option": "git+ssh://-oProxyCommand=touch/pwned",
-    "a host that is an option, encoded": "git+ssh://%2doProxyCommand=touch/pwned",
-    "a host that is an option, in brackets": "git+ssh://[-oProxyCommand=touch]/pwned",
-    "a user before an option": "git+ssh://git@-oProxyCommand=touch/pwned",
-    "a user that is a command": "git+ssh://`touch`@mallory.example/kb",
-    "a host that is a command": "git+ssh://$(touch)/kb",
-    "a host with a semicolon": "git+ssh://mallory.example;touch/kb",
-    "a password": "git+https://me:" + SECRET + "@127.0.0.1:{a}/kb",
-    "a token": "git+https://" + SECRET + "@127.0.0.1:{a}/kb",
-    "a famous host as a user": "git+https://github.com@127.0.0.1:{a}/kb",
-    "a famous host, encoded": "git+https://github.com%2f@127.0.0.1:{a}/kb",
-    "a famous host in other letters": "git+https://g\u0456thub.com/org/kb",
-    "a line for the credential helper": "git+https://127.0.0.1:{a}/%0ahost=github.com",
-    "a second request": "http://127.0.0.1:{a}/ HTTP/1.1\r\nHost: x",
-    "an escape sequence": "https://127.0.0.1:{a}/\x1b]0;owned\x07",
-    "text from right to left": "https://127.0.0.1:{a}/\u202etig",
-    "another case": "HTTP://127.0.0.1:{a}/kb",
-    "a folder in another case": "File://{out}/kb.doltlite",
-    "a folder of a host": "file://localhost{out}/kb.doltlite",
-    "a share": "git+file://127.0.0.1{out}/kb.git",
-    "one slash": "file:{out}/kb.doltlite",
-    "a path": "{out}/kb.git",
-    "a path upwards": "../outside/kb.git",
-    "a home": "~/kb.git",
-    "what scp takes": "git@127.0.0.1:org/kb",
-    "backslashes": "http:\\\\127.0.0.1:{a}\\kb",
-    "git: and more": "git:--upload-pack=touch",
-    "git: and a line": "git:\n",
-    "a remote's name": "origin",
-    "nothing": "",
-    "too much": "https://127.0.0.1:{a}/" + "x" * 1500,
-}
-"""Remotes that no pin may name."""
+FEW_SETTINGS = (
+    "an object",
+    "a helper as the remote",
+    "a remote with a password",
+    "a folder that is allowed",
+    "laughs",
+    "a control character",
+    "another encoding",
+    "a megabyte",
+    *SETTINGS_OF_NO_FILE,
+)
+
+FEW_IGNORED = ("a model", "a model that is a command")
 
 
-def _members(**members: Any) -> bytes:
-    pin = {"dolt_remote": "git:", "dolt_branch": "main", "dolt_commit": UNKNOWN, "linked_at": "2026-01-31T12:00:00Z"}
-    return json.dumps(pin | members).encode()
-
-
-BROKEN: dict[str, tuple[str, bytes]] = {
-    "the remote twice": (
-        "100644",
-        _members().replace(b'{"dolt', b'{"dolt_remote": "http://127.0.0.1:{a}/kb", "dolt', 1),
-    ),
-    "a list of remotes": ("100644", _members(dolt_remote=["git:", "http://127.0.0.1:{a}/kb"])),
-    "a number as the remote": ("100644", _members(dolt_remote=7)),
-    "a branch that is an option": ("100644", _members(dolt_branch="--all")),
-    "a branch upwards": ("100644", _members(dolt_branch="../../outside")),
-    "a branch of the tool": ("100644", _members(dolt_branch="vmrag_keep")),
-    "a branch that moves the cursor": ("100644", _members(dolt_branch="a\x1b[2J")),
-    "a revision that is a name": ("100644", _members(dolt_commit="main")),
-    "a revision that is an option": ("100644", _members(dolt_commit="--" + "a" * 38)),
-    "a revision upwards": ("100644", _members(dolt_commit="../" * 13 + "a")),
-    "ten kilobytes": ("100644", _members(note="x" * 10_000)),
-    "an executable": ("100755", b"#!/bin/sh\ntouch {out}/pwned\n"),
-}
-"""Files by their mode in git."""
-
-NO_FILE: dict[str, tuple[str, bytes]] = {
-    "a link to a file": ("120000", b"{out}/pin.json"),
-    "a link to a device": ("120000", b"/dev/zero"),
-    "a submodule": ("160000", b""),
-}
-
-SETTINGS_REFUSED = {
-    "an object": '!!python/object/apply:os.system ["touch {out}/pwned"]',
-    "an object as a value": 'remote: !!python/object/apply:os.system ["touch {out}/pwned"]',
-    "a helper as the remote": "remote: \"ext::sh -c 'touch {out}/pwned'\"",
-    "an option as the remote": 'remote: "--upload-pack=touch {out}/pwned"',
-    "a remote with a password": f'remote: "https://me:{SECRET}@127.0.0.1:{{a}}/kb"',
-    "a list of remotes": 'remote: ["git:", "http://127.0.0.1:{a}/kb"]',
-    "a remote in a section": 'remote:\n  url: "http://127.0.0.1:{a}/kb"',
-    "the remote twice": 'remote: "git:"\nremote: "http://127.0.0.1:{a}/kb"',
-    "a second document": 'remote: "git:"\n---\nremote: "http://127.0.0.1:{a}/kb"',
-    "a program of the engine": "dolt:\n  binary: {out}/pwned",
-    "a server of the engine": "dolt:\n  server: 127.0.0.1:{a}",
-    "a server of the index": "chroma:\n  mode: http\n  host: 127.0.0.1\n  port: {a}",
-    "an endpoint of a model": 'embedding:\n  model: openai\n  endpoint: "http://127.0.0.1:{a}/v1"',
-    "trust": 'trustedRemote: "http://127.0.0.1:{a}/kb"',
-    "a folder that is allowed": 'fileRoot: "/"',
-    "a root, as in git": 'vmrag.fileRoot: "/"',
-    "an include": "include: {out}/settings.yaml",
-    "an include by a tag": "embedding: !include {out}/settings.yaml",
-    "a merge": 'a: &a {{remote: "http://127.0.0.1:{a}/kb"}}\n<<: *a',
-    "laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
-    "a control character": 'remote: "git:\x1b[2J"',
-    "a line break as a value": 'embedding:\n  model_path: "{out}\\nx"',
-    "another encoding": "\ufeff".encode("utf-16").decode("latin-1"),
-    "a megabyte": "# " + "x" * 1_000_000,
-    "an hour and a second": "lock_timeout_s: 3601",
-}
-
-SETTINGS_IGNORED = {
-    "a model": "embedding:\n  model: hash\n  model_path: {out}",
-    "a model by its whole name": "embedding.model_path: {out}/x",
-    "a model on a share": "embedding:\n  model: hash\n  model_path: //127.0.0.1/share",
-    "a model upwards": "embedding:\n  model: hash\n  model_path: ../outside",
-    "a model that is an option": 'embedding:\n  model: hash\n  model_path: "--unset-all"',
-    "a model that is a command": "embedding:\n  model: hash\n  model_path: '$(touch {out}/pwned)'",
-}
-
-SETTINGS_OF_NO_FILE: dict[str, tuple[str, bytes]] = {
-    "a link to settings": ("120000", b"{out}/settings.yaml"),
-    "a link to a device": ("120000", b"/dev/zero"),
-    "a submodule": ("160000", b""),
-}
+def some(all_of_them: Iterable[str], few: Collection[str]) -> list[Any]:
+    """The names of a table, of which all but `few` are for a long run: those that repeat what a unit test and one of the few show."""
+    names = list(all_of_them)
+    assert set(few) <= set(names)
+    return [what if what in few else pytest.param(what, marks=pytest.mark.long) for what in names]
 
 
 # -- the scene --------------------------------------------------------------------------------------------------------------
@@ -272,7 +160,7 @@ def _bait(outside: Outside, project: Project) -> None:
     )
     (outside.folder / "x").mkdir()
     (outside.folder / "link").symlink_to(".")
-    (outside.folder / "pin.json").write_bytes(_members())
+    (outside.folder / "pin.json").write_bytes(members())
     (outside.folder / "settings.yaml").write_text(SETTINGS)
     outside.watch()
 
@@ -281,7 +169,7 @@ def _strangers(scene: Scene, project: Project) -> None:
     """Every branch of every stranger, here as `gh pr checkout` and `git fetch URL` bring them, in one go."""
     known = json.loads(project.git("show", "HEAD~1:.dolt-version"))["dolt_commit"]
     with_pins = {
-        (kind, what): [(".dolt-version", "100644", _members(dolt_remote=scene.filled(text), dolt_commit=revision))]
+        (kind, what): [(".dolt-version", "100644", members(dolt_remote=scene.filled(text), dolt_commit=revision))]
         for kind, revision, texts in (
             ("missing", UNKNOWN, UNTRUSTED | IMPOSSIBLE),
             ("known", known, {what: UNTRUSTED[what] for what in SEEN}),
@@ -325,6 +213,18 @@ def _commit(branch: str, parent: str, changes: list[tuple[str, str, bytes]]) -> 
     return b"".join(told)
 
 
+EXIT_CODES = {
+    "REMOTE_NOT_TRUSTED": 1,
+    "PIN_MALFORMED": 1,
+    "PIN_MISSING_REVISION": 1,
+    "CONFIG_INVALID": 2,
+    "INVALID_REMOTE_URL": 2,
+    "NOT_INITIALIZED": 2,
+    "GIT_FAILED": 3,
+    "REMOTE_UNREACHABLE": 3,
+}
+
+
 @dataclass(frozen=True)
 class Victim(Project):
     """Somebody who looks at pull requests. `outside` is what must not be touched meanwhile."""
@@ -341,8 +241,8 @@ class Victim(Project):
     def fails(self, *command: str) -> dict[str, Any]:
         """The error of a command; in words, too, it is short, clear, and says what to type."""
         said = self.run_quietly("--json", *command)
-        assert said.code in (1, 2, 3), said
         error = json.loads(said.err[said.err.index('{"error"' if '{"error"' in said.err else "{") :])["error"]
+        assert said.code == EXIT_CODES[error["code"]], said
         for text in (error["message"], error["hint"]):
             assert text
             assert text.isprintable()
@@ -395,7 +295,7 @@ def _around(victim: Victim) -> set[Path]:
 # -- pins -------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", UNTRUSTED)
+@pytest.mark.parametrize("what", some(UNTRUSTED, FEW_UNTRUSTED))
 def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, scene, what):
     remote = scene.filled(UNTRUSTED[what])
     assert "was not contacted: nobody here has agreed to it" in victim.check_out("missing", what)
@@ -409,7 +309,7 @@ def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, sc
     assert victim.ask("remote")["remotes"] == []
 
 
-@pytest.mark.parametrize("what", SEEN)
+@pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
 def test_a_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scene, what):
     victim.check_out("known", what)
     assert victim.status()["state"] == "in_sync"
@@ -421,7 +321,7 @@ def test_a_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scen
     assert not victim.git("ls-remote", "origin", "review")
 
 
-@pytest.mark.parametrize("what", [*IMPOSSIBLE, *BROKEN])
+@pytest.mark.parametrize("what", some([*IMPOSSIBLE, *BROKEN], FEW_REFUSED))
 def test_a_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(victim, what):
     said = victim.check_out("missing" if what in IMPOSSIBLE else "pin", what)
     assert "vmrag: .dolt-version, line " in said
@@ -474,7 +374,7 @@ def test_going_back_to_the_own_branch_forgets_the_strangers(victim):
 # -- settings ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", [*SETTINGS_REFUSED, *SETTINGS_OF_NO_FILE])
+@pytest.mark.parametrize("what", some([*SETTINGS_REFUSED, *SETTINGS_OF_NO_FILE], FEW_SETTINGS))
 def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(victim, what):
     said = victim.check_out("settings", what)
     assert ".vmrag.yaml" in said
@@ -486,7 +386,7 @@ def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(vict
     victim.answers_from_before()
 
 
-@pytest.mark.parametrize("what", SETTINGS_IGNORED)
+@pytest.mark.parametrize("what", some(SETTINGS_IGNORED, FEW_IGNORED))
 def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim, what):
     victim.check_out("settings", what)
     warned = victim.answers_from_before().err
@@ -496,20 +396,20 @@ def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim
     victim.put("new.md", "Something new.")
 
 
-def does_not_count(victim: Victim, remote: str, *command: str) -> None:
+def does_not_count(victim: Victim, remote: str, *command: str, code: int = 0) -> None:
     """The command goes on without the remote of the file, and says so."""
     said = victim.run_quietly("--json", *command)
     assert re.search(r"remote \(line \d+\) does not count until you agree", said.err), said
-    assert said.code in (0, 1, 2, 3), said
+    assert said.code == code, said
     assert remote not in said.out + said.err
 
 
-@pytest.mark.parametrize("what", SEEN)
+@pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
 def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
     victim.check_out("remote", what)
     remote = scene.filled(UNTRUSTED[what])
-    for command in (("fetch",), ("push",), ("pull",)):
-        does_not_count(victim, remote, *command)
+    for command, code in (("fetch", 0), ("push", 0), ("pull", 3)):  # the branch has no upstream
+        does_not_count(victim, remote, command, code=code)
     assert "pins no knowledge" in victim.answers_from_before().err
 
 
@@ -618,7 +518,7 @@ def contacts(victim: Victim) -> list[str]:
     return victim.outside.contacts()
 
 
-@pytest.mark.parametrize("what", SEEN)
+@pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
 def test_what_somebody_agreed_to_is_contacted_at_once(victim, scene, what):
     victim.check_out("missing", what)
     assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"

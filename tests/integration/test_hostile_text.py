@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support import terminal
 from tests.support.terminal import SCRIPT, Project, copied, opened
-from vmrag_hooks import run as hooks
+from vmrag_hooks import boundary
 from vmrag_link import pin_values, terminal_text
 from vmrag_link.cli.main import run
 from vmrag_link.engines.base import Write
@@ -191,7 +191,7 @@ def test_a_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.Monkey
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):
             for name, value in environ.items():
                 patch.setenv(name, value)
-            hooks.say(f"::error::{EVIL}")
+            boundary.say(f"::error::{EVIL}")
         line = said.getvalue()
         assert line.count("\n") == 1
         assert not UNSAFE.search(line.replace("\n", ""))

@@ -15,6 +15,7 @@ from tests.support import terminal
 from tests.support.bits import flip, restarted, unnoticed
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.terminal import Project
+from vmrag_link import paths
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.hashing import HashModel
@@ -45,7 +46,7 @@ def revision(kb: Knowledge) -> str:
 
 
 def problem(kb: Knowledge, folder: Path, revision: str) -> str:
-    return problem_of(folder, revision=revision, settings=kb.shelf.settings)
+    return problem_of(folder, revision=revision, settings=kb.snapshots.settings)
 
 
 def test_a_flipped_bit_in_any_sealed_file_is_found_after_the_machine_was_started_again(kb, tmp_path):
@@ -71,13 +72,13 @@ def test_a_flipped_bit_in_any_sealed_file_is_found_after_the_machine_was_started
 
 def test_a_copied_index_is_looked_at_before_it_is_served(kb, revision, tmp_path):
     copied = tmp_path / "copied"
-    shutil.copytree(kb.shelf.path(revision), copied)
+    shutil.copytree(kb.snapshots.path(revision), copied)
     flip(copied / vectors.file_name(1), 100, 2)
     assert "vectors-1.i8 is not what was written" in problem(kb, copied, revision)
 
 
 def test_an_index_of_before_there_were_seals_is_built_again(kb, revision):
-    folder = kb.shelf.path(revision)
+    folder = kb.snapshots.path(revision)
     for name in (seal.SEAL, seal.PROVEN):
         (folder / name).unlink()
     assert kb.index(revision).how == "fresh"
@@ -85,7 +86,7 @@ def test_an_index_of_before_there_were_seals_is_built_again(kb, revision):
 
 
 def test_no_index_is_made_from_one_that_is_damaged(kb, revision):
-    folder = kb.shelf.path(revision)
+    folder = kb.snapshots.path(revision)
     flip(folder / vectors.file_name(1), 100, 2)
     unnoticed(folder)
     later = kb.commit(doc("new", "something new"))
@@ -97,7 +98,7 @@ def test_what_chroma_holds_is_not_compared_again_for_an_index_made_from_a_proven
     later = kb.index(kb.commit(doc("new", "something new")), base=revision)
     assert later.how == "delta"
     assert seal.chroma_is_proven(later.path)
-    restarted(kb.shelf.path(revision))
+    restarted(kb.snapshots.path(revision))
     again = kb.index(kb.commit(doc("new", "something newer")), base=revision)
     assert again.how == "delta"
     assert not seal.chroma_is_proven(again.path)
@@ -107,14 +108,14 @@ def test_what_is_published_was_written_through(kb, revision, monkeypatch):
     order: list[str] = []
     through, rename = seal.write_through, Path.rename
     monkeypatch.setattr(seal, "write_through", lambda folder: (through(folder), order.append("written"))[0])
-    monkeypatch.setattr(seal, "fsync", lambda path: order.append(f"fsync {path.name}"))
+    monkeypatch.setattr(paths, "fsync", lambda path: order.append(f"fsync {path.name}"))
     monkeypatch.setattr(Path, "rename", lambda path, to: (order.append("renamed"), rename(path, to))[1])
     kb.index(kb.commit(doc("new", "something new")), base=revision)
     published = order.index("renamed")
     for name in (vectors.file_name(1), keywords.FILE, "manifest.sqlite", seal.SEAL):
         assert f"fsync {name}" in order[:published]
     assert "written" in order[:published]
-    assert order[published + 1] == f"fsync {kb.shelf.root.name}"
+    assert order[published + 1] == f"fsync {kb.snapshots.root.name}"
 
 
 CHANGES = {
@@ -128,7 +129,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_chroma_holds_is_compared_with_the_rest(kb, revision, change):
-    folder = kb.shelf.path(revision)
+    folder = kb.snapshots.path(revision)
     assert chroma_check.problem(folder, with_vectors=True) == ""
     with contextlib.closing(sqlite3.connect(folder / "chroma" / DATABASE_FILE)) as database, database:
         database.execute("PRAGMA trusted_schema = ON")

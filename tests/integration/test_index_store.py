@@ -47,8 +47,8 @@ def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
     """The parts hold the same chunks, whatever way the index came about."""
     fresh = kb.folder / "compare"
     with kb.store(fresh, create=True) as store:
-        kb.bringer.bring(store, revision, base=None)
-        store.seal(revision=revision, settings=kb.shelf.settings)
+        kb.indexer.update(store, revision, base=None)
+        store.seal(revision=revision, settings=kb.snapshots.settings)
     seen = []
     for each in (folder, fresh):
         manifest = Manifest(each, frozen=True)
@@ -125,15 +125,15 @@ def test_collections_come_go_and_change_their_definition(kb):
     for fields in changed:
         revision = kb.commit(doc("c", str(fields)), collections=[collection(**fields)])
         path = kb.folder / "changed"
-        shutil.copytree(kb.shelf.path(before), path)
+        shutil.copytree(kb.snapshots.path(before), path)
         with kb.store(path) as store:
-            brought = kb.bringer.bring(store, revision, base=before)
+            brought = kb.indexer.update(store, revision, base=before)
             store.manifest.forget_touched()
-            store.seal(revision=revision, settings=kb.shelf.settings, added=brought.plan.add)
+            store.seal(revision=revision, settings=kb.snapshots.settings, added=brought.plan.add)
         assert_whole(kb, path, revision)
         assert brought.plan.drop == (("guide",) if "about" not in str(fields) else ())
         before = revision
-        path.rename(kb.shelf.path(revision))
+        path.rename(kb.snapshots.path(revision))
     dropped = kb.commit(drop=["notes"])
     last = kb.index(dropped, base=before)
     assert_whole(kb, last.path, dropped)
@@ -150,10 +150,10 @@ def test_hnsw_directories_of_dropped_collections_are_swept(kb):
     assert len([each for each in (path / "chroma").iterdir() if each.is_dir()]) == 2
     second = kb.commit(drop=["notes"])
     with kb.store(path) as store:
-        kb.bringer.bring(store, second, base=first)
-        store.seal(revision=second, settings=kb.shelf.settings)
+        kb.indexer.update(store, second, base=first)
+        store.seal(revision=second, settings=kb.snapshots.settings)
     assert len([each for each in (path / "chroma").iterdir() if each.is_dir()]) == 1
-    assert problem_of(path, revision=second, settings=kb.shelf.settings) == ""
+    assert problem_of(path, revision=second, settings=kb.snapshots.settings) == ""
 
 
 def test_uncommitted_documents_are_followed_and_their_revert_too(kb):
@@ -165,7 +165,7 @@ def test_uncommitted_documents_are_followed_and_their_revert_too(kb):
     assert set(chunk_ids(path)) == {"a_chunk_0", "new_chunk_0"}
     kb.write(doc("a", LONG), doc("b", LONG), remove=[("guide", "new")])
     kb.bring_working(path, revision)
-    assert chunk_ids(path) == chunk_ids(kb.shelf.path(revision))
+    assert chunk_ids(path) == chunk_ids(kb.snapshots.path(revision))
     assert_whole(kb, path, revision)
 
 
@@ -174,9 +174,9 @@ def test_after_sealing_no_file_of_the_index_is_open(kb):
     path = kb.index(revision).path
     kb.search(path, "text", where={"source_id": "a"})
     deadline = time.monotonic() + 5
-    while open_files(kb.shelf.root) and time.monotonic() < deadline:
+    while open_files(kb.snapshots.root) and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert open_files(kb.shelf.root) == []
+    assert open_files(kb.snapshots.root) == []
 
 
 # -- metadata -------------------------------------------------------------------------------------------------------------
@@ -293,11 +293,11 @@ def test_parts_that_disagree_are_never_sealed(kb, damage):
     revision = kb.commit(doc("a", "short"), doc("b", "short"), collections=[collection()])
     path = kb.folder / "index"
     with kb.store(path, create=True) as store:
-        brought = kb.bringer.bring(store, revision, base=None)
+        brought = kb.indexer.update(store, revision, base=None)
         damage(store)
         with pytest.raises(IndexFailed, match="does not verify"):
-            store.seal(revision=revision, settings=kb.shelf.settings, added=brought.plan.add)
-    assert problem_of(path, revision=revision, settings=kb.shelf.settings) != ""
+            store.seal(revision=revision, settings=kb.snapshots.settings, added=brought.plan.add)
+    assert problem_of(path, revision=revision, settings=kb.snapshots.settings) != ""
 
 
 def test_an_index_that_is_being_changed_is_not_served(kb):
@@ -306,7 +306,7 @@ def test_an_index_that_is_being_changed_is_not_served(kb):
     path = kb.copied(revision, "changed")
     with kb.store(path) as store:
         store.unseal()
-    assert problem_of(path, revision=revision, settings=kb.shelf.settings) == "it was never finished"
+    assert problem_of(path, revision=revision, settings=kb.snapshots.settings) == "it was never finished"
 
 
 @pytest.mark.parametrize("truncate", [False, True], ids=["deleted", "truncated"])
@@ -331,7 +331,7 @@ def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
                 file.truncate(size // 2)
         else:
             (path / name).unlink()
-        assert problem_of(path, revision=revision, settings=kb.shelf.settings) != "", name
+        assert problem_of(path, revision=revision, settings=kb.snapshots.settings) != "", name
         shutil.rmtree(path)
 
 
@@ -344,7 +344,7 @@ def test_files_of_an_hnsw_index_that_was_never_written_out_hold_nothing(kb):
     assert not (hnsw / HNSW_WRITTEN_OUT).exists()
     (hnsw / "header.bin").write_bytes(b"")
     (hnsw / "data_level0.bin").unlink()
-    assert problem_of(path, revision=revision, settings=kb.shelf.settings) == ""
+    assert problem_of(path, revision=revision, settings=kb.snapshots.settings) == ""
     store = open_store(path / "chroma")
     guide = store.collections()["guide"]
     answer = store._rust.query(guide, None, [[1.0] * 256], 9, None, None, [], TENANT, DATABASE)
@@ -355,20 +355,20 @@ def test_files_of_an_hnsw_index_that_was_never_written_out_hold_nothing(kb):
 def test_an_index_of_another_revision_setting_or_format_is_not_served(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
-    assert problem_of(path, revision=revision, settings=kb.shelf.settings) == ""
-    assert "describes" in problem_of(path, revision="f" * 40, settings=kb.shelf.settings)
+    assert problem_of(path, revision=revision, settings=kb.snapshots.settings) == ""
+    assert "describes" in problem_of(path, revision="f" * 40, settings=kb.snapshots.settings)
     assert "describes" in problem_of(path, revision=revision, settings="another")
-    assert problem_of(path / "absent", revision=revision, settings=kb.shelf.settings) == "it is not there"
+    assert problem_of(path / "absent", revision=revision, settings=kb.snapshots.settings) == "it is not there"
     changed = kb.copied(revision, "changed")
     with sqlite3.connect(changed / FILE) as manifest:
         manifest.execute("UPDATE meta SET value = '0' WHERE key = 'format'")
     manifest.close()
-    assert "describes" in problem_of(changed, revision=revision, settings=kb.shelf.settings)
+    assert "describes" in problem_of(changed, revision=revision, settings=kb.snapshots.settings)
     with sqlite3.connect(changed / FILE) as manifest:
         manifest.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
         manifest.execute("UPDATE meta SET value = 'garbage' WHERE key = 'files'")
     manifest.close()
-    assert "cannot be read" in problem_of(changed, revision=revision, settings=kb.shelf.settings)
+    assert "cannot be read" in problem_of(changed, revision=revision, settings=kb.snapshots.settings)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
@@ -377,7 +377,7 @@ def test_a_manifest_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
     kb.index(revision)
     path = kb.copied(revision, "damaged")
     (path / FILE).write_bytes(content)
-    assert "cannot be read" in problem_of(path, revision=revision, settings=kb.shelf.settings)
+    assert "cannot be read" in problem_of(path, revision=revision, settings=kb.snapshots.settings)
     with pytest.raises(IndexFailed):
         kb.search(path, "text")
     assert (path / FILE).read_bytes() == content
@@ -401,9 +401,9 @@ def test_a_mass_deletion_that_no_history_explains_is_refused(kb):
     path = kb.copied(full, "index")
     emptied = kb.commit(remove=[("guide", f"d{n}") for n in range(150)])
     with kb.store(path) as store, pytest.raises(MassDeletion):
-        kb.bringer.bring(store, emptied, base=None)
+        kb.indexer.update(store, emptied, base=None)
     with kb.store(path) as store:
-        assert kb.bringer.bring(store, emptied, base=full).plan.changes.removed == 150
+        assert kb.indexer.update(store, emptied, base=full).plan.changes.removed == 150
 
 
 CHANGES = st.lists(
@@ -443,15 +443,15 @@ def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_pa
     revision = kb.commit(doc("marker", "1", collection="always"), collections=[collection("always")])
     path = kb.folder / "index"
     with kb.store(path, create=True) as store:
-        kb.bringer.bring(store, revision, base=None)
+        kb.indexer.update(store, revision, base=None)
         store.manifest.forget_touched()
         _apply(kb, touched)
-        kb.bringer.bring(store, Working(BRANCH), base=revision)
+        kb.indexer.update(store, Working(BRANCH), base=revision)
         _apply(kb, later)
-        by_diff, _ = kb.bringer._plan(store.manifest, Working(BRANCH), revision)
-        by_rows, _ = kb.bringer._plan(store.manifest, Working(BRANCH), None)
+        by_diff, _ = kb.indexer._plan(store.manifest, Working(BRANCH), revision)
+        by_rows, _ = kb.indexer._plan(store.manifest, Working(BRANCH), None)
         assert by_diff == by_rows
-        kb.bringer.bring(store, Working(BRANCH), base=revision)
+        kb.indexer.update(store, Working(BRANCH), base=revision)
         assert store.manifest.headers() == {each.key: each for each in kb.engine.headers(Working(BRANCH))}
-        store.seal(revision=revision, settings=kb.shelf.settings)
+        store.seal(revision=revision, settings=kb.snapshots.settings)
     kb.close()

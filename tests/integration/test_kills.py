@@ -17,6 +17,7 @@ import pytest
 from tests.support import cli
 from tests.support.cli import error_of, killed, lasted, pages, start, text_of
 from tests.support.compare import assert_whole
+from tests.support.long import spread
 from tests.support.repos import isolate
 from tests.support.terminal import Done, Project, new_project
 from vmrag_link import pin as pins
@@ -83,9 +84,9 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
     assert not list((project.shared / "journal").glob("*.json"))
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", spread(range(8), 1))
 def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part):
-    dice = Dice(f"sync {part}", 8)
+    dice = Dice(f"sync {part}", 4)
     # Spares are evicted at once: every sync builds, binds and evicts.
     stocked.git("config", "vmrag.index.keep", "0")
     stocked.git("switch", "-q", BRANCHES[-1])
@@ -105,9 +106,9 @@ def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, pa
         assert ("note.md" in documents(stocked)) == (there == kept)
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", spread(range(8), 1))
 def test_a_killed_commit_is_whole_after_the_next_command_or_never_began(stocked, tmp_path, part):
-    dice = Dice(f"commit {part}", 6)
+    dice = Dice(f"commit {part}", 3)
     expected = documents(stocked)
     acknowledged = [stocked.pinned]
     duration = 0.0
@@ -133,9 +134,9 @@ def test_a_killed_commit_is_whole_after_the_next_command_or_never_began(stocked,
         assert history[0] == stocked.pinned
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", spread(range(4), 1))
 def test_a_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, part):
-    dice = Dice(f"import {part}", 5)
+    dice = Dice(f"import {part}", 3)
     expected = documents(stocked)
     duration = 0.0
     for number in dice.rounds():
@@ -155,8 +156,9 @@ def test_a_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, 
         expected = found
 
 
-def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path):
-    dice = Dice("add and rm", 8)
+@pytest.mark.parametrize("part", spread(range(2), 1))
+def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part):
+    dice = Dice(f"add and rm {part}", 4)
     expected = documents(stocked)
     duration = 0.0
     for number in dice.rounds():
@@ -186,9 +188,10 @@ def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path):
         expected = found
 
 
-def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch):
+@pytest.mark.parametrize("part", spread(range(2), 1))
+def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
-    dice = Dice("init", 6)
+    dice = Dice(f"init {part}", 3)
     duration = lasted(new_project(tmp_path / "measured"), "init")
     for number in dice.rounds():
         project = new_project(tmp_path / f"project-{number}")
@@ -206,9 +209,9 @@ def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch):
         assert assert_whole(project, tmp_path / f"scratch-{number}") == {("handbook", "note.md")}
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", spread(range(4), 1))
 def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
-    dice = Dice(f"checkout {part}", 5)
+    dice = Dice(f"checkout {part}", 3)
     stocked.git("config", "vmrag.index.keep", "0")
     stocked.git("switch", "-q", BRANCHES[-1])
     duration = 0.0

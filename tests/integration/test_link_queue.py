@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import terminal
+from tests.support.long import spread
 from tests.support.terminal import Project
 from vmrag_link.ops.links import link_queue
 
@@ -117,22 +118,25 @@ def backwards(project: Project) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "happens",
-    [
-        amend,
-        amend_and_back,
-        rebase,
-        lambda project: rebase(project, "--apply"),
-        squash,
-        edited,
-        pick,
-        revert,
-        merge,
-        merge_of_one_side,
-        squash_merge,
-        am,
-        in_a_work_tree,
-        backwards,
-    ],
+    spread(
+        [
+            amend,
+            amend_and_back,
+            rebase,
+            lambda project: rebase(project, "--apply"),
+            squash,
+            edited,
+            pick,
+            revert,
+            merge,
+            merge_of_one_side,
+            squash_merge,
+            am,
+            in_a_work_tree,
+            backwards,
+        ],
+        7,
+    ),
     ids=lambda each: each.__name__.replace("<lambda>", "rebase --apply"),
 )
 def test_the_hooks_write_down_what_history_tells(

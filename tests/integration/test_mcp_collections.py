@@ -27,7 +27,7 @@ def tools(project: Project) -> Tools:
 
 def chroma_metadata(project: Project, name: str) -> dict[str, Any]:
     """What an outside client reads of a collection."""
-    with opened(project) as ws, ws.view() as view:
+    with opened(project) as ws, ws.reader.view() as view:
         database = sqlite3.connect(view.folder / "chroma" / "chroma.sqlite3")
         rows = database.execute(
             "SELECT key, coalesce(str_value, int_value, float_value, bool_value) FROM collection_metadata "
@@ -154,7 +154,7 @@ def test_settings_count_like_flat_keys_and_reach_chroma(project: Project, tools:
     assert made["metadata"] == {**metadata, **settings}
     info = tools("chroma_get_collection_info", collection_name="notes")
     assert {**settings, "hnsw:construction_ef": 100}.items() <= info["metadata"].items()
-    with opened(project) as ws, ws.view() as view:
+    with opened(project) as ws, ws.reader.view() as view:
         expected = {"hnsw:M": 32, "hnsw:construction_ef": 100, "hnsw:search_ef": 10}
         assert hnsw_of(view.folder, "notes") == expected
     seen = chroma_metadata(project, "notes")

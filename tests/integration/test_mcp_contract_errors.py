@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.contract.reading import (
     COMMON,
+    REPRESENTATIVES,
     TOOLS,
     Expected,
     broken,
@@ -26,6 +28,7 @@ from tests.support.contract_world import World
 from tests.support.mcp import Tools, Yes, warned
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
+from vmrag_link.models import Working
 from vmrag_mcp import envelope
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.registry import catalogue, function_of
@@ -36,20 +39,27 @@ templates, world = contract_world.templates, contract_world.world
 READING = [name for name, each in TOOLS.items() if set(each["effect"]) <= {"R", "N"}]
 
 
-def made(world: World, expected: Expected) -> tuple[dict[str, Any], bool, State]:
-    """The call, its result, whether it failed, and the state that it was made in."""
-    state = world.state(expected.given)
-    asked = expected.code not in ("REMOTE_NOT_TRUSTED", "ACCESS_DENIED") and (state.top / ".git").exists()
+STRANGERS = ("REMOTE_NOT_TRUSTED", "ACCESS_DENIED")
+"""The refusals that come because the person has not said yes."""
+
+REFUSED: dict[str, list[Expected]] = {}
+"""All calls that fail, by the state in which they are made."""
+for each in (each for name in TOOLS for each in refusals(name)):
+    REFUSED.setdefault(each.given, []).append(each)
+
+
+def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any], bool]:
+    """The call's result, and whether it failed. The person says yes to whatever the call asks, but where that is the error."""
+    asked = expected.code not in STRANGERS and (state.top / ".git").exists()
     tools = Tools(state.top, agreed=Yes(state) if asked else NOTHING)
-    result, failed = tools.run(expected.tool, world.call(expected.call, state))
-    return result, failed, state
+    return tools.run(expected.tool, world.call(expected.call, state))
 
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name):
     problems, found, warnings = [], set(), {"INDEX_PENDING"}  # see the damaged index below
     for each in examples(name):
-        result, failed, _ = made(world, each)
+        result, failed = run(world, each, world.reading(each.given) if name in READING else world.state(each.given))
         found |= seen(result)
         warnings |= warned(result)
         if failed:
@@ -64,16 +74,46 @@ def test_a_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name
     assert possible <= warnings, "a warning that no example has"
 
 
-@pytest.mark.parametrize("name", TOOLS)
-def test_every_error_of_a_tool_comes_in_the_envelope(world, name):
+@pytest.mark.parametrize("given", REFUSED)
+def test_every_error_of_a_tool_comes_in_the_envelope_and_nothing_has_changed(world, given):
     problems = []
-    for each in refusals(name):
-        result, failed, _ = made(world, each)
-        if not failed:
-            problems.append((each, "it succeeds", result))
-        elif wrong := broken_failure(result, each):
-            problems.append((each, wrong, result["details"]))
+    for strangers in (True, False):  # in this order: what the person says yes to is written into git config
+        calls = [each for each in REFUSED[given] if (each.code in STRANGERS) is strangers]
+        state = world.state(given)
+        before = holds(state)
+        for each in calls:
+            result, failed = run(world, each, state)
+            if not failed:
+                problems.append((each, "it succeeds", result))
+            elif wrong := broken_failure(result, each):
+                problems.append((each, wrong, result["details"]))
+        if (after := holds(state)) != before:
+            problems.append(("a refused call has changed something", before, after))
     assert not problems, "\n".join(map(str, problems))
+
+
+def holds(state: State) -> tuple[Any, ...]:
+    """What no refused call may change: the pin, git's refs, index and work tree, the branches of the knowledge base, its documents."""
+    if not (state.top / ".git").exists():
+        return tuple(state.top.iterdir())
+    pin = state.top / ".dolt-version"
+    code = (
+        pin.exists() and pin.read_bytes(),
+        state.git("for-each-ref"),
+        state.git("status", "--porcelain=v2", "--branch"),
+    )
+    return *code, *_knowledge(state.shared / "kb")
+
+
+def _knowledge(folder: Path) -> tuple[Any, ...]:
+    if not DoltliteEngine.there(folder):
+        return ()
+    try:
+        engine = DoltliteEngine.open(folder)
+    except VmragError as error:
+        return (error.code,)
+    with contextlib.closing(engine):
+        return tuple((each, list(engine.documents(Working(each.name)))) for each in engine.branches())
 
 
 @pytest.mark.parametrize("state", ["malformed", "missing"])
@@ -86,10 +126,10 @@ def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(
         assert "NOT_IN_SYNC" in warned(result), name
 
 
-@pytest.mark.parametrize("name", [name for name, each in TOOLS.items() if "CHROMADB_ERROR" in each["errors"]])
+@pytest.mark.parametrize(
+    "name", [name for name, each in TOOLS.items() if "cannot" in each["errors"].get("CHROMADB_ERROR", ())]
+)
 def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
-    if "cannot" not in TOOLS[name]["errors"]["CHROMADB_ERROR"]:
-        return
     state = world.state("broken_index")
     tools = Tools(state.top)
     result = tools(name, **examples(name)[0].call)
@@ -103,7 +143,15 @@ def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
 # -- errors that every tool can have ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TOOLS)
+def test_the_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_make_one():
+    """What one tool of a kind is refused for want of a sound one, every tool is."""
+    for name, each in TOOLS.items():
+        declared = function_of(catalogue()[name]).__dict__["declared"]
+        assert declared.founds == ("knowledge" not in each["common_errors"]), name
+        assert "any" in each["common_errors"], name
+
+
+@pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
 def test_a_bug_is_told_without_its_trace_which_is_in_the_log(world, name, monkeypatch):
     function = function_of(catalogue()[name])
 

@@ -15,7 +15,6 @@ from tests.support.terminal import Project, opened
 from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Document, content_hash
-from vmrag_link.sync import apply
 
 template, project = terminal.template, terminal.project
 
@@ -41,7 +40,7 @@ def store_without_index(project: Project, *rows: Write) -> None:
     with opened(project) as ws:
         branch = ws.kb_branch()
         for each in rows:
-            with apply.forgotten_copy(ws.parts, branch.name, branch.head):
+            with ws.sync_context.without_copy(branch.name, branch.head):
                 ws.engine.write(branch.name, each, expected=branch.head)
 
 
@@ -157,7 +156,7 @@ def test_a_collection_without_a_row_goes_from_the_index(project: Project, tools:
     store_without_index(project, Write(remove_collections=["notes"]))
     found = tools("sync_all")
     assert found["totals"]["deleted"] == 1
-    with opened(project) as ws, ws.view() as view:
+    with opened(project) as ws, ws.reader.view() as view:
         from vmrag_link.index.contents import held_collections
 
         assert list(held_collections(view.folder)) == ["handbook"]
@@ -286,7 +285,7 @@ def test_when_it_fails_the_old_index_goes_on_answering(project: Project, tools: 
 
 def test_who_reads_the_old_index_for_too_long_is_named_as_the_reason(project: Project, tools: Tools) -> None:
     project.git("config", "vmrag.lock-timeout-s", "1")
-    with opened(project) as ws, ws.view():
+    with opened(project) as ws, ws.reader.view():
         assert "another process reads it" in tools.error("BUSY", "force_full_resync", collection="all")["message"]
     tools("force_full_resync", collection="all")
 

@@ -18,7 +18,7 @@ from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
 from vmrag_link.models import Working
-from vmrag_link.sync import apply
+from vmrag_link.sync import provide
 
 template, notes, tools = support.template, support.notes, support.tools
 shared, world = people.shared, people.world
@@ -147,7 +147,7 @@ def test_a_commit_whose_index_cannot_follow_is_made_and_says_so(dirty, tools, mo
         raise IndexFailed("The disk of the index is broken.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "provide", fail)
+        patch.setattr(provide, "snapshot", fail)
         done = tools("dolt_commit", message="m")
     assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
     assert (done["commit"]["hash"], done["kb"]["in_sync"]) == (dirty.pinned, False)
@@ -409,7 +409,7 @@ def test_an_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, t
         raise IndexFailed("The disk of the index is broken.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "provide", fail)
+        patch.setattr(provide, "snapshot", fail)
         done = tools("dolt_checkout", target="topic")
     assert {"INDEX_PENDING", "NOT_IN_SYNC"} <= warned(done)
     assert (done["checkout_result"]["to_commit"], done["kb"]["in_sync"]) == (topic, False)
@@ -534,9 +534,9 @@ def test_what_a_call_stages_belongs_to_the_pin_alone(notes, tools):
 # -- kills --------------------------------------------------------------------------------------------------------------
 
 STEPS = {
-    "once the documents are set aside": "import vmrag_link.ops.branches.checkout as m; m.switch = die",
+    "once the documents are set aside": "import vmrag_link.ops.branches.switch as m; m.switch = die",
     "once the branch is gone to": "import vmrag_link.ops.branches.uncommitted as m; m.bring_back = die",
-    "before the documents are stored": "import vmrag_link.ops.documents.writing as m; m._stored = die",
+    "before the documents are stored": "import vmrag_link.ops.documents.writing as m; m._store_and_index = die",
     "before their branch is dropped": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.delete_branch = die",
 }
 

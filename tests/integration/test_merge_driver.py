@@ -15,7 +15,9 @@ import pytest
 
 from tests.support.cli import start
 from tests.support.knowledge import doc
+from tests.support.long import spread
 from tests.support.repos import isolate, make_repo
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import driver_command
 from vmrag_link import pin as pins
@@ -140,10 +142,7 @@ MERGED = {"a": "Our a.", "b": "Their b.", "new": "Theirs.", "more": "More."}
 
 @pytest.fixture(scope="session")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("story")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        return build(folder / "project").top
+    return build_once(tmp_path_factory, "merge-driver", lambda folder: build(folder / "project")) / "project"
 
 
 @pytest.fixture
@@ -157,8 +156,7 @@ def story(told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def copied(told: Path, top: Path) -> Story:
-    subprocess.run(["cp", "-a", told, top], check=True)
-    story = Story(top)
+    story = Story(copy_tree(told, top))
     story.git("update-index", "-q", "--refresh")
     return story
 
@@ -179,7 +177,7 @@ MERGES = {
 }
 
 
-@pytest.mark.parametrize("command", MERGES.values(), ids=MERGES)
+@pytest.mark.parametrize("command", spread(MERGES.values(), 6), ids=MERGES)
 def test_a_merge_of_branches_joins_what_they_hold(story, command):
     ours, theirs = story.revision("main"), story.revision("side")
     story.does(*command)
@@ -463,7 +461,7 @@ def test_a_merge_is_reverted_and_the_revert_is_reverted(story):
     assert story.texts() == MERGED | {"later": "Still later."}
 
 
-@pytest.mark.parametrize("options", [(), ("--apply",), ("--merge",), ("--force-rebase",)])
+@pytest.mark.parametrize("options", spread([(), ("--apply",), ("--merge",), ("--force-rebase",)], 2))
 def test_a_rebase_replays_the_changes_of_each_commit(story, options):
     story.quiet("switch", "-q", "side")
     story.does("rebase", "-q", *options, "main")
@@ -694,7 +692,9 @@ def dying(story: Story, tmp_path: Path, body: str) -> None:
     story.git("config", "merge.vmrag.driver", driver_command.command(str(python)))
 
 
-@pytest.mark.parametrize("body", ["kill -9 $$", "kill -SEGV $$", "exit 2", "exit 129", "echo oh >&2; exit 255"])
+@pytest.mark.parametrize(
+    "body", spread(["kill -9 $$", "kill -SEGV $$", "exit 2", "exit 129", "echo oh >&2; exit 255"], 2)
+)
 def test_a_driver_that_dies_leaves_a_plain_conflict(story, tmp_path, body):
     dying(story, tmp_path, body)
     failed(story)

@@ -1,7 +1,7 @@
 """SIGKILL at random moments in the merge driver, in `vmrag resolve`, `vmrag pull` and `vmrag gc`: nothing that was acknowledged is
 lost, git's own state can be continued or given up, and the same command made once more ends where an unharmed one does.
 
-50 kills, ten each; `VMRAG_MERGE_KILLS=500` makes it a hundred each. VMRAG_TEST_SEED repeats a run whose seed was printed.
+Ten kills, two each; `VMRAG_MERGE_KILLS=500` makes it a hundred each, and `tests/check.py --long` ten. VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vmrag_link.models import Working
 
 template, shared, world = terminal.template, people.shared, people.world
 
-KILLS = int(os.environ.get("VMRAG_MERGE_KILLS") or 50)
+KILLS = int(os.environ.get("VMRAG_MERGE_KILLS") or 10)
 EACH = KILLS // 5
 pytestmark = pytest.mark.timeout(300 + 30 * EACH)
 DRIVER = b"vmrag_hooks.merge_driver"

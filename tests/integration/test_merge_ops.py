@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,9 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
+from tests.support.long import crossed, spread
 from tests.support.repos import isolate
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import SCRIPT, Done, Project, new_project
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME
@@ -76,20 +77,17 @@ def merged(project: Project, tmp_path: Path, *, ours: str, theirs: str, texts: d
 
 @pytest.fixture(scope="session")
 def torn_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("torn")
-    subprocess.run(["cp", "-a", template, folder / "project"], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        Project(folder / "project").record("often", rest=OFTEN)
-    return folder / "project"
+    def build(folder: Path) -> None:
+        Project(copy_tree(template, folder / "project")).record("often", rest=OFTEN)
+
+    return build_once(tmp_path_factory, "torn", build) / "project"
 
 
 @pytest.fixture
 def torn(torn_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """On `main`, which has edited `rest.md` otherwise than `feature` has."""
     isolate(monkeypatch, tmp_path / "home")
-    subprocess.run(["cp", "-a", torn_template, tmp_path / "project"], check=True)
-    return Project(tmp_path / "project")
+    return Project(copy_tree(torn_template, tmp_path / "project"))
 
 
 TORN = MAIN | {"rest.md": OFTEN}
@@ -170,8 +168,7 @@ def gone_on(project: Project, branch: str = "feature", **documents: str) -> None
     project.git("switch", "-q", "main")
 
 
-@pytest.mark.parametrize("later", [False, True])
-@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize(("committed", "later"), crossed([False, True], [False, True]))
 def test_what_git_has_reverted_does_not_come_back_with_the_rest_of_the_branch(project, tmp_path, later, committed):
     """As with `git merge`; at the pin before the merge, theirs would be a fast-forward for the engine."""
     project.git("switch", "-q", "-c", "trunk", "first")
@@ -676,7 +673,7 @@ BUSY = {
 }
 
 
-@pytest.mark.parametrize("what", BUSY)
+@pytest.mark.parametrize("what", spread(BUSY, 3))
 def test_nothing_is_merged_while_git_is_in_the_middle_of_something(project, what):
     project.git("branch", "code")
     for branch in ("main", "code"):
@@ -813,7 +810,7 @@ WRITING = {
 }
 
 
-@pytest.mark.parametrize("step", WRITING)
+@pytest.mark.parametrize("step", spread(WRITING, 2))
 def test_no_commit_killed_at_any_step_goes_on_with_continue_or_commit(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     dies(project, WRITING[step], "merge", "feature", "--no-commit")
@@ -829,7 +826,7 @@ ABORTING = {
 }
 
 
-@pytest.mark.parametrize("step", ABORTING)
+@pytest.mark.parametrize("step", spread(ABORTING, 2))
 def test_giving_up_killed_at_any_step_loses_no_document(project, tmp_path, step):
     project.vmrag("merge", "feature", "--no-commit")
     project.put("more.md", "More.")

@@ -50,11 +50,11 @@ def workspace(project: Project, tasks: Tasks) -> Iterator[Workspace]:
 
 
 def built(workspace: Workspace) -> set[Path]:
-    return {each.path for each in workspace.shelf.all()}
+    return {each.path for each in workspace.snapshots.all()}
 
 
 def path_of(workspace: Workspace, ref: str) -> Path:
-    return workspace.shelf.path(pinned_at(workspace, ref))
+    return workspace.snapshots.path(pinned_at(workspace, ref))
 
 
 def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
@@ -105,7 +105,7 @@ def test_the_spare_that_was_not_used_for_longest_goes(project, workspace):
 def test_what_is_being_read_is_never_evicted(project, workspace, tasks):
     project.git("config", "vmrag.index.keep", "0")
     other = Workspace.open(project.top, tasks)
-    with workspace.snapshot(pinned_at(workspace, "first")) as read:
+    with workspace.reader.snapshot(pinned_at(workspace, "first")) as read:
         query(other, Query("uv"), ref="feature")
         assert built(other) == {read, path_of(other, "main")}
     query(other, Query("uv"), ref="feature")

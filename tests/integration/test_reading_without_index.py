@@ -19,7 +19,7 @@ template, project = terminal.template, terminal.project
 
 EXTRA = ("chromadb", "chromadb_rust_bindings", "numpy", "tokenizers")
 READING = (("list",), ("show", "handbook/note.md"), ("status",), ("log",), ("diff",))
-COPY = "__import__('vmrag_link.sync.apply').sync.apply.working_copy(ws.parts, ws.kb_branch().name, ws.revision()).writing()"
+COPY = "ws.sync_context.working_copy(ws.kb_branch().name, ws.revision()).writing()"
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tests.support import terminal
 from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
 from tests.support.knowledge import doc
+from tests.support.long import crossed, spread
 from tests.support.terminal import Project
 from vmrag_link.engines.base import ASIDE_PREFIX, Write
 from vmrag_link.models import KbBranch, Working
@@ -413,8 +414,14 @@ def test_for_a_program_it_stands_beside_the_json(project, command):
         assert done.json["notes"] == [done.err.strip()]
 
 
-@pytest.mark.parametrize("command", [("query", "rest"), ("list",), ("sync",), ("sync", "--rebuild"), ("diff",)])
-@pytest.mark.parametrize("lost", [False, True], ids=["the index is there", "the index was lost"])
+LOST = {False: "the index is there", True: "the index was lost"}
+
+
+@pytest.mark.parametrize(
+    ("lost", "command"),
+    crossed(LOST, [("query", "rest"), ("list",), ("sync",), ("sync", "--rebuild"), ("diff",)]),
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else LOST[value],
+)
 def test_a_branch_that_is_ahead_of_its_pin_is_named_once(project, command, lost):
     project.git("config", "vmrag.auto-pin", "false")
     project.put("more.md", "More.")
@@ -543,7 +550,7 @@ def dies(project: Project, number: int, *arguments: str) -> bool:
     return driven(project, DYING.format(number=number), *arguments).code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("number", range(1, ALONG + 1))
+@pytest.mark.parametrize("number", spread(range(1, ALONG + 1), 5))
 def test_a_kill_at_any_step_leaves_the_documents_uncommitted_on_the_new_pin(edited, tmp_path, number):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
@@ -574,7 +581,7 @@ def test_these_are_all_the_steps_of_a_conflict(project):
     assert not dies(project, CONFLICT + 1, "list")
 
 
-@pytest.mark.parametrize("number", range(2, ALONG + 1, 3))
+@pytest.mark.parametrize("number", spread(range(2, ALONG + 1, 3), 2))
 def test_killed_and_gone_back_the_documents_are_where_they_were(edited, tmp_path, number):
     here = edited.git("rev-parse", "HEAD")
     silently(edited, "reset", "-q", "--hard", "feature")

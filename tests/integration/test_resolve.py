@@ -14,6 +14,7 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import driven, start
 from tests.support.compare import assert_whole
+from tests.support.long import crossed
 from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Chunking, Collection, Document, RevisionInfo, content_hash
@@ -215,8 +216,7 @@ def test_settings_of_a_collection(project, tmp_path, side):
     whole(project, tmp_path)
 
 
-@pytest.mark.parametrize("side", ["ours", "theirs"])
-@pytest.mark.parametrize("removing", ["ours", "theirs"])
+@pytest.mark.parametrize(("removing", "side"), crossed(["ours", "theirs"], ["ours", "theirs"]))
 def test_a_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_path, removing, side):
     row = msgspec.structs.replace(collections(project, project.pinned)["handbook"], name=NOTES)
     old, new = (msgspec.structs.replace(document(each), collection=NOTES) for each in ("old", "new"))

@@ -116,14 +116,14 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb):
         after = kb.commit(*[random_document(dice, name, where) for where, name in (*edited, *new)], remove=gone)
         alive = alive.difference(gone) | set(new)
         built = kb.index(after, base=before)
-        kb.shelf.discard(kb.shelf.path(before))
+        kb.snapshots.discard(kb.snapshots.path(before))
         before = after
     grown = kb.answers(built.path, QUERIES)
     manifest = Manifest(built.path, frozen=True)
     assert sum(held.dead for held in manifest.collections().values()) > 0
     headers = manifest.headers().values()
-    assert fingerprint(kb.shelf.settings, rows, headers) == fingerprint(
-        kb.shelf.settings, kb.engine.collections(before), kb.engine.headers(before)
+    assert fingerprint(kb.snapshots.settings, rows, headers) == fingerprint(
+        kb.snapshots.settings, kb.engine.collections(before), kb.engine.headers(before)
     )
     manifest.close()
     shutil.rmtree(built.path)

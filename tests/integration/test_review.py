@@ -15,7 +15,7 @@ from tests.support.cli import driven, error_of
 from tests.support.repos import isolate
 from tests.support.terminal import new_project
 from vmrag_link.models import canonical_json, json_from_user
-from vmrag_link.ops.documents import documents
+from vmrag_link.ops.documents import listing
 
 template, project = terminal.template, terminal.project
 
@@ -65,9 +65,7 @@ def test_a_clone_without_a_knowledge_base_shows_what_it_pins(project):
     [("raise ZeroDivisionError('x')", 4, "INTERNAL_ERROR"), ("raise KeyboardInterrupt", 130, "INTERRUPTED")],
 )
 def test_bugs_and_interruptions_are_json_for_programs_too(project, failure, code, name):
-    body = (
-        f"from vmrag_link.ops.documents import documents\ndef broken(*_): {failure}\ndocuments.list_documents = broken"
-    )
+    body = f"from vmrag_link.ops.documents import listing\ndef broken(*_): {failure}\nlisting.list_documents = broken"
     done = driven(project, body, "list", "--json")
     assert done.code == code
     error = error_of(done)
@@ -181,7 +179,7 @@ def test_a_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypa
     def broken(*_):
         raise ZeroDivisionError("\udcff")
 
-    monkeypatch.setattr(documents, "list_documents", broken)
+    monkeypatch.setattr(listing, "list_documents", broken)
     error = project.vmrag("list", "--collection", "\udcff", "--json", code=4).error
     text = Path(error["details"]["log"]).read_bytes()
     assert rb"vmrag list --collection \udcff" in text

@@ -35,39 +35,39 @@ def revision(kb: Knowledge) -> str:
 
 def shelf(kb: Knowledge) -> str:
     """Code that opens the same snapshots in a child."""
-    return f"shelf = Snapshots(Path({str(kb.shelf.root)!r}), store_documents=True)\n"
+    return f"shelf = Snapshots(Path({str(kb.snapshots.root)!r}), store_documents=True)\n"
 
 
 def build(kb: Knowledge, revision: str, folder: Path) -> None:
     with kb.store(folder, create=True) as store:
-        kb.bringer.bring(store, revision, base=None)
+        kb.indexer.update(store, revision, base=None)
         store.manifest.forget_touched()
-        store.seal(revision=revision, settings=kb.shelf.settings)
+        store.seal(revision=revision, settings=kb.snapshots.settings)
 
 
 def building(kb: Knowledge) -> list[str]:
-    return [path.name for path in kb.shelf.root.iterdir() if path.name.startswith(snapshots.BUILDING)]
+    return [path.name for path in kb.snapshots.root.iterdir() if path.name.startswith(snapshots.BUILDING)]
 
 
 def test_finding_a_usable_snapshot_of_that_name_is_success(kb, revision):
-    before = kb.shelf.path(revision).stat().st_ino
-    with kb.shelf.building() as folder:
+    before = kb.snapshots.path(revision).stat().st_ino
+    with kb.snapshots.building() as folder:
         build(kb, revision, folder)
-        assert kb.shelf.publish(folder, revision) == kb.shelf.path(revision)
-    assert kb.shelf.path(revision).stat().st_ino == before
+        assert kb.snapshots.publish(folder, revision) == kb.snapshots.path(revision)
+    assert kb.snapshots.path(revision).stat().st_ino == before
     assert building(kb) == []
 
 
 def test_a_broken_snapshot_is_replaced(kb, revision):
-    (kb.shelf.path(revision) / FILE).write_bytes(b"garbage")
-    assert kb.shelf.problem(revision)
+    (kb.snapshots.path(revision) / FILE).write_bytes(b"garbage")
+    assert kb.snapshots.problem(revision)
     assert kb.index(revision).how == "fresh"
-    assert kb.shelf.problem(revision) == ""
+    assert kb.snapshots.problem(revision) == ""
     assert building(kb) == []
 
 
 def test_a_broken_snapshot_that_somebody_reads_is_an_error_that_says_so(kb, revision):
-    path = kb.shelf.path(revision)
+    path = kb.snapshots.path(revision)
     reader = child(
         shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
@@ -81,18 +81,18 @@ def test_a_broken_snapshot_that_somebody_reads_is_an_error_that_says_so(kb, revi
 
 
 def test_a_snapshot_that_another_process_reads_is_not_removed(kb, revision):
-    path = kb.shelf.path(revision)
+    path = kb.snapshots.path(revision)
     reader = child(
         shelf(kb) + f"with shelf.reading(Path({str(path)!r})):\n    print('reading', flush=True); sys.stdin.read()"
     )
     assert said(reader) == "reading"
-    assert kb.shelf.discard(path) is False
-    assert kb.shelf.evict(bound=list, keep=0) == []
-    assert kb.shelf.problem(revision) == ""
+    assert kb.snapshots.discard(path) is False
+    assert kb.snapshots.evict(bound=list, keep=0) == []
+    assert kb.snapshots.problem(revision) == ""
     end(reader)
-    assert kb.shelf.discard(path) is True
-    assert kb.shelf.problem(revision) == "it is not there"
-    assert kb.shelf.discard(path) is True  # gone already
+    assert kb.snapshots.discard(path) is True
+    assert kb.snapshots.problem(revision) == "it is not there"
+    assert kb.snapshots.discard(path) is True  # gone already
 
 
 def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
@@ -102,20 +102,20 @@ def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
     )
     killed, alive = child(body), child(body)
     gone, kept = Path(said(killed)), Path(said(alive))
-    assert kb.shelf.sweep() == []
+    assert kb.snapshots.sweep() == []
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    assert kb.shelf.sweep() == [gone]
+    assert kb.snapshots.sweep() == [gone]
     assert (kept / "half").exists()
     end(alive)
     assert building(kb) == []
-    assert kb.shelf.problem(revision) == ""
+    assert kb.snapshots.problem(revision) == ""
 
 
 def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):
     def litter(number: int) -> None:
         for place in range(30):
-            (kb.shelf.root / f"{snapshots.BUILDING}{number}-{place}" / "chroma" / "deep").mkdir(parents=True)
+            (kb.snapshots.root / f"{snapshots.BUILDING}{number}-{place}" / "chroma" / "deep").mkdir(parents=True)
 
     litter(0)
     sweepers = [
@@ -134,12 +134,12 @@ def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision
     assert [said(sweeper) for sweeper in sweepers] == ["done", "done"]
     for sweeper in sweepers:
         end(sweeper)
-    kb.shelf.sweep()
+    kb.snapshots.sweep()
     assert building(kb) == []
 
 
 def test_eviction_keeps_what_is_bound_and_the_spares_that_were_used_last(kb, revision):
-    paths = [kb.shelf.path(revision)]
+    paths = [kb.snapshots.path(revision)]
     before = revision
     for number in range(5):
         after = kb.commit(doc("edited", str(number)))
@@ -147,11 +147,15 @@ def test_eviction_keeps_what_is_bound_and_the_spares_that_were_used_last(kb, rev
         before = after
     for age, path in enumerate(reversed(paths)):
         os.utime(path, ns=(0, 10**18 - age * 10**9))
-    kb.shelf.touch(paths[1])
-    spare = kb.shelf.spare(bound=[paths[0]], keep=2)
+    kb.snapshots.touch(paths[1])
+    spare = kb.snapshots.spare(bound=[paths[0]], keep=2)
     assert {each.path for each in spare} == {paths[2], paths[3], paths[4]}
-    assert {each.path for each in kb.shelf.evict(bound=lambda: [paths[0]], keep=2)} == {paths[2], paths[3], paths[4]}
-    assert {each.path for each in kb.shelf.all()} == {paths[0], paths[1], paths[5]}
+    assert {each.path for each in kb.snapshots.evict(bound=lambda: [paths[0]], keep=2)} == {
+        paths[2],
+        paths[3],
+        paths[4],
+    }
+    assert {each.path for each in kb.snapshots.all()} == {paths[0], paths[1], paths[5]}
 
 
 def test_a_snapshot_that_is_bound_while_it_is_evicted_stays(kb, revision):
@@ -159,31 +163,31 @@ def test_a_snapshot_that_is_bound_while_it_is_evicted_stays(kb, revision):
 
     def bound() -> list[Path]:
         """The second answer comes when the lock is held: somebody bound the snapshot meanwhile."""
-        asked.append(kb.shelf.path(revision))
+        asked.append(kb.snapshots.path(revision))
         return asked[1:]
 
-    assert kb.shelf.evict(bound=bound, keep=0) == []
-    assert kb.shelf.problem(revision) == ""
+    assert kb.snapshots.evict(bound=bound, keep=0) == []
+    assert kb.snapshots.problem(revision) == ""
 
 
 def test_snapshots_of_other_settings_stay_apart(kb, revision):
     other = Knowledge(kb.folder, store_documents=False)
-    assert other.shelf.path(revision) != kb.shelf.path(revision)
-    assert other.shelf.problem(revision) == "it is not there"
+    assert other.snapshots.path(revision) != kb.snapshots.path(revision)
+    assert other.snapshots.problem(revision) == "it is not there"
     assert other.index(revision).how == "fresh"
-    assert (kb.shelf.problem(revision), other.shelf.problem(revision)) == ("", "")
+    assert (kb.snapshots.problem(revision), other.snapshots.problem(revision)) == ("", "")
     other.close()
 
 
 def test_every_copy_verifies_while_another_process_queries_the_source(kb, revision):
-    path = kb.shelf.path(revision)
+    path = kb.snapshots.path(revision)
     reader = child(
         "from vmrag_link.index.chroma import *\nfrom vmrag_link.index import chroma\n"
         f"folder = Path({str(path)!r}) / 'chroma'\nstop = []\n"
         "import threading; threading.Thread(target=lambda: stop.append(sys.stdin.read()), daemon=True).start()\n"
         "rounds = 0\n"
         "while not stop:\n"
-        "    store = BindingsStore(folder); guide = store.collections()['guide']\n"
+        "    store = open_store(folder); guide = store.collections()['guide']\n"
         "    for _ in range(5):\n"
         "        store._rust.query(guide, None, [[1.0] * 256], 3, None, None, [], chroma.TENANT, chroma.DATABASE)\n"
         "        assert len(store.ids(guide, where={'source_id': {'$ne': 'd1'}})) == 19\n"
@@ -194,43 +198,43 @@ def test_every_copy_verifies_while_another_process_queries_the_source(kb, revisi
     assert said(reader) == "reading"
     for number in range(25):
         target = kb.copied(revision, f"copy-{number}")
-        assert problem_of(target, revision=revision, settings=kb.shelf.settings) == ""
+        assert problem_of(target, revision=revision, settings=kb.snapshots.settings) == ""
         with kb.store(target) as store:
-            store.seal(revision=revision, settings=kb.shelf.settings, added=store.manifest.headers())
+            store.seal(revision=revision, settings=kb.snapshots.settings, added=store.manifest.headers())
         shutil.rmtree(target)
     assert int(end(reader)) > 1
-    assert kb.shelf.problem(revision) == ""
+    assert kb.snapshots.problem(revision) == ""
 
 
 def test_a_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, revision):
     with pytest.raises(IndexFailed, match="cannot be copied"):
-        snapshots.copy(kb.shelf.root / "absent", kb.folder / "target")
+        snapshots.copy(kb.snapshots.root / "absent", kb.folder / "target")
     with pytest.raises(FileFailed, match="cannot be copied"):
-        snapshots.copy(kb.shelf.path(revision), kb.folder / "no" / "such" / "folder")
+        snapshots.copy(kb.snapshots.path(revision), kb.folder / "no" / "such" / "folder")
 
 
 # -- locks of what is gone -----------------------------------------------------------------------------------------------
 
 
 def test_the_locks_of_snapshots_that_are_gone_go_and_the_others_stay(kb, revision):
-    path, gone = kb.shelf.path(revision), kb.shelf.root / "gone-12345678.lock"
-    with kb.shelf.reading(path):
+    path, gone = kb.snapshots.path(revision), kb.snapshots.root / "gone-12345678.lock"
+    with kb.snapshots.reading(path):
         pass
     gone.touch()
-    assert snapshots.lonely(kb.shelf.root) == [gone]
+    assert snapshots.lonely(kb.snapshots.root) == [gone]
     snapshots.remove_orphaned_lock(gone)
     snapshots.remove_orphaned_lock(path.with_name(path.name + ".lock"))
-    assert [each.name for each in kb.shelf.root.glob("*.lock")] == [f"{path.name}.lock"]
-    assert snapshots.lonely(kb.shelf.root / "absent") == []
+    assert [each.name for each in kb.snapshots.root.glob("*.lock")] == [f"{path.name}.lock"]
+    assert snapshots.lonely(kb.snapshots.root / "absent") == []
 
 
 def test_a_lock_that_somebody_holds_stays_though_its_snapshot_is_gone(kb):
-    path = kb.shelf.root / "gone-12345678"
-    with kb.shelf.reading(path):
-        [lock] = snapshots.lonely(kb.shelf.root)
+    path = kb.snapshots.root / "gone-12345678"
+    with kb.snapshots.reading(path):
+        [lock] = snapshots.lonely(kb.snapshots.root)
         snapshots.remove_orphaned_lock(lock)
         assert lock.exists()
-    with kb.shelf.building() as folder:
+    with kb.snapshots.building() as folder:
         snapshots.remove_orphaned_lock(folder.with_name(folder.name + ".lock"))
         assert folder.with_name(folder.name + ".lock").exists()
     snapshots.remove_orphaned_lock(lock)

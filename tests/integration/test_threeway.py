@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support import engines as support
 from tests.support.engines import AUTHOR, DATE, document, guide, root
+from tests.support.long import examples
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.conflicts import COLLECTION, Choice, Decisions, all_taken, both_texts
 from vmrag_link.merging.revisions import merged_revision, virtual_base
@@ -61,7 +62,12 @@ def expected(base: State, ours: State, theirs: State) -> State | set[str]:
 states = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["one", "two", "three"]), max_size=5)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(states, states, states, st.booleans())
 def test_a_merge_is_what_sets_say(engine: Engine, base: State, ours: State, theirs: State, related: bool) -> None:
     at_base = revision(engine, base)
@@ -71,7 +77,12 @@ def test_a_merge_is_what_sets_say(engine: Engine, base: State, ours: State, thei
     assert merged(engine, at_base, at_theirs, at_ours) == expected(base, theirs, ours)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(20),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(states, states, states, st.sampled_from(["ours", "theirs"]))
 def test_decisions_for_one_side_take_its_documents(
     engine: Engine, base: State, ours: State, theirs: State, side: str

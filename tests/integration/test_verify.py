@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from tests.support.knowledge import AUTHOR, DATE, doc
+from tests.support.long import spread
 from tests.support.repos import isolate
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write
@@ -95,12 +97,14 @@ BACK = ("information", "MOVED_BACK")
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
+    return build_once(tmp_path_factory, "verify", lambda folder: build(folder / "project")) / "project"
+
+
+def build(top: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
         patch.setenv("VMRAG", "0")
-        new_project(folder / "project")
-        world = World(folder / "project")
+        new_project(top)
+        world = World(top)
         world.vmrag("init")
         for name in ("old", "base"):
             world.vmrag("add", "-", "--collection", "handbook", "--id", name, stdin=name)
@@ -108,15 +112,17 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             world.git("add", "-A")
             world.git("commit", "-qm", name)
             world.git("tag", name)
-        return world.top
 
 
 @pytest.fixture
 def world(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return copied(built, tmp_path, monkeypatch)
+
+
+def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("VMRAG", "0")  # no hooks; the merge driver is none
-    subprocess.run(["cp", "-a", built, tmp_path / "project"], check=True)
-    world = World(tmp_path / "project")
+    world = World(copy_tree(template, tmp_path / "project"))
     world.git("update-index", "-q", "--refresh")
     return world
 
@@ -345,15 +351,25 @@ def test_knowledge_cannot_be_dropped_in_two_steps(world, r, between):
 # -- git's own commands --------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="session")
+def forked_once(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def build(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("VMRAG", "0")
+            world = World(copy_tree(built, folder / "project"))
+            world.git("switch", "-qc", "side")
+            world.moves("side 1", b="B.")
+            world.moves("side 2", more="More.")
+            world.git("switch", "-q", "main")
+            world.moves("main", a="A.")
+
+    return build_once(tmp_path_factory, "verify-forked", build) / "project"
+
+
 @pytest.fixture
-def forked(world: World) -> World:
+def forked(forked_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """`side` and `main` have both moved since `base`; HEAD on `main`."""
-    world.git("switch", "-qc", "side")
-    world.moves("side 1", b="B.")
-    world.moves("side 2", more="More.")
-    world.git("switch", "-q", "main")
-    world.moves("main", a="A.")
-    return world
+    return copied(forked_once, tmp_path, monkeypatch)
 
 
 def checked_out(world: World, *arguments: str, branch: str = "main") -> None:
@@ -788,7 +804,7 @@ class Tangle:
         return commit
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", spread(range(3), 1))
 def test_random_histories_are_judged_as_the_rules_say(world, seed):
     tangle = Tangle(world, seed)
     with world.opened() as workspace:
@@ -805,7 +821,7 @@ def test_random_histories_are_judged_as_the_rules_say(world, seed):
     assert got == expected
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", spread(range(2), 1))
 def test_repair_cures_whatever_is_found_in_a_random_history(world, seed):
     world.git("reset", "-q", "--hard", Tangle(world, seed).tip)
     for _ in range(60):

@@ -18,7 +18,7 @@ from vmrag_link.index.working import WorkingCopy, sweep
 BODY = """
 kb = Knowledge(Path(sys.argv[1]) if len(sys.argv) > 1 else Path({folder!r}))
 from vmrag_link.index.working import WorkingCopy
-copy = WorkingCopy(Path({root!r}), kb_branch='main', base={revision!r}, settings=kb.shelf.settings, timeout=20.0)
+copy = WorkingCopy(Path({root!r}), kb_branch='main', base={revision!r}, settings=kb.snapshots.settings, timeout=20.0)
 """
 
 
@@ -43,7 +43,7 @@ def copy(kb: Knowledge, revision: str) -> WorkingCopy:
 
 def working(kb: Knowledge, revision: str, *, timeout: float = 0.2, branch: str = "main") -> WorkingCopy:
     return WorkingCopy(
-        kb.folder / "working", kb_branch=branch, base=revision, settings=kb.shelf.settings, timeout=timeout
+        kb.folder / "working", kb_branch=branch, base=revision, settings=kb.snapshots.settings, timeout=timeout
     )
 
 
@@ -61,7 +61,7 @@ def write(kb: Knowledge, copy: WorkingCopy, name: str) -> bool:
         kb.write(doc(name, f"the text of {name}"))
         if not whole:
             copy.path.parent.mkdir(parents=True, exist_ok=True)
-            snapshots.copy(kb.shelf.path(copy.base), copy.path)
+            snapshots.copy(kb.snapshots.path(copy.base), copy.path)
         kb.bring_working(copy.path, copy.base)
     return whole
 
@@ -125,7 +125,7 @@ def test_two_processes_write_one_after_the_other(kb, copy, revision):
     body = (
         "def write(name):\n    with copy.writing() as whole:\n        kb.write(doc(name))\n"
         "        if not whole:\n            copy.path.parent.mkdir(parents=True, exist_ok=True)\n"
-        "            snapshots.copy(kb.shelf.path(copy.base), copy.path)\n"
+        "            snapshots.copy(kb.snapshots.path(copy.base), copy.path)\n"
         "        kb.bring_working(copy.path, copy.base)\n"
         "for number in range(4): write(f'{name}{number}')\nprint('done', flush=True)"
     )

@@ -13,19 +13,36 @@ from tests.operations import document, world
 from tests.operations.table import OPERATIONS, Follows, Operation
 from tests.operations.world import CONTENTS, DRAFTS, WITHOUT_HOOKS, Copy, Stand, World
 from tests.support.compare import assert_whole
+from tests.support.long import one_of_each
 from tests.support.repos import isolate
+from tests.support.templates import build_once
 from vmrag_hooks import shims
 
 ROOT = Path(__file__).parents[2]
+REVISIONS = "revisions.json"
+
+
+def typed(operation: Operation) -> str:
+    """The command of git or vmrag that it ends with."""
+    return next((each for each in operation.commands[-1].split()[1:] if each[0] not in "-./"), "")
+
+
+def seen(operation: Operation) -> tuple[object, ...]:
+    """Which hooks run, and what is so afterwards."""
+    refused = any(operation.codes)
+    return operation.hooks, operation.follows, operation.answers, bool(operation.aside), refused
+
+
 REASONS = {"no pin": "This code commit pins no knowledge", "malformed": "The pin cannot be read"}
 
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> World:
-    folder = tmp_path_factory.mktemp("operations")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        return world.build(folder)
+    def build(folder: Path) -> None:
+        (folder / REVISIONS).write_text(json.dumps(world.build(folder).revisions))
+
+    folder = build_once(tmp_path_factory, "operations", build)
+    return World(folder, json.loads((folder / REVISIONS).read_text()))
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +52,7 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", one_of_each(OPERATIONS, typed, seen), ids=lambda each: each.name)
 def test_git_does_as_without_hooks_and_the_knowledge_follows(
     operation: Operation, prepared: World, tmp_path: Path
 ) -> None:

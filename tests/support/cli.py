@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.support.repos import isolate
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Done, Project, new_project
 
 ROOT = Path(__file__).parents[2]
@@ -145,18 +146,14 @@ def build(top: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("library")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        return build(folder / "project").top
+    return build_once(tmp_path_factory, "library", lambda folder: build(folder / "project")) / "project"
 
 
 @pytest.fixture
 def stocked(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A copy of the library, in an isolated home."""
     isolate(monkeypatch, tmp_path / "home")
-    subprocess.run(["cp", "-a", library, tmp_path / "project"], check=True)
-    return Project(tmp_path / "project")
+    return Project(copy_tree(library, tmp_path / "project"))
 
 
 # -- machines in a bad state ---------------------------------------------------------------------------------------------

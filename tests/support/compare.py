@@ -54,7 +54,7 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
         assert bound.revision == target.revision
         at = workspace.at()
         documents = {each.key: each for each in workspace.engine.documents(at)}
-        with workspace.view() as view:
+        with workspace.reader.view() as view:
             held = contents(workspace, view.folder)
         wanted = (*(each.header for each in documents.values()), *workspace.engine.collections(at))
         if wanted not in known:
@@ -69,11 +69,11 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
 
 
 def _fresh(workspace: Workspace, at: At, revision: str, scratch: Path) -> Contents:
-    bringer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.model_for, QUIET)
-    with IndexStore(scratch / "fresh", store_documents=workspace.shelf.store_documents, create=True) as store:
-        bringer.bring(store, at, base=None)
+    indexer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.models.of, QUIET)
+    with IndexStore(scratch / "fresh", store_documents=workspace.snapshots.store_documents, create=True) as store:
+        indexer.update(store, at, base=None)
         store.manifest.forget_touched()
-        store.seal(revision=revision, settings=workspace.shelf.settings)
+        store.seal(revision=revision, settings=workspace.snapshots.settings)
     return contents(workspace, scratch / "fresh")
 
 
@@ -91,7 +91,7 @@ def contents(workspace: Workspace, folder: Path) -> Contents:
             for number, slot in enumerate(places):
                 texts[name, doc_id, number] = named[keywords.row_id(held.id, slot)]
                 rows[name, doc_id, number] = data[slot * size : (slot + 1) * size]
-    searcher = Searcher(folder, workspace.model_for)
+    searcher = Searcher(folder, workspace.models.of)
     try:
         answers = [
             json.loads(json_text(searcher.search(Query(text, k=8, mode=mode)))) for text in QUERIES for mode in Mode

@@ -1,4 +1,4 @@
-"""Copies of the contract's states, each of which is made once in a session, and what stands for `<X>` in a call.
+"""Copies of the contract's states, each of which is built once in a run, and what stands for `<X>` in a call.
 
 A test module takes the fixtures with `templates, world = contract_world.templates, contract_world.world`; a state is
 `world.state("notes")`.
@@ -7,8 +7,6 @@ A test module takes the fixtures with `templates, world = contract_world.templat
 from __future__ import annotations
 
 import contextlib
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -18,16 +16,24 @@ import pytest
 from tests.contract.reading import COMMON
 from tests.support.contract_states import MADE, OFF, State, no_model, other_model, pending, remote
 from tests.support.repos import Repo, isolate
+from tests.support.templates import build_once, copy_tree
 from tests.support.travel import bare, git_server
 from vmrag_link import locks
 from vmrag_link.engines.doltlite.engine import LOCK_NAME
+
+Templates = Callable[[str], Path]
+
+
+CHANGED_BY_READING = ("broken_index",)
+"""States that are mended by a call that only reads."""
 
 
 class World:
     """Copies of the states, and what stands for `<X>` in a call. Use it as a context."""
 
-    def __init__(self, templates: Path, scratch: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, templates: Templates, shared: Path, scratch: Path, patch: pytest.MonkeyPatch) -> None:
         self._templates = templates
+        self._shared = shared
         self._scratch = scratch
         self._patch = patch
         self._open = contextlib.ExitStack()
@@ -44,6 +50,15 @@ class World:
         self._open.close()
         live = getattr(self, f"_live_{name}", None)
         return live() if live else self._copy(name)
+
+    def reading(self, name: str) -> State:
+        """As `state`, for calls that only read: all tests of this process get the same copy, where reading leaves it as it is."""
+        if name in CHANGED_BY_READING or hasattr(self, f"_live_{name}"):
+            return self.state(name)
+        folder = self._shared / name
+        if not folder.exists():
+            copy_tree(self._templates(name), folder)
+        return State(folder / "project")
 
     def call(self, arguments: dict[str, Any], state: State) -> dict[str, Any]:
         """Arguments with the values that `<X>` stands for."""
@@ -94,22 +109,8 @@ class World:
 
     def _copy(self, name: str) -> State:
         target = self._folder()
-        subprocess.run(["cp", "-a", f"{self._template(name)}/.", target], check=True)
+        copy_tree(self._templates(name), target)
         return State(target / "project")
-
-    def _template(self, name: str) -> Path:
-        folder = self._templates / name
-        if folder.exists():
-            return folder
-        parent, make = MADE[name]
-        draft = self._templates / f"{name}-draft"
-        shutil.rmtree(draft, ignore_errors=True)  # of a test that failed while it made this
-        if parent:
-            subprocess.run(["cp", "-a", self._template(parent), draft], check=True)
-        else:
-            draft.mkdir()
-        make(State(draft / "project"))
-        return draft.rename(folder)
 
     # -- states with something of their own
 
@@ -192,14 +193,31 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("states")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """The folder of a state by its name; each is built when a test first asks for it."""
+
+    def template(name: str) -> Path:
+        return build_once(tmp_path_factory, f"state-{name}", lambda folder: build(name, folder))
+
+    def build(name: str, folder: Path) -> None:
+        parent, make = MADE[name]
+        if parent:
+            copy_tree(template(parent), folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GIT_TEMPLATE_DIR", "")
+            make(State(folder / "project"))
+
+    return template
 
 
 @pytest.fixture
-def world(templates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(
+    templates: Templates, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
     isolate(monkeypatch, tmp_path / "home")
     monkeypatch.setenv("GIT_TEMPLATE_DIR", "")
     (tmp_path / "states").mkdir()
-    with World(templates, tmp_path / "states", monkeypatch) as made:
+    read = tmp_path_factory.getbasetemp() / "read-states"
+    read.mkdir(exist_ok=True)
+    with World(templates, read, tmp_path / "states", monkeypatch) as made:
         yield made

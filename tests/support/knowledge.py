@@ -20,7 +20,7 @@ from vmrag_link.models import Collection, Document, Working, canonical_json, con
 from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.search import Query, Searcher
 from vmrag_link.sync.build import Base, Built, snapshot
-from vmrag_link.sync.indexer import Brought, Indexer
+from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 ROOT = Path(__file__).parents[2]
 AUTHOR = "Ada <ada@example.org>"
@@ -55,10 +55,10 @@ class Knowledge:
             root = self.engine.branch(ROOT_BRANCH)
             assert root is not None
             self.engine.create_branch(BRANCH, root.head)
-        self.shelf = Snapshots(folder / "snapshots", store_documents=store_documents)
-        self.shelf.root.mkdir(exist_ok=True)
+        self.snapshots = Snapshots(folder / "snapshots", store_documents=store_documents)
+        self.snapshots.root.mkdir(exist_ok=True)
         self.cache = EmbeddingCache(folder / "embeddings.sqlite")
-        self.bringer = Indexer(self.engine, self.cache, self.model_for, QUIET)
+        self.indexer = Indexer(self.engine, self.cache, self.model_for, QUIET)
         self.models: dict[str, Model] = {}
 
     def close(self) -> None:
@@ -101,33 +101,33 @@ class Knowledge:
     # -- index --------------------------------------------------------------------------------------------------------
 
     def base(self, revision: str) -> Base:
-        path = self.shelf.path(revision)
-        return Base(path, revision, lambda: self.shelf.reading(path))
+        path = self.snapshots.path(revision)
+        return Base(path, revision, lambda: self.snapshots.reading(path))
 
     def index(self, revision: str, *, base: str | None = None) -> Built:
         """The snapshot of a revision; made from the snapshot of `base`, or from nothing."""
         return snapshot(
             revision,
             engine=self.engine,
-            shelf=self.shelf,
+            snapshots=self.snapshots,
             bases=[self.base(base)] if base else [],
-            bringer=lambda: self.bringer,
+            indexer=lambda: self.indexer,
         )
 
     def store(self, folder: Path, *, create: bool = False) -> IndexStore:
-        return IndexStore(folder, store_documents=self.shelf.store_documents, create=create)
+        return IndexStore(folder, store_documents=self.snapshots.store_documents, create=create)
 
     def copied(self, revision: str, name: str) -> Path:
         """A copy of a revision's snapshot that a test may change."""
         target = self.folder / name
-        snapshots.copy(self.shelf.path(revision), target)
+        snapshots.copy(self.snapshots.path(revision), target)
         return target
 
-    def bring_working(self, folder: Path, revision: str) -> Brought:
+    def bring_working(self, folder: Path, revision: str) -> IndexUpdate:
         """Let an index that stands at a revision follow the uncommitted documents."""
         with self.store(folder) as store:
-            brought = self.bringer.bring(store, Working(BRANCH), base=revision)
-            store.seal(revision=revision, settings=self.shelf.settings, added=brought.plan.add)
+            brought = self.indexer.update(store, Working(BRANCH), base=revision)
+            store.seal(revision=revision, settings=self.snapshots.settings, added=brought.plan.add)
         return brought
 
     def search(self, path: Path, text: str, **fields) -> list:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.mcp import Tools
-from tests.support.repos import isolate
+from tests.support.templates import build_once
 from tests.support.terminal import Project, new_project, opened
 
 TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}
@@ -21,25 +21,25 @@ LONG = "\n\n".join(f"Paragraph {number} speaks of owls and of the number {number
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("notes")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        project = new_project(folder / "project")
-        project.vmrag("init")
-        call = Tools(project.top)
-        call("chroma_create_collection", collection_name="notes", metadata={"hnsw:space": "cosine"})
-        metadatas = [{"n": number} for number in range(1, 4)]
-        call(
-            "chroma_add_documents",
-            collection_name="notes",
-            documents=[*TEXTS.values()],
-            ids=[*TEXTS],
-            metadatas=metadatas,
-        )
-        project.vmrag("commit", "-m", "notes")
-        project.git("add", "-A")
-        project.git("commit", "-q", "-m", "notes")
-    return project.top
+    return build_once(tmp_path_factory, "notes", lambda folder: build(folder / "project")) / "project"
+
+
+def build(top: Path) -> None:
+    project = new_project(top)
+    project.vmrag("init")
+    call = Tools(project.top)
+    call("chroma_create_collection", collection_name="notes", metadata={"hnsw:space": "cosine"})
+    metadatas = [{"n": number} for number in range(1, 4)]
+    call(
+        "chroma_add_documents",
+        collection_name="notes",
+        documents=[*TEXTS.values()],
+        ids=[*TEXTS],
+        metadatas=metadatas,
+    )
+    project.vmrag("commit", "-m", "notes")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "notes")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def indexed(project: Project, *, collection: str = "notes") -> list[str]:
     """The names of all chunks that Chroma holds of a collection, once the index has followed."""
     from vmrag_link.index.chroma import open_store
 
-    with opened(project) as ws, ws.view() as view:
+    with opened(project) as ws, ws.reader.view() as view:
         store = open_store(view.folder / "chroma")
         try:
             return sorted(store.ids(store.collections()[collection]))

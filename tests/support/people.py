@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import DOCUMENTS, Done, Project
 
 DATA = "refs/vmrag/data"
@@ -134,30 +134,29 @@ def _home(top: Path, name: str) -> Path:
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ada has begun, imported three documents, and pushed them."""
-    top = tmp_path_factory.mktemp("shared")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, top / "home")
-        world = World(top)
-        world.bare("code.git")
-        ada = world.join("ada")
-        ada.write(".vmrag.yaml", SETTINGS)
-        for name, text in DOCUMENTS.items():
-            ada.write(f"docs/{name}", text)
-        ada.vmrag("init")
-        ada.vmrag("import", "docs", "--collection", "handbook")
-        ada.vmrag("commit", "-m", "first")
-        ada.git("add", "-A")
-        ada.git("commit", "-q", "-m", "first")
-        ada.git("push", "-q", "-u", "origin", "main")
-        return top
+    return build_once(tmp_path_factory, "people", build)
+
+
+def build(top: Path) -> None:
+    world = World(top)
+    world.bare("code.git")
+    ada = world.join("ada")
+    ada.write(".vmrag.yaml", SETTINGS)
+    for name, text in DOCUMENTS.items():
+        ada.write(f"docs/{name}", text)
+    ada.vmrag("init")
+    ada.vmrag("import", "docs", "--collection", "handbook")
+    ada.vmrag("commit", "-m", "first")
+    ada.git("add", "-A")
+    ada.git("commit", "-q", "-m", "first")
+    ada.git("push", "-q", "-u", "origin", "main")
 
 
 @pytest.fixture
 def world(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A copy of it."""
     isolate(monkeypatch, tmp_path / "home")
-    subprocess.run(["cp", "-a", shared, tmp_path / "world"], check=True)
-    made = World(tmp_path / "world")
+    made = World(copy_tree(shared, tmp_path / "world"))
     _home(made.top, "ada")
     made.ada.git("remote", "set-url", "origin", str(made.hub.top))
     return made

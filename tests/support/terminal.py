@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
+from tests.support.templates import build_once, copy_tree
 from vmrag_link.cli.main import run
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -190,10 +191,7 @@ def build_template(top: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("template")
-    with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
-        return build_template(folder / "project").top
+    return build_once(tmp_path_factory, "terminal", lambda folder: build_template(folder / "project")) / "project"
 
 
 @pytest.fixture
@@ -204,8 +202,7 @@ def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     isolate(monkeypatch, tmp_path / "home")
-    subprocess.run(["cp", "-a", template, tmp_path / "project"], check=True)
-    return Project(tmp_path / "project")
+    return Project(copy_tree(template, tmp_path / "project"))
 
 
 @contextlib.contextmanager

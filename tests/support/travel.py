@@ -26,6 +26,7 @@ import pytest
 
 from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
 from tests.support.repos import Repo, isolate, make_repo
+from tests.support.templates import build_once, copy_tree
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.git import plumbing
@@ -184,9 +185,11 @@ class Pair:
 
 @pytest.fixture(scope="session")
 def _pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pair")
+    return build_once(tmp_path_factory, "pair", build_pair)
+
+
+def build_pair(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        isolate(patch, folder / "home")
         patch.setenv("GIT_TEMPLATE_DIR", "")
         bare(folder / "hub.git")
         ada = Clone(folder / "ada", create=True)
@@ -200,13 +203,12 @@ def _pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
         bob.record("bob", branch="bob")
         ada.close()
         bob.close()
-    return folder
 
 
 @pytest.fixture
 def pair(_pair: Path, tmp_path: Path, home: Path) -> Iterator[Pair]:
     for each in ("hub.git", "ada", "bob"):
-        subprocess.run(["cp", "-a", _pair / each, tmp_path / each], check=True)
+        copy_tree(_pair / each, tmp_path / each)
     ada, bob = Clone(tmp_path / "ada"), Clone(tmp_path / "bob")
     yield Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git"))
     ada.close()

@@ -12,8 +12,10 @@ from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.documents import given
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.models import json_from_user
-from vmrag_link.ops.documents import documents
+from vmrag_link.models import canonical_json, json_from_user
+from vmrag_link.ops.documents.drafts import text_document
+from vmrag_link.ops.documents.import_files import ImportReport
+from vmrag_link.ops.documents.put import PutRequest, put
 
 EXAMPLE = """--metadata '{"team": "core", "year": 2024}'"""
 
@@ -33,7 +35,8 @@ def command(
         raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")
     text = given.stream_text(sys.stdin.buffer) if str(source) == "-" else given.file_text(invocation.directory / source)
     with invocation.workspace() as ws:
-        report = documents.add(ws, collection, name, text, title=title or name, metadata=_object(metadata))
+        document = text_document(name, text, title=title or name, metadata=canonical_json(_object(metadata)))
+        report = ImportReport.of(put(ws, PutRequest(collection, [document], "replace", create=True)))
     lines = [f"{collection}/{name}: {described(report.changes)}"]
     if report.pending:
         lines.append(f"warning: {report.pending}")

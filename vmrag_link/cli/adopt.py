@@ -46,7 +46,7 @@ def command(
     Exit code 1 when the fork does not have everything that the commits before COMMIT pin.
     """
     with invocation.workspace() as ws:
-        limits = Limits(file_bytes=max_mb * MEGABYTE, text_bytes=ws.limits.text_bytes)
+        limits = Limits(file_bytes=max_mb * MEGABYTE, text_bytes=ws.settings.limits.text_bytes)
         report = operation.adopt(
             ws, source, commit, start=invocation.directory, push=not no_push, limits=limits, services=services
         )

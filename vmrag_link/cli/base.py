@@ -49,7 +49,7 @@ class Invocation:
     def warn(self, workspace: Workspace) -> None:
         """Say what was ignored of the settings, unless quiet."""
         if self.verbosity >= 0:
-            for warning in workspace.settings.warnings:
+            for warning in workspace.settings.loaded.warnings:
                 output.complain(warning, "warning:")
 
     @contextlib.contextmanager

@@ -8,7 +8,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import IndexExtraMissing
-from vmrag_link.ops.follow.recover import reconciled
+from vmrag_link.ops.follow.follow_pin import reconcile
 from vmrag_link.ops.remotes import clone as operation
 
 
@@ -26,7 +26,7 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
             lines.append(f"It does not have the pinned revision {report.revision[:7]}. Next: vmrag status")
         elif report.here:
             try:
-                reconciled(ws)
+                reconcile(ws)
             except IndexExtraMissing as missing:  # a base installation: searching can wait
                 lines.append(f"Made no index: {missing.message} ({missing.hint})")
             lines.append("Next: vmrag install (git then moves it with the code)")

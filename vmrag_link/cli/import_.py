@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli.base import NEXT_COMMIT, Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import plural
-from vmrag_link.ops.documents import documents
+from vmrag_link.ops.documents import import_files as operation
 
 SHOWN = 5
 
@@ -27,7 +27,7 @@ def command(invocation: Invocation, *, sources: tuple[Path, ...], collection: st
     """
     paths = [invocation.directory / source for source in sources]
     with invocation.workspace() as ws:
-        report = documents.import_files(ws, paths, collection, prune=prune, replace=replace)
+        report = operation.import_files(ws, paths, collection, prune=prune, replace=replace)
     lines = [f"{collection}: {described(report.changes)}, {report.unchanged} unchanged"]
     if report.skipped:
         lines.append(f"Skipped {plural(len(report.skipped), 'file')}:")

@@ -9,8 +9,8 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import VmragError
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recover import reconciled
-from vmrag_link.workspace import Workspace
+from vmrag_link.ops.follow.follow_pin import reconcile
+from vmrag_link.workspace import Workspace, reasons
 
 
 @vmrag_command("install")
@@ -58,9 +58,9 @@ def _arrived(ws: Workspace) -> list[str]:
         return []
     try:
         arrived = lazy_fetch.bring(ws, insist=True)
-        report = reconciled(ws) if arrived else None
+        report = reconcile(ws) if arrived else None
         if report and report.state == "missing":
-            raise ws.unusable(ws.target())
+            raise reasons.unusable(ws, ws.target())
     except VmragError as error:
         return [f"The knowledge is not here yet: {error.message} Next: {error.hint}"]
     return ["Fetched the knowledge base that this code pins."] if arrived else []

@@ -7,7 +7,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops.documents import documents
+from vmrag_link.ops.documents import listing
 
 MARKS = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 
@@ -17,7 +17,7 @@ MARKS = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 def command(invocation: Invocation, *, collection: str | None) -> None:
     """List the documents; + ~ - mark those that are added, modified and removed, but not committed."""
     with invocation.workspace() as ws:
-        report = documents.list_documents(ws, collection)
+        report = listing.list_documents(ws, collection)
     lines = [
         f"{MARKS[each.uncommitted]} {each.collection}/{each.doc_id}  {output.style(each.title, dim=True)}"
         for each in report.documents

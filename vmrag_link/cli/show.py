@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.ops.documents import documents
+from vmrag_link.ops.documents import listing
 
 
 @vmrag_command("show")
@@ -25,7 +25,7 @@ def command(invocation: Invocation, *, document: str, raw: bool) -> None:
     runner would take for a command, unless standard output is a file.
     """
     with invocation.workspace() as ws:
-        report = documents.show(ws, document)
+        report = listing.show(ws, document)
     if invocation.as_json or invocation.verbosity < 0:
         invocation.emit(report)
     elif not output.print_exactly(report.content, raw=raw) and not sys.stdout.isatty():

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from vmrag_link.git.run import demand, failure, git
 from vmrag_link.paths import Places
 
 _ABSENT = 1  # exit code of `git config --get-regexp`
 _NOT_SET = 5  # exit code of `git config --unset-all`
 _MAPPING = "vmragBranch"
+
+_Stamp = tuple[int, int, int, int]
+
+_known_mappings: dict[Path, tuple[_Stamp | None, list[tuple[str, str]]]] = {}
+"""By the repository's common directory: the stamp of its configuration when git was asked, and the answer."""
 
 
 def config_section(places: Places, prefix: str) -> dict[str, str]:
@@ -21,9 +28,27 @@ def config_section(places: Places, prefix: str) -> dict[str, str]:
 
 
 def kb_mappings(places: Places) -> list[tuple[str, str]]:
-    """Every (code branch, KB branch) that is written down, whether these branches exist or not."""
-    found = config_entries(places, rf"branch\..*\.{_MAPPING}")
-    return [(key.removeprefix("branch.")[: -len(f".{_MAPPING}")], kb) for key, kb in found if kb]
+    """Every (code branch, KB branch) that is written down, whether these branches exist or not.
+
+    git is asked again when the repository's own configuration, where `set_kb_branch` writes, is another file or was
+    changed: a command asks for its branch up to ten times, and each process of git costs eight milliseconds.
+    """
+    stamp = _stamp(places.common / "config")
+    known = _known_mappings.get(places.common)
+    if known is None or stamp is None or known[0] != stamp:
+        found = config_entries(places, rf"branch\..*\.{_MAPPING}")
+        mappings = [(key.removeprefix("branch.")[: -len(f".{_MAPPING}")], kb) for key, kb in found if kb]
+        known = _known_mappings[places.common] = (stamp, mappings)
+    return list(known[1])
+
+
+def _stamp(file: Path) -> _Stamp | None:
+    """What differs when the file was replaced, as git does, or written to; None if it cannot be told."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def kb_branches(places: Places) -> dict[str, str]:
@@ -45,12 +70,14 @@ def kb_branch_of(places: Places, branch: str) -> str | None:
 def set_kb_branch(places: Places, branch: str, kb_branch: str) -> None:
     """In the repository's own configuration, in place of what stood there."""
     demand(places, "config", "--local", "--replace-all", "--", f"branch.{branch}.{_MAPPING}", kb_branch)
+    _known_mappings.pop(places.common, None)
 
 
 def forget_kb_branch(places: Places, branch: str) -> None:
     """Undo `set_kb_branch`; fine where nothing is written down."""
     arguments = ("config", "--local", "--unset-all", "--", f"branch.{branch}.{_MAPPING}")
     done = git(places, *arguments)
+    _known_mappings.pop(places.common, None)
     if done.returncode not in (0, _NOT_SET):
         raise failure(arguments, done)
 

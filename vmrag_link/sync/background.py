@@ -1,4 +1,7 @@
-"""A sync that nobody waits for: one process a work tree. Hooks ask for it by a mark, commands watch it through a file."""
+"""A sync that nobody waits for: one process a work tree.
+
+Hooks ask for it by a mark, commands watch it through a file.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _PATIENCE = 1.0
 
 
 class Report(Record, frozen=True):
-    """`done` of `total` steps of what the process does. When it is gone: `error`, why it gave up; `unsaid`, what a person should know."""
+    """`done` of `total` steps of what the process does.
+
+    When it is gone: `error`, why it gave up; `unsaid`, what a person should know.
+    """
 
     pid: int
     doing: str = ""
@@ -35,7 +41,9 @@ class Report(Record, frozen=True):
 
 
 def ask(places: Places, start: Callable[[], int]) -> None:
-    """Have the work tree synced. Calls `start`, which gives a process id, unless a process works already: that one looks again."""
+    """Have the work tree synced. Calls `start`, which gives a process id, unless a process works
+    already: that one looks again.
+    """
     _note_request(places, os.getpid())
     if not locks.is_held(places.background_lock):
         _note_request(places, start())
@@ -67,7 +75,9 @@ def ended(places: Places, *, within: float) -> bool:
 
 
 def serve(places: Places, work: Callable[[], None]) -> None:
-    """Do the work until nobody has asked for it since it began; nothing where another process does it."""
+    """Do the work until nobody has asked for it since it began; nothing where another process does
+    it.
+    """
     with contextlib.suppress(Busy):
         while places.background_request.exists():  # again when the lock is free: who asked before that started nobody
             with locks.exclusive(places.background_lock, purpose="sync in the background", timeout=_PATIENCE):
@@ -111,7 +121,10 @@ def tell(places: Places, note: Callable[[str], None]) -> None:
 
 
 class Watched:
-    """A `Progress` whose state other processes can read. Refuses to go on when the work tree is gone: there is nobody to tell any more."""
+    """A `Progress` whose state other processes can read.
+
+    Refuses to go on when the work tree is gone: there is nobody to tell any more.
+    """
 
     def __init__(self, places: Places, log: Callable[[str], None]) -> None:
         self._places = places

@@ -1,5 +1,6 @@
-"""What a work tree stands at. `applied`: HEAD's name and the pin that the knowledge base follows; hooks compare it without starting
-Python. `workspace.json`: the index that answers, which comes after that, because it may take minutes to build.
+"""What a work tree stands at. `applied`: HEAD's name and the pin that the knowledge base follows;
+hooks compare it without starting Python. `workspace.json`: the index that answers, which comes
+after that, because it may take minutes to build.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import pin as pins
-from vmrag_link.errors import PinMalformed
 from vmrag_link.git.applied import decode_applied, encode_applied
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
@@ -20,7 +19,9 @@ WORKSPACE = "workspace.json"
 
 
 class Binding(Record, frozen=True):
-    """The snapshot that answers in a work tree, by the name of its directory, and the revision it stands at."""
+    """The snapshot that answers in a work tree, by the name of its directory, and the revision it
+    stands at.
+    """
 
     revision: str
     snapshot: str
@@ -40,18 +41,18 @@ def applied(places: Places) -> Trigger | None:
 
 
 def followed_pin(places: Places) -> str | None:
-    """The revision that the knowledge base was brought to: what the applied pin names. None where no pin was applied."""
+    """The revision that the knowledge base was brought to: what the applied pin names.
+
+    None where no pin was applied.
+    """
     trigger = applied(places)
-    if trigger is None or trigger.pin is None:
-        return None
-    try:
-        return pins.parse(trigger.pin).dolt_commit
-    except PinMalformed:
-        return None
+    return trigger.pinned if trigger else None
 
 
 def standing_revision(places: Places) -> str | None:
-    """The revision at which documents are read: that of the pin that was followed; without one, the bound index's."""
+    """The revision at which documents are read: that of the pin that was followed; without one, the
+    bound index's.
+    """
     bound = read(places)
     return followed_pin(places) or (bound.revision if bound else None)
 
@@ -64,7 +65,9 @@ def write(places: Places, binding: Binding, trigger: Trigger) -> None:
 
 
 def forget_applied(places: Places) -> None:
-    """Nothing counts as applied while something moves: after a kill in between the next command looks again, wherever HEAD is by then."""
+    """Nothing counts as applied while something moves: after a kill in between the next command
+    looks again, wherever HEAD is by then.
+    """
     places.applied.unlink(missing_ok=True)
 
 

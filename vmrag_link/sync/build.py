@@ -1,4 +1,6 @@
-"""Get the snapshot of a revision: the one that is there, one made from the nearest other, or one built from nothing."""
+"""Get the snapshot of a revision: the one that is there, one made from the nearest other, or one
+built from nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index import snapshots
+from vmrag_link.index import snapshots as folders
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.sync.counts import ChunkCounts
 
 if TYPE_CHECKING:
-    from vmrag_link.sync.indexer import Brought, Indexer
+    from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 How = Literal["reused", "delta", "fresh"]
 NEAR = 100
@@ -27,7 +29,8 @@ NEAR = 100
 class Base(Record, frozen=True):
     """An index to start from: a directory, and the revision that it stands at.
 
-    While `holding` it nobody changes it. That yields why it cannot be used, if so: it may have gone since it was listed.
+    While `holding` it nobody changes it. That yields why it cannot be used, if so: it may have gone
+    since it was listed.
     """
 
     path: Path
@@ -65,46 +68,51 @@ def snapshot(
     revision: str,
     *,
     engine: Engine,
-    shelf: Snapshots,
+    snapshots: Snapshots,
     bases: Iterable[Base],
-    bringer: Callable[[], Indexer],
+    indexer: Callable[[], Indexer],
     instead: float | None = None,
 ) -> Built:
-    """A usable snapshot of the revision. `bringer` is called only if something has to be indexed.
+    """A usable snapshot of the revision. `indexer` is called only if something has to be indexed.
 
-    `instead`: one is built in any case and put in the place of what is there, which goes on answering until then; so many seconds
-    are waited for who reads it. Raises `Busy` when they pass.
+    `instead`: build one in any case, and put it in the place of what is there, which goes on
+    answering until then. Wait at most this many seconds for its readers; raises `Busy` when they
+    pass.
     """
     watch = Stopwatch()
-    path = shelf.path(revision)
-    if instead is None and not shelf.problem(revision):
-        shelf.touch(path)
+    path = snapshots.path(revision)
+    if instead is None and not snapshots.problem(revision):
+        snapshots.touch(path)
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
-    with shelf.building() as folder:
+    with snapshots.building() as folder:
         base = _copied(folder, engine, revision, bases, watch)
         try:
-            brought = _brought(folder, revision, base, shelf, bringer())
+            brought = _brought(folder, revision, base, snapshots, indexer())
         except IndexFailed:
             if base is None:
                 raise
-            snapshots.remove(folder)  # the base is not what the sizes of its files say: start from nothing
+            folders.remove(folder)  # the base is not what the sizes of its files say: start from nothing
             base = None
-            brought = _brought(folder, revision, base, shelf, bringer())
+            brought = _brought(folder, revision, base, snapshots, indexer())
         watch.lap("apply")
-        path = shelf.publish(folder, revision) if instead is None else shelf.replace(folder, revision, timeout=instead)
+        path = (
+            snapshots.publish(folder, revision)
+            if instead is None
+            else snapshots.replace(folder, revision, timeout=instead)
+        )
         watch.lap("publish")
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 
 
-def _brought(folder: Path, revision: str, base: Base | None, shelf: Snapshots, bringer: Indexer) -> Brought:
+def _brought(folder: Path, revision: str, base: Base | None, snapshots: Snapshots, indexer: Indexer) -> IndexUpdate:
     """A sealed index in `folder`, which holds a copy of the base, if there is one."""
     # Heavier than all the rest, and not needed on the way back to a snapshot.
     from vmrag_link.index.store import IndexStore
 
-    with IndexStore(folder, store_documents=shelf.store_documents, create=base is None) as store:
-        brought = bringer.bring(store, revision, base=base.revision if base else None)
+    with IndexStore(folder, store_documents=snapshots.store_documents, create=base is None) as store:
+        brought = indexer.update(store, revision, base=base.revision if base else None)
         store.manifest.forget_touched()
-        store.seal(revision=revision, settings=shelf.settings, added=brought.plan.add)
+        store.seal(revision=revision, settings=snapshots.settings, added=brought.plan.add)
     return brought
 
 
@@ -116,10 +124,10 @@ def _copied(folder: Path, engine: Engine, revision: str, bases: Iterable[Base], 
         with base.holding() as problem:
             if not problem:
                 with contextlib.suppress(IndexFailed):
-                    snapshots.copy(base.path, folder)
+                    folders.copy(base.path, folder)
                     watch.lap("copy")
                     return base
-        snapshots.remove(folder)
+        folders.remove(folder)
         left.remove(base)
     watch.lap("diff")
     return None
@@ -145,7 +153,9 @@ def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | Non
 
 
 class _Size(NamedTuple):
-    """Numbers of documents, live and dead chunks, and documents that may differ from the base's revision."""
+    """Numbers of documents, live and dead chunks, and documents that may differ from the base's
+    revision.
+    """
 
     documents: int
     live: int

@@ -29,13 +29,16 @@ STREAM_ABOVE = 200
 """Documents that are read one by one; more are picked from a stream of their collection."""
 
 
-class Brought(Record, frozen=True):
+class IndexUpdate(Record, frozen=True):
     plan: Plan
     chunks: ChunkCounts
 
 
 class Indexer:
-    """Brings indexes of one knowledge base up to date. `model_for` gives a collection's embedding model."""
+    """Brings indexes of one knowledge base up to date.
+
+    `model_for` gives a collection's embedding model.
+    """
 
     def __init__(
         self, engine: Engine, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
@@ -45,11 +48,13 @@ class Indexer:
         self._model_for = model_for
         self._progress = progress
 
-    def bring(self, store: IndexStore, at: At, *, base: str | None) -> Brought:
-        """`base`: the revision that the index stands at apart from its touched documents; None compares all rows.
+    def update(self, store: IndexStore, at: At, *, base: str | None) -> IndexUpdate:
+        """`base`: the revision that the index stands at apart from its touched documents; None
+        compares all rows.
 
-        What a service does not embed now is indexed by its words alone, and tried again when a revision is indexed (not with every write).
-        The index is left unsealed. Raises `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ
+        What a service does not embed now is indexed by its words alone, and tried again when a
+        revision is indexed (not with every write). The index is left unsealed. Raises
+        `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ
         afterwards) and what engine, model and Chroma raise.
         """
         store.unseal()
@@ -67,10 +72,11 @@ class Indexer:
         held, there = store.manifest.counts()[0], self._engine.count(at)
         if held != there:
             raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")
-        return Brought(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
+        return IndexUpdate(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
 
     def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
-        """Have the vectors of documents that are about to be stored: what cannot be embedded shows before that.
+        """Have the vectors of documents that are about to be stored: what cannot be embedded shows
+        before that.
 
         Raises `EmbeddingMismatch`, and what the model raises.
         """
@@ -78,7 +84,7 @@ class Indexer:
         for batch in _batches(documents, within_window(collection.chunking, model)):
             self._embedded(model, batch)
 
-    # -- planning -----------------------------------------------------------------------------------------------------
+    # -- planning ----------------------------------------------------------------------------------
 
     def _plan(self, manifest: Manifest, at: At, base: str | None) -> tuple[Plan, dict[Key, Document]]:
         """The plan, and those of its documents whose text came with the diff."""
@@ -115,7 +121,7 @@ class Indexer:
             target |= {each.key: each for each in self._engine.headers(at, collection=name)}
         return target
 
-    # -- adding -------------------------------------------------------------------------------------------------------
+    # -- adding ------------------------------------------------------------------------------------
 
     def _add(self, store: IndexStore, at: At, plan: Plan, documents: dict[Key, Document], task: Task) -> ChunkCounts:
         collections = {name: held.collection for name, held in store.manifest.collections().items()}
@@ -123,11 +129,11 @@ class Indexer:
         lacking = {name: why for name, why in store.manifest.unembedded().items() if name in collections.keys() - anew}
         total = ChunkCounts()
         for name, ids in _by_collection(plan.add):
-            with _named(name):
+            with _blaming(name):
                 model = checked(self._model_for(collections[name]), collections[name])
             chunking = within_window(collections[name].chunking, model)
             for batch in _batches(self._read(at, name, ids, documents), chunking):
-                with _named(name):
+                with _blaming(name):
                     ready, counts = self._ready(model, name, batch, lacking)
                 added = store.add(name, ready)
                 total = ChunkCounts(
@@ -141,7 +147,9 @@ class Indexer:
     def _ready(
         self, model: Model, name: str, batch: list[tuple[Document, list[Chunk]]], lacking: dict[str, str]
     ) -> tuple[list[ChunkedDocument], Counts]:
-        """The batch with its vectors; with stand-ins once its collection is one of those `lacking` them."""
+        """The batch with its vectors; with stand-ins once its collection is one of those `lacking`
+        them.
+        """
         if name not in lacking:
             try:
                 return self._embedded(model, batch)
@@ -183,7 +191,7 @@ class Indexer:
 
 
 @contextlib.contextmanager
-def _named(collection: str) -> Iterator[None]:
+def _blaming(collection: str) -> Iterator[None]:
     """An error of a model says whose documents could not be embedded."""
     try:
         yield

@@ -1,7 +1,9 @@
-"""Which work tree writes a code branch's documents, where several have it checked out (`git worktree add --force`).
+"""Which work tree writes a code branch's documents, where several have it checked out
+(`git worktree add --force`).
 
-The first one to stand on it holds a lease, a file in the common directory, for as long as its HEAD stays there. The others read what the
-pin names, and write nothing. Where there is one work tree only, there is nothing to write down.
+The first one to stand on it holds a lease, a file in the common directory, for as long as its HEAD
+stays there. The others read what the pin names, and write nothing. Where there is one work tree
+only, there is nothing to write down.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def take(places: Places, symbolic: str, *, timeout: float) -> None:
 
 
 def sweep(places: Places) -> None:
-    """Remove the leases that hold nothing any more: their work tree is gone, or has left the branch."""
+    """Remove the leases that hold nothing any more: their work tree is gone, or has left the
+    branch.
+    """
     folder = places.shared / "leases"
     if not folder.is_dir():
         return
@@ -85,7 +89,9 @@ def _name(symbolic: bytes) -> str:
 
 
 def _stands_on(places: Places) -> set[bytes]:
-    """The branch that a work tree is on, or in the middle of a rebase or bisect of, as `refs/heads/…`; none for one without knowledge."""
+    """The branch that a work tree is on, or in the middle of a rebase or bisect of, as
+    `refs/heads/…`; none for one without knowledge.
+    """
     if not places.workspace.exists() or not work_tree(places.git_dir).is_dir():
         return set()
     head = _content(places.git_dir / "HEAD").removeprefix(b"ref: ")

@@ -19,7 +19,9 @@ Attachment = Literal["detached", "attached", "behind", "held"]
 
 
 class Trigger(Record, frozen=True):
-    """The pair whose change makes a sync due: HEAD's symbolic name (None = detached) and the pin's bytes (None = no pin)."""
+    """The pair whose change makes a sync due: HEAD's symbolic name (None = detached) and the pin's
+    bytes (None = no pin).
+    """
 
     symbolic: str | None
     pin: bytes | None
@@ -28,15 +30,25 @@ class Trigger(Record, frozen=True):
     def branch(self) -> str | None:
         return self.symbolic.removeprefix("refs/heads/") if self.symbolic else None
 
+    @property
+    def pinned(self) -> str | None:
+        """The revision that the pin names; None where there is no pin, or none that can be read."""
+        try:
+            return pins.parse(self.pin).dolt_commit if self.pin is not None else None
+        except PinMalformed:
+            return None
+
 
 class Target(Record, frozen=True):
     """What the trigger asks for.
 
-    `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says how it relates to a usable pin:
-    no such branch (`detached`: the revision is read by hash), at the pin (`attached`), elsewhere without uncommitted
-    documents (`behind`), elsewhere with some (`held`). A pin that moved moves the branch along, with its uncommitted documents.
-    `problem`: why a pin is malformed; or, of a revision that is as good as missing, what it holds that must not be read.
-    `in_use_by` is the git directory of another work tree that writes HEAD's branch; then there is no KB branch for this one.
+    `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says
+    how it relates to a usable pin: no such branch (`detached`: the revision is read by hash), at
+    the pin (`attached`), elsewhere without uncommitted documents (`behind`), elsewhere with some
+    (`held`). A pin that moved moves the branch along, with its uncommitted documents. `problem`:
+    why a pin is malformed; or, of a revision that is as good as missing, what it holds that must
+    not be read. `in_use_by` is the git directory of another work tree that writes HEAD's branch;
+    then there is no KB branch for this one.
     """
 
     trigger: Trigger
@@ -80,7 +92,9 @@ def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | No
 
 
 def kb_branch(places: Places, engine: Engine, trigger: Trigger) -> KbBranch | None:
-    """The KB branch on which documents of HEAD's code branch are written; None before the first write."""
+    """The KB branch on which documents of HEAD's code branch are written; None before the first
+    write.
+    """
     name = plumbing.kb_branch_of(places, trigger.branch) if trigger.branch else None
     return engine.branch(name) if name else None
 
@@ -91,3 +105,9 @@ def _attachment(branch: KbBranch | None, pin: Pin) -> Attachment:
     if branch.head == pin.dolt_commit:
         return "attached"
     return "held" if branch.dirty else "behind"
+
+
+def dirty_elsewhere(engine: Engine, target: Target) -> list[str]:
+    """KB branches with uncommitted documents, but for the target's own."""
+    own = target.kb_branch.name if target.kb_branch else None
+    return [each.name for each in engine.branches() if each.dirty and each.name != own]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from vmrag_link.ops.documents import document_writes
 from vmrag_link.ops.documents.collection_writes import modify
 from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
 from vmrag_link.ops.documents.document_selection import Selection
-from vmrag_link.ops.documents.document_writes import DocumentUpdate, New
+from vmrag_link.ops.documents.drafts import New
+from vmrag_link.ops.documents.update import DocumentUpdate
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.session import Call
@@ -35,7 +35,7 @@ Follow = Annotated[bool, Given("false: the index follows when it is needed next"
 Deprecated = Annotated[Parts, Given("deprecated")]
 
 
-# -- collections --------------------------------------------------------------------------------------------------------
+# -- collections
 
 
 @tool("R")
@@ -62,10 +62,10 @@ def chroma_rename_collection(
     """Rename a collection; documents and vectors stay."""
     renamed = modify(call.ws, collection_name, new_name=new_name)
     call.pending(renamed.pending)
-    return chroma_get_collection(call, collection_name=renamed.collection.name)
+    return chroma_get_collection(call, collection_name=renamed.report.collection.name)
 
 
-# -- adding -------------------------------------------------------------------------------------------------------------
+# -- adding
 
 
 @tool("W")
@@ -107,17 +107,17 @@ def chroma_add_document_with_id_and_metadata(
 
 
 def _added(call: Call, name: str, new: New, *, follow: bool) -> dict[str, Any]:
-    report = documents.added(call, name, [new], follow=follow)
+    ids, done = documents.added(call, name, [new], follow=follow)
     return {
         "status": SUCCESS,
         "documents_added": 1,
-        "ids": report.ids,
-        "added_id": report.ids[0],
-        "message": f"Document {report.ids[0]!r} added to {report.collection!r}; dolt_commit keeps it.",
+        "ids": ids,
+        "added_id": ids[0],
+        "message": f"Document {ids[0]!r} added to {done.report.collection!r}; dolt_commit keeps it.",
     }
 
 
-# -- asking and getting -------------------------------------------------------------------------------------------------
+# -- asking and getting
 
 
 @tool("R")
@@ -220,7 +220,7 @@ def _parallel(page: DocumentPage, include: Any) -> dict[str, Any]:
     return fields | {"message": f"{len(page.items)} of {page.total} documents."}
 
 
-# -- changing and deleting ----------------------------------------------------------------------------------------------
+# -- changing and deleting
 
 
 @tool("W")
@@ -238,8 +238,7 @@ def chroma_update_document_metadata(
 
 
 def _updated(call: Call, name: str, change: DocumentUpdate) -> dict[str, Any]:
-    report = document_writes.update(call.ws, name, [change])
-    call.pending(report.pending)
+    report = documents.updated(call, name, [change])
     [doc_id] = [*report.ids, *report.unchanged]
     what = "is changed; dolt_commit keeps it" if report.ids else "was like that already"
     return {

@@ -100,7 +100,7 @@ def chroma_create_collection(
     chunking: Annotated[dict[str, Any] | None, Given("size, overlap in characters")] = None,
 ) -> dict[str, Any]:
     """Create a collection."""
-    made = writes.create(
+    done = writes.create(
         call.ws,
         collection_name,
         metadata=metadata or {},
@@ -108,13 +108,14 @@ def chroma_create_collection(
         chunking=chunking,
         get_or_create=get_or_create,
     )
-    call.pending(made.pending)
+    call.pending(done.pending)
+    made = done.report
     each = made.collection
     if not made.created and metadata:
         call.warn("IGNORED_SETTING", f"Collection {each.name!r} exists; the metadata given was not taken over.")
     if made.created and made.ignored:
         call.warn("IGNORED_SETTING", f"Recorded, but of no effect: {', '.join(made.ignored)}.")
-    chroma_id = "" if made.pending else _indexed(call, each.name).id
+    chroma_id = "" if done.pending else _indexed(call, each.name).id
     return {
         "collection": {"name": each.name, "id": chroma_id, "created": made.created},
         "name": each.name,
@@ -135,8 +136,9 @@ def chroma_modify_collection(
     new_metadata: Annotated[dict[str, Any] | None, Given("replaces the metadata")] = None,
 ) -> dict[str, Any]:
     """Rename a collection, or replace its metadata."""
-    done = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
-    call.pending(done.pending)
+    landed = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
+    call.pending(landed.pending)
+    done = landed.report
     if done.unapplied:
         call.warn(
             "IGNORED_SETTING", f"The index that is there keeps what it was made with: {', '.join(done.unapplied)}."
@@ -152,8 +154,9 @@ def chroma_modify_collection(
 @tool("WD")
 def chroma_delete_collection(call: Call, *, collection_name: str, confirm: bool = False) -> dict[str, Any]:
     """Delete a collection with all its documents. Other branches keep theirs."""
-    done = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
-    call.pending(done.pending)
+    landed = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
+    call.pending(landed.pending)
+    done = landed.report
     kept = f" What was never committed of it is kept in revision {done.kept}." if done.kept else ""
     return {
         "deleted_collection": done.name,

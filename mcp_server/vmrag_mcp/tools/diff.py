@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import TableMissing, plural
@@ -15,48 +16,21 @@ from vmrag_link.ops.history import diff, revparse
 from vmrag_link.ops.history.diff import Diff
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.diff import (
+    ChangedCollection,
+    ChangedDocument,
+    ChangeType,
+    DiffEntry,
+    GetDiffResult,
+    Summary,
+    TextDiff,
+)
 from vmrag_mcp.session import Call
-from vmrag_mcp.tools import outcome
 
 TEXT = 2000
 """Characters of a text that is shown."""
 
-ChangeType = Literal["added", "modified", "deleted"]
-
 _TYPES: dict[ChangeKind, ChangeType] = {"added": "added", "modified": "modified", "removed": "deleted"}
-
-
-class TextDiff(Record, frozen=True, omit_defaults=True):
-    """A document's text on both sides, None where it is not there, and the values of each key of its metadata that differs."""
-
-    metadata_changes: dict[str, dict[str, Any]]
-    content_before: str | None = None
-    content_after: str | None = None
-
-
-class ChangedDocument(Record, frozen=True, omit_defaults=True):
-    """`truncated`: a text in `diff` was cut to `TEXT` characters."""
-
-    collection: str
-    doc_id: str
-    change_type: ChangeType
-    title: str
-    table: str = ""
-    diff: TextDiff | None = None
-    truncated: bool = False
-
-    @property
-    def characters(self) -> int:
-        """How much text it shows."""
-        return sum(len(text or "") for text in (self.diff.content_before, self.diff.content_after)) if self.diff else 0
-
-
-class ChangedCollection(Record, frozen=True, omit_defaults=True):
-    """A collection's own row; the documents of one that was renamed are no changes."""
-
-    name: str
-    change_type: Literal["added", "modified", "deleted", "renamed"]
-    old_name: str = ""
 
 
 class Changes(Record, frozen=True):
@@ -64,6 +38,10 @@ class Changes(Record, frozen=True):
 
     diff: Diff
     collections: tuple[ChangedCollection, ...]
+
+    @property
+    def empty(self) -> bool:
+        return not self.diff.documents and not self.collections
 
 
 @tool("R")
@@ -76,7 +54,7 @@ def get_diff(
     include_content: bool = False,
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
-) -> dict[str, Any]:
+) -> GetDiffResult:
     """Compare two commits, or a commit with the uncommitted documents: which documents and collections differ, and how."""
     here, ws = call.standing(), call.ws
     old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))
@@ -93,17 +71,17 @@ def get_diff(
         kinds=kinds,
     )
     total = found.diff.changes.total
-    fields = {
-        "from_ref": from_ref,
-        "to_ref": to_ref,
-        "from_commit": _commit(from_ref, old),
-        "to_commit": _commit(to_ref, new),
-        "summary": outcome.summary(found.diff.changes),
-        "documents": msgspec.to_builtins(rows),
-        "has_more": offset + len(rows) < total,
-        "message": f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
-    }
-    return fields | collections_field(found)
+    return GetDiffResult(
+        from_ref=from_ref,
+        to_ref=to_ref,
+        from_commit=_commit(from_ref, old),
+        to_commit=_commit(to_ref, new),
+        summary=Summary.of(found.diff.changes),
+        documents=[DiffEntry.of(each) for each in rows],
+        has_more=offset + len(rows) < total,
+        collections=list(found.collections) or UNSET,
+        message=f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
+    )
 
 
 def changes(engine: Engine, old: At | None, new: At) -> Changes:
@@ -136,11 +114,6 @@ def _of_table(found: Changes, table: str, kinds: dict[str, str]) -> Changes:
     left = tuple(each for each in found.diff.documents if each.key[0] in names)
     rows = tuple(each for each in found.collections if each.name in names or each.old_name in names)
     return Changes(msgspec.structs.replace(found.diff, documents=left), rows)
-
-
-def collections_field(found: Changes) -> dict[str, Any]:
-    """The field with the collections that were themselves changed, if there is one."""
-    return {"collections": msgspec.to_builtins(list(found.collections))} if found.collections else {}
 
 
 def documents(

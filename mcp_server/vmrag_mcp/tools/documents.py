@@ -8,10 +8,14 @@ from typing import Annotated, Any, Literal
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Distance
-from vmrag_link.ops.documents import document_pages, document_writes
+from vmrag_link.ops.documents import document_pages
 from vmrag_link.ops.documents.document_pages import DocumentPage, PageRequest
 from vmrag_link.ops.documents.document_selection import Selection
-from vmrag_link.ops.documents.document_writes import AddReport, DocumentUpdate, New
+from vmrag_link.ops.documents.drafts import New, new_documents
+from vmrag_link.ops.documents.put import PutCounts, PutRequest, put
+from vmrag_link.ops.documents.remove import remove
+from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
+from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import query
 from vmrag_link.ops.index.query import SimilarReport
 from vmrag_link.retrieval.search import Hit, Near
@@ -201,21 +205,23 @@ def chroma_add_documents(
         New(text, ids[number] if ids else None, metadatas[number] if metadatas else {})
         for number, text in enumerate(documents)
     ]
-    report = added(call, collection_name, new)
+    ids, done = added(call, collection_name, new)
+    name = done.report.collection
     return {
-        "collection_name": report.collection,
-        "documents_added": len(report.ids),
-        "ids": report.ids,
-        "chunks_created": report.chunks,
-        "message": f"{plural(len(report.ids), 'document')} added to {report.collection!r}; dolt_commit keeps them.",
+        "collection_name": name,
+        "documents_added": len(ids),
+        "ids": ids,
+        "chunks_created": done.chunks,
+        "message": f"{plural(len(ids), 'document')} added to {name!r}; dolt_commit keeps them.",
     }
 
 
-def added(call: Call, name: str, new: Sequence[New], *, follow: bool = True) -> AddReport:
-    """For all tools that add."""
-    report = document_writes.add(call.ws, name, new, follow=follow)
-    call.pending(report.pending)
-    return report
+def added(call: Call, name: str, new: Sequence[New], *, follow: bool = True) -> tuple[list[str], Landed[PutCounts]]:
+    """For all tools that add: the ids of what is new now, in the order given."""
+    documents = new_documents(new)
+    done = put(call.ws, PutRequest(name, documents, embed_first=follow, follow=follow))
+    call.pending(done.pending)
+    return [each.doc_id for each in documents], done
 
 
 @tool("W")
@@ -243,10 +249,9 @@ def chroma_update_documents(
             ids, documents or nothing, metadatas or nothing, embeddings or nothing, strict=True
         )
     ]
-    report = document_writes.update(call.ws, collection_name, changes)
+    report = updated(call, collection_name, changes)
     if any(embeddings or ()):
         call.warn("CUSTOM_EMBEDDING", "The embeddings are this machine's; building the index again replaces them.")
-    call.pending(report.pending)
     return {
         "collection_name": report.collection,
         "documents_updated": len(report.ids),
@@ -257,13 +262,21 @@ def chroma_update_documents(
     }
 
 
+def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateCounts:
+    """For all tools that change documents."""
+    done = update(call.ws, name, changes)
+    call.pending(done.pending)
+    return done.report
+
+
 @tool("WD")
 def chroma_delete_documents(
     call: Call, *, collection_name: str, ids: Ids = None, where: Filter = None, where_document: TextFilter = None
 ) -> dict[str, Any]:
     """Delete documents by ids or filters; what is given must all hold."""
-    report = document_writes.delete(call.ws, collection_name, Selection(ids, where, where_document))
-    call.pending(report.pending)
+    done = remove(call.ws, collection_name, Selection(ids, where, where_document))
+    call.pending(done.pending)
+    report = done.report
     missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""
     return {
         "collection_name": report.collection,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
-
-import msgspec
+from typing import Annotated
 
 from vmrag_link.errors import AccessDenied, UsageInvalid, quoted
 from vmrag_link.ops.links import link
@@ -14,6 +12,7 @@ from vmrag_link.paths import PIN_NAME
 from vmrag_link.transport import trust
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.link import DoltLinkGitResult
 from vmrag_mcp.session import Call
 
 
@@ -25,7 +24,7 @@ def dolt_link_git(
     git_commit: str = "HEAD",
     bidirectional: Annotated[bool, Given("write and stage link_file, too")] = False,
     link_file: Annotated[str, Given("relative to the repository root; NAME.dolt-version")] = PIN_NAME,
-) -> dict[str, Any]:
+) -> DoltLinkGitResult:
     """Record which commit of the knowledge base belongs to a git commit; a second time replaces that."""
     report = link.link(
         call.ws,
@@ -40,7 +39,7 @@ def dolt_link_git(
     message = f"Git commit {made.git_commit[:7]} is linked to {made.dolt_commit[:7]} of the knowledge base."
     if written.staged:
         message += f" {link_file} is staged: it will be part of the next git commit."
-    return {"link": msgspec.to_builtins(made), "bidirectional": msgspec.to_builtins(written), "message": message}
+    return DoltLinkGitResult(link=made, bidirectional=written, message=message)
 
 
 def _allowed(call: Call, git_repo_path: str) -> Path:

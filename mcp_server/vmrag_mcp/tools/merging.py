@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from vmrag_link.errors import plural
 from vmrag_link.ops.branches import merge_branches as merging
-from vmrag_link.ops.branches import resolve_bulk as settling
+from vmrag_link.ops.branches.resolve_bulk import BulkReport, resolve_bulk
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -71,7 +71,7 @@ def resolve_conflicts(
     message: str = "Resolved merge conflicts",
 ) -> dict[str, Any]:
     """Decide about conflicts; ours is the branch merged into. To mend one by hand: update the document, then ours for it."""
-    report = settling.settle(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
+    report = resolve_bulk(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
     outcome.warn(call, pending=report.pending, staged=report.staged)
     return {
         "table": table,
@@ -80,11 +80,11 @@ def resolve_conflicts(
         "remaining": len(report.left),
         "conflicts": conflict_rows.as_json(report.left),
         "commit": outcome.commit(call, report.revision) if report.revision else None,
-        "message": _settled(report),
+        "message": _resolved(report),
     }
 
 
-def _settled(report: settling.SettleReport) -> str:
+def _resolved(report: BulkReport) -> str:
     if report.left:
         return f"Decided about {report.decided}; {len(report.left)} are still in conflict."
     if report.next:

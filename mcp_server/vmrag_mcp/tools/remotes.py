@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from vmrag_link import env
 from vmrag_link.errors import plural
@@ -12,6 +12,30 @@ from vmrag_link.ops.remotes import fetch
 from vmrag_link.ops.setup import bootstrap
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.remotes import (
+    ClonedCheckout,
+    ClonedCommit,
+    ClonedRepository,
+    ConfiguredRemote,
+    CurrentBranchStatus,
+    DoltCloneResult,
+    DoltFetchResult,
+    DoltInitResult,
+    DoltPullResult,
+    DoltPushResult,
+    FetchedBranch,
+    FetchUpdates,
+    FirstCommit,
+    ImportSummary,
+    LoadSummary,
+    NewRepository,
+    PreCommit,
+    PullAction,
+    PullSummary,
+    PushSummary,
+    RemoteState,
+)
+from vmrag_mcp.results.summaries import SyncSummary
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
@@ -29,7 +53,7 @@ def dolt_init(
     initial_branch: Annotated[str, Given("default: the git branch's name")] = "",
     import_existing: Annotated[bool, Given("the Chroma store that CHROMA_DATA_DIR names")] = True,
     commit_message: str = "Initial import from ChromaDB",
-) -> dict[str, Any]:
+) -> DoltInitResult:
     """Start a knowledge base in this git repository."""
     done = bootstrap.found(
         call.ws,
@@ -49,23 +73,15 @@ def dolt_init(
             "NOTE", f"Commits of this repository pin a knowledge base already; it was fetched from {done.cloned}."
         )
     count = len(done.taken.documents)
-    return {
-        "repository": {
-            "path": done.path,
-            "branch": done.branch,
-            "commit": {"hash": done.commit.revision, "message": done.commit.message},
-        },
-        "remote": {
-            "configured": bool(done.remote),
-            "name": ORIGIN if done.remote else None,
-            "url": done.remote or None,
-        },
-        "import_summary": {
-            "documents_imported": count,
-            "collections": [each.name for each in done.taken.collections],
-        },
-        "message": f"The knowledge base is there, with {plural(count, 'imported document')}; its pin is staged for the next git commit.",
-    }
+    return DoltInitResult(
+        repository=NewRepository(done.path, done.branch, FirstCommit(done.commit.revision, done.commit.message)),
+        remote=ConfiguredRemote(
+            configured=bool(done.remote), name=ORIGIN if done.remote else None, url=done.remote or None
+        ),
+        import_summary=ImportSummary(count, [each.name for each in done.taken.collections]),
+        message=f"The knowledge base is there, with {plural(count, 'imported document')}; "
+        "its pin is staged for the next git commit.",
+    )
 
 
 @tool("WVN", founds=True)
@@ -75,48 +91,38 @@ def dolt_clone(
     remote_url: Annotated[str, Given("a git remote, or a URL that the user agreed to")],
     branch: str = "",
     commit: Annotated[str, Given("wins over branch")] = "",
-) -> dict[str, Any]:
+) -> DoltCloneResult:
     """Fetch a knowledge base into this git repository, and index it."""
     done = bootstrap.found_from(
         call.ws, remote_url, allow=call.require_agreed, branch=branch or None, commit=commit or None
     )
     info = done.commit
     outcome.warn(call, pending="", staged=done.staged)
-    return {
-        "repository": {"path": done.path, "remote_url": done.url},
-        "checkout": {
-            "branch": done.branch,
-            "commit": {"hash": info.revision, "message": info.message, "timestamp": info.date},
-        },
-        "sync_summary": {"documents_loaded": done.documents, "collections_created": list(done.collections)},
-        "message": f"{plural(done.documents, 'document')} at {info.revision[:7]} came from {done.url}.",
-    }
+    return DoltCloneResult(
+        repository=ClonedRepository(done.path, done.url),
+        checkout=ClonedCheckout(done.branch, ClonedCommit(info.revision, info.message, info.date)),
+        sync_summary=LoadSummary(done.documents, list(done.collections)),
+        message=f"{plural(done.documents, 'document')} at {info.revision[:7]} came from {done.url}.",
+    )
 
 
 @tool("VN", idempotent=True)
 def dolt_fetch(
     call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("default: all")] = ""
-) -> dict[str, Any]:
+) -> DoltFetchResult:
     """Fetch the commits of a remote. Documents and branches here stay as they are."""
     done = fetch.fetch_branches(call.ws, _named(call, remote), branch=branch or None)
-    return {
-        "remote": done.remote,
-        "updates": {
-            "branches_updated": [
-                {
-                    "name": each.name,
-                    "old_commit": each.old,
-                    "new_commit": each.new,
-                    "commits_fetched": each.commits,
-                }
-                for each in done.branches
-            ],
-            "new_branches": [each.name for each in done.branches if each.old is None],
-            "total_commits_fetched": done.commits,
-        },
-        "current_branch_status": {"branch": done.branch, "behind": done.behind, "ahead": done.ahead},
-        "message": f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead.",
-    }
+    message = f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead."
+    return DoltFetchResult(
+        remote=done.remote,
+        updates=FetchUpdates(
+            branches_updated=[FetchedBranch(each.name, each.old, each.new, each.commits) for each in done.branches],
+            new_branches=[each.name for each in done.branches if each.old is None],
+            total_commits_fetched=done.commits,
+        ),
+        current_branch_status=CurrentBranchStatus(done.branch, done.behind, done.ahead),
+        message=message,
+    )
 
 
 @tool("WVND")
@@ -129,7 +135,7 @@ def dolt_pull(
         Literal["abort", "commit_first", "reset_first", "stash"], Given("reset_first discards")
     ] = "abort",
     commit_message: str = "Auto-commit before pull",
-) -> dict[str, Any]:
+) -> DoltPullResult:
     """Fetch, and merge what others have added."""
     done = pull.pull_and_clear(
         call.ws, _named(call, remote), branch=branch or None, how=if_uncommitted, message=commit_message
@@ -144,20 +150,20 @@ def dolt_pull(
         )
     made = done.cleared.commit
     nothing = f"{source} pins nothing new." if done.more else f"{source} has nothing new."
-    return {
-        "action_taken": {
-            "uncommitted_handling": done.cleared.handling,
-            "pre_commit": {"created": made is not None, "hash": made.revision if made else None},
-        },
-        "pull_result": {
-            "merge_type": merged.result,
-            "commits_merged": done.commits,
-            "from_commit": merged.ours,
-            "to_commit": merged.revision,
-        },
-        "sync_summary": outcome.sync_summary(merged.changes),
-        "message": f"{plural(done.commits, 'commit')} merged from {source}." if done.commits else nothing,
-    }
+    return DoltPullResult(
+        action_taken=PullAction(
+            done.cleared.handling,  # type: ignore[arg-type]  # nothing is carried into a pull
+            PreCommit(created=made is not None, hash=made.revision if made else None),
+        ),
+        pull_result=PullSummary(
+            merge_type=merged.result,  # type: ignore[arg-type]  # of a merge that ended well
+            commits_merged=done.commits,
+            from_commit=merged.ours,
+            to_commit=merged.revision,  # type: ignore[arg-type]
+        ),
+        sync_summary=SyncSummary.of(merged.changes),
+        message=f"{plural(done.commits, 'commit')} merged from {source}." if done.commits else nothing,
+    )
 
 
 @tool("VND")
@@ -168,22 +174,22 @@ def dolt_push(
     branch: Annotated[str, Given("default: the current one")] = "",
     set_upstream: bool = True,  # noqa: ARG001  see below
     force: bool = False,
-) -> dict[str, Any]:
+) -> DoltPushResult:
     """Push what is committed. A branch's upstream is always the remote's of the same name, whatever set_upstream is."""
     done = push.push_branch(call.ws, _named(call, remote), branch=branch or None, force=force)
     if done.uncommitted:
         call.warn("UNCOMMITTED_CHANGES", "There are uncommitted documents, which were not pushed.")
-    return {
-        "push_result": {
-            "remote": done.remote,
-            "branch": done.branch,
-            "commits_pushed": done.commits,
-            "from_commit": done.old,
-            "to_url": done.url,
-        },
-        "remote_state": {"remote_branch": done.branch, "remote_commit": done.head},
-        "message": f"{plural(done.commits, 'commit')} of {done.branch} pushed to {done.remote}.",
-    }
+    return DoltPushResult(
+        push_result=PushSummary(
+            remote=done.remote,
+            branch=done.branch,
+            commits_pushed=done.commits,
+            from_commit=done.old,
+            to_url=done.url,
+        ),
+        remote_state=RemoteState(done.branch, done.head),
+        message=f"{plural(done.commits, 'commit')} of {done.branch} pushed to {done.remote}.",
+    )
 
 
 def _named(call: Call, remote: str) -> str | None:

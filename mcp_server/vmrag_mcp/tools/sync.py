@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
+
+from msgspec import structs
 
 from vmrag_link.errors import TableMissing, plural
 from vmrag_link.ops.commits.tables import DOCUMENTS, TABLES
@@ -14,6 +16,15 @@ from vmrag_link.ops.index.index_sync import Synced, SyncedAll
 from vmrag_link.suggest import no_collection
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.sync import (
+    CollectionSyncStatus,
+    ForceFullResyncResult,
+    GetSyncStatusResult,
+    SyncAllResult,
+    SyncCollectionResult,
+    SyncFailure,
+    SyncTotals,
+)
 from vmrag_mcp.session import Call
 
 
@@ -23,7 +34,7 @@ def sync_collection(
     *,
     source_table: Annotated[str, Given(", ".join(TABLES))],
     identifier: Annotated[str, Given("of documents: the collection")],
-) -> dict[str, Any]:
+) -> SyncCollectionResult:
     """Bring the vector index of a collection up to date."""
     if source_table not in TABLES:
         raise TableMissing(
@@ -33,66 +44,63 @@ def sync_collection(
         )
     if source_table != DOCUMENTS:  # the others hold nothing
         raise no_collection(identifier, [])
-    report = _brought(call)
+    report = _synchronize(call)
     row = report.of(call.ws, identifier)
     if report.failure and report.failed == row.collection:
         raise report.failure
-    return {**_shown(row), "message": _told(row)}
+    return SyncCollectionResult(**structs.asdict(row), message=_message(row))
 
 
 @tool("W", idempotent=True)
-def sync_all(call: Call) -> dict[str, Any]:
+def sync_all(call: Call) -> SyncAllResult:
     """Bring the whole vector index up to date, or make it again if it is missing."""
-    report = _brought(call)
+    report = _synchronize(call)
     whole = report.together
     failed = []
+    message = f"In sync: {plural(len(report.collections), 'collection')}; "
+    message += f"{plural(whole.added + whole.modified + whole.deleted, 'document')} brought."
     if report.failure:
-        failed = [{"collection": report.failed, "error": report.failure.code, "message": report.failure.message}]
-    changed = whole.added + whole.modified + whole.deleted
-    return {
-        "collections": [_shown(each) for each in report.collections],
-        "totals": {name: getattr(whole, name) for name in ("added", "modified", "deleted", "chunks")},
-        "failed": failed,
-        "message": f"The index could not be brought up to date: {report.failure.message}"
-        if report.failure
-        else f"In sync: {plural(len(report.collections), 'collection')}; {plural(changed, 'document')} brought.",
-    }
+        failed = [SyncFailure(report.failed, report.failure.code, report.failure.message)]
+        message = f"The index could not be brought up to date: {report.failure.message}"
+    return SyncAllResult(
+        collections=list(report.collections),
+        totals=SyncTotals(whole.added, whole.modified, whole.deleted, whole.chunks),
+        failed=failed,
+        message=message,
+    )
 
 
 @tool("R")
-def get_sync_status(call: Call) -> dict[str, Any]:
+def get_sync_status(call: Call) -> GetSyncStatusResult:
     """Show for each collection whether the vector index is up to date; changes nothing."""
     call.stands(standing(call.ws))
     found = index_status.look(call.ws)
     rows = [
-        {
-            "collection_name": each.collection.name,
-            "snapshot": each.snapshot,
-            "last_sync_commit": each.last_sync_commit,
-            "last_sync_at": each.last_sync_at,
-            "document_count": each.documents,
-            "chunk_count": each.chunks,
-            "sync_status": each.status,
-            "error_message": each.error,
-            "embedding_model": each.collection.embedding_model,
-            "pending_documents": each.pending,
-        }
+        CollectionSyncStatus(
+            collection_name=each.collection.name,
+            snapshot=each.snapshot,
+            last_sync_commit=each.last_sync_commit,
+            last_sync_at=each.last_sync_at,
+            document_count=each.documents,
+            chunk_count=each.chunks,
+            sync_status=each.status,
+            error_message=each.error,
+            embedding_model=each.collection.embedding_model,
+            pending_documents=each.pending,
+        )
         for each in found.collections
     ]
     late = sum(each.status != "synced" for each in found.collections)
-    return {
-        "branch": found.branch,
-        "commit": found.commit,
-        "collections": rows,
-        "in_sync": found.in_sync,
-        "message": f"{late} of {len(rows)} collections are not up to date; sync_all brings them."
-        if late
-        else f"Up to date: {plural(len(rows), 'collection')}.",
-    }
+    message = f"Up to date: {plural(len(rows), 'collection')}."
+    if late:
+        message = f"{late} of {len(rows)} collections are not up to date; sync_all brings them."
+    return GetSyncStatusResult(
+        branch=found.branch, commit=found.commit, collections=rows, in_sync=found.in_sync, message=message
+    )
 
 
 @tool("W")
-def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]) -> dict[str, Any]:
+def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]) -> ForceFullResyncResult:
     """Build the vector index again from nothing; searches go on meanwhile. Seldom needed: sync_all finds what has changed."""
     started = time.monotonic()
     name = None
@@ -101,15 +109,15 @@ def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]
     report = index_sync.rebuild(call.ws)
     call.stands(report.standing)
     row = report.of(call.ws, name) if name else report.together
-    return {
-        **_shown(row),
-        "rebuilt": True,
-        "seconds": round(time.monotonic() - started, 3),
-        "message": f"The index was built again: {plural(row.added, 'document')}, {plural(row.chunks, 'chunk')}.",
-    }
+    return ForceFullResyncResult(
+        **structs.asdict(row),
+        rebuilt=True,
+        seconds=round(time.monotonic() - started, 3),
+        message=f"The index was built again: {plural(row.added, 'document')}, {plural(row.chunks, 'chunk')}.",
+    )
 
 
-def _brought(call: Call) -> SyncedAll:
+def _synchronize(call: Call) -> SyncedAll:
     report = index_sync.bring(call.ws)
     call.stands(report.standing)
     if report.failure:
@@ -117,11 +125,7 @@ def _brought(call: Call) -> SyncedAll:
     return report
 
 
-def _shown(row: Synced) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in row.__struct_fields__}
-
-
-def _told(row: Synced) -> str:
+def _message(row: Synced) -> str:
     if row.sync_status != "synced":
         return f"Collection {row.collection!r} waits for another one that cannot be indexed."
     return (

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from msgspec import structs
+
 from vmrag_link.engines.base import reserved
-from vmrag_link.ops.branches import checkout as checking_out
 from vmrag_link.ops.branches import commit as committing
+from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.commits import SHORT
+from vmrag_mcp.results.vcs_aliases import BranchHead, CreateBranchResult, GetBranchStatusResult, GetLogResult
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import history, outcome, working
 from vmrag_mcp.tools.working import Carrying, Message
@@ -38,10 +42,10 @@ def create_branch(
     *,
     name: str,
     from_: Annotated[str, Given("where it starts", wire="from")] = "HEAD",
-) -> dict[str, Any]:
+) -> CreateBranchResult:
     """Make a branch of the knowledge base, and stay on the current one."""
-    revision = checking_out.create_branch(call.ws, name, from_)
-    return {"branch": name, "commit": revision, "message": f"Made the branch {name!r} at {revision[:7]}."}
+    revision = switching.create_branch(call.ws, name, from_)
+    return CreateBranchResult(name, revision, message=f"Made the branch {name!r} at {revision[:7]}.")
 
 
 @tool("WV")
@@ -57,21 +61,22 @@ def switch_branch(
 
 
 @tool("R")
-def get_branch_status(call: Call) -> dict[str, Any]:
+def get_branch_status(call: Call) -> GetBranchStatusResult:
     """Show where the knowledge base stands, as dolt_status does, and its branches; contacts nobody."""
     here = call.standing()
     found = kb_status.situation(call.ws, here)
     connected = kb_status.known(call.ws, found.remote) if found.remote else None
     rows = [
-        {"name": each.name, "is_current": each.name == found.branch, "short_hash": each.head[: outcome.SHORT]}
+        BranchHead(each.name, each.name == found.branch, each.head[:SHORT])
         for each in call.ws.engine.branches()
         if not reserved(each.name)
     ]
-    return {**history.status_fields(call, found, connected=connected), "branches": rows}
+    status = history.status_result(call, found, history.uncommitted(call), connected=connected)
+    return GetBranchStatusResult(**structs.asdict(status), branches=rows)
 
 
 @tool("R")
-def get_log(call: Call, *, limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 20) -> dict[str, Any]:
+def get_log(call: Call, *, limit: Annotated[int, Given(low=1, high=100, clamped=True)] = 20) -> GetLogResult:
     """List the commits of the current branch, newest first, as dolt_commits does."""
     found = history.dolt_commits(call, limit=limit)
-    return {name: found[name] for name in ("commits", "message")}
+    return GetLogResult(found.commits, message=found.message)

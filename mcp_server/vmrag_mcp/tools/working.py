@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vmrag_link.errors import VmragError, plural
-from vmrag_link.ops.branches import checkout as checking_out
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import reset as resetting
+from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.links import link as linking
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.commits import CommitSummary
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
@@ -70,7 +71,7 @@ def dolt_checkout(
     if from_ is not None and not create_branch:
         call.warn("IGNORED_SETTING", "from means nothing without create_branch.")
     start = from_ if create_branch else None
-    report = checking_out.checkout(
+    report = switching.checkout(
         call.ws, target, create=create_branch, start=start, how=if_uncommitted, message=commit_message or ""
     )
     outcome.warn(call, pending=report.pending, staged=report.staged)
@@ -112,6 +113,6 @@ def dolt_reset(
             "documents_restored": report.changes.added + report.changes.modified,
             "documents_removed": report.changes.removed,
         },
-        "orphaned_commits": msgspec.to_builtins([outcome.commit_summary(each) for each in report.orphaned]),
+        "orphaned_commits": msgspec.to_builtins([CommitSummary.of(each) for each in report.orphaned]),
         "message": f"At {report.to_commit[:7]}; {plural(report.discarded.total, 'uncommitted document')} discarded{left}.",
     }

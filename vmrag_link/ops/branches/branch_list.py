@@ -26,7 +26,10 @@ class Branch(Record, frozen=True):
 
 
 class BranchList(Record, frozen=True):
-    """`doubt`: why the remote's branches may be older than what it holds; empty if they are not, or there is no remote."""
+    """`doubt`: why the remote's branches may be out of date.
+
+    Empty without a remote, or if they are not.
+    """
 
     current: str | None
     branches: tuple[Branch, ...]
@@ -34,9 +37,12 @@ class BranchList(Record, frozen=True):
 
 
 def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = "") -> BranchList:
-    """By name. Not `local`: only those that the remote has. `pattern`: a glob; reserved names are listed only if it begins like one.
+    """By name. Not `local`: only those that the remote has.
 
-    The remote is asked whether it has moved, and nothing is fetched: that takes as long as it takes, and changes the knowledge base.
+    `pattern`: a glob; reserved names are listed only if it begins like one.
+
+    The remote is asked whether it has moved, and nothing is fetched: that takes as long as it
+    takes, and changes the knowledge base.
     """
     remote = upstream(ws)
     ours = {each.name: each.head for each in ws.engine.branches()}
@@ -72,9 +78,7 @@ def _doubt(ws: Workspace, remote: Upstream | None) -> str:
 
 
 def named_heads(ws: Workspace, here: Standing) -> dict[str, str]:
-    """The head of each branch that people work on: the current one, then the others by name, then those that only the remote has, as
-    `REMOTE/NAME`.
-    """
+    """Heads by branch: the current one first, those that only the remote has as `REMOTE/NAME`."""
     ours = {each.name: each.head for each in ws.engine.branches() if not reserved(each.name)}
     current = {here.kb.branch: ours[here.kb.branch]} if here.kb.branch in ours else {}
     remote = upstream(ws)

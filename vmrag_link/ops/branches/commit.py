@@ -1,7 +1,7 @@
 """`vmrag commit`: commit the uncommitted documents, pin the new revision, stage the pin.
 
-The journal makes it whole: an entry is durable before the first step and goes away after the last, and whoever comes after a kill
-finishes what the entry says (`recover`).
+The journal makes it whole: an entry is durable before the first step and goes away after the last,
+so after a kill the next command finishes what the entry says (`ops.follow.recovery`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.merge import merge, merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock, PinReport
-from vmrag_link.sync import apply
-from vmrag_link.sync.target import Target
+from vmrag_link.sync.target import Target, dirty_elsewhere
 from vmrag_link.workspace import Workspace
 
 _WORDS = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
@@ -45,7 +44,8 @@ NAME = re.compile(_WORDS)
 class CommitReport(Record, frozen=True):
     """`staged` False: another git command held the index, so `git add .dolt-version` is left to do.
 
-    `pending`: why the index did not follow; the revision is committed and pinned, and the next command catches up.
+    `pending`: why the index did not follow; the revision is committed and pinned, and the next
+    command catches up.
     """
 
     revision: str
@@ -58,31 +58,32 @@ class CommitReport(Record, frozen=True):
 
 
 def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bool = True) -> CommitReport:
-    """Raises `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened) and as `signed` and `writing.writable`.
+    """Commit the uncommitted documents, or close the open merge, and pin the result.
 
-    Not `follow`: an index that lies behind already is left to the next command. An open merge is closed, with the message. Raises
-    `MergeConflict` while something of it is not decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back
-    finishes it.
+    Without `follow` an index that lies behind already is left to the next command. Raises
+    `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened), and as
+    `author_line` and `writing.writable`. Raises `MergeConflict` while something of it is not decided.
+    `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes it.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
     target = writing.writable(ws)
-    who = signed(ws, author)
+    who = author_line(ws, author)
     merge_open = merge_state.opened(ws)
     if merge_open and merge_open.kind == "merge" and merge_open.symbolic == target.trigger.symbolic:
-        return _merged(ws, target, message, who)
+        return _close_merge(ws, target, message, who)
     if target.kb_branch is None or not target.kb_branch.dirty:
-        elsewhere = apply.dirty_elsewhere(ws.engine, target)
+        elsewhere = dirty_elsewhere(ws.engine, target)
         there = f" Uncommitted ones stay with {', '.join(map(repr, elsewhere))}: see vmrag branch." if elsewhere else ""
         raise NoChanges(
             f"No documents have changed since the last commit.{there}", hint="vmrag import DIR, vmrag add FILE"
         )
-    copy = apply.working_copy(ws.parts, target.kb_branch.name, target.revision)
+    copy = ws.sync_context.working_copy(target.kb_branch.name, target.revision)
     left = not follow and bool(copy.problem())
     with locks.exclusive(ws.places.workspace_lock, purpose="commit", timeout=ws.lock_timeout):
         if ws.trigger() != target.trigger:
             raise KnowledgeMoved("HEAD moved while this waited; nothing was committed.", hint="vmrag status")
-        report = _committed(ws, target, message, who)
+        report = _commit_and_pin(ws, target, message, who)
     if left:
         return msgspec.structs.replace(report, pending="The index follows with the next call.")
     try:
@@ -93,14 +94,17 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
 
 
 def chunks(ws: Workspace, report: CommitReport) -> int:
-    """How many chunks the index has of the documents that a commit added or modified; none while it does not follow."""
+    """How many chunks the index holds of the documents that the commit added or modified.
+
+    0 while the index lies behind.
+    """
     if report.pending:
         return 0
     put = [each.key for each in ws.engine.diff(report.parent, report.revision).documents if each.after]
-    return ws.read(lambda view: chunks_held(view.folder, put))
+    return ws.reader.read(lambda view: chunks_held(view.folder, put))
 
 
-def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
+def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
     """Close the open merge: its result is the commit, whatever documents it changes."""
     state = merge_state.required(ws)
     if not state.commit and not state.written:
@@ -112,8 +116,11 @@ def _merged(ws: Workspace, target: Target, message: str, author: str) -> CommitR
     )
 
 
-def signed(ws: Workspace, author: str | None) -> str:
-    """`Name <email>`: given so, or made of an address or a name alone; None means git's. Raises `UsageInvalid`, `GitFailed`."""
+def author_line(ws: Workspace, author: str | None) -> str:
+    """`Name <email>`: given so, or made of an address or a name alone; None means git's.
+
+    Raises `UsageInvalid`, `GitFailed`.
+    """
     if author is None:
         return plumbing.identity(ws.places)
     whole = author.strip()
@@ -128,7 +135,7 @@ def signed(ws: Workspace, author: str | None) -> str:
     return whole
 
 
-def _committed(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
+def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
     assert target.kb_branch is not None  # noqa: S101  commit() has looked
     branch, parent = target.kb_branch.name, target.revision
     changes = ws.engine.count_changes(parent, Working(branch))
@@ -140,25 +147,25 @@ def _committed(ws: Workspace, target: Target, message: str, author: str) -> Comm
     entry = CommitEntry(str(ws.places.git_dir), target.trigger.symbolic or "", before, kb_branch=branch, parent=parent)
     with ws.journal.entry(entry):
         revision = ws.engine.commit(branch, message=message, author=author, date=now, expected=parent)
-        pinned = _pinned(ws, target, revision, branch)
+        pinned = _pin(ws, target, revision, branch)
     return CommitReport(revision, parent, branch, changes, pinned.pin, pinned.staged)
 
 
-def _pinned(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
-    """HEAD is looked at before the pin is written, and again when it is staged: git asks nobody before it moves HEAD."""
+def _pin(ws: Workspace, target: Target, revision: str, branch: str) -> PinReport:
+    """Write and stage the pin; compare HEAD before and after, because git may move it meanwhile."""
     moved = "another git command moved HEAD or the pin in the same moment"
     try:
         report = pinning.write_pin(ws, revision, branch) if ws.trigger() == target.trigger else None
     except (OSError, GitFailed) as error:
-        raise _unpinned(target, revision, branch, str(error)) from error
+        raise _unpinned_error(target, revision, branch, str(error)) from error
     now = ws.trigger()
     pin = pinning.parsed(now.pin)
     if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
-        raise _unpinned(target, revision, branch, moved)
+        raise _unpinned_error(target, revision, branch, moved)
     return report
 
 
-def _unpinned(target: Target, revision: str, branch: str, why: str) -> RevisionUnpinned:
+def _unpinned_error(target: Target, revision: str, branch: str, why: str) -> RevisionUnpinned:
     return RevisionUnpinned(
         f"Revision {revision[:7]} is committed to {branch!r}, but it could not be pinned: {why}.",
         hint=f"git switch {quoted(target.trigger.branch or '')} && vmrag pin {revision}",

@@ -1,6 +1,7 @@
 """`vmrag pull`: fetch, then take in what the upstream branch of the code pins.
 
-A remote's KB branch is a name, and whoever uses it first or pushes in vain moves it; what belongs to the code is what the code pins.
+A remote's KB branch is only a name, which every push may move; what belongs to the code is what the
+code pins.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from vmrag_link.workspace import Workspace
 
 
 class PullReport(Record, frozen=True):
-    """`remote`, as people know it, is where the knowledge was fetched from; `updates`: its KB branches that moved. `code_behind`: the
-    upstream branch has commits that HEAD lacks, which git brings.
+    """`remote`: where the knowledge was fetched from, for people.
+
+    `updates`: its KB branches that moved. `code_behind`: the upstream branch has commits that HEAD
+    lacks, which git brings.
     """
 
     remote: str
@@ -41,7 +44,7 @@ class PullReport(Record, frozen=True):
 
 
 class _Upstream(NamedTuple):
-    """A code branch as it was last fetched: its name for people, its commit, and the pin of that."""
+    """A code branch as last fetched: its name for people, its commit, and that commit's pin."""
 
     name: str
     commit: str
@@ -49,7 +52,7 @@ class _Upstream(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What is there to be merged: a revision, its `name` for people, and, where git's history counts, its code commit."""
+    """What to merge: `theirs`, its `name` for people, its code `commit` if git's history counts."""
 
     source: Address
     updates: tuple[Moved, ...]
@@ -60,20 +63,22 @@ class _Found(NamedTuple):
 
 
 def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> PullReport:
-    """Merge what the upstream of HEAD's code branch pins, or the remote's KB branch that is named; the result is pinned.
+    """Merge what the upstream of HEAD's code branch pins, or a KB branch of the remote; pin it.
 
-    The knowledge is fetched first; the code's branches are git's, and count as of its last fetch. What the code has reverted since stays
-    reverted; a KB branch that is named is taken in whatever the code did with it. Raises `UpstreamMissing`, `BranchMissing`, and as
+    The knowledge is fetched first; the code's branches are git's, and count as of its last fetch.
+    What the code has reverted since stays reverted; a KB branch that is named is taken in whatever
+    the code did with it. Raises `UpstreamMissing`, `BranchMissing`, and as
     `ops.remotes.fetch.fetch` and `ops.merge.merge.merge`.
     """
     addresses = destinations.asked(ws, remote)
-    return _merged(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))
+    return _merge(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))
 
 
 class Pulled(Record, frozen=True):
     """`commits` that were merged; `cleared`: what became of the documents that were not committed.
 
-    `more`: a KB branch of the remote, called as HEAD's, that holds what the upstream does not pin; None if there is none.
+    `more`: a KB branch of the remote, called as HEAD's, that holds what the upstream does not pin;
+    None if there is none.
     """
 
     cleared: Cleared
@@ -85,9 +90,10 @@ class Pulled(Record, frozen=True):
 def pull_and_clear(
     ws: Workspace, remote: str | None = None, *, branch: str | None = None, how: Handling, message: str
 ) -> Pulled:
-    """As `pull`, whatever is uncommitted; a code branch without an upstream takes the remote's KB branch that is called as its own.
+    """As `pull`, and deal with uncommitted documents as `how` says.
 
-    Raises `MergeConflict` for a merge that is open now, and as `pull` and `uncommitted.cleared`.
+    A code branch without an upstream takes the remote's KB branch of its own name. Raises
+    `MergeConflict` for a merge that is open now, and as `pull` and `uncommitted.cleared`.
     """
     merge.mergeable(ws)
     addresses = destinations.asked(ws, remote)
@@ -99,12 +105,12 @@ def pull_and_clear(
         except UpstreamMissing as missing:
             found = _namesake_at(ws, addresses, missing)
     with uncommitted.cleared(ws, how, message=message) as cleared:
-        report = _merged(ws, found)
+        report = _merge(ws, found)
         if report.merge.result == "conflict":
             raise _conflict(ws, report.merge)
     merged = report.merge
     commits = ahead_behind.beyond(ws.engine, [merged.theirs], [merged.ours])
-    return Pulled(cleared, report, commits, _more(ws, found, merged) if branch is None else None)
+    return Pulled(cleared, report, commits, _namesake_ahead(ws, found, merged) if branch is None else None)
 
 
 def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
@@ -117,7 +123,7 @@ def _conflict(ws: Workspace, report: MergeReport) -> MergeConflict:
     )
 
 
-def _merged(ws: Workspace, found: _Found) -> PullReport:
+def _merge(ws: Workspace, found: _Found) -> PullReport:
     target = merge.mergeable(ws)
     commits = with_head(ws, target.revision, found.commit) if found.commit else None
     base = base_of(ws, target.revision, found.theirs, commits)
@@ -158,7 +164,7 @@ def _own_name(ws: Workspace) -> str | None:
     return own.name if own else ws.trigger().branch
 
 
-def _more(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
+def _namesake_ahead(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
     name = _own_name(ws)
     head = ws.engine.remote_heads(found.source.key).get(name) if name else None
     here = merged.revision or merged.ours
@@ -166,8 +172,9 @@ def _more(ws: Workspace, found: _Found, merged: MergeReport) -> str | None:
 
 
 def _upstream(ws: Workspace, remote: str | None) -> _Upstream:
-    """The branch that `git pull` takes, or else the remote's of the same name. `remote`: a git remote counts, anything else says only where
-    the knowledge is.
+    """The branch that `git pull` takes, or else the remote's of the same name.
+
+    `remote`: a git remote counts, anything else says only where the knowledge is.
     """
     branch = ws.trigger().branch
     if branch is None:

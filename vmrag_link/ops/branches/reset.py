@@ -1,4 +1,7 @@
-"""Take a KB branch back to a commit, and give up what is not committed and an open merge; all of it stays reachable."""
+"""Take a KB branch back to a commit; give up uncommitted documents and an open merge.
+
+All of it stays reachable.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from vmrag_link.workspace import Workspace
 
 
 class ResetReport(Record, frozen=True):
-    """`discarded`: the uncommitted documents; `changes`: of those that are visible. `orphaned` are the commits, newest first, that no
-    branch and no remote holds any more: only `vmrag_keep` does.
+    """`discarded`: the uncommitted documents; `changes`: of those that are visible.
+
+    `orphaned` are the commits, newest first, that no branch and no remote holds any more: only
+    `vmrag_keep` does.
     """
 
     from_commit: str
@@ -27,15 +32,17 @@ class ResetReport(Record, frozen=True):
 
 
 def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
-    """Raises `RevisionMissing` (and as `revparse.tool_rev`) before anything is changed; `ConfirmationMissing` with uncommitted
-    documents or an open merge, unless that is confirmed; and as `writing.movable`.
+    """Go back to the revision that `target` names (see `revparse.tool_rev`).
+
+    Raises `RevisionMissing` before anything is changed, `ConfirmationMissing` with uncommitted
+    documents or an open merge unless `confirmed`, and as `writing.movable`.
     """
     here = writing.movable(ws)
     revision, stood = revparse.tool_rev(ws, target), ws.revision_here()
     branch, merge = here.kb_branch, merge_state.opened(ws)
     dirty = branch is not None and branch.dirty
     if (dirty or merge) and not confirmed:
-        raise _unconfirmed(ws, merge.source if merge else "")
+        raise _confirmation_missing(ws, merge.source if merge else "")
     # First: a merge without its documents would be committed as one that dropped theirs.
     if merge:
         merge_state.clear(ws, merge.kind)
@@ -48,10 +55,10 @@ def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
         staged, pending = report.staged, report.pending
         _follow(ws, revision)
     changes = ws.engine.count_changes(held, revision)
-    return ResetReport(stood, revision, discarded, changes, _orphaned(ws, head), staged, pending)
+    return ResetReport(stood, revision, discarded, changes, _orphans(ws, head), staged, pending)
 
 
-def _unconfirmed(ws: Workspace, merging: str) -> ConfirmationMissing:
+def _confirmation_missing(ws: Workspace, merging: str) -> ConfirmationMissing:
     branch = ws.kb_branch()
     refused = uncommitted.refusal(ws, branch) if branch and branch.dirty else None
     what = [refused.message] if refused else []
@@ -66,13 +73,13 @@ def _unconfirmed(ws: Workspace, merging: str) -> ConfirmationMissing:
 
 
 def _follow(ws: Workspace, revision: str) -> None:
-    """Where the pin named the revision already, nobody else moves the branch."""
+    """Move the branch where the pin named the revision already: then reconciling did not."""
     branch = ws.kb_branch()
     if branch and branch.head != revision:
         ws.engine.move_branch(branch.name, revision, expected=branch.head)
 
 
-def _orphaned(ws: Workspace, head: str) -> tuple[RevisionInfo, ...]:
+def _orphans(ws: Workspace, head: str) -> tuple[RevisionInfo, ...]:
     lost = {*ws.engine.unreachable(ws.engine.parents([head]), heads=revparse.visible(ws))}
     found = []
     for each in ws.engine.log(head) if lost else ():

@@ -1,4 +1,4 @@
-"""Decide about everything in conflict of a table, a collection, or some documents at once, and close the merge with a commit."""
+"""Decide at once about the conflicts of a table, a collection or documents; close the merge."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ ALL = "all"
 _TABLES = (ALL, *tables.TABLES, tables.COLLECTIONS)
 
 
-class SettleReport(Record, frozen=True):
-    """`decided`: how many conflicts this call decided about; `left` have no decision. `revision`: what was committed.
+class BulkReport(Record, frozen=True):
+    """`decided`: how many conflicts this call decided about; `left` have no decision.
 
-    `next`: for a merge of git's, the command that finishes it. `staged`, `pending`: see `CommitReport`.
+    `revision`: what was committed. `next`: for a merge of git's, the command that finishes it.
+    `staged`, `pending`: see `CommitReport`.
     """
 
     kind: Kind
@@ -36,14 +37,16 @@ class SettleReport(Record, frozen=True):
     pending: str = ""
 
 
-def settle(
+def resolve_bulk(
     ws: Workspace, table: str, side: Side, *, ids: Sequence[str] = (), commit: bool = False, message: str = ""
-) -> SettleReport:
-    """Take a side in what is in conflict of a `table` (of `ops.commits.tables`, a collection, or `ALL`), or of its documents `ids`.
+) -> BulkReport:
+    """Take a side in what is in conflict of a `table`, or of its documents `ids`.
 
-    Once nothing is left, git's conflict ends by itself, and documents that were set aside become uncommitted; a merge of ours waits for
-    a commit, which `commit` makes. Raises `NothingSelected` where nothing is in conflict, `TableMissing`, `DocumentMissing`, and
-    `MergeConflict` if a commit is asked for and something is left: what was decided stays decided.
+    `table`: one of `ops.commits.tables`, a collection, or `ALL`. Once nothing is left, git's
+    conflict ends by itself, and documents that were set aside become uncommitted; a merge of ours
+    waits for a commit, which `commit` makes. Raises `NothingSelected` where nothing is in conflict,
+    `TableMissing`, `DocumentMissing`, and `MergeConflict` if a commit is asked for and something is
+    left: what was decided stays decided.
     """
     resolve.prepare(ws)
     state = merge_state.opened(ws)
@@ -54,7 +57,7 @@ def settle(
     merged = merge_state.merged(ws, state)
     chosen: list[Conflict] = []
     if merged.conflicts or ids or state.kind == "merge":
-        chosen = _chosen(ws, state, merged, table, ids)
+        chosen = _select(ws, state, merged, table, ids)
         report = resolve.resolve(ws, [each.id for each in chosen], side=side)
     else:
         report = resolve.conflicts(ws)  # the sides agree, or a kill came after the last decision
@@ -66,19 +69,19 @@ def settle(
                 hint="vmrag resolve",
                 conflicts=conflict_rows.as_json(left),
             )
-        return SettleReport(state.kind, len(chosen), left)
+        return BulkReport(state.kind, len(chosen), left)
     if state.kind == "git":
         made = report.pin.dolt_commit if report.pin and commit else None
-        return SettleReport(state.kind, len(chosen), (), made, report.next, report.staged)
+        return BulkReport(state.kind, len(chosen), (), made, report.next, report.staged)
     pending = merge.proceed(ws).pending if state.kind == "aside" else ""
     if not commit:
-        return SettleReport(state.kind, len(chosen), (), pending=pending)
+        return BulkReport(state.kind, len(chosen), (), pending=pending)
     done = committing.commit(ws, message)
-    return SettleReport(state.kind, len(chosen), (), done.revision, staged=done.staged, pending=done.pending)
+    return BulkReport(state.kind, len(chosen), (), done.revision, staged=done.staged, pending=done.pending)
 
 
-def _chosen(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
-    """Those without a decision, or, by `ids`, decided ones, too: what was decided can be decided again."""
+def _select(ws: Workspace, state: MergeState, merged: Merged, table: str, ids: Sequence[str]) -> list[Conflict]:
+    """The conflicts without a decision; by `ids`, decided ones, too: they can be decided again."""
     known = (*merged.conflicts, *merged.decided)
     listed = dict(zip(known, conflict_rows.rows(ws, known), strict=True))
     here = [each for each, row in listed.items() if table in (ALL, row.table, each.collection)]

@@ -1,23 +1,37 @@
-"""`vmrag branch --switch`: let a code branch write on another KB branch."""
+"""Go to another KB branch or a revision: the pin changes, and git's branch stays.
+
+`switch` leaves uncommitted documents on their branch. `checkout` takes every name that the
+knowledge base knows, may make the branch, and commits, gives up or takes along what is not
+committed.
+"""
 
 from __future__ import annotations
 
+import re
+
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
-from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, quoted
-from vmrag_link.git import plumbing, worktrees
-from vmrag_link.models import Record
-from vmrag_link.ops.documents import writing
+from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, RevisionAmbiguous, RevisionMissing, quoted
+from vmrag_link.git import plumbing, remotes, worktrees
+from vmrag_link.models import At, ChangeCounts, Record, Working
+from vmrag_link.ops.branches import uncommitted
+from vmrag_link.ops.branches.uncommitted import Handled, Handling
+from vmrag_link.ops.documents import branches, writing
+from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
 from vmrag_link.ops.follow.pin import go_to
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
+from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
 
+_NO_BRANCH = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}|.*[~^].*|HEAD", re.DOTALL)
+"""What is never the name of a branch."""
+
 
 class SwitchReport(Record, frozen=True):
-    """`branch` is None when a revision is read by its hash: the first document that is stored makes a KB branch then.
+    """`branch` is None where a revision is read by its hash: the first write makes a KB branch.
 
     `pending`: why the index did not follow; the next command catches up.
     """
@@ -31,11 +45,11 @@ class SwitchReport(Record, frozen=True):
 
 
 def switch(ws: Workspace, name: str) -> SwitchReport:
-    """Let the checked-out code branch write on another KB branch, or stand at a revision: the pin changes, as a submodule's would.
+    """Let the checked-out code branch write on another KB branch, or stand at a revision.
 
-    Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB branch of another code branch and
-    where another work tree writes on this one, `BranchMissing` for what is neither, and as `writing.refuse_if_busy`; `MergeConflict`
-    while a merge is open.
+    Uncommitted documents stay on the KB branch that they are on. Raises `BranchInUse` for a KB
+    branch of another code branch and where another work tree writes on this one, `BranchMissing`
+    for what is neither, and as `writing.refuse_if_busy`; `MergeConflict` while a merge is open.
     """
     writing.refuse_if_busy(ws)
     recover(ws)
@@ -45,9 +59,8 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     branch = ws.engine.branch(name)
     if branch is None and not ws.engine.has_revision(name):
         raise BranchMissing(f"There is no KB branch or revision {name!r}.", hint="vmrag branch, vmrag log", branch=name)
-    lease.take(
-        ws.places, trigger.symbolic or "", timeout=ws.lock_timeout
-    )  # all work trees on the code branch share its mapping
+    # All work trees on the code branch share its mapping.
+    lease.take(ws.places, trigger.symbolic or "", timeout=ws.lock_timeout)
     before = ws.kb_branch()
     with locks.exclusive(ws.places.locks / "mapping.lock", purpose="switch a KB branch", timeout=ws.lock_timeout):
         if branch:
@@ -64,9 +77,9 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
 
 
 def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
-    """Nobody else writes there; the entry of a code branch that is gone (`git update-ref -d` leaves it) goes.
+    """Raise `BranchInUse` if another code branch writes there, `NameInvalid` for a reserved branch.
 
-    Raises `BranchInUse`, and `NameInvalid` for a branch that holds no documents to write on.
+    Drops the entry of a code branch that is gone: `git update-ref -d` leaves it.
     """
     if reserved(kb_branch):
         helps = f"vmrag merge {quoted(kb_branch)}" if kb_branch.startswith(ASIDE_PREFIX) else "vmrag branch"
@@ -84,3 +97,129 @@ def require_free(ws: Workspace, kb_branch: str, code: str) -> None:
             branch=kb_branch,
             holder=owner,
         )
+
+
+class CheckoutReport(Record, frozen=True):
+    """A branch is None where a revision is read by its hash.
+
+    `changes`: of the documents that are visible, uncommitted ones included.
+    """
+
+    from_branch: str | None
+    from_commit: str
+    to_branch: str | None
+    to_commit: str
+    created: bool
+    handling: Handled
+    changes: ChangeCounts
+    staged: bool
+    pending: str = ""
+
+
+class _Goal(Record, frozen=True):
+    """`branch` None: a revision that is read by its hash.
+
+    `revision` None: where HEAD is when the branch is made.
+    """
+
+    branch: str | None
+    revision: str | None
+    new: bool = False
+
+
+def checkout(
+    ws: Workspace,
+    target: str,
+    *,
+    create: bool = False,
+    start: str | None = None,
+    how: Handling = "abort",
+    message: str = "",
+) -> CheckoutReport:
+    """Go to a KB branch, or read a commit, as `revparse.tool_rev` names it.
+
+    A branch that only a remote has gets a local one. `create`: make the branch first, at `start` or
+    where the workspace stands. `how`, `message`: see `uncommitted.cleared`. Raises `BranchMissing`,
+    `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`, `Uncommitted`, `MergeConflict`
+    before anything is changed, and as `writing.movable` and `switch`.
+    """
+    here = writing.movable(ws)
+    merge_state.refuse_if_open(ws)
+    goal = _goal_of_new(ws, target, start) if create else _goal(ws, target)
+    before, stood, left = here.kb_branch, ws.revision_here(), ws.at()
+    handling: Handled = "none"
+    if before and goal.branch == before.name and not goal.new and how in ("abort", "carry"):
+        switched = switch(ws, before.name)  # it is not left: what is uncommitted can stay
+    else:
+        with uncommitted.cleared(
+            ws, how, message=message or f"Before going to {target}", onto=_arrival(ws, goal)
+        ) as done:
+            if goal.new and goal.branch:
+                ws.engine.create_branch(goal.branch, goal.revision or ws.revision_here())
+            switched = switch(ws, goal.branch or goal.revision or ws.revision_here())
+        left, handling = done.held, done.handling
+    after = ws.kb_branch()
+    return CheckoutReport(
+        before.name if before else None,
+        stood,
+        after.name if after else None,
+        switched.pin.dolt_commit,
+        goal.new,
+        handling,
+        ws.engine.count_changes(left, ws.at()),
+        switched.staged,
+        switched.pending,
+    )
+
+
+def create_branch(ws: Workspace, name: str, start: str) -> str:
+    """Make a KB branch, and stay on the present one; returns the new one's revision.
+
+    Raises as `checkout`.
+    """
+    reconcile_for_reading(ws)
+    revision = revparse.tool_rev(ws, start)
+    branches.require_new(ws, name)
+    ws.engine.create_branch(name, revision)
+    return revision
+
+
+def _goal_of_new(ws: Workspace, name: str, start: str | None) -> _Goal:
+    revision = revparse.tool_rev(ws, start) if start is not None else None
+    branches.require_new(ws, name)
+    return _Goal(name, revision, new=True)
+
+
+def _goal(ws: Workspace, target: str) -> _Goal:
+    here = ws.kb_branch()
+    if target == revparse.HEAD:
+        return _Goal(here.name if here else None, ws.revision_here())
+    branch = ws.engine.branch(target) if ws.engine.legal_branch_name(target) else None
+    if branch:
+        require_free(ws, branch.name, ws.trigger().branch or "")
+        return _Goal(branch.name, branch.head)
+    if head := _remote_branch_head(ws, target):
+        branches.require_new(ws, target)
+        return _Goal(target, head, new=True)
+    try:
+        return _Goal(None, revparse.tool_rev(ws, target))
+    except RevisionAmbiguous:
+        raise
+    except RevisionMissing as error:
+        if _NO_BRANCH.fullmatch(target):
+            raise
+        raise revparse.no_branch(ws, target) from error
+
+
+def _remote_branch_head(ws: Workspace, branch: str) -> str | None:
+    """The head of a remote's branch of that name, as of the last fetch."""
+    names = dict.fromkeys(("origin", *remotes.names(ws.places)))
+    return next((head for each in names if (head := revparse.remote_head(ws, f"{each}/{branch}"))), None)
+
+
+def _arrival(ws: Workspace, goal: _Goal) -> At:
+    """Where uncommitted documents would arrive: among those of the branch, if it has some."""
+    there = ws.engine.branch(goal.branch) if goal.branch and not goal.new else None
+    if there and there.dirty:
+        return Working(there.name)
+    return goal.revision or ws.revision_here()

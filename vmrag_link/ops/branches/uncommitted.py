@@ -1,7 +1,8 @@
 """What becomes of uncommitted documents before something that needs a clean KB branch.
 
-They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given up, which is: anchored. So a kill between
-any two steps loses nothing; what was not brought back, `vmrag status` names.
+They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given
+up, which anchors them. So a kill between any two steps loses nothing. `vmrag status` names what was
+not brought back.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ import contextlib
 from collections.abc import Iterator
 from typing import Literal
 
-from vmrag_link.errors import MergeConflict, Uncommitted, VmragError, plural, quoted
+from vmrag_link.errors import MergeConflict, MergeRefused, Uncommitted, VmragError, plural, quoted
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
-from vmrag_link.sync import apply
 from vmrag_link.workspace import Workspace
 
 Handling = Literal["abort", "commit_first", "reset_first", "stash", "carry"]
-"""`abort` refuses to go on. `stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict there."""
+"""`abort` refuses to go on.
+
+`stash` and `carry` bring them back afterwards, uncommitted; `carry` refuses if they would conflict
+there.
+"""
 
 LISTED = 1000
 """Documents that a refusal names in its details."""
@@ -32,7 +36,8 @@ Handled = Literal["none", "commit_first", "reset_first", "stash", "carry"]
 class Cleared(Record, frozen=True):
     """`held`: the revision that holds all that was there before, uncommitted or not.
 
-    `commit` is that of `commit_first`; `aside` the KB branch that keeps the documents until they come back.
+    `commit` is that of `commit_first`; `aside` the KB branch that keeps the documents until they
+    come back.
     """
 
     handling: Handled
@@ -43,12 +48,13 @@ class Cleared(Record, frozen=True):
 
 @contextlib.contextmanager
 def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[Cleared]:
-    """HEAD's KB branch is clean in the block; what is to come back does so when it ends, wherever the workspace stands then.
+    """Clean HEAD's KB branch for the block; then bring back what `stash` and `carry` put aside.
 
-    Call it where `writing.writable` and `merge_state.refuse_if_open` let you. `message`: of the commit of `commit_first`; `onto`: where
-    the documents of `carry` will go. Raises `Uncommitted` (`abort`), `MergeConflict` (`carry`) before anything is
-    changed, and as `ops.branches.commit`. When the block fails the documents come back, too; while it leaves a merge
-    open they stay aside, which the error's `aside` names.
+    Call it where `writing.writable` and `merge_state.refuse_if_open` let you. `message`: of the
+    commit of `commit_first`; `onto`: where the documents of `carry` will go. Raises `Uncommitted`
+    (`abort`), `MergeConflict` (`carry`) before anything is changed, and as `ops.branches.commit`.
+    When the block fails the documents come back, too; while it leaves a merge open they stay aside,
+    which the error's `aside` names.
     """
     done = _clear(ws, how, message, onto)
     try:
@@ -65,7 +71,7 @@ def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = Non
 
 
 def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
-    """Why something is not done that needs a clean branch; `local_changes` has the numbers and the ids of the first documents."""
+    """The error for what needs a clean branch; its `local_changes` count and name the documents."""
     found = ws.engine.diff(branch.head, Working(branch.name))
     counts = found.counts()
     summary = {
@@ -86,9 +92,12 @@ def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
 
 
 def give_up(ws: Workspace, branch: KbBranch) -> str:
-    """Clean a branch; returns the revision that holds its uncommitted documents, which stays reachable."""
+    """Clean a branch; returns the revision that holds its uncommitted documents.
+
+    It stays reachable.
+    """
     aside = _put_aside(ws, branch)
-    held = _kept_on(ws, aside).head
+    held = _aside_branch(ws, aside).head
     ws.engine.delete_branch(aside, expected=held)
     return held
 
@@ -96,9 +105,10 @@ def give_up(ws: Workspace, branch: KbBranch) -> str:
 def bring_back(ws: Workspace, aside: str) -> None:
     """Make the documents of an aside branch uncommitted where the workspace stands.
 
-    Raises `MergeConflict` with `stage` `stash_restore`, before anything is written; they stay on their branch then.
+    Raises `MergeConflict` with `stage` `stash_restore`, before anything is written; they stay on
+    their branch then.
     """
-    kept = _kept_on(ws, aside)
+    kept = _aside_branch(ws, aside)
     conflicts = three_way(ws.engine, base=merge.aside_base(ws, kept), ours=ws.at(), theirs=kept.head).conflicts
     if conflicts:
         raise MergeConflict(
@@ -125,15 +135,15 @@ def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> Clear
         case "reset_first":
             return Cleared(how, give_up(ws, branch))
         case "carry":
-            _require_room(ws, branch, branch.head if onto is None else onto)
+            _require_no_conflict(ws, branch, branch.head if onto is None else onto)
     aside = _put_aside(ws, branch)
-    return Cleared(how, _kept_on(ws, aside).head, aside=aside)
+    return Cleared(how, _aside_branch(ws, aside).head, aside=aside)
 
 
-def _require_room(ws: Workspace, branch: KbBranch, onto: At) -> None:
+def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
     conflicts = three_way(ws.engine, base=branch.head, ours=onto, theirs=Working(branch.name)).conflicts
     if conflicts:
-        raise MergeConflict(
+        raise MergeRefused(
             f"{len(conflicts)} of the uncommitted documents of {branch.name!r} conflict with what is there; nothing was changed.",
             hint="vmrag commit",
             conflicts=conflict_rows.as_json(conflict_rows.rows(ws, conflicts)),
@@ -142,11 +152,11 @@ def _require_room(ws: Workspace, branch: KbBranch, onto: At) -> None:
 
 
 def _put_aside(ws: Workspace, branch: KbBranch) -> str:
-    with apply.forgotten_copy(ws.parts, branch.name, branch.head):
+    with ws.sync_context.without_copy(branch.name, branch.head):
         return replay.put_aside(ws.engine, ws.journal, branch, timeout=ws.lock_timeout)
 
 
-def _kept_on(ws: Workspace, name: str) -> KbBranch:
+def _aside_branch(ws: Workspace, name: str) -> KbBranch:
     found = ws.engine.branch(name)
     assert found is not None  # noqa: S101  it was made a moment ago, and nobody else knows its name
     return found

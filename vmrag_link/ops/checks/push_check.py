@@ -21,7 +21,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.checks.commit_check import CommitFinding
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
-from vmrag_link.ops.publish.push import published
+from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
@@ -80,7 +80,7 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
         try:
             address = own if where == OWN else destinations.named(ws, where, ask=True)[0]
             if not _remembered(ws, address, wanted):
-                sent.append((address.text, published(ws, address, wanted)))
+                sent.append((address.text, publish_to(ws, address, wanted)))
         except (RemoteError, LockError) as error:
             flaws.append(_unsent(ws, error, last=ends))
     return PushCheckReport(tuple(flaws), tuple(sent))

@@ -17,7 +17,7 @@ from vmrag_link.ops.checks.verify_pins import ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, carried
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone
-from vmrag_link.ops.remotes.fetch import fetched
+from vmrag_link.ops.remotes.fetch import fetch_from
 from vmrag_link.workspace import Workspace
 
 
@@ -89,7 +89,7 @@ def verify_on(
     if not ws.initialized:
         clone(ws, remote)
     address = destinations.asked(ws, remote)[0]
-    fetched(ws, address)
+    fetch_from(ws, address)
     heads = ws.engine.remote_heads(address.key).values()
 
     def lacking(asked: Collection[str]) -> Collection[str]:

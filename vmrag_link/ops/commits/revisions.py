@@ -20,7 +20,7 @@ _EACH = 200
 Match = Literal["hash", "message"]
 
 
-class CommitMatch(Record, frozen=True):
+class FoundCommit(Record, frozen=True):
     """`branch`: one that holds the commit."""
 
     info: RevisionInfo
@@ -45,7 +45,7 @@ def holding(engine: Engine, revision: str, heads: Mapping[str, str]) -> list[str
     return [name for name, head in heads.items() if known.has_revision(head) and known.descends(head, revision)]
 
 
-def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[Match]) -> list[CommitMatch]:
+def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[Match]) -> list[FoundCommit]:
     """The commits behind these heads whose hash begins with the query, or whose message holds it in any case, newest first.
 
     A commit that several of them hold belongs to the first. One walk, however many there are.
@@ -62,7 +62,7 @@ def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[
     infos = [known.get(each) or engine.info(each) for each in matched]
     infos.sort(key=lambda each: (each.date, ages[each.revision]), reverse=True)
     return [
-        CommitMatch(each, owners[each.revision], "hash" if each.revision in hashes else "message") for each in infos
+        FoundCommit(each, owners[each.revision], "hash" if each.revision in hashes else "message") for each in infos
     ]
 
 

@@ -21,7 +21,7 @@ _LIKE_A_REF = ("refs/", "origin/")
 
 
 class BranchRow(Record, frozen=True):
-    """A KB branch; `code_branch` is the code branch whose documents are written on it, None when there is none."""
+    """A KB branch; `code_branch` writes its documents on it, None if no code branch does."""
 
     name: str
     revision: str
@@ -35,7 +35,7 @@ class BranchesReport(Record, frozen=True):
 
 
 def branches(ws: Workspace) -> BranchesReport:
-    """All KB branches but the reserved ones; those that hold documents which were set aside are among them."""
+    """All KB branches, those of documents that were set aside included; no other reserved ones."""
     mapped = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
     current = ws.trigger().branch
     rows = [
@@ -47,15 +47,19 @@ def branches(ws: Workspace) -> BranchesReport:
 
 
 def prepare(ws: Workspace, target: Target) -> str:
-    """The name of the KB branch for HEAD's code branch, written down in git config; the branch itself may not exist yet.
+    """The name of the KB branch for HEAD's code branch, recorded in git config.
 
-    It is made at the first write. git carries the mapping along when the code branch is renamed, and drops it with it.
+    The branch itself may not exist yet.
+
+    It is made at the first write. git carries the mapping along when the code branch is renamed,
+    and drops it with it.
     """
     code = target.trigger.branch
     assert code is not None  # noqa: S101  `writable` refuses a detached HEAD
     if target.kb_branch:
         return target.kb_branch.name
-    # Two work trees at once must not choose names that the engine takes for the same: Topic and topic.
+    # Two work trees at once must not choose names that the engine takes for the same: Topic and
+    # topic.
     with locks.exclusive(ws.places.locks / "mapping.lock", purpose="name a KB branch", timeout=ws.lock_timeout):
         mappings = plumbing.kb_branches(ws.places)
         mapped = mappings.pop(code, None)
@@ -68,8 +72,10 @@ def prepare(ws: Workspace, target: Target) -> str:
 
 
 def require_new(ws: Workspace, name: str) -> None:
-    """That a KB branch may be made under this name. Raises `NameInvalid`, `BranchExists`, and `BranchInUse` for one that is kept for a
-    code branch which has not written yet.
+    """Check that a KB branch may be made under this name.
+
+    Raises `NameInvalid`, `BranchExists`, and `BranchInUse` for a name that is kept for a code
+    branch without a KB branch yet.
     """
     reserved = name.lower().startswith(RESERVED_PREFIX)
     mistaken = _LIKE_A_HASH.fullmatch(name) or name.startswith(_LIKE_A_REF)
@@ -98,7 +104,7 @@ def require_new(ws: Workspace, name: str) -> None:
 
 
 def free_name(engine: Engine, code: str, taken: set[str]) -> str:
-    """The code branch's own name where the engine allows it and it is free, else `b/<slug>-<hash8>`."""
+    """The code branch's own name if it is legal and free, else `b/<slug>-<hash8>`."""
     used = taken | {each.name.lower() for each in engine.branches()}
     reserved = code.lower().startswith(RESERVED_PREFIX)
     if (

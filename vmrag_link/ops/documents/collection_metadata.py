@@ -29,7 +29,7 @@ def flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise ContentRefused(f"The metadata {error}.", hint="Use texts, numbers, true, false or null.") from None
     settings = given.pop("settings", {})
     if not isinstance(settings, dict):
-        raise _refused("settings", "an object", settings)
+        raise _refusal("settings", "an object", settings)
     for key, value in settings.items():
         if key in given and given[key] != value:
             raise ContentRefused(
@@ -45,31 +45,34 @@ def flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(key: str, value: Any) -> None:
     if isinstance(value, dict | list):
-        raise _refused(key, "a text, a number, true, false or null", value)
+        raise _refusal(key, "a text, a number, true, false or null", value)
     if value is None:
         return
     if key == "description" and not isinstance(value, str):
-        raise _refused(key, "a text", value)
+        raise _refusal(key, "a text", value)
     if key == SPACE and value not in get_args(Distance):
-        raise _refused(key, f"one of {', '.join(get_args(Distance))}", value)
+        raise _refusal(key, f"one of {', '.join(get_args(Distance))}", value)
     setting = HNSW.get(key)
     if setting and not setting.possible(value):
-        raise _refused(key, f"a whole number from {setting.low} to {setting.high}", value)
+        raise _refusal(key, f"a whole number from {setting.low} to {setting.high}", value)
 
 
-def _refused(key: str, expected: str, value: Any) -> ContentRefused:
+def _refusal(key: str, expected: str, value: Any) -> ContentRefused:
     given = shortened(canonical_json(value))
     return ContentRefused(f"{key!r} in the metadata must be {expected}, not {given}.", key=key)
 
 
-def replaced(before: Collection, given: Mapping[str, Any]) -> str:
-    """New metadata. The settings of the index are no user's metadata: what is not given of them stays."""
+def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
+    """New metadata.
+
+    The settings of the index are no user's metadata: what is not given of them stays.
+    """
     recorded = msgspec.json.decode(before.metadata, type=dict[str, Any])
     kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
     return canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})
 
 
-def unapplied(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
+def unapplied_settings(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
     """A renamed collection's index is made anew, with all but another distance."""
     now = {key: each.usual for key, each in HNSW.items()} | shown_metadata(before)
     fixed = [key for key in given if key.startswith(HNSW_PREFIX) and (key not in HNSW or after.name == before.name)]

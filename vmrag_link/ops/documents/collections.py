@@ -1,12 +1,14 @@
-"""Which collection a name means."""
+"""Which collection a name means, and what a new one is made of."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from vmrag_link import clock
+from vmrag_link.embedding.base import Model
 from vmrag_link.errors import CollectionMissing, quoted
-from vmrag_link.models import At, Collection
+from vmrag_link.models import At, Chunking, Collection, Distance
 from vmrag_link.ops.documents import branches
 from vmrag_link.suggest import no_collection
 from vmrag_link.workspace import Workspace
@@ -15,8 +17,8 @@ from vmrag_link.workspace import Workspace
 def find(ws: Workspace, at: At, name: str) -> Collection:
     """The collection that a name means at a place, which is one of the checked-out branch.
 
-    Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is checked out and no collection has
-    the whole name. Raises `CollectionMissing`.
+    Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is
+    checked out and no collection has the whole name. Raises `CollectionMissing`.
     """
     there = {each.name: each for each in ws.engine.collections(at)}
     if name in there:
@@ -55,3 +57,19 @@ def _bare(name: str, names: list[str | None]) -> Iterator[str]:
         for suffix in {f"_{branch}", f"_{re.sub('[/_]', '-', branch)}"} if branch else ():
             if name.endswith(suffix):
                 yield name.removesuffix(suffix)
+
+
+def empty(
+    name: str, model: Model, chunking: Chunking, *, metadata: str = "{}", distance: Distance = "cosine"
+) -> Collection:
+    """A new collection, whose documents the model embeds; `metadata` is canonical JSON."""
+    return Collection(
+        name=name,
+        metadata=metadata,
+        embedding_function=model.name,
+        embedding_model=model.fingerprint,
+        embedding_dimensions=model.dimensions,
+        distance=distance,
+        chunking=chunking,
+        created_at=clock.now(),
+    )

@@ -12,9 +12,9 @@ import msgspec
 from vmrag_link.index.metadata import chunk_id, place
 from vmrag_link.models import Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections
-from vmrag_link.ops.documents.document_selection import Named, Selection, chunked, select
+from vmrag_link.ops.documents.document_selection import Named, Selection, chunks_of, select
+from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
@@ -25,7 +25,8 @@ BATCH = 16
 class PageRequest(Record, frozen=True):
     """Which part of what is selected makes a page, and what of each document. `limit` None: all.
 
-    `characters`: a page ends before its texts are longer than that together, unless it is one document's; None: they may be.
+    `characters`: a page ends before its texts are longer than that together, unless it is one
+    document's; None: they may be.
     """
 
     limit: int | None = None
@@ -36,7 +37,10 @@ class PageRequest(Record, frozen=True):
 
 
 class Item(Record, frozen=True):
-    """A document, or a chunk of it. `text` and `embeddings` (one a chunk) are None where they are not wanted."""
+    """A document, or a chunk of it.
+
+    `text` and `embeddings` (one a chunk) are None where they are not wanted.
+    """
 
     name: str
     text: str | None
@@ -45,7 +49,10 @@ class Item(Record, frozen=True):
 
 
 class DocumentPage(Record, frozen=True):
-    """`total` counts all that were selected, `missing` are ids that name nothing. `cut`: the texts of more would be too long."""
+    """`total` counts all that were selected, `missing` are ids that name nothing.
+
+    `cut`: the texts of more would be too long.
+    """
 
     collection: Collection
     items: list[Item]
@@ -60,17 +67,21 @@ class DocumentPage(Record, frozen=True):
 
 
 def get(ws: Workspace, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
-    """Raises `CollectionMissing`, `FilterInvalid`; and `IndexFailed` where embeddings are wanted: all else is not the index's."""
+    """One page of the documents that are selected.
+
+    Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed` where embeddings are wanted: only
+    these come from the index.
+    """
     if not wanted.embeddings:
         return read_consistently(
             ws, lambda: _Reading(ws, standing(ws), name, wanted, None).page(selection), index=False
         )
 
     def read(view: View) -> DocumentPage:
-        with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+        with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
             return _Reading(ws, viewed(ws, view), name, wanted, searcher).page(selection)
 
-    return read_consistently(ws, lambda: ws.read(read))
+    return read_consistently(ws, lambda: ws.reader.read(read))
 
 
 class _Reading:
@@ -122,7 +133,7 @@ class _Reading:
         metadata = msgspec.json.decode(row.metadata, type=dict[str, Any])
         text = row.content if isinstance(row, Document) else ""
         if named.chunk is not None and isinstance(row, Document):
-            cut = chunked(self._ws, self._collection, row)
+            cut = chunks_of(self._ws, self._collection, row)
             if named.chunk >= len(cut):
                 return None
             text = cut[named.chunk].text

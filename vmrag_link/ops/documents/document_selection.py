@@ -14,7 +14,11 @@ from vmrag_link.workspace import Workspace
 
 
 class Selection(Record, frozen=True):
-    """What is given must all hold. `ids`: of documents or chunks (`index.store.chunk_id`); filters are those of `retrieval.filters`."""
+    """What is given must all hold.
+
+    `ids`: of documents or chunks (`index.store.chunk_id`); filters are those of
+    `retrieval.filters`.
+    """
 
     ids: Sequence[str] | None = None
     where: Mapping[str, Any] | None = None
@@ -38,14 +42,17 @@ class Named(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """In the order of the ids that were asked for, else by id; `missing` name neither a document nor a chunk."""
+    """In the order of the given ids, else by id. `missing` name neither a document nor a chunk."""
 
     named: list[Named]
     missing: list[str]
 
 
 def select(ws: Workspace, at: At, collection: Collection, selection: Selection) -> Selected:
-    """Filters are applied to whole documents; where an id is that of a chunk, to its document. Raises `FilterInvalid`."""
+    """Filters are applied to whole documents; where an id is that of a chunk, to its document.
+
+    Raises `FilterInvalid`.
+    """
     passing = _Passing(ws, at, collection.name, selection)
     if selection.ids is None:
         return Selected([Named(each, each, None) for each in passing.ids()], [])
@@ -66,7 +73,10 @@ def select(ws: Workspace, at: At, collection: Collection, selection: Selection) 
 
 
 class _Passing:
-    """Documents and whether they pass the filters. Texts are read only where a filter looks at them."""
+    """Documents and whether they pass the filters.
+
+    Texts are read only where a filter looks at them.
+    """
 
     def __init__(self, ws: Workspace, at: At, name: str, selection: Selection) -> None:
         self._rows = ws.engine.documents if selection.where_document else ws.engine.headers
@@ -102,10 +112,10 @@ def _within(ws: Workspace, at: At, collection: Collection, named: Named, known: 
         return True
     if named.doc_id not in known:
         document = ws.engine.document(at, collection.name, named.doc_id)
-        known[named.doc_id] = len(chunked(ws, collection, document)) if document else 0
+        known[named.doc_id] = len(chunks_of(ws, collection, document)) if document else 0
     return named.chunk < known[named.doc_id]
 
 
-def chunked(ws: Workspace, collection: Collection, document: Document) -> list[Chunk]:
+def chunks_of(ws: Workspace, collection: Collection, document: Document) -> list[Chunk]:
     """A document's chunks as the index has them."""
-    return chunks(document.content, within_window(collection.chunking, ws.model_for(collection)))
+    return chunks(document.content, within_window(collection.chunking, ws.models.of(collection)))

@@ -14,7 +14,10 @@ ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
 def check(collection: str) -> None:
-    """Chroma's rule for collections, cut to what fits into a key of the knowledge base. Raises `NameInvalid`."""
+    """Chroma's rule for collections, cut to what fits into a key of the knowledge base.
+
+    Raises `NameInvalid`.
+    """
     if not _legal(collection):
         proposal = re.sub(r"[^A-Za-z0-9._-]+", "-", collection).strip("._-")
         raise NameInvalid(

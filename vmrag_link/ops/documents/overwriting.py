@@ -1,4 +1,7 @@
-"""An import that would put one file's text in the place of another's: an id is a path below the folder that was named."""
+"""Refuse an import that would overwrite one file's document by another file's text.
+
+An id is a path below the folder that was named, so two files may have the same.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _SHOWN = 5
 
 
 class Overwritten(Record, frozen=True):
-    """A document that is stored from the file `source` and would get the text of `file`: POSIX paths, as `Document.source`."""
+    """A document of the file `source` that would get `file`'s text; paths as `Document.source`."""
 
     doc_id: str
     source: str
@@ -20,7 +23,10 @@ class Overwritten(Record, frozen=True):
 
 
 def comes_from_another_file(top: Path, stored: str, read: str) -> bool:
-    """Whether two sources are two files; a link to the same one is none. A document that came from no file loses none."""
+    """Whether two sources are two files; a link to the same one is none.
+
+    A document that came from no file counts as the same.
+    """
     if not stored or not read or stored == read:
         return False
     try:
@@ -29,7 +35,7 @@ def comes_from_another_file(top: Path, stored: str, read: str) -> bool:
         return True
 
 
-def refused(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
+def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
     """The error that names both files of each."""
     shown = "; ".join(
         f"{each.doc_id!r} comes from {each.source!r}, not from {each.file!r}" for each in overwritten[:_SHOWN]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from vmrag_link import locks
 from vmrag_link.engines.base import Write
@@ -21,71 +21,93 @@ from vmrag_link.errors import (
 from vmrag_link.git import pin_merge, plumbing, sharing
 from vmrag_link.index.contents import chunks_held
 from vmrag_link.index.store import IndexStore
-from vmrag_link.models import At, Record, Working
+from vmrag_link.models import At, Working
 from vmrag_link.ops.documents import branches
-from vmrag_link.ops.follow.recover import move, reconciled
-from vmrag_link.sync import apply, lease
+from vmrag_link.ops.follow.follow_pin import move, reconcile
+from vmrag_link.sync import apply, lease, sentences
 from vmrag_link.sync.target import Target
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 ATTEMPTS = 3
 
-Plan = Callable[[At], Write | None]
-"""What to store, made from the documents at a place; None for nothing. May be asked more than once."""
+R = TypeVar("R")
 
 
-class Landed(Record, frozen=True):
-    """Where a write landed. `pending`: why the index did not follow; the rows are stored, and the next command catches up.
+class Planned(NamedTuple, Generic[R]):
+    """A plan's answer: `rows` to store (None: nothing), and what it reports of them."""
 
+    rows: Write | None
+    report: R
+
+
+Plan = Callable[[At], Planned[R]]
+"""Reads the documents at a place; may be asked more than once, and the last answer counts."""
+
+
+class Landed(NamedTuple, Generic[R]):
+    """The plan's report, and the KB branch that its rows landed on; None: there were none.
+
+    `pending`: why the index did not follow; the rows are stored, and the next command catches up.
     `chunks`: how many the index holds of the documents that were put.
     """
 
-    branch: str
-    revision: str
+    report: R
+    branch: str | None
     pending: str = ""
     chunks: int = 0
 
 
 def writable(ws: Workspace, *, index: bool = True) -> Target:
-    """What a write would go to, after the workspace was brought to its pin; `index` as `movable`. Raises why nothing may be written."""
+    """Bring the workspace to its pin; returns what a write goes to. `index` as in `movable`.
+
+    Raises the reason why nothing may be written.
+    """
     target = movable(ws, index=index)
     if target.attachment in ("held", "behind"):
-        # Between the two steps of another process's commit it looks so, too: the pin comes after the branch.
+        # Between the two steps of another process's commit it looks so, too: the pin comes after
+        # the branch.
         target = movable(ws, index=index)
     if target.kb_branch and target.attachment == "held":
-        raise Uncommitted(apply.held(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
+        raise Uncommitted(sentences.held(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch))
     if target.kb_branch and target.attachment == "behind":
-        raise KnowledgeMoved(apply.unpinned(target.kb_branch, target.revision), hint=apply.way_back(target.kb_branch))
+        raise KnowledgeMoved(
+            sentences.unpinned(target.kb_branch, target.revision), hint=sentences.way_back(target.kb_branch)
+        )
     return target
 
 
 def movable(ws: Workspace, *, index: bool = True) -> Target:
-    """As `writable`, for what decides where the KB branch stands: it need not stand at the pin.
+    """As `writable`, for commands that move the KB branch: it need not stand at the pin.
 
-    With `index` that is brought, too, so that it only has to follow what is written; one that cannot be built stops no writing.
+    With `index` that is brought, too, so that it only has to follow what is written; one that
+    cannot be built stops no writing.
     """
     refuse_if_busy(ws)
     sharing.prepare(ws.places)
     if index:
         try:
             with file_failures():
-                reconciled(ws)
+                reconcile(ws)
         except (IndexFailed, FileSystemError, LimitExceeded):
             move(ws)
     else:
         move(ws)
-    # Before anything is planned: who does not hold the lease must not look at the other one's uncommitted documents.
+    # Before planning: without the lease, uncommitted documents are another work tree's, and not
+    # for us to read.
     lease.take(ws.places, ws.trigger().symbolic or "", timeout=ws.lock_timeout)
     target = ws.target()
     if target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
     return target
 
 
 def refuse_if_busy(ws: Workspace) -> None:
-    """Nothing is written where git would lose sight of it. Raises `GitBusy`, `MergeConflict` with the command that helps."""
+    """Refuse to write while a git operation is under way.
+
+    Raises `GitBusy`, `MergeConflict` with the command that helps.
+    """
     refuse_in_between(ws)
-    apply.wait_for_git(ws.parts)
+    apply.wait_for_git(ws.sync_context)
     if pin_merge.stages(ws.places):
         raise MergeConflict(
             "The pin is in conflict; what would be written now would take one side.",
@@ -94,7 +116,7 @@ def refuse_if_busy(ws: Workspace) -> None:
 
 
 def refuse_in_between(ws: Workspace) -> None:
-    """As `refuse_if_busy`, where there need not be a knowledge base. Raises `GitBusy`."""
+    """As `refuse_if_busy`, also where there is no knowledge base. Raises `GitBusy`."""
     what = plumbing.busy(ws.places)
     if what:
         raise GitBusy(
@@ -112,76 +134,80 @@ def refuse_in_between(ws: Workspace) -> None:
 
 def write(
     ws: Workspace,
-    plan: Plan,
+    plan: Plan[R],
     purpose: str,
     *,
     follow: bool = True,
-    alter: Callable[[IndexStore], None] = lambda _: None,
-) -> Landed | None:
-    """Store what `plan` makes of the documents at a place; durable on return. None when it makes nothing of them.
+    alter: Callable[[IndexStore, R], None] = lambda _store, _report: None,
+) -> Landed[R]:
+    """Store what `plan` makes of the documents at a place; durable on return.
 
-    `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they land where they were planned for, and
-    on what they were made from, or nowhere. Without `follow` the index is left to whoever needs it next; `alter` does to it what no rows
+    `plan` is asked again when HEAD, the pin or a document move before its rows are stored: they
+    land where they were planned for, and on what they were made from, or nowhere. Without `follow`
+    the next reader of the index brings it up to date; `alter` changes the index beyond what rows
     decide. Raises as `writable` and `plan`, and `Busy`, `ContentRefused`, `EngineFailed`.
     """
     for _ in range(ATTEMPTS):
         target = writable(ws, index=follow)
         stamp = ws.engine.stamp()
-        rows = plan(Working(target.kb_branch.name) if target.kb_branch else target.revision)
-        if rows is None:
-            return None
+        planned = plan(Working(target.kb_branch.name) if target.kb_branch else target.revision)
+        if planned.rows is None:
+            return Landed(planned.report, None)
         name = branches.prepare(ws, target)
         with locks.exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.trigger() != target.trigger:
                 continue  # a checkout in another terminal: plan for where it went, or be refused there
             lease.take(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
-            planned = _Planned(plan, rows, stamp, name, target.revision)
-            return _stored(ws, planned, purpose, alter) if follow else _deferred(ws, planned, purpose)
+            change = _Change(plan, planned, stamp, name, target.revision)
+            return _store_and_index(ws, change, purpose, alter) if follow else _store_only(ws, change, purpose)
     raise KnowledgeMoved("HEAD kept moving while this waited; nothing was written.", hint="Run the command again.")
 
 
-class _Planned(NamedTuple):
-    """Rows for a branch at a revision; `stamp`: the knowledge base's from before they were planned."""
+class _Change(NamedTuple, Generic[R]):
+    """A planned change of a branch at a revision; `stamp`: the knowledge base's before planning."""
 
-    plan: Plan
-    rows: Write
+    plan: Plan[R]
+    planned: Planned[R]
     stamp: object
     branch: str
     revision: str
 
-    def store(self, ws: Workspace, purpose: str) -> Write:
-        """Returns what was stored."""
+    def store(self, ws: Workspace, purpose: str) -> Planned[R]:
+        """Returns the plan that was stored."""
         with ws.engine.writing(purpose):
-            there, rows = ws.engine.branch(self.branch), self.rows
+            there, planned = ws.engine.branch(self.branch), self.planned
             if ws.engine.stamp() != self.stamp:  # somebody has written meanwhile, and nobody will now
-                rows = self.plan(Working(self.branch) if there else self.revision) or Write()
+                planned = self.plan(Working(self.branch) if there else self.revision)
             if there is None:
                 ws.engine.create_branch(self.branch, self.revision)
-            ws.engine.write(self.branch, rows, expected=self.revision)
-        return rows
+            ws.engine.write(self.branch, planned.rows or Write(), expected=self.revision)
+        return planned
 
 
-def _stored(ws: Workspace, planned: _Planned, purpose: str, alter: Callable[[IndexStore], None]) -> Landed:
-    branch, revision = planned.branch, planned.revision
-    copy = apply.working_copy(ws.parts, branch, revision)
-    stored = False
+def _store_and_index(
+    ws: Workspace, change: _Change[R], purpose: str, alter: Callable[[IndexStore, R], None]
+) -> Landed[R]:
+    branch, revision = change.branch, change.revision
+    copy = ws.sync_context.working_copy(branch, revision)
+    planned = None
     try:
         with file_failures(), copy.writing() as whole:
-            rows = planned.store(ws, purpose)
-            stored = True
-            ws.follow(copy.path, branch, revision, whole=whole, alter=alter)
-            chunks = chunks_held(copy.path, (each.key for each in rows.put_documents))
+            planned = change.store(ws, purpose)
+            report = planned.report
+            ws.reader.update_copy(copy.path, branch, revision, whole=whole, alter=lambda store: alter(store, report))
+            put = planned.rows.put_documents if planned.rows else ()
+            chunks = chunks_held(copy.path, (each.key for each in put))
     except INDEXING_FAILURES as error:
-        if not stored:
+        if planned is None:
             raise
-        return Landed(
-            branch, revision, f"The documents are stored, but the index could not follow yet: {error.message}"
-        )
-    return Landed(branch, revision, chunks=chunks)
+        pending = f"The documents are stored, but the index could not follow yet: {error.message}"
+        return Landed(planned.report, branch, pending)
+    return Landed(report, branch, chunks=chunks)
 
 
-def _deferred(ws: Workspace, planned: _Planned, purpose: str) -> Landed:
-    with apply.working_copy(ws.parts, planned.branch, planned.revision).deferring():
-        planned.store(ws, purpose)
-    pending = "The documents are stored, and the index follows when it is needed next."
-    return Landed(planned.branch, planned.revision, pending)
+def _store_only(ws: Workspace, change: _Change[R], purpose: str) -> Landed[R]:
+    with ws.sync_context.working_copy(change.branch, change.revision).deferring():
+        planned = change.store(ws, purpose)
+    return Landed(
+        planned.report, change.branch, "The documents are stored, and the index follows when it is needed next."
+    )

@@ -1,6 +1,8 @@
-"""What the checked-out code pins and what is not here comes by itself: a revision, or, in a fresh clone, the whole knowledge base.
+"""What the checked-out code pins and what is not here comes by itself: a revision, or, in a fresh
+clone, the whole knowledge base.
 
-From remotes that are trusted only. That it could not come keeps nobody from working with what is here: `Workspace.unreached` says why.
+From remotes that are trusted only. That it could not come keeps nobody from working with what is
+here: `Workspace.unreached` says why.
 """
 
 from __future__ import annotations
@@ -27,15 +29,14 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.pins import pinning
-from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.remotes.clone import clone
-from vmrag_link.ops.remotes.fetch import first_with
 from vmrag_link.paths import PIN_NAME, write_atomically
 from vmrag_link.pin import Pin
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 RETRY_SECONDS = 60
-"""How long nobody is asked again for a revision that could not be had: a query should not wait for a dead network each time."""
+"""How long nobody is asked again for a revision that could not be had: a query should not wait for
+a dead network each time.
+"""
 
 
 class _Failure(Record, frozen=True):
@@ -51,8 +52,8 @@ class _Failure(Record, frozen=True):
 def bring(ws: Workspace, *, insist: bool = False) -> bool:
     """Fetch what the pin names, if it is not here and `auto_fetch` is on; whether something came.
 
-    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer. Raises `NotInitialized`, why a fresh
-    clone gets no knowledge base; everything else can wait.
+    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer.
+    Raises `NotInitialized`, why a fresh clone gets no knowledge base; everything else can wait.
     """
     if not ws.config.auto_fetch:
         return False
@@ -74,23 +75,28 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
 
 
 def _begun(ws: Workspace, *, insist: bool) -> bool:
-    """A fresh clone's knowledge base. Who answers does so at once: only a silence is not waited for again and again."""
+    """A fresh clone's knowledge base. Who answers does so at once: only a silence is not waited for
+    again and again.
+    """
     pin = pinning.parsed(plumbing.pin_bytes(ws.places))
     if pin is None:
         return False
     if not insist and (earlier := _failed_lately(ws, pin)):
-        raise ws.uninitialized(RemoteUnreachable(earlier.message, hint=earlier.hint))
+        raise reasons.uninitialized(ws, RemoteUnreachable(earlier.message, hint=earlier.hint))
+    from vmrag_link.ops.remotes.clone import clone  # rarely needed, and a checkout waits for imports
+
     try:
         clone(ws, automatic=True)
     except (RemoteError, FileSystemError) as why:
         if isinstance(why, RemoteUnreachable):
             _remember(ws, pin, why)
-        raise ws.uninitialized(why) from why
+        raise reasons.uninitialized(ws, why) from why
     return True
 
 
 def require(ws: Workspace, pin: Pin, source: str) -> str:
-    """The revision of a pin that a person or git asks for; it is fetched if it is not here and `auto_fetch` is on.
+    """The revision of a pin that a person or git asks for; it is fetched if it is not here and
+    `auto_fetch` is on.
 
     Raises `PinRevisionMissing`, which names the `source` of the pin.
     """
@@ -109,7 +115,9 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
 
 
 def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None) -> None:
-    """As `require`, for the pins that git merges; a side without one, or with one that cannot be read, requires nothing."""
+    """As `require`, for the pins that git merges; a side without one, or with one that cannot be
+    read, requires nothing.
+    """
     for source, data in (("Our side", ours), ("Their side", theirs), ("The base", base)):
         if pin := pinning.parsed(data):
             require(ws, pin, source)
@@ -134,6 +142,9 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
 
 def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
     """Why the revision is not here even now; None if it is."""
+    from vmrag_link.ops.remotes import destinations
+    from vmrag_link.ops.remotes.fetch import first_with
+
     why: VmragError | None = None
     try:
         first_with(ws, destinations.named(ws, pin.dolt_remote), pin.dolt_commit)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from vmrag_link.models import At, Record
-from vmrag_link.workspace import View, Workspace
+from vmrag_link.workspace import View, Workspace, reasons
 
 
 class KbBlock(Record, frozen=True):
-    """`commit` is the revision that was read, with the uncommitted documents if `dirty`; `in_sync` False: not the pinned one."""
+    """`commit` is the revision that was read, with the uncommitted documents if `dirty`; `in_sync`
+    False: not the pinned one.
+    """
 
     worktree: str
     git_head: str | None
@@ -18,8 +20,8 @@ class KbBlock(Record, frozen=True):
 
 
 class Standing(Record, frozen=True):
-    """`at` is the place to read documents from, `revision` the one that it is or has uncommitted documents on; `notes` say why the answer
-    is not from the pinned revision, if so.
+    """`at` is the place to read documents from, `revision` the one that it is or has uncommitted
+    documents on; `notes` say why the answer is not from the pinned revision, if so.
     """
 
     at: At
@@ -30,10 +32,10 @@ class Standing(Record, frozen=True):
 
 def standing(ws: Workspace) -> Standing:
     """Where the workspace stands now; nothing is brought anywhere. Raises as `Workspace.moment`."""
-    seen = ws.moment()
+    seen = ws.reader.moment()
     if not ws.engine.has_revision(seen.revision):
-        raise ws.unusable(seen.target)
-    notes = ws.notes(seen.target, seen.revision)
+        raise reasons.unusable(ws, seen.target)
+    notes = reasons.notes(ws, seen.target, seen.revision)
     block = KbBlock(str(ws.places.top), seen.git_head, seen.branch, seen.revision, seen.dirty, in_sync=not notes)
     return Standing(seen.at, seen.revision, block, notes)
 

@@ -6,15 +6,16 @@ import msgspec
 
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.follow.recover import recover
-from vmrag_link.sync import apply
+from vmrag_link.ops.follow.recovery import recover
+from vmrag_link.sync import eviction, sentences
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
 from vmrag_link.sync.counts import ChunkCounts
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 
 def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
-    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`. The index keeps serving.
+    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`.
+    The index keeps serving.
 
     The report's notes have been said.
     """
@@ -23,15 +24,15 @@ def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
     report = ws.reconcile(rebuild=rebuild)
     target = ws.target()
     if target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
     if report is None:
-        apply.tidy(ws.parts)  # who was killed after the switch left it undone
+        eviction.tidy(ws.sync_context)  # who was killed after the switch left it undone
         revision = ws.revision()
-        path = SnapshotReport(str(ws.shelf.path(revision)), "reused")
+        path = SnapshotReport(str(ws.snapshots.path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)
-    behind = apply.left_behind(target)
+    behind = sentences.left_behind(target)
     for note in behind:
         ws.progress.note(note)
     report = msgspec.structs.replace(report, notes=report.notes + behind)
-    with ws.view():
+    with ws.reader.view():
         return report  # opening the view has mended the working copy, too, where there are uncommitted documents

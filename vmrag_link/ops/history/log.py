@@ -9,7 +9,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.git import history as git_history
 from vmrag_link.models import ChangeCounts, Record, RevisionInfo
 from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.follow.recover import move_and_warn
+from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history.revparse import WORKING, resolve_rev
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.workspace import Workspace

@@ -27,6 +27,7 @@ from vmrag_link.errors import (
     PinError,
     PinMissing,
     RemoteError,
+    RevisionAmbiguous,
     RevisionMissing,
 )
 from vmrag_link.git import remotes
@@ -64,7 +65,7 @@ def resolve_rev(ws: Workspace, name: str) -> str:
     """A revision by its name on the command line, where any expression of git's is a git ref.
 
     A pinned revision that is not here is fetched. Raises `GitReferenceMissing` for a name that means nothing; `PinMissing`,
-    `PinMalformed`, `PinRevisionMissing` for a git ref that leads nowhere; `RevisionMissing` for an ambiguous prefix.
+    `PinMalformed`, `PinRevisionMissing` for a git ref that leads nowhere; `RevisionAmbiguous` for a prefix of several.
     """
     try:
         return _lookup(ws, name, lambda: lazy_fetch.pinned_at(ws, name))
@@ -90,7 +91,7 @@ def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
     """A revision by its name in a tool: `HEAD` is where the workspace stands, `~n` and `^` are first parents in the knowledge base.
 
     Of git, the names of refs and full hashes count, and no other expressions. `here`: where the workspace stands, if known.
-    Nothing is fetched. Raises `RevisionMissing`, with `candidates` for an ambiguous prefix; `PinMalformed` of a git ref.
+    Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous`, and `PinMalformed` of a git ref.
     """
     match = _STEPS.fullmatch(name)
     base = match["name"] if match else name
@@ -122,9 +123,9 @@ def tool_branch_rev(ws: Workspace, name: str, here: Standing | None = None) -> s
         return branch.head
     try:
         return tool_rev(ws, name, here)
+    except RevisionAmbiguous:
+        raise
     except RevisionMissing as error:
-        if "candidates" in error.details:
-            raise
         raise no_branch(ws, name) from error
 
 
@@ -257,7 +258,7 @@ def _by_prefix(ws: Workspace, name: str) -> str | None:
     for heads in (list(visible(ws)), [each.head for each in ws.engine.branches()]):
         found = sorted(each for each in ws.engine.parents(heads) if each.startswith(name.lower()))
         if len(found) > 1:
-            raise RevisionMissing(
+            raise RevisionAmbiguous(
                 f"{len(found)} revisions begin with {name!r}.",
                 hint="Write more of the hash.",
                 revision=name,

@@ -9,7 +9,7 @@ import msgspec
 
 from vmrag_link import worddiff
 from vmrag_link.models import At, ChangeCounts, ChangeKind, Collection, DocumentChange, Record, canonical_json
-from vmrag_link.ops.follow.recover import move_and_warn
+from vmrag_link.ops.follow.follow_pin import move_and_warn
 from vmrag_link.ops.history.diff import Diff, diff, old_document
 from vmrag_link.ops.history.revparse import WORKING, resolve_at
 from vmrag_link.worddiff import Piece

@@ -1,4 +1,4 @@
-"""Whether an index holds what the documents make: chunks, texts and vectors, and every byte of its files."""
+"""Does an index hold what the documents make: chunks, texts, vectors, every byte of its files?"""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ REBUILD = "vmrag sync --rebuild"
 
 
 class VerifiedIndex(Record, frozen=True):
-    """`problems`: what is wrong, and `fix`, the command that mends it. `vectors` of the `chunks` were compared with proven ones
-    of the cache; the others are what was written when the index was made.
+    """`problems`: what is wrong, and `fix`, the command that mends it.
+
+    `vectors` of the `chunks` were compared with proven ones of the cache; the others are what was
+    written when the index was made.
     """
 
     fingerprint: str
@@ -38,23 +40,23 @@ class VerifiedIndex(Record, frozen=True):
     fix: str
 
 
-class _Compared(Record, frozen=True):
+class _Comparison(Record, frozen=True):
     problems: tuple[str, ...]
     chunks: int = 0
     vectors: int = 0
 
 
 def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
-    """Look at the index that answers here, or of the revision that a git ref pins; one that is not there is built first."""
+    """Check the index that answers here, or that of a git ref's pin; build it if it is missing."""
     made = fingerprint(ws, ref=ref)
     if ref is None:
-        with ws.view() as view:
-            found, documents, fix = _compared(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD
+        with ws.reader.view() as view:
+            found, documents, fix = _compare(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD
     else:
         revision = lazy_fetch.pinned_at(ws, ref)
-        with ws.snapshot(revision) as folder:
+        with ws.reader.snapshot(revision) as folder:
             found, documents, fix = (
-                _compared(ws, folder, revision),
+                _compare(ws, folder, revision),
                 ws.engine.count(revision),
                 f"rm -r {quoted(folder)}",
             )
@@ -71,9 +73,9 @@ def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
     )
 
 
-def _compared(ws: Workspace, folder: Path, at: At) -> _Compared:
+def _compare(ws: Workspace, folder: Path, at: At) -> _Comparison:
     if problem := seal.mismatch(folder):
-        return _Compared((f"{problem[0].upper()}{problem[1:]}.",))
+        return _Comparison((f"{problem[0].upper()}{problem[1:]}.",))
     problem = chroma_check.problem(folder, with_vectors=True)
     problems = [f"{problem[0].upper()}{problem[1:]}."] if problem else []
     held = read(folder, "", current=True)
@@ -81,39 +83,42 @@ def _compared(ws: Workspace, folder: Path, at: At) -> _Compared:
         what = plural(number, "document") if number else "The definition"
         problems.append(f"{what} of collection {name!r}: not as in the knowledge base.")
     if problems:
-        return _Compared(tuple(problems))
+        return _Comparison(tuple(problems))
     skipped = set(held.unembedded) | (set(held.definitions) if has_given_vectors(folder) else set())
     looked = [
-        _collection(ws, folder, at, each, with_vectors=each.name not in skipped) for each in ws.engine.collections(at)
+        _compare_collection(ws, folder, at, each, with_vectors=each.name not in skipped)
+        for each in ws.engine.collections(at)
     ]
-    return _Compared(
+    return _Comparison(
         tuple(problem for each in looked for problem in each.problems),
         sum(each.chunks for each in looked),
         sum(each.vectors for each in looked),
     )
 
 
-def _collection(ws: Workspace, folder: Path, at: At, collection: Collection, *, with_vectors: bool) -> _Compared:
-    """Every document cut again, its chunks compared with those of the index."""
-    model, held = ws.model_for(collection), rows_of(folder, collection.name)
+def _compare_collection(
+    ws: Workspace, folder: Path, at: At, collection: Collection, *, with_vectors: bool
+) -> _Comparison:
+    """Cut every document again, and compare the chunks with those of the index."""
+    model, held = ws.models.of(collection), rows_of(folder, collection.name)
     chunking = within_window(collection.chunking, model)
     number, vectors = 0, 0
     for document in ws.engine.documents(at, collection=collection.name):
         cut, rows = chunks(document.content, chunking), held[document.doc_id]
         name = f"{collection.name}/{document.doc_id}"
         if [chunk.text for chunk in cut] != [row.text for row in rows]:
-            return _Compared((f"The texts of {name} in the index are not those of the document.",))
+            return _Comparison((f"The texts of {name} in the index are not those of the document.",))
         number += len(rows)
         if with_vectors:
-            compared = _vectors(ws, model, cut, rows)
+            compared = _count_equal_vectors(ws, model, cut, rows)
             if compared is None:
-                return _Compared((f"The vectors of {name} in the index are not those of its texts.",))
+                return _Comparison((f"The vectors of {name} in the index are not those of its texts.",))
             vectors += compared
-    return _Compared((), number, vectors)
+    return _Comparison((), number, vectors)
 
 
-def _vectors(ws: Workspace, model: Model, cut: Sequence[Chunk], rows: Sequence[HeldRow]) -> int | None:
-    """How many of them the cache knows, if those are equal to what the index holds."""
+def _count_equal_vectors(ws: Workspace, model: Model, cut: Sequence[Chunk], rows: Sequence[HeldRow]) -> int | None:
+    """How many vectors equal those of the cache; None if one differs."""
     hashes = [content_hash(chunk.text) for chunk in cut]
     cached = EmbeddingCache(ws.places.embeddings, progress=ws.progress).get(
         model.fingerprint, hashes, dimensions=model.dimensions, adopt=not model.local

@@ -10,15 +10,15 @@ from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index.contents import contents
 from vmrag_link.index.store import indexes_equally
 from vmrag_link.models import At, Collection, DocumentHeader, Record
-from vmrag_link.sync import apply
 from vmrag_link.workspace import Moment, Workspace
 
 Key = tuple[str, str]
 
 
 class Holdings(Record, frozen=True):
-    """What an index holds. `current`: it is the one that answers for the workspace as it stands, and verifies.
+    """What an index holds.
 
+    `current`: it is the one that answers for the workspace as it stands, and verifies.
     `unembedded`: collections that it finds by words alone, and why.
     """
 
@@ -32,16 +32,16 @@ class Holdings(Record, frozen=True):
 
 
 def held_now(ws: Workspace, seen: Moment) -> Holdings:
-    """Of the index that answers for the workspace; if it cannot, or is being written, of the one that it would be made from."""
+    """Read the index that answers for the workspace, or else the one that it would be made from."""
     if seen.branch and seen.dirty:
-        copy = apply.working_copy(ws.parts._replace(lock_timeout=0), seen.branch, seen.revision)
+        copy = ws.sync_context._replace(lock_timeout=0).working_copy(seen.branch, seen.revision)
         with contextlib.suppress(Busy), copy.reading() as problem:
             if not copy.damage():  # though it may be behind
                 with contextlib.suppress(IndexFailed):  # of the right size, but damaged
                     return read(copy.path, seen.revision, current=not problem)
-    path = ws.shelf.path(seen.revision)
-    with ws.shelf.reading(path):
-        if not ws.shelf.problem(seen.revision):
+    path = ws.snapshots.path(seen.revision)
+    with ws.snapshots.reading(path):
+        if not ws.snapshots.problem(seen.revision):
             with contextlib.suppress(IndexFailed):
                 return read(path, seen.revision, current=not seen.dirty)
     return Holdings()
@@ -54,7 +54,7 @@ def read(folder: Path, revision: str, *, current: bool) -> Holdings:
 
 
 def differing(ws: Workspace, at: At, held: Holdings) -> dict[str, int]:
-    """The collections of either side that are not held as they are at a place, with the numbers of documents that this concerns."""
+    """Collections that the index and the place hold differently, with the numbers of documents."""
     wanted = {each.name: each for each in ws.engine.collections(at)}
     anew = {name for name, each in wanted.items() if not held_equally(held, each)}
     numbers = dict.fromkeys((*anew, *(held.definitions.keys() - wanted.keys())), 0)

@@ -1,4 +1,4 @@
-"""Whether the index holds what the knowledge base holds, collection by collection; nothing is brought for that."""
+"""Does the index hold what the knowledge base holds? By collection, without bringing it there."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from vmrag_link.index.contents import held_collections, hnsw_of, unembedded
 from vmrag_link.index.metadata import HNSW
 from vmrag_link.models import At, Collection, Record, Working
 from vmrag_link.ops.documents.collections import find
+from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import Standing, viewed
-from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.ops.index.holdings import differing, held_now
 from vmrag_link.paths import write_atomically
-from vmrag_link.workspace import Moment, View, Workspace
+from vmrag_link.workspace import Moment, View, Workspace, reasons
 
 Status = Literal["synced", "pending", "error"]
 
 
 class CollectionStatus(Record, frozen=True):
-    """`pending`: documents that the index holds otherwise than the knowledge base, or not at all, or still.
+    """`pending`: documents that are stale, missing or left over in the index.
 
-    `last_sync_commit` is the revision that the index stands at which holds the collection; `last_sync_at` ISO 8601 UTC.
+    `last_sync_commit` is the revision of the index that holds the collection; `last_sync_at` ISO
+    8601 UTC.
     """
 
     collection: Collection
@@ -43,7 +44,7 @@ class CollectionStatus(Record, frozen=True):
 
 
 class IndexStatus(Record, frozen=True):
-    """`commit` is what the index should stand at, with the uncommitted documents of `branch`, if it has some."""
+    """`commit`: the revision that the index should stand at, with the uncommitted of `branch`."""
 
     branch: str | None
     commit: str
@@ -55,9 +56,11 @@ class IndexStatus(Record, frozen=True):
 
 
 class Indexed(Record, frozen=True):
-    """A collection and what the index holds of it. `id` is Chroma's own, another one after each rebuild; empty if there is none.
+    """A collection and what the index holds of it.
 
-    `hnsw`: what Chroma's HNSW index was made with, by the keys of metadata, if it was asked for; else, or if there is none, as it will be.
+    `id` is Chroma's own, another one after each rebuild; empty if there is none. `hnsw`: the
+    settings of Chroma's HNSW index by the keys of metadata; those that it will get, if there is
+    none, or they were not requested.
     """
 
     collection: Collection
@@ -71,10 +74,10 @@ class Indexed(Record, frozen=True):
 
 def look(ws: Workspace) -> IndexStatus:
     """As far as it is known without bringing anything. Raises as `Workspace.moment`."""
-    seen = ws.moment()
-    revision, at, moved = _wanted(seen)
+    seen = ws.reader.moment()
+    revision, at, moved = _next_place(seen)
     if not ws.engine.has_revision(revision):
-        raise ws.unusable(seen.target)
+        raise reasons.unusable(ws, seen.target)
     held = held_now(ws, seen)
     failed = failures(ws)
     changed = differing(ws, at, held)
@@ -92,7 +95,7 @@ def look(ws: Workspace) -> IndexStatus:
                 each,
                 snapshot=held.folder.name if held.folder and there else None,
                 last_sync_commit=held.revision if there else None,
-                last_sync_at=_sealed(held.folder) if held.folder and there else None,
+                last_sync_at=_sealed_at(held.folder) if held.folder and there else None,
                 documents=ws.engine.count(at, collection=each.name),
                 chunks=chunks[each.name],
                 status="synced" if synced else "error" if error else "pending",
@@ -103,8 +106,8 @@ def look(ws: Workspace) -> IndexStatus:
     return IndexStatus(at.branch if isinstance(at, Working) else seen.branch, revision, tuple(rows))
 
 
-def _wanted(seen: Moment) -> tuple[str, At, bool]:
-    """The revision that the next command will answer from, where it will read, and whether that is elsewhere than now."""
+def _next_place(seen: Moment) -> tuple[str, At, bool]:
+    """The revision and place that the next command reads, and whether it is elsewhere than now."""
     target = seen.target
     if target.state != "pinned" or target.revision == seen.revision:
         return seen.revision, seen.at, False
@@ -113,31 +116,32 @@ def _wanted(seen: Moment) -> tuple[str, At, bool]:
     return target.revision, Working(branch.name) if branch and uncommitted else target.revision, True
 
 
-def _sealed(folder: Path) -> str | None:
+def _sealed_at(folder: Path) -> str | None:
     with contextlib.suppress(OSError):
         seconds = (folder / manifest.FILE).stat().st_mtime
         return clock.at(seconds)
     return None
 
 
-# -- one collection -----------------------------------------------------------------------------------------------------
+# -- one collection
 
 
 def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tuple[Standing, Indexed]:
-    """A collection as the index holds it, which is brought first, and where that answers from.
+    """Bring the index, and show a collection as it holds it, with where that answers from.
 
-    If it cannot be brought, because a model is missing, say: as it is known. Raises `CollectionMissing`, `IndexFailed`.
+    If it cannot be brought, because a model is missing, say: as it is known. Raises
+    `CollectionMissing`, `IndexFailed`.
     """
     try:
         return read_consistently(
-            ws, lambda: ws.read(lambda view: (viewed(ws, view), _indexed(ws, view, name, hnsw=hnsw)))
+            ws, lambda: ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name, hnsw=hnsw)))
         )
     except (EmbeddingError, IndexExtraMissing):
         return at, known(ws, at, name)
 
 
 def known(ws: Workspace, at: Standing, name: str) -> Indexed:
-    """A collection as far as it is known without an index being brought: `chunks` are those that the index holds now.
+    """A collection without bringing the index: `chunks` are those that it holds now.
 
     Raises `CollectionMissing`.
     """
@@ -147,7 +151,7 @@ def known(ws: Workspace, at: Standing, name: str) -> Indexed:
     return Indexed(found, "", each.documents, each.chunks, each.snapshot or "", usual, each.status)
 
 
-def _indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
+def _as_indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
     collection = find(ws, view.at, name)
     held = held_collections(view.folder)[collection.name]
     return Indexed(
@@ -161,11 +165,11 @@ def _indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
     )
 
 
-# -- what failed last ---------------------------------------------------------------------------------------------------
+# -- what failed last
 
 
 def failures(ws: Workspace) -> dict[str, str]:
-    """By collection, why the last sync could not embed its documents."""
+    """Why the last sync could not embed the documents, by collection."""
     try:
         return msgspec.json.decode(ws.places.index_failures.read_bytes(), type=dict[str, str])
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):

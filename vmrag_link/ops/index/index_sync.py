@@ -1,7 +1,7 @@
-"""Bringing the index to what the knowledge base holds, and what that did to each collection.
+"""Bring the index to what the knowledge base holds, and tell what that did to each collection.
 
-An index is one whole: it is brought for all collections or for none. What a sync did to each is seen by comparing what
-was held before and after.
+An index is brought for all collections or for none. What a sync did to each is found by comparing
+what was held before and after.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from vmrag_link.errors import (
 )
 from vmrag_link.models import DocumentHeader, Record
 from vmrag_link.ops.documents.collections import find
+from vmrag_link.ops.follow.follow_pin import reconcile_for_reading
 from vmrag_link.ops.follow.provenance import Standing, standing, viewed
-from vmrag_link.ops.follow.recover import reconciled_for_reading
 from vmrag_link.ops.follow.sync import sync as follow_the_pin
 from vmrag_link.ops.index.holdings import Holdings, Key, differing, held_equally, held_now, read
 from vmrag_link.ops.index.index_status import Status, look, remember
-from vmrag_link.sync import apply
+from vmrag_link.sync import eviction
 from vmrag_link.workspace import Workspace
 
 
 class Synced(Record, frozen=True):
-    """What a sync did for one collection: numbers of documents, and of the chunks that were put in."""
+    """What a sync did for one collection: numbers of documents, and of chunks that were added."""
 
     collection: str
     snapshot: str
@@ -42,8 +42,9 @@ class Synced(Record, frozen=True):
 
 
 class SyncedAll(Record, frozen=True):
-    """`failure`: why a collection could not be embedded, which its details' `collection_name` names. With a local model nothing was done
-    then; what a service did not embed is in the index by its words.
+    """`failure`: why a collection could not be embedded; its details name it as `collection_name`.
+
+    With a local model nothing was done then; without its service a collection is found by words.
     """
 
     standing: Standing
@@ -54,11 +55,11 @@ class SyncedAll(Record, frozen=True):
     @property
     def failed(self) -> str:
         """The collection to blame."""
-        return str(self.failure.details["collection_name"]) if self.failure else ""
+        return (self.failure.collection or "") if self.failure else ""
 
     @property
     def together(self) -> Synced:
-        """The sums, as of one collection that is called `all`."""
+        """The sums, as of one collection called `all`."""
         rows, at = self.collections, self.standing
         return Synced(
             "all",
@@ -73,7 +74,10 @@ class SyncedAll(Record, frozen=True):
         )
 
     def of(self, ws: Workspace, name: str) -> Synced:
-        """What was done for the collection that a name means, which may have gone from the index just now. Raises `CollectionMissing`."""
+        """What was done for the collection that a name means; the sync may just have removed it.
+
+        Raises `CollectionMissing`.
+        """
         rows = {each.collection: each for each in self.collections}
         try:
             name = find(ws, self.standing.at, name).name
@@ -84,30 +88,30 @@ class SyncedAll(Record, frozen=True):
 
 
 def bring(ws: Workspace) -> SyncedAll:
-    """Bring the index to what the workspace stands at, uncommitted documents included; the pin is followed first.
+    """Follow the pin, and bring the index there, uncommitted documents included.
 
-    Raises what is no collection's fault: `IndexFailed`, `MassDeletion`, `FileFailed`, and why the pin cannot be followed, where
-    nothing is bound.
+    Raises what is no collection's fault: `IndexFailed`, `MassDeletion`, `FileFailed`, and why the
+    pin cannot be followed, where nothing is bound.
     """
     before = _before(ws)
     try:
-        reconciled_for_reading(ws)
-        seen = ws.moment()
+        reconcile_for_reading(ws)
+        seen = ws.reader.moment()
         now = held_now(ws, seen)
         if now.current and (now.unembedded or differing(ws, seen.at, now)):
-            apply.throw_away(ws.parts, ws.target(), seen.revision)  # it verifies, and holds something else
+            eviction.throw_away(ws.sync_context, ws.target(), seen.revision)  # it verifies, and holds something else
         report = _after(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
-        if "collection_name" not in error.details:
+        if error.collection is None:
             raise
-        remember(ws, {str(error.details["collection_name"]): error.message})
+        remember(ws, {error.collection: error.message})
         return _nothing_done(ws, error)
     remember(ws, {})
     return report
 
 
 def rebuild(ws: Workspace) -> SyncedAll:
-    """Build the index from nothing; the one that is there answers until then, and goes on if this fails.
+    """Build the index from nothing; the present one answers until then, and stays if this fails.
 
     Raises as `ops.follow.sync`, and what models raise.
     """
@@ -118,11 +122,11 @@ def rebuild(ws: Workspace) -> SyncedAll:
 
 
 def _before(ws: Workspace) -> Holdings:
-    return held_now(ws, ws.moment()) if ws.binding else Holdings()
+    return held_now(ws, ws.reader.moment()) if ws.binding else Holdings()
 
 
 def _after(ws: Workspace, before: Holdings) -> SyncedAll:
-    view, held = ws.read(lambda view: (view, read(view.folder, view.revision, current=True)))
+    view, held = ws.reader.read(lambda view: (view, read(view.folder, view.revision, current=True)))
     rows = []
     for name in sorted(held.definitions.keys() | before.definitions.keys()):
         mine, theirs = _of(name, held.headers), _of(name, before.headers)

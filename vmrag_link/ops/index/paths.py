@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from vmrag_link.index.chroma import DATABASE, TENANT
 from vmrag_link.models import Record
-from vmrag_link.ops.follow.recover import sync_and_warn
+from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.workspace import Workspace
 
 
 class PathsReport(Record, frozen=True):
-    """`chroma` is the directory to give to a Chroma client, with `tenant` and `database`; collections have their own names."""
+    """`chroma`: the directory for a Chroma client, with `tenant` and `database`.
+
+    Collections have their own names.
+    """
 
     kb: str
     index: str
@@ -19,7 +22,10 @@ class PathsReport(Record, frozen=True):
 
 
 def paths(ws: Workspace) -> PathsReport:
-    """Of the workspace as it stands, uncommitted documents included. The next sync makes another index: ask again then."""
+    """Of the workspace as it stands, uncommitted documents included.
+
+    The next sync makes another index: ask again then.
+    """
     sync_and_warn(ws)
-    with ws.view() as view:
+    with ws.reader.view() as view:
         return PathsReport(str(ws.places.kb), str(view.folder), str(view.folder / "chroma"), TENANT, DATABASE)

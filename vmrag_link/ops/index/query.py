@@ -1,4 +1,4 @@
-"""Answers by meaning and by words, from the knowledge of the code that is checked out or of another git ref."""
+"""Search by meaning and by words, in the knowledge of HEAD or of another git ref."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Collection, Record
 from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, viewed
-from vmrag_link.ops.follow.recover import read_consistently
 from vmrag_link.retrieval.search import Hit, Mode, Near, Query, Searcher
 from vmrag_link.workspace import View, Workspace
 
@@ -29,7 +29,7 @@ class QueryReport(Record, frozen=True):
 
 
 class SimilarReport(Record, frozen=True):
-    """`matches` by query text; `embeddings` by the names of their chunks (`index.store.chunk_id`), if they were asked for."""
+    """`matches` by query text; `embeddings`, if requested, by chunk (`index.store.chunk_id`)."""
 
     collection: Collection
     matches: list[list[Near]]
@@ -38,30 +38,32 @@ class SimilarReport(Record, frozen=True):
 
 
 def query(ws: Workspace, asked: Query, *, ref: str | None = None) -> QueryReport:
-    """The best chunks. A pin that moved is followed first; one that cannot be followed leaves the bound revision answering.
+    """The best chunks.
 
-    `ref`: answer from the revision that this git ref pins, without touching the workspace.
+    A pin that moved is followed first; one that cannot be followed leaves the bound revision
+    answering. `ref`: answer from the revision that this git ref pins, without touching the
+    workspace.
     """
     if ref is not None:
         return _at(ws, asked, ref)
-    return read_consistently(ws, lambda: ws.read(lambda view: _answer(ws, asked, view)))
+    return read_consistently(ws, lambda: ws.reader.read(lambda view: _answer(ws, asked, view)))
 
 
 def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
     revision = lazy_fetch.pinned_at(ws, ref)
     for last in (False, True):
         try:
-            with ws.snapshot(revision) as path:
+            with ws.reader.snapshot(revision) as path:
                 view = View(path, revision, None, dirty=False, git_head=plumbing.head(ws.places).commit)
                 return _answer(ws, asked, view)
         except IndexFailed:
-            if last or not ws.shelf.discard(ws.shelf.path(revision)):
+            if last or not ws.snapshots.discard(ws.snapshots.path(revision)):
                 raise
     raise AssertionError  # the second attempt returns or raises
 
 
 def _answer(ws: Workspace, asked: Query, view: View) -> QueryReport:
-    with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+    with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
         try:
             results = searcher.search(asked)
         except EmbeddingFailed as error:
@@ -80,10 +82,13 @@ def similar(
     where_document: Mapping[str, Any] | None = None,
     embeddings: bool = False,
 ) -> SimilarReport:
-    """The chunks of one collection nearest to each text, all from one moment. Raises as `collections.find` and `Searcher.search`."""
+    """The chunks of one collection nearest to each text; all read at one moment.
+
+    Raises as `collections.find` and `Searcher.search`.
+    """
 
     def answer(view: View) -> SimilarReport:
-        with contextlib.closing(Searcher(view.folder, ws.model_for)) as searcher:
+        with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
             collection = searcher.collection(name) or collections.find(ws, view.at, name)
             asked = Query("", (collection.name,), k, Mode.VECTOR, where, where_document)
             matches = [searcher.nearest(msgspec.structs.replace(asked, text=text)) for text in texts]
@@ -91,4 +96,4 @@ def similar(
             stored = searcher.embeddings(collection.name, [*names]) if embeddings else {}
             return SimilarReport(collection, matches, stored, viewed(ws, view))
 
-    return read_consistently(ws, lambda: ws.read(answer))
+    return read_consistently(ws, lambda: ws.reader.read(answer))

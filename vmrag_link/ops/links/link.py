@@ -10,7 +10,7 @@ from vmrag_link import pin as pins
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.git import plumbing, repository
 from vmrag_link.models import Link, Record, Working
-from vmrag_link.ops.follow import recover
+from vmrag_link.ops.follow import follow_pin
 from vmrag_link.ops.follow.pin import refuse_if_in_conflict
 from vmrag_link.ops.pins import pinning
 from vmrag_link.paths import PIN_NAME, Places, read_regular, write_atomically
@@ -65,7 +65,7 @@ def link(
     and is staged; it will be part of the next commit, not of the linked one. Raises `GitRepositoryMissing`, `GitReferenceMissing`,
     `UsageInvalid` for a link file that may not be (`_inside`), `FileFailed`, `NotInitialized`.
     """
-    recover.reconciled_for_reading(ws)
+    follow_pin.reconcile_for_reading(ws)
     found = repository.commit(git_repo_path, git_commit)
     path = _inside(found.places, link_file) if found.places else None
     revision, branch = ws.revision_here(), ws.kb_branch()

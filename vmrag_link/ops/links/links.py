@@ -8,7 +8,7 @@ from vmrag_link import pin as pins
 from vmrag_link.errors import LinkMissing, quoted
 from vmrag_link.git import plumbing, repository
 from vmrag_link.models import Link, Record
-from vmrag_link.ops.follow import recover
+from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.links import link as linking
 from vmrag_link.ops.links import link_queue
 from vmrag_link.ops.pins import history_pins
@@ -31,14 +31,14 @@ class RebuildReport(Record, frozen=True):
 
 def links(ws: Workspace, *, revision: str | None = None) -> LinksReport:
     """All links, or those of one revision; sorted by git commit."""
-    recover.recover(ws)
+    recovery.recover(ws)
     link_queue.flush(ws)
     return LinksReport(ws.engine.links(dolt_commit=revision))
 
 
 def show(ws: Workspace, ref: str) -> Link:
     """The link of a commit: by hand, if there is such a row, else what the pin in its tree says. Raises `LinkMissing`."""
-    recover.recover(ws)
+    recovery.recover(ws)
     link_queue.flush(ws)
     commit = plumbing.resolve(ws.places, ref)
     rows = ws.engine.links(git_commit=commit)
@@ -56,7 +56,7 @@ def rebuild(ws: Workspace) -> RebuildReport:
 
     A commit has a row when it introduces the pin that its tree holds. Rows of commits that no ref reaches any more go.
     """
-    recover.recover(ws)
+    recovery.recover(ws)
     link_queue.flush(ws)
     there = {each.git_commit: each for each in ws.engine.links()}
     manual = {commit for commit, each in there.items() if each.source == "manual"}

@@ -1,4 +1,4 @@
-"""Conflicts as tools list them: whatever tells of the same merge says the same."""
+"""Conflicts as tools list them, the same in results and in errors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ _INTERNAL = ("content_hash", "source_key")
 
 
 class OpenConflict(Record, frozen=True):
-    """`base`, `ours` and `theirs` hold what the `fields` have on that side (all of it where one side removed the row), texts cut to
-    `TEXT` characters; None where the row does not exist. `doc_id` is empty for a collection's settings.
+    """A conflict with the values of its `fields` on each side; None where the row does not exist.
+
+    Where one side removed the row, all fields are given. Texts are cut to `TEXT` characters.
+    `doc_id` is empty for a collection's settings.
     """
 
     table: str
     collection: str
     doc_id: str
-    fields: tuple[str, ...]
+    fields: list[str]
     base: dict[str, Any] | None
     ours: dict[str, Any] | None
     theirs: dict[str, Any] | None
@@ -51,11 +53,14 @@ def rows(ws: Workspace, conflicts: Iterable[Conflict]) -> list[OpenConflict]:
 
 def as_json(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
     """For results and for an error's details."""
-    return [{**msgspec.to_builtins(each), "fields": list(each.fields)} for each in conflicts]
+    return msgspec.to_builtins(list(conflicts))  # type: ignore[no-any-return]
 
 
 def open_merge(ws: Workspace) -> OpenMerge | None:
-    """The merge that waits here, git's or one of ours; None if there is none. Changes nothing and fetches nothing."""
+    """The merge that waits here, git's or one of ours; None if there is none.
+
+    Changes nothing and fetches nothing.
+    """
     try:
         state = merge_state.current(ws)
         if state is not None:
@@ -72,7 +77,7 @@ def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
         table_of(kind) if conflict.doc_id else COLLECTIONS,
         conflict.collection,
         conflict.doc_id,
-        conflict.fields,
+        list(conflict.fields),
         *(None if each is None else _values(each, conflict) for each in sides),
     )
 

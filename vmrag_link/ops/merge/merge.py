@@ -1,4 +1,4 @@
-"""`vmrag merge`: take the knowledge of another ref, KB branch or revision into that of the code which is checked out."""
+"""`vmrag merge`: merge another ref, KB branch or revision into the knowledge of HEAD."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.engines.base import ASIDE_PREFIX, Write, reserved
+from vmrag_link.engines.base import ASIDE_PREFIX, reserved
 from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging import replay
@@ -16,14 +16,14 @@ from vmrag_link.merging.threeway import as_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, Working
 from vmrag_link.ops.documents import writing
-from vmrag_link.ops.follow import recover
+from vmrag_link.ops.documents.writing import Planned
+from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
 from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
 from vmrag_link.ops.history.revparse import resolve_rev
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins.pinning import PinBlock
-from vmrag_link.sync import apply
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
@@ -31,10 +31,11 @@ Result = Literal["already_up_to_date", "fast_forward", "merge", "uncommitted", "
 
 
 class MergeReport(Record, frozen=True):
-    """`revision` is what is pinned now; None while there is a conflict. `changes` are counted against `ours`.
+    """`revision` is what is pinned now; None while there is a conflict.
 
-    `uncommitted`: the result is in the working set. `conflicts` are those about which nobody has decided, as `vmrag resolve` names them.
-    `pending`: why the index did not follow; the next command catches up.
+    `changes` are counted against `ours`. `uncommitted`: the result is in the working set.
+    `conflicts` are those about which nobody has decided, as `vmrag resolve` names them. `pending`:
+    why the index did not follow; the next command catches up.
     """
 
     result: Result
@@ -52,9 +53,10 @@ class MergeReport(Record, frozen=True):
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
-    """Merge what `source` names (see `revparse.resolve_rev`); documents set aside come back uncommitted.
+    """Merge what `source` names (`revparse.resolve_rev`); documents set aside come back uncommitted.
 
-    Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and `writing.writable`.
+    Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and
+    `writing.writable`.
     """
     target = mergeable(ws)
     if aside := aside_branch(ws, source):
@@ -65,7 +67,10 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
 
 
 def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
-    """The branch of that name, if it holds documents that were set aside. Raises `NameInvalid` for another reserved one."""
+    """The branch of that name, if it holds documents that were set aside.
+
+    Raises `NameInvalid` for another reserved one.
+    """
     found = ws.engine.branch(source) if reserved(source) else None
     if found and not source.startswith(ASIDE_PREFIX):
         raise NameInvalid(f"{source!r} holds no documents to merge.", hint="vmrag branch", branch=source)
@@ -75,7 +80,7 @@ def aside_branch(ws: Workspace, source: str) -> KbBranch | None:
 def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: Decisions | None = None) -> MergeReport:
     """Bring documents back that were set aside, uncommitted, and drop their branch."""
     base, symbolic = aside_base(ws, aside), target.trigger.symbolic or ""
-    decided = _kept(decisions)
+    decided = _as_dicts(decisions)
     state = MergeState(
         "aside", aside.name, base, target.revision, aside.head, symbolic, commit=False, decisions=decided
     )
@@ -87,19 +92,25 @@ def aside_base(ws: Workspace, aside: KbBranch) -> str:
     return ws.engine.info(aside.head).parents[0]
 
 
-def _kept(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
+def _as_dicts(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
     return {name: dict(choices) for name, choices in (decisions or {}).items()}
 
 
 def mergeable(ws: Workspace) -> Target:
-    """What a merge goes to. Raises `MergeConflict` while another one is open, and as `writing.writable`."""
+    """What a merge goes to.
+
+    Raises `MergeConflict` while another one is open, and as `writing.writable`.
+    """
     target = writing.writable(ws)
     merge_state.refuse_if_open(ws)
     return target
 
 
 def merge_base(ws: Workspace, source: str, *, ours: str, theirs: str) -> str:
-    """What a merge of the revision that `source` names starts from; git is asked, too, if that is a code commit that pins it."""
+    """The base of a merge with the revision that `source` names.
+
+    git's merge base counts, too, if `source` is a code commit that pins the revision.
+    """
     if ws.engine.has_revision(source):
         return base_of(ws, ours, theirs)
     try:
@@ -120,23 +131,29 @@ def merge_revision(
     decisions: Decisions | None = None,
     signature: Signature | None = None,
 ) -> MergeReport:
-    """Merge a revision, with a base of the caller's choice, and `decisions` about what is in conflict. Raises `Uncommitted`."""
+    """Merge a revision from a given base, with `decisions` about the conflicts.
+
+    Raises `Uncommitted`.
+    """
     if target.kb_branch and target.kb_branch.dirty:
         raise Uncommitted("There are uncommitted documents; a merge would mix them in.", hint="vmrag commit")
     ours = target.revision
     symbolic = target.trigger.symbolic or ""
-    state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_kept(decisions))
+    state = MergeState("merge", source, base, ours, theirs, symbolic, commit=commit, decisions=_as_dicts(decisions))
     if theirs in (base, ours):
         # Staged, in case that a kill kept a merge before this one from it.
         staged = plumbing.stage(ws.places, ws.places.pin) if ws.places.pin.exists() else True
         return msgspec.structs.replace(_report(state, "already_up_to_date", ours), staged=staged)
     if ours == base and commit:
-        return _landed(ws, target, state, theirs)
+        return _pin_result(ws, target, state, theirs)
     return _proceed(ws, target, state, signature)
 
 
 def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
-    """`--continue`: go on with the open merge, as far as everything is decided. Raises `MergeConflict` if something is not."""
+    """`--continue`: finish the open merge.
+
+    Raises `MergeConflict` if something is not.
+    """
     state = merge_state.required(ws)
     if state.kind == "git":
         busy = plumbing.busy(ws.places)
@@ -155,8 +172,11 @@ def proceed(ws: Workspace, signature: Signature | None = None) -> MergeReport:
 
 
 def abort(ws: Workspace) -> MergeReport:
-    """Give the open merge up. What it had written to the working set, and what was written there since, is set aside."""
-    recover.recover(ws)
+    """Give the open merge up.
+
+    Its uncommitted documents, and later ones, are set aside.
+    """
+    recovery.recover(ws)
     state = merge_state.required(ws)
     if state.kind == "git":
         busy = plumbing.busy(ws.places)
@@ -172,7 +192,7 @@ def abort(ws: Workspace) -> MergeReport:
     if not merge_state.is_here(ws, state) or branch.head != state.ours:
         merge_state.clear(ws)
         return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
-    copy = apply.forgotten_copy(ws.parts, branch.name, branch.head)
+    copy = ws.sync_context.without_copy(branch.name, branch.head)
     with copy, ws.engine.writing("give a merge up", timeout=ws.lock_timeout):
         # First: a merge without its documents would be committed as one that dropped theirs.
         merge_state.clear(ws)
@@ -189,10 +209,10 @@ def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signat
         conflicts = tuple(each.id for each in merged.conflicts)
         return msgspec.structs.replace(_report(state, "conflict", None), conflicts=conflicts)
     if not state.commit and not state.written:
-        return _written(ws, state)
+        return _write_result(ws, state)
     outcome = _result(ws, target, state, signature)
     assert outcome.revision is not None  # noqa: S101  nothing is in conflict
-    return _landed(ws, target, state, outcome.revision)
+    return _pin_result(ws, target, state, outcome.revision)
 
 
 def _result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> Outcome:
@@ -229,14 +249,17 @@ def _nothing_to_write(ws: Workspace, state: MergeState) -> bool:
     return found.empty
 
 
-def _written(ws: Workspace, state: MergeState) -> MergeReport:
-    """Put the result into the working set. What is there by now is merged again after a kill, to the same result."""
+def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
+    """Put the result into the working set.
 
-    def rows(at: At) -> Write | None:
+    After a kill it runs again, with the same result.
+    """
+
+    def rows(at: At) -> Planned[None]:
         found = three_way(ws.engine, base=state.base, ours=at, theirs=state.theirs, decisions=state.decisions)
         if found.conflicts:
             raise MergeConflict("The documents changed while this waited, and conflict now.", hint="vmrag resolve")
-        return None if found.empty else found.rows
+        return Planned(None if found.empty else found.rows, None)
 
     merge_state.save(ws, state)
     landed = writing.write(ws, rows, f"merge {state.source}")
@@ -253,11 +276,10 @@ def _written(ws: Workspace, state: MergeState) -> MergeReport:
         if branch and branch.head == state.ours
         else ChangeCounts()
     )
-    pending = landed.pending if landed else ""
-    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=pending)
+    return msgspec.structs.replace(_report(state, "uncommitted", state.ours), changes=changes, pending=landed.pending)
 
 
-def _landed(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
+def _pin_result(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
     pinned = go_to(ws, revision, trigger=target.trigger)
     merge_state.clear(ws)
     return msgspec.structs.replace(

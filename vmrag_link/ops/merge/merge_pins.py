@@ -1,7 +1,8 @@
-"""The merge driver of `.dolt-version`: three pins become one, whose revision holds the documents of both sides.
+"""The merge driver of `.dolt-version`: one pin of three, with the documents of both sides.
 
-git gives the base, and the base counts: a cherry-pick's is the parent of what is picked, a revert's is what is reverted. A pin is a whole
-state, so the change that is merged is the difference between base and theirs, not what theirs contains.
+git gives the base, and the base counts: a cherry-pick's is the parent of what is picked, a revert's
+is what is reverted. A pin is a whole state, so the change that is merged is the difference between
+base and theirs, not what theirs contains.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ def merge_pins(
 ) -> bytes:
     """The pin of the merged state; `base` is empty where both sides added a pin.
 
-    `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from several; then nothing stops it, and what is in
-    conflict is like neither side. `revision`: what a person has made of the conflicts; `remote`: the one of the two that they want where
-    both changed it.
-    The revisions are here (`arrival.require`). Raises `PinConflict`, `PinMalformed`, `EngineFailed` for unrelated histories.
+    `joins`: theirs becomes a parent of the merged revision. `virtual`: git makes a base from
+    several; then nothing stops it, and what is in conflict is like neither side. `revision`: the
+    result of resolved conflicts. `remote`: the name to take where both sides changed it. The
+    revisions must be here (`lazy_fetch.require`). Raises `PinConflict`, `PinMalformed`,
+    `EngineFailed` for unrelated histories.
     """
     left, right = pins.parse(ours, source="our pin"), pins.parse(theirs, source="their pin")
     before = pins.parse(base, source="the base's pin") if base else None

@@ -1,8 +1,9 @@
 """The merge that waits for a person: git's conflict in the pin, or one that `vmrag merge` began.
 
-What git has is read from the index each time; the decisions about it are in `merge-git.json` of the work tree. A merge of ours is in
-`merge.json`, and stays there while git merges. The merge itself is made anew from the revisions and the decisions whenever somebody
-looks: an engine need not keep conflicts.
+What git has is read from the index each time; the decisions about it are in `merge-git.json` of the
+work tree. A merge of ours is in `merge.json`, and stays there while git merges. The merge itself is
+made anew from the revisions and the decisions whenever somebody looks: an engine need not keep
+conflicts.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ Kind = Literal["merge", "aside", "git"]
 class MergeState(Record, frozen=True):
     """`base`, `ours` and `theirs` are revisions; `source` is what was merged, as it was named.
 
-    Kinds: `git`, whose conflict in the pin ends with a staged pin; `merge`, which ends with a commit; `aside`, documents that were set
-    aside (`source` is their KB branch) and end as uncommitted ones. `commit` False: the result is to be looked at before it is
-    committed; `written` says that it is in the working set by now, where a person may have changed it.
+    Kinds: `git`, whose conflict in the pin ends with a staged pin; `merge`, which ends with a
+    commit; `aside`, documents that were set aside (`source` is their KB branch) and end as
+    uncommitted ones. `commit` False: the result is to be looked at before it is committed;
+    `written` says that it is in the working set by now, where a person may have changed it.
     """
 
     kind: Kind
@@ -47,7 +49,8 @@ class MergeState(Record, frozen=True):
 def current(ws: Workspace) -> MergeState | None:
     """The open merge of this work tree, if there is one; changes nothing.
 
-    Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common history.
+    Raises `FileFailed`, `PinMalformed` for a side's pin, `EngineFailed` for sides without a common
+    history.
     """
     in_git = _in_git(ws)
     if in_git:
@@ -58,7 +61,7 @@ def current(ws: Workspace) -> MergeState | None:
 
 
 def opened(ws: Workspace) -> MergeState | None:
-    """As `current`, for commands that change something: what a killed merge left to do is done first."""
+    """As `current`, for commands that change something: a killed merge is cleaned up first."""
     state, stored = current(ws), _read(ws.places.merge)
     if state is None or state.kind != "git":
         clear(ws, "git")  # git's conflict is over
@@ -79,7 +82,7 @@ def required(ws: Workspace) -> MergeState:
 
 
 def refuse_if_open(ws: Workspace) -> None:
-    """For what would take the ground from under an open merge. Raises `MergeConflict`."""
+    """Refuse what would move the base of an open merge. Raises `MergeConflict`."""
     state = opened(ws)
     if state:
         raise MergeConflict(
@@ -101,7 +104,7 @@ def _path(ws: Workspace, kind: Kind) -> Path:
 
 
 def merged(ws: Workspace, state: MergeState) -> Merged:
-    """The merge as it stands, with the decisions so far; nothing once its result is in the working set.
+    """The merge with the decisions so far; empty once its result is in the working set.
 
     Raises `KnowledgeMoved` when it does not belong to this place any more.
     """
@@ -119,7 +122,7 @@ def is_here(ws: Workspace, state: MergeState) -> bool:
 
 
 def ours(ws: Workspace, state: MergeState) -> At:
-    """Our side: in a merge of ours with the uncommitted documents, so that a document can be mended by hand."""
+    """Our side; in our own merge with uncommitted documents, so that one can be edited by hand."""
     if state.kind == "git":
         return state.ours
     if not is_here(ws, state):

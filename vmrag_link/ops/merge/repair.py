@@ -1,4 +1,7 @@
-"""`vmrag merge --repair COMMIT`: take in the knowledge that a code commit dropped, because it was made where no driver merges pins."""
+"""`vmrag merge --repair COMMIT`: merge the knowledge that a code commit dropped.
+
+It was merged where no driver merges pins: on a hosting service, say.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from vmrag_link.workspace import Workspace
 
 
 def repair(ws: Workspace, commit: str) -> MergeReport:
-    """Merge the pins of the commit's parents that the present knowledge does not contain, one of them in each run.
+    """Merge one pin of the commit's parents that the present knowledge lacks; repeat for more.
 
     Raises `GitReferenceMissing`, `PinRevisionMissing`, and as `merge.merge`.
     """
@@ -29,14 +32,20 @@ def repair(ws: Workspace, commit: str) -> MergeReport:
 
 
 def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
-    """What the parents pin, by commit. One whose pin cannot be read says nothing; a revision that is not here may be what matters."""
+    """What the parents pin, by commit.
+
+    One whose pin cannot be read says nothing; a revision that is not here may be what matters.
+    """
     readable = {commit for commit, data in history.pins_of(ws.places, parents).items() if parsed(data)}
     found = ((parent, pinned(ws, parent)) for parent in parents if parent in readable)
     return {parent: revision for parent, revision in found if revision}
 
 
 def _base(ws: Workspace, target: Target, commit: str, sides: dict[str, str], parent: str) -> str:
-    """What a parent's pin is merged from: the pin at git's merge base; where all sides pin the same, what the commit left of that."""
+    """The base for a parent's pin: the pin at git's merge base.
+
+    Where all sides pin the same, it is what the commit left of that.
+    """
     theirs = sides[parent]
     if len(set(sides.values())) > 1:
         other = next(each for each in sides if each != parent)

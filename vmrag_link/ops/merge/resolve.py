@@ -1,8 +1,8 @@
-"""`vmrag resolve`: decide about conflicts, one after the other or all at once, now or in another process later."""
+"""`vmrag resolve`: decide about conflicts, one by one or all at once; decisions are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Row, Side, 
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Document, Record
-from vmrag_link.ops.follow import lazy_fetch, recover
+from vmrag_link.ops.follow import follow_pin, lazy_fetch, recovery
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.merge.merge_state import MergeState
@@ -25,7 +25,10 @@ from vmrag_link.workspace import Workspace
 
 
 class ConflictRow(Record, frozen=True):
-    """`open` are the fields without a decision; `conflict` holds the three versions of the row, None where it is not there."""
+    """`open`: the fields without a decision.
+
+    `conflict`: base, ours and theirs, None for a missing row.
+    """
 
     id: str
     open: tuple[str, ...]
@@ -38,9 +41,10 @@ class ConflictRow(Record, frozen=True):
 
 
 class ResolveReport(Record, frozen=True):
-    """`conflicts` are those with an open field. Once there is none: `next` is what to type, and in a merge of git's the pin is written.
+    """`conflicts` are those with an open field.
 
-    `staged` False: another git command held the index, so `git add .dolt-version` is left to do.
+    Once there is none: `next` is what to type, and in a merge of git's the pin is written. `staged`
+    False: another git command held the index, so `git add .dolt-version` is left to do.
     """
 
     kind: merge_state.Kind
@@ -56,17 +60,11 @@ class ResolveReport(Record, frozen=True):
 
 
 def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
-    """The open merge and what is left to decide. Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict."""
-    prepare(ws)
-    with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
-        state = merge_state.required(ws)
-        merged = merge_state.merged(ws, state)
-        _chosen(merged, ids)
-        if merged.conflicts or state.kind != "git":
-            return _report(state, merged)
-        report = _conclude(ws, state, merged)  # all was decided before a kill, or the sides agree
-    recover.reconciled_for_reading(ws)
-    return report
+    """The open merge and what is left to decide.
+
+    Raises `MergeConflict` when none is open, `DocumentMissing` for ids not in conflict.
+    """
+    return _resolve(ws, ids, None)
 
 
 def resolve(
@@ -77,38 +75,46 @@ def resolve(
     fields: Mapping[str, Side] | None = None,
     text: str | None = None,
 ) -> ResolveReport:
-    """Decide about the conflicts named (by default all open ones): a side as a whole, some fields, or a text for the document.
+    """Decide about the conflicts named, by default all open ones: a side, some fields, or a text.
 
-    What was decided before can be decided again. Raises `DocumentMissing` for what is not in conflict, `UsageInvalid` for a choice that
-    does not fit, `ContentRefused` for a text that cannot be stored or holds a conflict marker of ours, `MergeConflict` when no merge is
-    open, `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
+    What was decided before can be decided again. Raises `DocumentMissing` for what is not in
+    conflict, `UsageInvalid` for a choice that does not fit, `ContentRefused` for a text that cannot
+    be stored or holds a conflict marker of ours, `MergeConflict` when no merge is open,
+    `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
     """
+    return _resolve(ws, ids, lambda conflict: _choices(conflict, side, fields or {}, text))
+
+
+def _resolve(
+    ws: Workspace, ids: Sequence[str], choose: Callable[[Conflict], dict[str, Choice]] | None
+) -> ResolveReport:
     prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.required(ws)
         merged = merge_state.merged(ws, state)
-        decisions = dict(state.decisions)
-        for conflict in _chosen(merged, ids):
-            choices = _choices(conflict, side, fields or {}, text)
-            decisions[conflict.id] = decisions.get(conflict.id, {}) | choices
-        state = msgspec.structs.replace(state, decisions=decisions)
-        merge_state.save(ws, state)
-        merged = merge_state.merged(ws, state)
+        chosen = _select(merged, ids)
+        if choose:
+            decisions = dict(state.decisions)
+            for conflict in chosen:
+                decisions[conflict.id] = decisions.get(conflict.id, {}) | choose(conflict)
+            state = msgspec.structs.replace(state, decisions=decisions)
+            merge_state.save(ws, state)
+            merged = merge_state.merged(ws, state)
         if merged.conflicts or state.kind != "git":
             return _report(state, merged)
-        report = _conclude(ws, state, merged)
-    recover.reconciled_for_reading(ws)
+        report = _conclude(ws, state, merged)  # perhaps after a kill, or because the sides agree
+    follow_pin.reconcile_for_reading(ws)
     return report
 
 
 def prepare(ws: Workspace) -> None:
-    """Have both sides here: the merge driver may have had no network."""
-    recover.recover(ws)
+    """Fetch both sides if they are missing: the merge driver may have had no network."""
+    recovery.recover(ws)
     if sides := pin_merge.stages(ws.places):
         lazy_fetch.require_sides(ws, *sides)
 
 
-def _chosen(merged: Merged, ids: Sequence[str]) -> list[Conflict]:
+def _select(merged: Merged, ids: Sequence[str]) -> list[Conflict]:
     if not ids:
         return list(merged.conflicts)
     known = {each.id: each for each in (*merged.conflicts, *merged.decided)}
@@ -160,7 +166,10 @@ def _text_fields(conflict: Conflict) -> list[str]:
 
 
 def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport:
-    """Write the merged pin and stage it: for git, the conflict is over. Call it with the workspace's lock held."""
+    """Write the merged pin and stage it: for git, the conflict is over.
+
+    Call it with the workspace's lock held.
+    """
     stages = pin_merge.stages(ws.places)
     if stages is None or stages.ours is None or stages.theirs is None:
         raise MergeConflict("git's conflict in .dolt-version is over already.", hint="git status")

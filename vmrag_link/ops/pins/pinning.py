@@ -67,7 +67,7 @@ def _remote(ws: Workspace, old: Pin | None) -> str:
 
     For want of an agreement no knowledge goes to `git:` instead, and nothing is contacted either.
     """
-    stated = ws.settings.stated_remote
+    stated = ws.settings.loaded.stated_remote
     return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
 
 

@@ -1,10 +1,10 @@
-"""`vmrag adopt`: take the knowledge that a fork's code pins into ours, after it was looked at where it can do no harm."""
+"""`vmrag adopt`: take in the knowledge that a fork's code pins, after a check in quarantine."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,11 +21,11 @@ from vmrag_link.errors import (
 from vmrag_link.git import history, plumbing, remotes, transfer
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.transfer import Peer
-from vmrag_link.models import Collection, Document, Record
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.models import Record
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.publish import validate
-from vmrag_link.ops.publish.push import published
+from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME, Places
 from vmrag_link.progress import FETCHING
@@ -38,10 +38,12 @@ from vmrag_link.workspace import Workspace
 
 
 class AdoptReport(Record, frozen=True):
-    """`revision`: what the code `commit` pins. `pinned`: the revisions that were taken because commits pin them, newest first;
-    `revisions`: how many that are with what came before them; `missing`: pins of earlier commits that the fork does not have.
+    """`revision`: what the code `commit` pins.
 
-    `remote`: where the pinned revisions are reachable now, `pushed` if they were not; None: nobody was asked.
+    `pinned`: the revisions that were taken because commits pin them, newest first. `revisions`:
+    their number with their ancestors. `missing`: pins of earlier commits that the fork lacks.
+    `remote`: where the pinned revisions are reachable now (None: not asked); `pushed`: they were
+    not before.
     """
 
     source: str
@@ -54,8 +56,8 @@ class AdoptReport(Record, frozen=True):
     pushed: bool
 
 
-class _Taken(NamedTuple):
-    """`pinned` revisions that came, and those that were not there; the number of all revisions that came."""
+class _Adopted(NamedTuple):
+    """The `pinned` revisions that came, those that the fork lacks, and how many came in all."""
 
     pinned: tuple[str, ...]
     missing: tuple[str, ...]
@@ -72,31 +74,25 @@ def adopt(
     limits: Limits = USUAL_LIMITS,
     services: Iterable[str] = (),
 ) -> AdoptReport:
-    """Take what a commit pins, and what the commits pin that the base repository's branches do not have yet.
+    """Take what a commit pins, and what its ancestors pin that the base repository lacks.
 
-    `source`: the fork, as `git fetch` takes it; a path counts from `start`. `commit`: one that is here, else a branch of the fork.
-    `services`: the paid services that collections may have their documents embedded by, apart from those that do so already.
+    `source`: the fork, as `git fetch` takes it; a path counts from `start`. `commit`: one that is
+    here, else a branch of the fork. `services`: further paid services that may embed documents of
+    collections.
 
-    Everything that the knowledge base of the base repository does not reach is checked first; then it is anchored here and (`push`) kept
-    reachable there. Raises `KnowledgeRefused`, `RemoteMissing`, `RemoteDamaged` (then nothing was taken), `PinMissing`, `PinMalformed`,
+    Everything that the knowledge base of the base repository does not reach is checked first; then
+    it is anchored here and (`push`) kept reachable there. Raises `KnowledgeRefused`,
+    `RemoteMissing`, `RemoteDamaged` (then nothing was taken), `PinMissing`, `PinMalformed`,
     `PinRevisionMissing`, `GitReferenceMissing`, and as `ops.publish.push.push`.
     """
     recover(ws)
-    engine = ws.engine
     peer = _peer(ws, source, start or ws.places.top)
     base = _base(ws, source, peer, push=push)
-    known = _known(ws, base, ask=push)
+    known = _accepted_heads(ws, base, ask=push)
     with quarantine.opened(ws.places, timeout=ws.lock_timeout) as room:
         where, found = _commit(ws, room, peer, commit)
-        pinned = _pinned(ws, where, found, base)
-        here = engine.parents(known)
-        wanted = [each for each in pinned if each not in here]
-        if wanted:
-            agreed = functools.partial(validate.check, allowed=frozenset(services), known=_using(engine, known))
-            taken = _take(ws, room, peer, wanted, known=known, limits=limits, check=agreed)
-        else:
-            transfer.advertised(room.places, peer, DATA)  # a source that does not exist is no source of nothing
-            taken = _Taken((), (), 0)
+        pinned = _pins(ws, where, found, base)
+        taken = _take(ws, room, peer, pinned, known=known, limits=limits, services=frozenset(services))
     if pinned[0] in taken.missing:
         raise PinRevisionMissing(
             f"Commit {found[:12]} pins revision {pinned[0][:12]}, which {remotes.shown(source)} does not have either.",
@@ -104,7 +100,7 @@ def adopt(
             revision=pinned[0],
         )
     places = address.for_pushing(ws.places, base) if push and base else []
-    done = [published(ws, each, PublishRequest({}, taken.pinned)) for each in places]
+    done = [publish_to(ws, each, PublishRequest({}, taken.pinned)) for each in places]
     return AdoptReport(
         remotes.shown(source),
         found,
@@ -112,12 +108,12 @@ def adopt(
         taken.pinned,
         taken.revisions,
         taken.missing,
-        " and ".join(each.text for each in places) or None,
-        any(not each.empty for each in done),
+        remote=" and ".join(each.text for each in places) or None,
+        pushed=any(not each.empty for each in done),
     )
 
 
-# -- who is who
+# -- fork and base repository
 
 
 def _peer(ws: Workspace, source: str, start: Path) -> Peer:
@@ -133,8 +129,8 @@ def _peer(ws: Workspace, source: str, start: Path) -> Peer:
 
 
 def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
-    """The repository that the fork is one of: never what the checked-out branch, which may be the fork's, or its pin says."""
-    accepted = ws.accepted_remote()
+    """The repository that was forked. HEAD's branch and pin do not say: they may be the fork's."""
+    accepted = ws.settings.accepted_remote()
     if accepted != OWN:
         return destinations.named(ws, accepted, ask=True)[0]
     with contextlib.suppress(RemoteError):
@@ -150,7 +146,7 @@ def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | No
     )
 
 
-def _known(ws: Workspace, base: Address | None, *, ask: bool) -> list[str]:
+def _accepted_heads(ws: Workspace, base: Address | None, *, ask: bool) -> list[str]:
     """The heads of the base repository's knowledge base: what they reach was accepted there."""
     if base is None:
         return []
@@ -179,8 +175,8 @@ def _commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Pla
         ) from missing
 
 
-def _pinned(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:
-    """The revisions that the commits pin which no branch of the base repository has; the commit's own first."""
+def _pins(ws: Workspace, where: Places, commit: str, base: Address | None) -> list[str]:
+    """What the commits pin that no branch of the base repository has; its own pin comes first."""
     own = next(iter(history.pins_at(where, [commit])), None)
     if own is None:
         raise PinMissing(f"Commit {commit[:12]} pins no knowledge.", hint=f"git log --oneline -- {PIN_NAME}")
@@ -193,33 +189,44 @@ def _pinned(ws: Workspace, where: Places, commit: str, base: Address | None) -> 
 # -- taking it
 
 
-def _using(engine: Engine, heads: Iterable[str]) -> frozenset[validate.Using]:
-    """How the base repository's collections are embedded."""
-    return validate.services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
-
-
 def _take(
     ws: Workspace,
     room: Quarantine,
     peer: Peer,
-    wanted: list[str],
+    pinned: list[str],
     *,
     known: list[str],
     limits: Limits,
-    check: Callable[[Collection | Document], None],
-) -> _Taken:
+    services: frozenset[str],
+) -> _Adopted:
+    """Check the revisions that the fork has and that are not here, copy them, and anchor them."""
     engine = ws.engine
+    here = engine.parents(known)
+    wanted = [each for each in pinned if each not in here]
+    if not wanted:
+        transfer.advertised(room.places, peer, DATA)  # a source that does not exist is an error all the same
+        return _Adopted((), (), 0)
     with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.knowledge(peer, limits=limits)
         task.advance(1)
+    check = functools.partial(validate.check, allowed=services, known=_services_in_use(engine, known))
     new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)
     came = [each for each in wanted if each in new]
     if came:
-        with engine.writing("adopt knowledge"):
-            try:
-                engine.fetch(quarantine.KEY, f"file://{room.vetted}")
-                for each in came:
-                    engine.anchor(each, reason="adopted from a fork")
-            finally:
-                engine.forget_remote(quarantine.KEY)
-    return _Taken(tuple(came), tuple(each for each in wanted if each not in new), len(new))
+        _anchor(engine, room, came)
+    return _Adopted(tuple(came), tuple(each for each in wanted if each not in new), len(new))
+
+
+def _services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[validate.Using]:
+    """How the base repository's collections are embedded."""
+    return validate.services_of(row for head in heads if not engine.refusal(head) for row in engine.collections(head))
+
+
+def _anchor(engine: Engine, room: Quarantine, revisions: list[str]) -> None:
+    with engine.writing("adopt knowledge"):
+        try:
+            engine.fetch(quarantine.KEY, f"file://{room.vetted}")
+            for each in revisions:
+                engine.anchor(each, reason="adopted from a fork")
+        finally:
+            engine.forget_remote(quarantine.KEY)

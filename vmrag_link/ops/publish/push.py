@@ -1,4 +1,4 @@
-"""`vmrag push`: let a remote hold what the code pins, and where its KB branches are."""
+"""`vmrag push`: send what the code pins, and the heads of its KB branches, to a remote."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.commits import ahead_behind
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.remotes.fetch import fetched, no_such_branch
+from vmrag_link.ops.remotes.fetch import fetch_from, no_such_branch
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import Moved, Published, PublishRequest, publish
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 
 class PushReport(Record, frozen=True):
-    """`branches` that moved on the remote, of which git may know several URLs to push to; `kept`: further revisions that it holds now.
+    """`branches` that moved on the remote; `kept`: further revisions that it holds now.
+
     `uncommitted`: documents were left out; `deleted`: branches that are gone there.
     """
 
@@ -35,18 +36,19 @@ class PushReport(Record, frozen=True):
 def push(
     ws: Workspace, remote: str | None = None, *, branches: Sequence[str] = (), every: bool = False, force: bool = False
 ) -> PushReport:
-    """Push HEAD's KB branch (or those that are named, or every one), and all that the history of HEAD pins.
+    """Push HEAD's KB branch, or those named, or all, and every pin of HEAD's history.
 
-    A branch of the remote that stands at what its code pinned once, and pins no more, is moved; with `force` also one that holds anything
-    else. What it held stays reachable there. Raises `BranchMissing`, `RemoteDiverged`, `RemoteRejected`, and as `ops.remotes.fetch.fetch`.
+    A branch of the remote that stands at a former pin of its code is moved; with `force` any branch
+    is. What it held stays reachable there. Raises `BranchMissing`, `RemoteDiverged`,
+    `RemoteRejected`, and as `ops.remotes.fetch.fetch`.
     """
     recover(ws)
     own = ws.kb_branch()
     heads = _heads(ws, branches, every=every)
-    wanted = PublishRequest(heads, _pinned(ws), force=heads if force else (), superseded=_superseded(ws, heads))
+    wanted = PublishRequest(heads, _pins(ws), force=heads if force else (), superseded=_former_pins(ws, heads))
     places = destinations.to_push(ws, remote)
     try:
-        done = [published(ws, each, wanted) for each in places]
+        done = [publish_to(ws, each, wanted) for each in places]
     except RemoteDiverged as error:
         name = f"{quoted(remote)} " if remote else ""
         name += f"--branch {quoted(error.details['branch'])}"
@@ -59,7 +61,7 @@ def push(
 
 
 class BranchPushed(Record, frozen=True):
-    """`commits` that the remote did not have; `old` and `head`: where its `branch` was and is, None where it had none.
+    """`commits` that the remote lacked; `old` and `head` of its `branch`, None where it had none.
 
     `url` without credentials: where `git push` goes, or the remote itself.
     """
@@ -78,12 +80,13 @@ def push_branch(
 ) -> BranchPushed:
     """As `push`, of one KB branch, counted in commits; by default HEAD's.
 
-    Raises `NothingToPush` where the remote had everything, and why there is nothing that HEAD could mean.
+    Raises `NothingToPush` where the remote had everything, and an error where HEAD has no KB
+    branch.
     """
     recover(ws)
     own, target = ws.kb_branch(), ws.target()
     if branch is None and own is None and target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
     place = destinations.to_push(ws, remote)[0]
     before = ws.engine.remote_heads(place.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)
@@ -119,7 +122,7 @@ def _url(ws: Workspace, place: Address) -> str:
 
 
 def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> PushReport:
-    """Take KB branches away from the remote; what they hold stays reachable there. Ours stay.
+    """Delete KB branches of the remote; what they hold stays reachable there. Ours stay.
 
     Raises `NameInvalid`, `BranchMissing`, `RemoteRejected`, and as `ops.remotes.fetch.fetch`.
     """
@@ -128,13 +131,13 @@ def delete(ws: Workspace, names: Sequence[str], remote: str | None = None) -> Pu
             raise NameInvalid(f"{name!r} belongs to vmrag itself; it stays.", hint="vmrag push --help", branch=name)
     places = destinations.to_push(ws, remote)
     for each in places:
-        fetched(ws, each)
+        fetch_from(ws, each)
     there = {name for each in places for name in ws.engine.remote_heads(each.key)}
     for name in names:
         if name not in there:
             raise no_such_branch(" and ".join(each.text for each in places), name, there)
     return _report(
-        places, [published(ws, each, PublishRequest({}, delete=names)) for each in places], uncommitted=False
+        places, [publish_to(ws, each, PublishRequest({}, delete=names)) for each in places], uncommitted=False
     )
 
 
@@ -149,7 +152,7 @@ def _report(places: Sequence[Address], done: Sequence[Published], *, uncommitted
     )
 
 
-def published(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:
+def publish_to(ws: Workspace, address: Address, wanted: PublishRequest) -> Published:
     with (
         ws.progress.task("pushing", total=1) as task,
         connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
@@ -170,8 +173,8 @@ def _heads(ws: Workspace, names: Sequence[str], *, every: bool) -> dict[str, str
     return {name: there[name] for name in (names or ([own.name] if own else []))}
 
 
-def _pinned(ws: Workspace) -> list[str]:
-    """What the present pin names and what the history of HEAD does, as far as it is here; newest first."""
+def _pins(ws: Workspace) -> list[str]:
+    """The present pin and those of HEAD's history, as far as they are here; newest first."""
     target = ws.target()
     present = [target.revision] if target.state == "pinned" else []
     head = plumbing.head(ws.places).commit
@@ -179,8 +182,8 @@ def _pinned(ws: Workspace) -> list[str]:
     return [each for each in dict.fromkeys([*present, *found]) if ws.engine.has_revision(each)]
 
 
-def _superseded(ws: Workspace, names: Iterable[str]) -> Mapping[str, list[str]]:
-    """All that the code branches of these KB branches ever pinned, be it here or not."""
+def _former_pins(ws: Workspace, names: Iterable[str]) -> Mapping[str, list[str]]:
+    """All that the code branches of these KB branches ever pinned, here or not."""
     codes = {kb: code for code, kb in plumbing.kb_branches(ws.places).items()}
     found = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Could our own commands have written this row? Asked of every one that somebody else wrote and that nobody here has looked at."""
+"""Could our own commands have written this row? Asked of each one that a stranger wrote."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ def services_of(rows: Iterable[Collection]) -> frozenset[Using]:
 def check(
     row: Collection | Document, *, allowed: AbstractSet[str] = frozenset(), known: AbstractSet[Using] = frozenset()
 ) -> None:
-    """Raises `ContentRefused`; and `KnowledgeRefused` for a collection whose documents a paid service would embed, on the account of
-    everybody who reads it, unless that service is `allowed` or the collection is `known` to use it.
+    """Check a row; raises `ContentRefused`, and `KnowledgeRefused` for an unexpected paid service.
 
-    Ollama is not among those: it runs at an address of the reader's own, and takes neither key nor money.
+    A paid service would embed the collection on the account of every reader. It is expected if it
+    is `allowed`, or the collection is `known` to use it.
+
+    Ollama is not among those: it runs at an address of the reader's own, and takes neither key nor
+    money.
     """
     what = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {row.collection}/{row.doc_id}"
     if isinstance(row, Collection):

@@ -1,1 +1,1 @@
-"""Which remotes there are, and what comes from them."""
+"""Remotes: which there are, and fetching from them."""

@@ -18,7 +18,10 @@ from vmrag_link.workspace import Workspace
 
 
 class CloneReport(Record, frozen=True):
-    """`remote` as people know it; its KB `branches`. `revision`: what the checked-out code pins, if anything; `here`: it came along."""
+    """`remote` as people know it; its KB `branches`.
+
+    `revision`: what the checked-out code pins, if anything; `here`: it came along.
+    """
 
     remote: str
     kb: str
@@ -28,10 +31,11 @@ class CloneReport(Record, frozen=True):
 
 
 def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) -> CloneReport:
-    """Fetch a knowledge base into a repository that has none. `automatic`: nobody asked, so only remotes that are trusted.
+    """Fetch a knowledge base into a repository that has none.
 
-    Raises `AlreadyInitialized`, `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`, `AuthenticationFailed`; a kill
-    or a failure leaves no knowledge base.
+    `automatic`: nobody asked, so only remotes that are trusted. Raises `AlreadyInitialized`,
+    `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
+    `AuthenticationFailed`; a kill or a failure leaves no knowledge base.
     """
     pinned = destinations.pinned_remote(ws)
     addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
@@ -55,17 +59,17 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
 def _first(ws: Workspace, addresses: list[Address]) -> Address:
     """The first remote that has a knowledge base, which is here now.
 
-    Where none has: why one of them could not say so, else what the first one said.
+    Where none has: raises why one of them could not be asked, else the first one's error.
     """
 
     def make(key: str, url: str) -> Engine:
-        return DoltliteEngine.clone(ws.places.kb, key, url, limits=ws.limits)
+        return DoltliteEngine.clone(ws.places.kb, key, url, limits=ws.settings.limits)
 
     problems: list[RemoteError] = []
     for each in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.limits)
+                made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.settings.limits)
                 task.advance(1)
         except RemoteError as problem:
             problems.append(problem)

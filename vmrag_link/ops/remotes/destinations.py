@@ -13,9 +13,12 @@ from vmrag_link.workspace import Workspace
 
 
 def asked(ws: Workspace, remote: str | None) -> list[Address]:
-    """What a person named on the command line, who thereby agrees to it; else where the pin and the settings say, if that is trusted.
+    """The remote named on the command line, else that of the pin or the settings, if trusted.
 
-    The first to be asked first. A person may be asked for a password. Raises `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
+    Naming one agrees to it.
+
+    In the order to ask them. A person may be asked for a password. Raises `RemoteMissing`,
+    `RemoteInvalid`, `RemoteNotTrusted`.
     """
     if remote is not None:
         return address.given(ws.places, remote, branch=ws.trigger().branch, ask=True)
@@ -23,7 +26,7 @@ def asked(ws: Workspace, remote: str | None) -> list[Address]:
 
 
 def to_push(ws: Workspace, remote: str | None) -> list[Address]:
-    """As `asked`, for what is sent: where `git push` would go; all of them."""
+    """As `asked`, for pushing: all places where `git push` would go."""
     if remote is None and (pinned_remote(ws) or ws.config.remote) == OWN:
         found = address.to_code(ws.places, ws.trigger().branch, ask=True)
     else:
@@ -32,22 +35,26 @@ def to_push(ws: Workspace, remote: str | None) -> list[Address]:
 
 
 def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
-    """What a pin or the settings name. Raises `RemoteNotTrusted` before anything is contacted, and as `asked`."""
-    trust.require(ws.places, remote, accepted=ws.accepted_remote)
+    """The remote that a pin or the settings name.
+
+    Raises `RemoteNotTrusted` before anything is contacted, and as `asked`.
+    """
+    trust.require(ws.places, remote, accepted=ws.settings.accepted_remote)
     if remote == OWN:
         return address.of_code(ws.places, ws.trigger().branch, ask=ask)
     return [address.of_url(remote, ask=ask)]
 
 
 def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -> None:
-    """That an agent may name this remote: a git remote of the repository by its name or URL, or an address that was agreed to.
+    """Check that an agent may name this remote: one of git's here, or an address agreed to.
 
-    `agreed`: by the person, who was asked. Raises `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
+    `agreed`: the person was asked, and agreed. Raises `RemoteMissing`, `RemoteInvalid`,
+    `RemoteNotTrusted`.
     """
     if remotes.called(ws.places, remote):
         return
-    address.given(ws.places, remote, branch=ws.trigger().branch)  # nobody is asked about what is no address
-    trust.require_from_agent(ws.places, remote, accepted=ws.accepted_remote, agreed=agreed)
+    address.given(ws.places, remote, branch=ws.trigger().branch)  # what is no address needs no agreement
+    trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
 
 
 def pinned_remote(ws: Workspace) -> str | None:

@@ -1,4 +1,4 @@
-"""`vmrag fetch`: bring what a remote's knowledge base holds. No branch here moves."""
+"""`vmrag fetch`: copy what a remote's knowledge base holds. No branch here moves."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from vmrag_link.workspace import Workspace
 
 
 class FetchReport(Record, frozen=True):
-    """`remote` as people know it; `updates`: its KB branches that moved or are new; `revision`: what the checked-out code pins,
-    which is `here` now or not, and (`arrived`) was not before; None where there is no pin that can be read.
+    """`remote` as people know it; `updates`: its KB branches that moved or are new.
+
+    `revision`: HEAD's pin, None without a readable one; `here`: it is here now; `arrived`: it was
+    not before.
     """
 
     remote: str
@@ -30,7 +32,10 @@ class FetchReport(Record, frozen=True):
 
 
 class BranchFetched(Record, frozen=True):
-    """A KB branch of the remote that moved; `old` None: it is new there. `commits` came with it that were not here."""
+    """A KB branch of the remote that moved; `old` None: it is new there.
+
+    `commits`: how many came with it.
+    """
 
     name: str
     old: str | None
@@ -39,8 +44,10 @@ class BranchFetched(Record, frozen=True):
 
 
 class BranchesFetched(Record, frozen=True):
-    """`branches` that moved, `commits` that came with all of them. `branch`: HEAD's KB branch, and how it stands to the remote's of that
-    name, or, as long as there is none, how the pinned revision stands to the one that the pin names.
+    """`branches` that moved, `commits` that came with all of them.
+
+    `branch`: HEAD's KB branch, compared with the remote's of that name. Until there is one, the
+    pinned revision is compared with the branch that the pin names.
     """
 
     remote: str
@@ -54,7 +61,8 @@ class BranchesFetched(Record, frozen=True):
 def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
     """Fetch from the remote that is named, or where the pin and the settings say.
 
-    Raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`, `AuthenticationFailed`; then nothing was taken.
+    Raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
+    `AuthenticationFailed`; then nothing was taken.
     """
     pin = ws.target().pin
     wanted = pin.dolt_commit if pin else None
@@ -65,7 +73,10 @@ def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
 
 
 def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> BranchesFetched:
-    """As `fetch`, counted in commits; of one `branch` or all. Raises `BranchMissing` for one that the remote lacks."""
+    """As `fetch`, counted in commits; of one `branch` or all.
+
+    Raises `BranchMissing` for one that the remote lacks.
+    """
     target, addresses = ws.target(), destinations.asked(ws, remote)
     known = [each.head for each in ws.engine.branches()]
     for each in addresses:
@@ -90,15 +101,17 @@ def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | No
 
 
 def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) -> tuple[Address, tuple[Moved, ...]]:
-    """Fetch from one remote after the other until the revision is here; the one that had it, or else the first that has anything.
+    """Fetch from the remotes in turn until the revision is here.
 
-    `git:` may stand for several: a contributor's fork and the repository that it comes from. Raises the first one's error if none has.
+    Returns the remote that had it, or else the first that has anything. `git:` may stand for
+    several: a contributor's fork and the repository that it comes from. Raises the first one's
+    error if none has.
     """
     answered: list[tuple[Address, tuple[Moved, ...]]] = []
     problems: list[RemoteError] = []
     for each in addresses:
         try:
-            answered.append((each, fetched(ws, each)))
+            answered.append((each, fetch_from(ws, each)))
         except RemoteError as problem:
             problems.append(problem)
             continue
@@ -109,13 +122,16 @@ def first_with(ws: Workspace, addresses: Iterable[Address], wanted: str | None) 
     return answered[0]
 
 
-def fetched(ws: Workspace, address: Address) -> tuple[Moved, ...]:
-    """Fetch from one remote; the KB branches that moved. Raises `RemoteEmpty` where it has no knowledge base."""
+def fetch_from(ws: Workspace, address: Address) -> tuple[Moved, ...]:
+    """Fetch from one remote; returns the KB branches that moved.
+
+    Raises `RemoteEmpty` where it has no knowledge base.
+    """
     with (
         ws.progress.task(FETCHING, total=1) as task,
         connection.opened(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer,
     ):
-        # Who talks to a server by itself learns what it has by fetching.
+        # A client of a server learns what it has only by fetching.
         before = peer.heads() if address.peer else ws.engine.remote_heads(address.key)
         if not peer.fetch():
             raise nothing_at(address)

@@ -1,4 +1,4 @@
-"""`vmrag remote`: where the knowledge base travels, and whom this machine trusts."""
+"""`vmrag remote`: where the knowledge base is fetched from and pushed to, and what is trusted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from vmrag_link.workspace import Workspace
 
 
 class RemoteRow(Record, frozen=True):
-    """`url` without credentials. `branches`: its KB branches and their heads when it was last asked."""
+    """`url` without credentials.
+
+    `branches`: its KB branches and their heads when it was last asked.
+    """
 
     name: str
     url: str
@@ -22,8 +25,10 @@ class RemoteRow(Record, frozen=True):
 
 
 class RemotesReport(Record, frozen=True):
-    """`remote`: what pin and settings say. `remotes`: what that stands for here, the first to be asked first; or `problem`, why nothing
-    is asked. `trusted`: what git's configuration on this machine allows besides.
+    """`remote`: what pin and settings say.
+
+    `remotes`: its addresses here, in the order to ask them; or `problem`, why none is asked.
+    `trusted`: what this machine's git configuration allows besides.
     """
 
     remote: str
@@ -34,7 +39,7 @@ class RemotesReport(Record, frozen=True):
 
 
 def remote(ws: Workspace) -> RemotesReport:
-    """Asks no network."""
+    """Report the remotes. Uses no network."""
     text = destinations.pinned_remote(ws) or ws.config.remote
     trusted = tuple(map(remotes.shown, settings.config_values(ws.places, trust.TRUSTED_KEY)))
     try:
@@ -45,7 +50,10 @@ def remote(ws: Workspace) -> RemotesReport:
 
 
 def agree(ws: Workspace, text: str) -> None:
-    """Let pins and settings name this remote from now on, in this repository. Raises `RemoteInvalid`."""
+    """Let pins and settings name this remote from now on, in this repository.
+
+    Raises `RemoteInvalid`.
+    """
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
     if text not in settings.config_values(ws.places, trust.TRUSTED_KEY):

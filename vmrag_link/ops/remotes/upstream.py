@@ -1,4 +1,4 @@
-"""The remote that the workspace's knowledge travels to, as it was when it was last asked."""
+"""The remote of the workspace's knowledge, as of the last fetch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vmrag_link.workspace import Workspace
 
 
 class Upstream(Record, frozen=True):
-    """`name` and `url` for people, without credentials; `heads`: its KB branches as last seen, the reserved ones left out.
+    """`name` and `url` for people, without credentials; `heads` of its KB branches as last seen.
 
     `problem`: why it is not to be contacted; then there is no `address`.
     """
@@ -25,7 +25,7 @@ class Upstream(Record, frozen=True):
 
 
 def upstream(ws: Workspace) -> Upstream | None:
-    """The first of where pin and settings say; None where git knows no remote. Asks no network."""
+    """The first remote of pin and settings; None where git knows no remote. Uses no network."""
     text = destinations.pinned_remote(ws) or ws.config.remote
     try:
         address = destinations.named(ws, text)[0]

@@ -1,7 +1,7 @@
-"""Begin a knowledge base where there is none, anew or as a remote has it: everything works when this returns, or nothing has changed.
+"""Begin a knowledge base for a tool, anew or from a remote: all of it, or nothing.
 
-`ops.setup.init` and `ops.remotes.clone` are the parts. They can be run again after a kill; a tool's caller would try
-something else instead.
+`ops.setup.init` and `ops.remotes.clone` are the parts. They can be run again after a kill. An agent
+would try something else instead, so this undoes them.
 """
 
 from __future__ import annotations
@@ -40,20 +40,22 @@ from vmrag_link.paths import write_atomically
 from vmrag_link.pin_values import hosted
 from vmrag_link.transport import address
 from vmrag_link.transport.address import OWN
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 HOST = "https://doltremoteapi.dolthub.com/"
 """What is meant by `organisation/repository`."""
 
 _STAYS = frozenset(("locks", "logs", "embeddings.sqlite"))
-"""In the folder of the knowledge base: what the next attempt needs as well."""
+"""In the folder of the knowledge base; the next attempt needs it, too."""
 
 
 class Founded(Record, frozen=True):
-    """`branch` is HEAD's KB branch, or how it will be called. `remote`: what the settings say now, if that was asked for.
+    """`branch` is the name of HEAD's KB branch, made or not.
 
-    `cloned`: where the knowledge base was fetched from, because the repository's history pins one. `taken`: what was imported;
-    `pending`: why the index did not follow, and `standing` where the workspace stands then, with nothing to read from yet.
+    `remote`: what the settings say now, if that was asked for. `cloned`: where the knowledge base
+    was fetched from, because the repository's history pins one. `taken`: what was imported;
+    `pending`: why the index did not follow, and `standing` where the workspace stands then, with
+    nothing to read from yet.
     """
 
     path: str
@@ -68,7 +70,7 @@ class Founded(Record, frozen=True):
 
 
 class Cloned(Record, frozen=True):
-    """`url` of the remote without credentials; `branch` is HEAD's KB branch, None where a revision is read by its hash."""
+    """`url` without credentials; `branch`: HEAD's KB branch, None if a revision is read by hash."""
 
     path: str
     url: str
@@ -88,26 +90,27 @@ def found(
     store: Path | None = None,
     message: str,
 ) -> Founded:
-    """Start a knowledge base with what another program's Chroma `store` holds as its first commit, and pin it.
+    """Start a knowledge base, with another program's Chroma `store` as first commit, and pin it.
 
-    `url` becomes the remote of the settings, and is not contacted; `allow` raises for one that may not be named, and nobody has agreed to
-    it by this. Where the repository's history pins a knowledge base, that is fetched instead. Raises `AlreadyInitialized`,
-    `RemoteInvalid`, `IndexFailed` for what is no store, `GitBusy`, and as `ops.setup.init.init`.
+    `url` becomes the remote of the settings, and is not contacted; `allow` raises for one that may
+    not be named, and nobody has agreed to it by this. Where the repository's history pins a
+    knowledge base, that is fetched instead. Raises `AlreadyInitialized`, `RemoteInvalid`,
+    `IndexFailed` for what is no store, `GitBusy`, and as `ops.setup.init.init`.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint="commit_message says what is imported")
     with _founding(ws):
         setting = _setting(ws, url, allow) if url else ""
-        taken = _taken(ws, store) if store else Foreign()
+        taken = _read_store(ws, store) if store else Foreign()
         rows = Write(put_collections=taken.collections, put_documents=taken.documents) if taken.collections else None
         with _all_or_nothing(ws):
             report = init(ws, start=Start(branch=branch, rows=rows, message=message, remote=setting))
             if report.cloned:
                 taken, setting = Foreign(), ""
             _require_pinned(ws)
-        pending = _indexed(ws)
+        pending = _index_problem(ws)
     info = ws.engine.info(report.revision)
-    at = _unindexed(ws, report.revision, pending) if pending and not ws.binding else None
+    at = _standing(ws, report.revision, pending) if pending and not ws.binding else None
     return Founded(report.kb, report.pin.dolt_branch, info, report.staged, setting, report.cloned, taken, pending, at)
 
 
@@ -116,9 +119,10 @@ def found_from(
 ) -> Cloned:
     """Clone a knowledge base, go to a branch or a commit of it (which wins), and index that.
 
-    With neither it is what the checked-out code pins, else the KB branch that is called as the code branch, or `main`. Where nothing was
-    pinned, the remote becomes that of the settings; `allow` is as of `found`, and is asked first. Raises `AlreadyInitialized`,
-    `BranchMissing`, `RevisionMissing`, `GitBusy`, and as `ops.remotes.clone.clone`.
+    With neither it is HEAD's pin, else the KB branch of the code branch's name, or `main`. Where
+    nothing was pinned, the remote becomes that of the settings; `allow` is as of `found`, and is
+    asked first. Raises `AlreadyInitialized`, `BranchMissing`, `RevisionMissing`, `GitBusy`, and as
+    `ops.remotes.clone.clone`.
     """
     with _founding(ws), _all_or_nothing(ws):
         setting = _setting(ws, url, allow)
@@ -145,7 +149,7 @@ def found_from(
 
 
 def _start(ws: Workspace, source: str, heads: Mapping[str, str], branch: str | None, commit: str | None) -> Start:
-    """Where a clone stands, of a remote with these branches."""
+    """Where the clone of a remote with these branches starts."""
     there = {name: head for name, head in heads.items() if not reserved(name)}
     code = ws.trigger().branch or ""
     if commit:
@@ -175,9 +179,9 @@ def _commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> st
 
 @contextlib.contextmanager
 def _founding(ws: Workspace) -> Iterator[None]:
-    """One process at a time, where there is no knowledge base that is pinned. One that nobody has used was left by a kill, and goes.
+    """Let one process begin a knowledge base, where none is pinned.
 
-    Raises `AlreadyInitialized`, `GitBusy`.
+    An unused one was left by a kill, and is removed. Raises `AlreadyInitialized`, `GitBusy`.
     """
     lock = locks.exclusive(ws.places.locks / "founding.lock", purpose="begin a knowledge base", timeout=ws.lock_timeout)
     with lock:
@@ -203,11 +207,14 @@ def _unused(ws: Workspace) -> bool:
 def _require_pinned(ws: Workspace) -> None:
     target = ws.target()
     if target.state != "pinned":
-        raise ws.unusable(target)
+        raise reasons.unusable(ws, target)
 
 
 def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
-    """What `remote` of the settings is for the place that somebody names, if it is allowed. Raises `RemoteInvalid`."""
+    """The value of the setting `remote` for a place that a caller names, if it is allowed.
+
+    Raises `RemoteInvalid`.
+    """
     if url == OWN:
         return OWN
     if (name := remotes.called(ws.places, url)) and name in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
@@ -218,13 +225,13 @@ def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
     return text
 
 
-def _taken(ws: Workspace, store: Path) -> Foreign:
+def _read_store(ws: Workspace, store: Path) -> Foreign:
     sizes = ws.config.chunking
     model = collection_writes.working_model(ws, ws.config.embedding.model)
     return import_chroma.read(store, model=model, chunking=Chunking(size=sizes.size, overlap=sizes.overlap))
 
 
-def _indexed(ws: Workspace) -> str:
+def _index_problem(ws: Workspace) -> str:
     """Why the index could not follow; empty if it has."""
     try:
         ws.reconcile()
@@ -233,7 +240,7 @@ def _indexed(ws: Workspace) -> str:
     return ""
 
 
-def _unindexed(ws: Workspace, revision: str, why: str) -> Standing:
+def _standing(ws: Workspace, revision: str, why: str) -> Standing:
     own = ws.kb_branch()
     head = plumbing.head(ws.places).commit
     kb = KbBlock(str(ws.places.top), head, own.name if own else None, revision, dirty=False, in_sync=False)
@@ -246,7 +253,7 @@ def _url(ws: Workspace, remote: str) -> str:
 
 @contextlib.contextmanager
 def _all_or_nothing(ws: Workspace) -> Iterator[None]:
-    """If the block fails, the knowledge base and what it has put into work tree, index and configuration are gone again."""
+    """If the block fails, remove the knowledge base; restore work tree, index and configuration."""
     require_no_links(ws.places)
     files = (ws.places.config, ws.places.pin, ws.places.top / ATTRIBUTES)
     contents = {path: path.read_bytes() if path.is_file() else None for path in files}
@@ -258,7 +265,7 @@ def _all_or_nothing(ws: Workspace) -> Iterator[None]:
         yield
     except BaseException:  # a call that was given up, too
         ws.close()
-        ws.forget_settings()
+        ws.reload_settings()
         for folder, names in kept.items():
             _remove_all_but(folder, names)
         _restore(contents)

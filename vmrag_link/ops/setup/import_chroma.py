@@ -1,4 +1,4 @@
-"""What a Chroma store of somebody else holds, as documents and collections of ours."""
+"""Read another program's Chroma store as documents and collections."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from vmrag_link.models import Chunking, Collection, Document, Record, canonical_
 from vmrag_link.ops.documents import names
 
 SHORTEST_OVERLAP = 8
-"""Characters that the end of one piece and the beginning of the next share by accident are fewer."""
+"""Fewer common characters of two neighbouring pieces are an accident."""
 
 
 class Foreign(Record, frozen=True):
-    """What can be taken in; `left_out`: how many rows have no text, or an id that cannot be one of a document of its own."""
+    """What can be imported; `left_out`: the number of rows without text, or with a bad id."""
 
     collections: tuple[Collection, ...] = ()
     documents: tuple[Document, ...] = ()
@@ -36,10 +36,11 @@ class _Piece(NamedTuple):
 
 
 def read(folder: Path, *, model: Model, chunking: Chunking) -> Foreign:
-    """Everything in the store in this folder, which is copied first and stays as it is.
+    """Read all of the store in this folder. It is copied first, and never changed.
 
-    The pieces of one `source_id` become a document again; every other row is one by itself. The vectors of the store count for nothing:
-    `model` makes others. Raises `IndexFailed` where there is no store, `IndexExtraMissing`, `NameInvalid`.
+    The pieces of one `source_id` become one document; every other row is one by itself. The store's
+    vectors are ignored: `model` makes others. Raises `IndexFailed` where there is no store,
+    `IndexExtraMissing`, `NameInvalid`.
     """
     if not (folder / DATABASE_FILE).is_file():
         raise _no_store(folder, f"it has no {DATABASE_FILE}")
@@ -81,7 +82,7 @@ def _all(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> Fore
 def _collection(found: Described, model: Model, chunking: Chunking, now: str) -> Collection:
     return Collection(
         name=found.name,
-        # What Chroma was told about the index that way is said by `distance`.
+        # `distance` says what these keys told Chroma.
         metadata=canonical_json(
             {key: value for key, value in found.metadata.items() if not key.startswith(HNSW_PREFIX)}
         ),
@@ -97,7 +98,7 @@ def _collection(found: Described, model: Model, chunking: Chunking, now: str) ->
 def _documents(
     collection: str, rows: Iterable[tuple[str, str | None, dict[str, Any]]], now: str
 ) -> tuple[list[Document], int]:
-    """The documents of a collection's rows, and the number of rows that cannot be part of one."""
+    """The documents of a collection's rows, and the number of rows that were left out."""
     whole: dict[str, _Piece] = {}
     pieces: dict[str, list[_Piece]] = {}
     left_out = 0
@@ -128,9 +129,10 @@ def _can_name(name: str) -> bool:
 
 
 def joined_text(pieces: Sequence[_Piece]) -> str:
-    """The text that these pieces were cut from, in their order: what two neighbours share stands there once.
+    """The text that these pieces were cut from: what two neighbours share stands there once.
 
-    Where the metadata have the hash of the whole (ours do), it decides what is an overlap and what an accident.
+    Where the metadata hold the hash of the whole text (ours do), it tells an overlap from an
+    accident.
     """
     texts = [each.text for each in pieces]
     likely = _joined(texts, SHORTEST_OVERLAP)
@@ -149,7 +151,7 @@ def _joined(texts: Sequence[str], shortest: int) -> str:
 
 
 def _overlap(before: str, after: str, shortest: int) -> int:
-    """How many characters the end of one text and the beginning of the next have in common; 0 below `shortest`."""
+    """The number of characters that end one text and begin the next; 0 below `shortest`."""
     at = before.find(after[:shortest], max(0, len(before) - len(after) + 1))
     while at >= 0:
         if after.startswith(before[at:]):

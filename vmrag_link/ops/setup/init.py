@@ -8,7 +8,7 @@ from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write, root_of
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
+from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.git import pin_merge, plumbing, sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.switch import require_free
@@ -17,16 +17,17 @@ from vmrag_link.ops.pins import history_pins, pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.ops.remotes.clone import clone
 from vmrag_link.paths import Places, require_files, require_folders, write_atomically
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 ATTRIBUTES = ".gitattributes"
 
 
 class Start(Record, frozen=True):
-    """How a knowledge base begins, or goes on, on HEAD's code branch.
+    """How the knowledge base of HEAD's code branch begins, or continues.
 
-    `branch`: its KB branch (None: called as the code branch), made at `revision` (empty: the beginning); `detached`: none, the revision
-    is pinned by its hash. `rows` become the first commit there. `remote` is written into the settings.
+    `branch`: its KB branch (None: named after the code branch), made at `revision` (empty: the
+    root). `detached`: no branch, the revision is pinned by its hash. `rows` become the first commit
+    there. `remote` is written into the settings.
     """
 
     branch: str | None = None
@@ -38,12 +39,13 @@ class Start(Record, frozen=True):
 
 
 class InitReport(Record, frozen=True):
-    """`started`: there was no knowledge base; `pinned`: there was one, and no pin. `written` are the files that were made or changed, or
-    left unstaged by a run that was interrupted; empty: nothing was left to do.
+    """`started`: there was no knowledge base; `pinned`: there was one, and no pin.
 
-    They are staged but for `unstaged`, which is where git was busy, and `.gitattributes` where it is `edited`: it has changes of somebody's
-    own that are not staged. `staged`: all are. `cloned`: the remote that the knowledge base came from, because the repository's history
-    has pins already.
+    `written` are the files that were made or changed, or left unstaged by a run that was
+    interrupted; empty: nothing was left to do. `unstaged` are those that could not be staged,
+    because git was busy; `.gitattributes` is not staged where it is `edited`, that is, has unstaged
+    changes of the user. `staged`: all are. `cloned`: the remote that the knowledge base came from,
+    because the repository's history has pins already.
     """
 
     started: bool
@@ -60,11 +62,12 @@ class InitReport(Record, frozen=True):
 
 
 def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> InitReport:
-    """Run again after a kill, it goes on where it was.
+    """Set up the knowledge base, settings file and pin; after a kill, run it again to finish.
 
-    Where git's history pins a knowledge base, that is fetched: another one would have nothing in common with it, and could never be
-    pushed there. `new` starts one all the same, unless the checked-out code itself pins the old one. `start`: how; it counts for nothing
-    where one is fetched. Raises `AlreadyInitialized` where it cannot be fetched.
+    Where git's history pins a knowledge base, it is fetched: a new one would share no history with
+    it, and could never be pushed there. `new` starts one all the same, unless the checked-out code
+    itself pins the old one. `start`: how to begin; ignored where one is fetched. Raises
+    `AlreadyInitialized` where it cannot be fetched.
     """
     require_no_links(ws.places)
     pinned = plumbing.pin_bytes(ws.places)
@@ -76,13 +79,19 @@ def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> Ini
 
 
 def require_no_links(places: Places) -> None:
-    """Nothing that a knowledge base needs in a work tree is read or written through a link. Raises `FileFailed`."""
+    """Refuse symbolic links in place of the files that a knowledge base needs in a work tree.
+
+    Raises `FileFailed`.
+    """
     require_files(places.config, places.pin, places.top / ATTRIBUTES)
     require_folders(places.shared, places.own)
 
 
 def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> InitReport:
-    """Everything that a knowledge base needs in this work tree, as far as it is not there: see `init`. Raises as `branches.require_new`."""
+    """Make what a knowledge base needs in this work tree and lacks; see `init`.
+
+    Raises as `branches.require_new`.
+    """
     pinned = plumbing.pin_bytes(ws.places)
     sharing.prepare(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
@@ -96,7 +105,7 @@ def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> I
         remote = start.remote if start else ""
         if pinned is None or start:
             _write(ws, start or Start())
-        # Settings that somebody wrote are theirs to stage.
+        # Settings that a user wrote are theirs to stage.
         ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each, remote))]
         unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
         attributes = ws.places.top / ATTRIBUTES
@@ -133,9 +142,9 @@ def _cloned(ws: Workspace) -> str:
     try:
         return clone(ws).remote
     except RemoteError as error:
-        elsewhere = ws.uninitialized(error)
-        if elsewhere.details:
-            raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
+        elsewhere = reasons.uninitialized(ws, error)
+        if isinstance(elsewhere, KnowledgeElsewhere):
+            raise InitializedElsewhere(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
         then = "or start another one, which cannot be merged with theirs: vmrag init --new"
         raise AlreadyInitialized(
             f"Other branches of this repository pin a knowledge base, and it cannot be fetched: {error.message}",
@@ -144,7 +153,10 @@ def _cloned(ws: Workspace) -> str:
 
 
 def _branch(ws: Workspace, start: Start) -> None:
-    """Make HEAD's KB branch, or let it have none. One that is there was made before a kill, and stays."""
+    """Make HEAD's KB branch, unless it is to have none.
+
+    An existing one was made before a kill, and stays.
+    """
     code = ws.trigger().branch or ""
     if start.detached:
         plumbing.forget_kb_branch(ws.places, code)
@@ -169,12 +181,12 @@ def _branch(ws: Workspace, start: Start) -> None:
 
 
 def _write(ws: Workspace, start: Start) -> None:
-    """The settings file, if there is none, and last of all the pin."""
+    """Write the settings file, if there is none, and last of all the pin."""
     before = config.own_text(ws.places.config)
     settings = _settings(start.remote, before)
     if settings != before:
         write_atomically(ws.places.config, settings)
-        ws.forget_settings()
+        ws.reload_settings()
     own = ws.kb_branch()
     revision = start.revision if start.detached else own.head if own else root_of(ws.engine)
     pinning.write_pin(ws, revision, own.name if own else ws.trigger().branch or "main", remote=start.remote)
@@ -186,7 +198,7 @@ def _settings(remote: str, before: bytes | None = None) -> bytes:
 
 
 def _attribute(path: Path, before: bytes) -> None:
-    """Send the pin to our merge driver, behind what the file says already."""
+    """Append the line that has our driver merge the pin."""
     line_end = b"" if not before or before.endswith(b"\n") else b"\n"
     write_atomically(path, before + line_end + pin_merge.ATTRIBUTE.encode() + b"\n")
 

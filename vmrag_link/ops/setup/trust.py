@@ -1,4 +1,4 @@
-"""`vmrag trust`: what this machine's person agrees to of what cloned settings and knowledge ask for."""
+"""`vmrag trust`: agree to what cloned settings and knowledge ask for, on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Value = str | int | bool
 
 
 class StatedSetting(Record, frozen=True):
-    """What the file says of a setting that needs agreement; `counts` is the value that counts now, `about` what it does."""
+    """A setting of the file that needs agreement; `counts`: its value now; `about`: its effect."""
 
     name: str
     value: Value
@@ -29,7 +29,7 @@ class StatedSetting(Record, frozen=True):
 
 
 class DroppedSetting(Record, frozen=True):
-    """A setting that was agreed to and that the file does not state any more; `counts` is the value that counts now."""
+    """A setting that was agreed to, and that the file no longer states; `counts`: its value now."""
 
     name: str
     counts: Value
@@ -37,7 +37,10 @@ class DroppedSetting(Record, frozen=True):
 
 
 class TrustReport(Record, frozen=True):
-    """`stated` and `dropped`: what agreeing is about. `agreed`: whether all of it counts already, as far as this file goes."""
+    """`stated` and `dropped`: what agreeing is about.
+
+    `agreed`: all that this file states counts already.
+    """
 
     repository: str
     file: str
@@ -68,15 +71,15 @@ def examine(ws: Workspace) -> TrustReport:
 
 
 def agree(ws: Workspace, report: TrustReport) -> None:
-    """Let exactly what the report shows count in this repository; what the file says by now is another matter."""
+    """Let exactly what the report shows count in this repository, whatever the file says by now."""
     agreements.add(ws.places, {each.name: each.value for each in report.stated})
-    ws.forget_settings()
+    ws.reload_settings()
 
 
 def agree_to_own(ws: Workspace) -> bool:
-    """Agree to the settings of whoever starts a knowledge base here; whether there was something to agree to.
+    """Agree to the settings that the user wrote to start a knowledge base; True if there were some.
 
-    A file that is in a commit may be a stranger's, however that commit came here: only one that never was is theirs.
+    A file in any commit may be a stranger's: only one that was never committed is the user's own.
     """
     report = examine(ws)
     if report.agreed or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
@@ -86,19 +89,22 @@ def agree_to_own(ws: Workspace) -> bool:
 
 
 def agree_to_service(ws: Workspace, name: str) -> None:
-    """Let collections of this repository's knowledge base ask an embedding service. Raises `UsageInvalid`."""
+    """Let collections of this repository's knowledge base ask an embedding service.
+
+    Raises `UsageInvalid`.
+    """
     if name not in SERVICES:
         raise UsageInvalid(
             f"There is no embedding service {name[:80]!r}.", hint=f"vmrag trust --service {next(iter(SERVICES))}"
         )
     agreements.add_service(ws.places, name)
-    ws.forget_settings()
+    ws.reload_settings()
 
 
 def revoke(ws: Workspace) -> bool:
-    """Forget what was agreed to in this repository; whether there was anything."""
+    """Forget what was agreed to in this repository; returns whether there was anything."""
     done = agreements.revoke(ws.places)
-    ws.forget_settings()
+    ws.reload_settings()
     return done
 
 

@@ -19,7 +19,6 @@ from vmrag_link.ops.merge import conflict_rows
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_link.ops.remotes.upstream import Upstream, upstream
 from vmrag_link.paths import PIN_NAME
-from vmrag_link.sync import apply
 from vmrag_link.transport import probe
 from vmrag_link.workspace import Workspace
 
@@ -114,8 +113,8 @@ def _index(ws: Workspace, here: Standing) -> IndexBlock:
 def _unindexed(ws: Workspace, here: Standing) -> str:
     """Why the index cannot answer as it is; empty if it can."""
     if isinstance(here.at, Working):
-        return apply.working_copy(ws.parts, here.at.branch, here.revision).problem()
-    return ws.shelf.problem(here.revision)
+        return ws.sync_context.working_copy(here.at.branch, here.revision).problem()
+    return ws.snapshots.problem(here.revision)
 
 
 def _pin(ws: Workspace, here: Standing) -> PinStatus:

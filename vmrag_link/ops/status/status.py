@@ -13,13 +13,14 @@ from vmrag_link.errors import PinMalformed, VmragError, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Record, Working
-from vmrag_link.ops.follow.recover import pending
+from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
-from vmrag_link.sync import apply, background, lease
+from vmrag_link.sync import background, current, lease, sentences
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
+from vmrag_link.workspace.reasons import uninitialized, unusable
 
 State = Literal["in_sync", "drift", "missing", "no_pin", "malformed", "not_initialized"]
 
@@ -70,7 +71,7 @@ def status(ws: Workspace) -> StatusReport:
     head = plumbing.head(ws.places)
     git = GitBlock(head.commit, head.branch)
     if not ws.initialized:
-        why = ws.uninitialized()
+        why = uninitialized(ws)
         pin, flaws = _pin_alone(ws)
         reasons = [why.message, *flaws, *_warnings(ws)]
         return StatusReport("not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint)
@@ -87,7 +88,7 @@ def status(ws: Workspace) -> StatusReport:
 
 
 def _warnings(ws: Workspace) -> list[str]:
-    return [f"warning: {warning}" for warning in ws.settings.warnings]
+    return [f"warning: {warning}" for warning in ws.settings.loaded.warnings]
 
 
 def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
@@ -119,9 +120,9 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     bound = ws.binding
     if bound is None:
         return BoundIndex(), ""
-    path = ws.shelf.path(bound.revision)
+    path = ws.snapshots.path(bound.revision)
     documents, chunks, damage = 0, 0, ""
-    if not ws.shelf.problem(bound.revision):
+    if not ws.snapshots.problem(bound.revision):
         try:
             with contextlib.closing(Manifest(path, frozen=True)) as manifest:
                 documents, chunks = manifest.counts()
@@ -129,46 +130,48 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
             damage = f"The index of {bound.revision[:7]} is damaged: {error}."
     working = None
     if target.kb_branch:
-        copy = apply.working_copy(ws.parts, target.kb_branch.name, bound.revision)
+        copy = ws.sync_context.working_copy(target.kb_branch.name, bound.revision)
         working = str(copy.path) if copy.path.is_dir() else None
-    return BoundIndex(bound.revision, ws.shelf.settings, documents, chunks, str(path), working), damage
+    return BoundIndex(bound.revision, ws.snapshots.settings, documents, chunks, str(path), working), damage
 
 
 def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
     """The state, why, and what to type."""
     if target.state == "no_pin":
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
-        return "no_pin", [reason], ws.unusable(target).hint
+        return "no_pin", [reason], unusable(ws, target).hint
     if target.problem and target.state in ("malformed", "missing"):
         return target.state, [target.problem.message], target.problem.hint
     if target.state == "missing":
-        problem = ws.unusable(target)
+        problem = unusable(ws, target)
         return "missing", [problem.message], problem.hint
     reasons = _drift(ws, target)
     if damage:
         return "drift", [damage, *reasons], "vmrag sync --rebuild"
     if not reasons:
         return "in_sync", [], ""
-    stays = target.attachment in ("held", "behind") and ws.applied == target.trigger
-    return "drift", reasons, apply.way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
+    stays = target.attachment in ("held", "behind") and current.is_applied(ws.places, target.trigger)
+    return "drift", reasons, sentences.way_back(target.kb_branch) if target.kb_branch and stays else "vmrag sync"
 
 
 def _drift(ws: Workspace, target: Target) -> list[str]:
     bound = ws.binding
+    stands = bound.revision if bound else ""
     reasons = []
-    if bound is None:
+    gap = current.gap(ws.places, ws.snapshots, target.trigger, bound)
+    if gap == "unbound":
         reasons.append("No index is bound to this work tree yet.")
-    elif bound.revision != target.revision:
-        reasons.append(f"The index stands at {bound.revision[:7]}, the pin names {target.revision[:7]}.")
-    elif problem := ws.shelf.problem(bound.revision):
-        reasons.append(f"The index of {bound.revision[:7]} cannot be served: {problem}.")
-    elif ws.applied != target.trigger:
+    elif gap == "index_elsewhere":
+        reasons.append(f"The index stands at {stands[:7]}, the pin names {target.revision[:7]}.")
+    elif gap == "index_unusable":
+        reasons.append(f"The index of {stands[:7]} cannot be served: {ws.snapshots.problem(stands)}.")
+    elif gap == "moved":
         put_off = "; a hook put the sync off, because git was in the middle of something"
         reasons.append(f"HEAD has moved since the last sync{put_off if ws.places.pending.exists() else ''}.")
     if target.kb_branch and target.attachment == "held":
-        reasons.append(apply.held(target.kb_branch, target.revision))
+        reasons.append(sentences.held(target.kb_branch, target.revision))
     elif target.kb_branch and target.attachment == "behind":
-        reasons.append(apply.unpinned(target.kb_branch, target.revision))
+        reasons.append(sentences.unpinned(target.kb_branch, target.revision))
     return reasons
 
 

@@ -1,1 +1,1 @@
-"""Keeping it in order: garbage, doctor, bug logs, serving."""
+"""Upkeep: garbage collection, doctor, bug logs, serving."""

@@ -17,7 +17,7 @@ from vmrag_link.git.remotes import masked
 
 
 def write(error: BaseException, argv: Sequence[str]) -> Path:
-    """Where the log lies: with the other logs of the repository (`-C` may name it), or in the temporary directory without one."""
+    """The path of the log: in the repository that `-C` names, or in the temporary directory."""
     now = dt.datetime.now(dt.UTC)
     name = f"vmrag-bug-{now:%Y%m%dT%H%M%S%f}.log"
     lines = [
@@ -34,7 +34,8 @@ def write(error: BaseException, argv: Sequence[str]) -> Path:
         permissions.make_file(path)
         path.write_bytes(text)
     except (VmragError, OSError):
-        # Everybody may write there: a name that nobody can guess or has put a link at, for this user alone.
+        # Every user may write there: a name that nobody can guess or has put a link at, for this
+        # user alone.
         descriptor, found = tempfile.mkstemp(prefix=f"{Path(name).stem}-", suffix=".log")
         with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor has no path
             file.write(text)

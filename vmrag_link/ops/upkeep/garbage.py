@@ -1,4 +1,4 @@
-"""What lies on the disk that nothing needs: spare indexes, files of killed processes, vectors beyond the limits."""
+"""What nothing needs on the disk: spare indexes, files of killed processes, surplus vectors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vmrag_link.git import worktrees
 from vmrag_link.index import snapshots
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, stale_temporaries
-from vmrag_link.sync import apply as syncing
+from vmrag_link.sync import eviction
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
 
 CROWDED = 20_000_000
-"""Bytes that are free; with fewer even small things fail."""
+"""Free bytes; with fewer even small operations fail."""
 
 
 class Swept(Record, frozen=True):
@@ -50,14 +50,14 @@ def find(ws: Workspace) -> Leftovers:
 
 
 def sweep(ws: Workspace) -> Leftovers:
-    """Remove it, but for what somebody uses at this moment and for vectors. Nothing of it is needed for anything but speed.
+    """Remove what is in no use at this moment, but no vectors.
 
-    That needs no room on the disk: names of lock files at most.
+    All of it serves speed alone. This takes no room on the disk but for names of lock files.
     """
     before = [_sizes(paths) for paths in (_spare(ws), _copies(ws), _files(ws))]
     for path in _logs(ws):
         path.unlink(missing_ok=True)
-    syncing.tidy(ws.parts._replace(keep=_kept(ws)))
+    eviction.tidy(ws.sync_context._replace(keep=_spare_count(ws)))
     lonely = _orphaned_locks(ws)
     files = {**before[2], **_sizes(lonely)}
     for path in lonely:
@@ -72,14 +72,14 @@ def sweep(ws: Workspace) -> Leftovers:
 
 
 def prune_vectors(ws: Workspace) -> Excess:
-    """Drop the vectors beyond the limits; the cache is written anew, which needs room for what stays."""
+    """Drop the vectors beyond the limits. The cache is written anew, which needs room."""
     limits = ws.config.embedding
     cache = EmbeddingCache(ws.places.embeddings, progress=ws.progress)
     return cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below; others may remove some meanwhile."""
+    """Bytes of all files below; other processes may remove some meanwhile."""
     total = 0
     for path in folder.rglob("*") if folder.is_dir() else [folder]:
         with contextlib.suppress(FileNotFoundError):
@@ -88,11 +88,11 @@ def size_of(folder: Path) -> int:
 
 
 def _spare(ws: Workspace) -> list[Path]:
-    bound = syncing.bound_snapshots(ws.places, ws.shelf)
-    return [each.path for each in ws.shelf.spare(bound=bound, keep=_kept(ws))]
+    bound = eviction.bound_snapshots(ws.places, ws.snapshots)
+    return [each.path for each in ws.snapshots.spare(bound=bound, keep=_spare_count(ws))]
 
 
-def _kept(ws: Workspace) -> int:
+def _spare_count(ws: Workspace) -> int:
     """How many spare indexes stay."""
     return 0 if crowded(ws) else ws.config.index.keep
 
@@ -105,17 +105,17 @@ def _copies(ws: Workspace) -> list[Path]:
     """The copies of uncommitted documents that were committed since, or whose branch moved."""
     root = ws.places.working_copies
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    return sorted(set(there).difference(syncing.living_copies(ws.parts))) if there else []
+    return sorted(set(there).difference(eviction.living_copies(ws.sync_context))) if there else []
 
 
 def _files(ws: Workspace) -> list[Path]:
-    """All that killed processes left, and what only they could have gone on with."""
+    """What killed processes left, and what only they could have continued."""
     return [*rubbish(ws), *_orphaned_locks(ws), *_logs(ws)]
 
 
 def rubbish(ws: Workspace) -> list[Path]:
-    """What nobody leaves who is not killed, and damaged caches that were set aside."""
-    building = [each for each in ws.shelf.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
+    """Files that only killed processes leave, and damaged caches that were set aside."""
+    building = [each for each in ws.snapshots.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
     return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.left(ws.places)]
 
 
@@ -130,7 +130,7 @@ def _temporaries(ws: Workspace) -> list[Path]:
 
 
 def _corrupt(ws: Workspace) -> list[Path]:
-    """Damaged caches of vectors that were set aside: others were computed in place of theirs."""
+    """Damaged caches that were set aside: their vectors were computed again."""
     return sorted(ws.places.shared.glob(f"{ws.places.embeddings.name}.corrupt-*"))
 
 

@@ -1,4 +1,4 @@
-"""`vmrag gc`: give back the space of what nothing needs, after everything that is still pinned somewhere is anchored."""
+"""`vmrag gc`: anchor everything that is pinned somewhere, then free the space of the rest."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.models import KbBranch, Record
-from vmrag_link.ops.follow.recover import recover
+from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.pins import history_pins
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.upkeep import garbage
 from vmrag_link.ops.upkeep.garbage import Leftovers
-from vmrag_link.sync import apply as syncing
+from vmrag_link.sync import eviction
 from vmrag_link.transport import quarantine
 from vmrag_link.workspace import Workspace
 
@@ -40,7 +40,7 @@ class PrunedBranch(Record, frozen=True):
 
 
 class KeptBranch(Record, frozen=True):
-    """A KB branch of no code branch that stays for its documents; `hint` is the command that brings them back."""
+    """A KB branch without code branch that stays for its documents; `hint` brings them back."""
 
     name: str
     revision: str
@@ -56,10 +56,11 @@ class Sizes(Record, frozen=True):
 
 
 class GcReport(Record, frozen=True):
-    """`applied` False: nothing was done, this is what would be.
+    """`applied` False: nothing was done; these are the plans.
 
-    `undone`: what could not be done, for want of room say, and why; everything else was.
-    `anchored` are revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with its KB branch.
+    `undone`: what could not be done, and why (no room, say); the rest was. `anchored` are
+    revisions; `unmapped` are code branches, gone, whose entry in git's configuration goes with its
+    KB branch.
     """
 
     applied: bool
@@ -79,10 +80,12 @@ class _Branches(Record, frozen=True):
 
 
 def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
-    """Remove what is derived, which needs no room; then anchor what git can still check out, prune the KB branches of code branches
-    that are gone, and drop the rest.
+    """Remove derived files; anchor what git can check out; prune KB branches; drop the rest.
 
-    In this order: it makes its own room on a full disk, and a kill at any moment leaves everything that is pinned reachable.
+    Only KB branches of code branches that are gone are pruned.
+
+    In this order it makes its own room on a full disk, and a kill leaves all pinned revisions
+    reachable.
     """
     engine = ws.engine
     swept = garbage.sweep(ws) if apply else None
@@ -116,7 +119,7 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
 
 @contextlib.contextmanager
 def _noting(undone: list[str], what: str) -> Iterator[None]:
-    """What the machine refuses in the block ends it, and is noted; what was done before stays."""
+    """Note an error of the machine that ends the block; what was done before stays."""
     try:
         with file_failures():
             yield
@@ -128,15 +131,16 @@ def _noting(undone: list[str], what: str) -> Iterator[None]:
 
 
 def needed(ws: Workspace) -> list[str]:
-    """The revisions that somebody may still ask for, those pinned last first: an anchor of them keeps their ancestors, too.
+    """The revisions that something still names, latest pins first: their anchors keep ancestors.
 
-    All that are pinned by a commit of git's refs and reflogs, by an index, a work tree, or what git is in the middle of;
-    that some work tree answers from; and that an interrupted operation goes on with.
+    All that are pinned by a commit of git's refs and reflogs, by an index, a work tree, or what git
+    is in the middle of; that some work tree answers from; and that an interrupted operation goes on
+    with.
     """
     uncommitted = [pin for data in worktrees.uncommitted_pins(ws.places) if (pin := parsed(data))]
     committed = [pin for pin, _ in history_pins.read(ws.places, also=worktrees.noted_commits(ws.places))]
     pinned = (pin.dolt_commit for pin in (*uncommitted, *committed))
-    bound = (path.name.rpartition("-")[0] for path in syncing.bound_snapshots(ws.places, ws.shelf))
+    bound = (path.name.rpartition("-")[0] for path in eviction.bound_snapshots(ws.places, ws.snapshots))
     return list(dict.fromkeys([*pinned, *bound, *_journaled(ws)]))
 
 
@@ -151,7 +155,10 @@ def _journaled(ws: Workspace) -> Iterator[str]:
 
 
 def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
-    """Delete what `_branches` names; the engine anchors each head. What somebody writes on meanwhile stays."""
+    """Delete what `_branches` names; the engine anchors each head.
+
+    A branch that is written on meanwhile stays.
+    """
     pruned = []
     with locks.exclusive(ws.places.locks / "mapping.lock", purpose="prune KB branches", timeout=ws.lock_timeout):
         branches = _branches(ws)
@@ -170,7 +177,7 @@ def _prune(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
 
 
 def _branches(ws: Workspace) -> _Branches:
-    """KB branches that no code branch names any more, and the entries of code branches that are gone, by what is to happen."""
+    """KB branches without code branch, and entries of deleted code branches, by their fate."""
     mappings = plumbing.kb_mappings(ws.places)
     existing = worktrees.code_branches(ws.places)
     stale = [(code, kb) for code, kb in mappings if code not in existing]

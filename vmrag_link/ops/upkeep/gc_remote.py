@@ -1,4 +1,4 @@
-"""`vmrag gc --remote`: write anew what a remote holds, without what it has gathered; or what is known of it, where it is damaged."""
+"""`vmrag gc --remote`: rewrite a remote's knowledge base without garbage, or repair it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class RemoteSize(Record, frozen=True):
 
 
 class RemoteGcReport(Record, frozen=True):
-    """`applied` False: nothing was done. `after` None then. `damaged`: what is there cannot be read; `before` is None then."""
+    """`applied` False: nothing was done. `after` None then.
+
+    `damaged`: what is there cannot be read; `before` is None then.
+    """
 
     applied: bool
     remote: str
@@ -36,11 +39,12 @@ class RemoteGcReport(Record, frozen=True):
 
 
 def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) -> RemoteGcReport:
-    """Everything that the remote's branches reach stays. In place of a damaged one goes what it held when it was last fetched, as far as
-    that is known here, and what git's refs pin.
+    """Rewrite the remote; everything that its branches reach stays.
 
-    Raises `RemoteMoved` where somebody pushed meanwhile (nothing changed then), `RemoteInvalid` for a server, `RemoteDamaged` where
-    nothing is here that could mend it, `RemoteTooNew`, and as `ops.remotes.fetch.fetch`.
+    A damaged one is replaced by what it held at the last fetch, as far as that is here, and what
+    git's refs pin. Raises `RemoteMoved` where somebody pushed meanwhile (nothing changed then),
+    `RemoteInvalid` for a server, `RemoteDamaged` where nothing here could mend it, `RemoteTooNew`,
+    and as `ops.remotes.fetch.fetch`.
     """
     address = destinations.asked(ws, remote)[0]
     with connection.carried(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
@@ -48,20 +52,23 @@ def gc_remote(ws: Workspace, remote: str | None = None, *, apply: bool = False) 
         try:
             if not peer.fetch():
                 raise nothing_at(address)
-            before = _held(peer)
+            before = _size(peer)
         except (RemoteDamaged, KnowledgeRefused) as error:
-            pinned = _pinned(ws)
+            pinned = _pins(ws)
             if not pinned and not peer.heads():
                 raise
             damaged = error.message
         if not apply:
             return RemoteGcReport(False, address.text, damaged, before, None)
         peer.replace(lambda key, url: _write(ws, address.key, Address(key, address.text, url=url), pinned))
-        return RemoteGcReport(True, address.text, damaged, before, _held(peer))
+        return RemoteGcReport(True, address.text, damaged, before, _size(peer))
 
 
-def _pinned(ws: Workspace) -> list[str]:
-    """What git's refs pin, and what is here, newest first. Nothing else of ours was ever meant to travel."""
+def _pins(ws: Workspace) -> list[str]:
+    """What git's refs pin, and what is here, newest first.
+
+    Nothing else of ours was ever meant to be pushed.
+    """
     found = (pin.dolt_commit for pin, _ in history_pins.read(ws.places, reflogs=False))
     return [revision for revision in dict.fromkeys(found) if ws.engine.has_revision(revision)]
 
@@ -73,5 +80,5 @@ def _write(ws: Workspace, known: str, fresh: Address, pinned: Sequence[str]) -> 
     publish(ws.engine, fresh.key, Direct(ws.engine, fresh), PublishRequest({}, pinned))
 
 
-def _held(peer: Through) -> RemoteSize:
+def _size(peer: Through) -> RemoteSize:
     return RemoteSize(*peer.size())

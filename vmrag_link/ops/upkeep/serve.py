@@ -16,7 +16,7 @@ from vmrag_link.models import Record
 PORT = 7878
 LOOPBACK = "127.0.0.1"
 LOCALHOST = "localhost"
-"""Its name by the standard: no web page can make it mean anything else."""
+"""A name reserved by the standard: no web page can make it resolve elsewhere."""
 
 TIMEOUT = 30
 """Seconds; the same as the client's, which `DOLTLITE_HTTP_TIMEOUT_MS` changes."""
@@ -25,7 +25,10 @@ HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 class Serving(Record, frozen=True):
-    """What is served: `url` and `/NAME`, for the `names` that are there and any new one. `protected`: only clients with a key get in."""
+    """What is served: `url` and `/NAME`, for the `names` that are there and any new one.
+
+    `protected`: only clients with a key get in.
+    """
 
     url: str
     folder: str
@@ -45,8 +48,8 @@ def serve(
 ) -> Iterator[Serving]:
     """Serve a folder, which is made if it is missing, until the block ends.
 
-    Any address but loopback takes `protection`; without it `host` is a name by which clients may call the server besides `bind`.
-    Raises `UsageInvalid`, `Busy` for a port in use.
+    Any address but loopback takes `protection`; without it `host` is a name by which clients may
+    call the server besides `bind`. Raises `UsageInvalid`, `Busy` for a port in use.
     """
     _check(folder, bind, protection.host if protection else host, protected=protection is not None)
     try:
@@ -62,7 +65,10 @@ def serve(
 def protection(
     *, bind: str, host: str | None, certificate: Path | None, key: Path | None, clients: Path | None
 ) -> Protection | None:
-    """All of what protects a server, or None for nothing of it; `host` is `bind` unless it is given. Raises `UsageInvalid`."""
+    """The protection of a server, None without any of it; `host` is `bind` unless it is given.
+
+    Raises `UsageInvalid`.
+    """
     if certificate and key and clients:
         return Protection(host or bind, certificate, key, clients)
     if certificate or key or clients:
@@ -80,7 +86,7 @@ class ExportedKey(Record, frozen=True):
 
 
 def export_key(folder: Path) -> ExportedKey:
-    """Write the file that a server's administrator needs to let this user in; the key itself stays here."""
+    """Write the public key that lets this user into a server; the private key stays here."""
     return ExportedKey(str(keys.export(folder)))
 
 

@@ -1,4 +1,4 @@
-"""`vmrag doctor`: one module a topic, each of which looks at what can be broken there and knows the repairs that lose nothing."""
+"""`vmrag doctor`: a module per topic, with checks and the repairs that lose nothing."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ TOPICS = (
     knowledge.LINKS,
     processes.LEFT,
 )
-"""In the order in which they are looked at and mended: causes come before what follows from them."""
+"""In the order of checks and repairs: causes come before their consequences."""

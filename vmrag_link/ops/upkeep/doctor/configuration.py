@@ -14,7 +14,7 @@ _MISSPELLED = re.compile(r"^git config (\S+) is not a setting; did you mean (\S+
 
 def check(ws: Workspace) -> Iterator[Finding]:
     """Settings that cannot be used stop every command; what was ignored is a warning each."""
-    for warning in ws.settings.warnings:
+    for warning in ws.settings.loaded.warnings:
         yield Finding("CONFIG_IGNORED", "warning", warning, _fix(warning))
 
 

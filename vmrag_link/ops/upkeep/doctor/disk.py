@@ -50,7 +50,7 @@ def _writable(ws: Workspace) -> Iterator[Finding]:
 
 
 def _room(ws: Workspace) -> Iterator[Finding]:
-    """An index is made beside the one it follows, and garbage collection writes the knowledge base anew."""
+    """An index is built beside the present one, and `vmrag gc` writes the knowledge base anew."""
     bound = ws.binding
     index = garbage.size_of(ws.places.snapshots / bound.snapshot) if bound else 0
     needed = max(2 * index, garbage.size_of(ws.places.kb))

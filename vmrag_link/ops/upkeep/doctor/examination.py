@@ -1,4 +1,4 @@
-"""Look at all topics, mend what can be mended without asking, and look again."""
+"""Check all topics, mend what can be mended without asking, and check again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class Mended(Record, frozen=True):
 
 
 class DoctorReport(Record, frozen=True):
-    """`healthy`: no warning and no error is left. `topics` is how things stand in the end, `mended` what `fix` made better."""
+    """`healthy`: no warning and no error is left.
+
+    `topics` as of the end, `mended` by `fix`.
+    """
 
     healthy: bool
     topics: tuple[Looked, ...]
@@ -36,7 +39,10 @@ class DoctorReport(Record, frozen=True):
 
 
 def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> DoctorReport:
-    """Without `fix` nothing is changed. A repair that fails leaves its finding, and its reason as a note of the progress."""
+    """Without `fix` nothing is changed.
+
+    A repair that fails leaves its finding, and its reason as a note of the progress.
+    """
     looked = _look(ws, topics)
     if not fix:
         return DoctorReport(_healthy(looked), looked)
@@ -47,7 +53,7 @@ def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> Doct
 
 
 def _look(ws: Workspace, topics: Sequence[Topic]) -> tuple[Looked, ...]:
-    """What several topics stumble over (settings that cannot be read, say) is reported by the first of them."""
+    """An error that several topics meet (unreadable settings, say) is reported by the first."""
     seen: set[tuple[str, str]] = set()
     looked = []
     for topic in topics:

@@ -17,8 +17,9 @@ DOCTOR = "vmrag doctor --fix"
 class Finding(Record, frozen=True):
     """Something that is not as it should be.
 
-    `note`: nothing fails because of it; `warning`: something is worse than it could be, or will fail; `error`: something fails now.
-    `fix` is a command line that mends it, or a sentence where only a person can. `subject`: the path or name that it is about.
+    `note`: nothing fails because of it; `warning`: something is worse than it could be, or will
+    fail; `error`: something fails now. `fix` is a command line that mends it, or a sentence where
+    only a person can. `subject`: the path or name that it is about.
     """
 
     code: str
@@ -29,10 +30,16 @@ class Finding(Record, frozen=True):
 
 
 Check = Callable[[Workspace], Iterator[Finding]]
-"""Looks and changes nothing. What stops it is a `VmragError` or an `OSError`, which becomes a finding."""
+"""Looks for findings, and changes nothing.
+
+A `VmragError` or an `OSError` that stops it becomes a finding.
+"""
 
 Repair = Callable[[Workspace, Finding], str]
-"""Mends a finding and says what was done; can be run again, and never removes what cannot be made again. Raises as a check does."""
+"""Mends a finding, and returns what was done. Can be run again; removes only what can be remade.
+
+Raises as a check does.
+"""
 
 
 class Topic(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is derived from the knowledge base: the index that answers here, spare ones, working copies, and the cache of vectors."""
+"""Derived files: the index that answers here, spare ones, working copies, the cache of vectors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from vmrag_link.index.contents import problem_of
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
-from vmrag_link.sync import apply, background
+from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace
 
 _COMMAND = "vmrag sync"
 
 
 def synced(ws: Workspace) -> Iterator[Finding]:
-    """Does the work tree answer from what it pins? Why it cannot is said by the topic of the pin."""
+    """Does the work tree answer from its pin? The topic of the pin says why it cannot."""
     if not ws.initialized:
         return
     report = status(ws)
@@ -36,7 +36,11 @@ def synced(ws: Workspace) -> Iterator[Finding]:
 
 
 def _contents_problem(folder: Path) -> str:
-    """As `contents_problem`. Without the extra Chroma's store is not looked into; that it is missing is another topic's finding."""
+    """As `contents_problem`.
+
+    Without the extra Chroma's store is not looked into; that it is missing is another topic's
+    finding.
+    """
     try:
         return contents_problem(folder)
     except IndexExtraMissing:
@@ -49,15 +53,18 @@ def _sync(ws: Workspace, finding: Finding) -> str:
 
 
 def snapshots(ws: Workspace) -> Iterator[Finding]:
-    """Every byte of the index that answers here, and of the spare ones. That it is the right one is looked after by a sync."""
+    """Every byte of the index that answers here, and of the spare ones.
+
+    Whether it is the right one is a sync's business.
+    """
     bound = ws.binding
-    for each in ws.shelf.all():
+    for each in ws.snapshots.all():
         here = bound is not None and each.path.name == bound.snapshot
-        with ws.shelf.reading(each.path):
-            # What a sync would find by itself in the one that answers here is its topic's.
+        with ws.snapshots.reading(each.path):
+            # What a sync finds in the index that answers here is reported by `synced`.
             named = "" if here else problem_of(each.path, revision=each.revision, settings=each.settings)
             problem = named or _contents_problem(each.path)
-        if not problem or not each.path.exists():  # somebody removes it at this moment
+        if not problem or not each.path.exists():  # another process removes it at this moment
             continue
         if here:
             message = f"The index that answers here is damaged: {problem}."
@@ -68,17 +75,17 @@ def snapshots(ws: Workspace) -> Iterator[Finding]:
 
 
 def _drop_snapshot(ws: Workspace, finding: Finding) -> str:
-    if not ws.shelf.discard(Path(finding.subject)):
+    if not ws.snapshots.discard(Path(finding.subject)):
         raise Busy("Another process reads that index.", hint="Run it again when that has finished.")
     return "Removed it; it is built again when it is needed."
 
 
 def copies(ws: Workspace) -> Iterator[Finding]:
-    """The indexes of uncommitted documents, but for those that somebody writes now."""
+    """The indexes of uncommitted documents, but for those that are being written."""
     if not ws.initialized:
         return
     for branch in ws.engine.branches():
-        copy = apply.working_copy(ws.parts, branch.name, branch.head)
+        copy = ws.sync_context.working_copy(branch.name, branch.head)
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
         with copy.reading():  # one that only lies behind goes on from there when it is asked
@@ -91,7 +98,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
 def _drop_copy(ws: Workspace, finding: Finding) -> str:
     branch = ws.engine.branch(finding.subject)
     if branch:
-        with apply.forgotten_copy(ws.parts, branch.name, branch.head):
+        with ws.sync_context.without_copy(branch.name, branch.head):
             pass
     return "Removed it; it is made again when it is needed."
 

@@ -13,21 +13,21 @@ from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.errors import quoted
 from vmrag_link.git import plumbing, worktrees
 from vmrag_link.journal import CommitEntry, ReplayEntry
-from vmrag_link.ops.follow import recover
+from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.links import link_queue
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Level, Topic
 from vmrag_link.sync import lease
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 QUEUE_BYTES = 500_000
 """Some 8,000 commits: working them off takes the next `vmrag links` a while."""
 
 
 def check(ws: Workspace) -> Iterator[Finding]:
-    """That it opens and has a schema that is known; then its engine's own check of every page (2 ms a megabyte)."""
+    """Does it open, with a known schema? Then the engine's own check of every page (2 ms a MB)."""
     if not ws.initialized:
-        why = ws.uninitialized()
+        why = reasons.uninitialized(ws)
         level: Level = "warning" if plumbing.pin_bytes(ws.places) is None else "error"
         yield Finding("NOT_INITIALIZED", level, why.message, why.hint, str(ws.places.kb))
         return
@@ -51,7 +51,7 @@ def _note(ws: Workspace) -> Iterator[Finding]:
 
 
 def _mend_note(ws: Workspace, finding: Finding) -> str:
-    with ws.engine.writing("note what is uncommitted"):  # nobody's documents come or go meanwhile
+    with ws.engine.writing("note what is uncommitted"):  # no process stores documents meanwhile
         if any(each.dirty for each in ws.engine.branches()):
             permissions.make_file(Path(finding.subject))
             return "Noted that there are uncommitted documents."
@@ -63,11 +63,11 @@ def _mend_note(ws: Workspace, finding: Finding) -> str:
 
 
 def journal(ws: Workspace) -> Iterator[Finding]:
-    """What no living process is at."""
+    """Journal entries that no living process works on."""
     if not ws.initialized:
         return
     for path, entry in ws.journal.entries():
-        problem = recover.flaw(ws, entry)
+        problem = recovery.flaw(ws, entry)
         if problem or entry is None:
             message = f"The entry {path.name} of the journal {problem}."
             yield Finding("JOURNAL_DAMAGED", "warning", message, "vmrag sync", str(path))
@@ -87,7 +87,7 @@ def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
         return
     tree, branch = lease.work_tree(theirs), entry.symbolic.removeprefix("refs/heads/")
     message = f"A commit on {branch!r} in {tree} was interrupted before its revision was pinned."
-    if recover.is_here(ws, entry):
+    if recovery.is_here(ws, entry):
         yield Finding("COMMIT_UNFINISHED", "warning", message, "vmrag sync", str(path))
         return
     where = tree if tree.is_dir() else ws.places.top

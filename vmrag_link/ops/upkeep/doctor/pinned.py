@@ -1,4 +1,4 @@
-"""The pin in the work tree and in the index, and the attributes that have git merge it by our driver."""
+"""The pin in work tree and index, and the attributes that have our driver merge it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.setup.init import ATTRIBUTES
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.paths import PIN_NAME, what_it_is
-from vmrag_link.workspace import Workspace
+from vmrag_link.workspace import Workspace, reasons
 
 
 def check(ws: Workspace) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
         message = "The pin of this work tree is not the staged one: the next commit leaves it out."
         yield Finding("PIN_NOT_STAGED", "warning", message, f"git add --force {PIN_NAME}", PIN_NAME)
     if ws.initialized and not ws.engine.has_revision(pin.dolt_commit):
-        missing = ws.unusable(ws.target())
+        missing = reasons.unusable(ws, ws.target())
         yield Finding("PIN_REVISION_MISSING", "error", missing.message, missing.hint, pin.dolt_commit)
 
 

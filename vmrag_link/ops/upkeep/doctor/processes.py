@@ -1,4 +1,4 @@
-"""What processes hold, and what dead ones left: locks, leases, temporary files, git directories of work trees that are gone."""
+"""What processes hold, and what dead ones left: locks, leases, temporary files, git directories."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _holder(path: Path, seconds: float) -> Iterator[Finding]:
 
 def _release(ws: Workspace, finding: Finding) -> str:  # noqa: ARG001  as all repairs
     with locks.exclusive(Path(finding.subject), purpose="tidy up", timeout=0):
-        pass  # whoever gives a lock back takes the name away
+        pass  # giving a lock back removes its name
     return "Removed the name."
 
 
@@ -74,7 +74,7 @@ def _git(places: Places) -> Iterator[Finding]:
 
 
 def left(ws: Workspace) -> Iterator[Finding]:
-    """What lies about and should not."""
+    """Leftover files."""
     yield from _work_trees(ws.places)
     yield from _leases(ws.places)
     if ws.initialized:

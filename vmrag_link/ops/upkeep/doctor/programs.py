@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import shutil
@@ -11,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import __version__, proc
+from vmrag_link.errors import IndexExtraMissing
 from vmrag_link.git.run import git
+from vmrag_link.index import chroma
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.workspace import Workspace
 
@@ -22,13 +23,11 @@ GIT_NEEDED = (2, 34)
 def check(ws: Workspace) -> Iterator[Finding]:
     yield from _git(ws)
     yield from _vmrag()
-    if importlib.util.find_spec("chromadb") is None:
-        yield Finding(
-            "INDEX_EXTRA_MISSING",
-            "warning",
-            "The vector index needs chromadb, which the base installation leaves out: nothing can be searched.",
-            f"{shlex.quote(sys.executable)} -m pip install 'vmrag-link[index]'",
-        )
+    try:
+        chroma.require_supported()
+    except IndexExtraMissing as error:
+        message = f"{error.message} Nothing can be searched."
+        yield Finding(error.code, "warning", message, f"{shlex.quote(sys.executable)} -m {error.hint}")
 
 
 def _git(ws: Workspace) -> Iterator[Finding]:

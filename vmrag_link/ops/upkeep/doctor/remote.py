@@ -1,6 +1,9 @@
-"""The remote: does it still hold what it held when it was last asked? `git push --mirror` from an ordinary clone takes it away.
+"""The remote: does it still hold what it held when it was last asked?
 
-And is the pin one of this knowledge base's revisions? Another one's may have come here from a remote.
+`git push --mirror` from an ordinary clone takes it away.
+
+And is the pin one of this knowledge base's revisions? Another one's may have come here from a
+remote.
 """
 
 from __future__ import annotations

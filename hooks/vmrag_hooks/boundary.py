@@ -1,0 +1,71 @@
+"""The outermost boundary of what git runs: every failure becomes one line, and git goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from vmrag_link import env, terminal_text
+from vmrag_link.engines.base import ASIDE_PREFIX
+from vmrag_link.errors import VmragError, system_failure
+from vmrag_link.progress import QUIET, Task
+
+
+class TooMuch(Exception):
+    """A sync would take longer than git should wait."""
+
+
+class Notes(list[str]):
+    """A `Progress` that shows no bars and keeps the notes.
+
+    `limits`: the sizes of work beyond which it raises `TooMuch`.
+    """
+
+    limits: Mapping[str, int] = MappingProxyType({})
+
+    def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
+        if total > self.limits.get(description, total):
+            raise TooMuch
+        return QUIET.task(description, total)
+
+    note = list.append
+
+    def to_say(self) -> list[str]:
+        """All about documents that were set aside, else the first sentence: a line is short."""
+        return [note for note in self if ASIDE_PREFIX in note] or self[:1]
+
+
+def say(line: str) -> None:
+    """Write one line to the terminal. Hooks write through nothing else: strangers' names may be in
+    the line.
+    """
+    ours = "\x1b[36mvmrag:\x1b[0m" if sys.stderr.isatty() and env.colourful() else "vmrag:"
+    told = terminal_text.for_log(terminal_text.one_line(" ".join(line.split())))
+    sys.stderr.write(f"{ours} {told}\n")
+
+
+def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> None:
+    """Call `action`. Whatever it raises becomes one line; a bug of ours must not look like a
+    failure of git.
+    """
+    try:
+        action()
+    except VmragError as error:
+        say(_sentence(error))
+    except KeyboardInterrupt:
+        say("interrupted; the next command goes on: vmrag sync")
+    except Exception as error:  # noqa: BLE001  the reason is in the docstring
+        known = system_failure(error)
+        say(_sentence(known) if known else _bug(error))
+
+
+def _sentence(error: VmragError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def _bug(error: Exception) -> str:
+    from vmrag_link.ops.upkeep.buglog import write
+
+    return f"a bug: {type(error).__name__}; please report it with this file: {write(error, sys.argv)}"

@@ -1,0 +1,43 @@
+"""Folders that are built once in a run and copied by the tests, in whichever worker those run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import isolate
+
+
+def build_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
+    """The folder `name` of this run; the first worker that asks for it builds it with `build(folder)`.
+
+    The folder exists and is empty when `build` gets it. git and vmrag see a home of their own
+    meanwhile. Whoever gets the folder copies it and writes nothing into it: other workers read it.
+    """
+    base = factory.getbasetemp()
+    run = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "templates"
+    run.mkdir(exist_ok=True)
+    folder = run / name
+    done = run / f"{name}.done"
+    with (run / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a build that failed
+            folder.mkdir()
+            with pytest.MonkeyPatch.context() as patch:
+                isolate(patch, run / f"{name}-home")
+                build(folder)
+            done.touch()
+    return folder
+
+
+def copy_tree(source: Path, target: Path) -> Path:
+    """The same files, times and modes below `target`, which is an empty folder or does not exist yet."""
+    subprocess.run(["cp", "-a", f"{source}/.", target], check=True)
+    return target

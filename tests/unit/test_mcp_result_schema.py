@@ -1,0 +1,102 @@
+"""The JSON Schema of an answer, derived from the record that a tool returns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from msgspec import UNSET, Meta, UnsetType
+
+from tests.contract.reading import Exactly
+from vmrag_link.models import Record
+from vmrag_link.ops.follow.provenance import KbBlock
+from vmrag_mcp.envelope import success
+from vmrag_mcp.result_schema import ResultKey, answer_schema, result_keys, result_type
+from vmrag_mcp.results.base import ToolResult, ToolWarning
+
+
+class Omitting(Record, frozen=True, omit_defaults=True):
+    """Leaves out what is not known."""
+
+    name: str
+    old: str | None = None
+
+
+class Row(Record, frozen=True):
+    n: int
+    staged: bool = False
+    cut: Annotated[bool | UnsetType, Meta(description="the text was cut")] = UNSET
+
+
+class SampleResult(ToolResult, frozen=True):
+    rows: list[Row]
+    change: Omitting | None
+    free: dict[str, Any]
+
+
+KB = KbBlock("/w", None, "main", "c" * 40, dirty=False, in_sync=True)
+
+
+def answer(*warnings: ToolWarning) -> dict[str, Any]:
+    sample = SampleResult(rows=[Row(1), Row(2, cut=True)], change=Omitting("a"), free={"x": [None]}, message="m")
+    return success(sample, KB, list(warnings))
+
+
+def valid(value: Any) -> bool:
+    return Exactly(answer_schema(SampleResult)).is_valid(value)
+
+
+def test_the_answer_of_a_record_fits_its_schema_and_ends_with_message_and_kb():
+    assert valid(answer())
+    assert valid(answer(ToolWarning("NOTE", "Look.")))
+    assert list(answer()) == ["success", "rows", "change", "free", "message", "kb"]
+    assert answer()["rows"] == [{"n": 1, "staged": False}, {"n": 2, "staged": False, "cut": True}]
+
+
+@pytest.mark.parametrize("key", ["success", "rows", "change", "free", "message", "kb"])
+def test_an_answer_without_one_of_its_keys_does_not_fit(key):
+    assert not valid({name: value for name, value in answer().items() if name != key})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"more": 1},
+        {"rows": [{"n": 1}]},  # a field with a default is always written
+        {"rows": [{"n": 1.0, "staged": False}]},
+        {"rows": [{"n": True, "staged": False}]},
+        {"rows": [{"n": 1, "staged": False, "more": 1}]},
+        {"rows": [{"n": 1, "staged": False, "cut": None}]},
+        {"change": {"name": "a", "old": None}},  # a default that is left out never appears
+        {"kb": {}},
+        {"success": False},
+        {"warnings": [{"code": "NOTE"}]},
+    ],
+)
+def test_an_answer_with_other_keys_or_types_does_not_fit(change):
+    assert not valid(answer() | change)
+
+
+def test_the_keys_of_a_result_say_which_are_not_always_there():
+    assert result_keys(SampleResult) == [
+        ResultKey("rows", always=True, when=""),
+        ResultKey("rows[].n", always=True, when=""),
+        ResultKey("rows[].staged", always=True, when=""),
+        ResultKey("rows[].cut", always=False, when="the text was cut"),
+        ResultKey("change", always=True, when=""),
+        ResultKey("change.name", always=True, when=""),
+        ResultKey("change.old", always=False, when=""),
+        ResultKey("free", always=True, when=""),
+    ]
+
+
+def test_a_function_without_a_record_has_no_type_of_a_result():
+    def plain() -> dict[str, Any]:
+        return {}
+
+    def typed() -> SampleResult:
+        return msgspec.convert({}, SampleResult)
+
+    assert result_type(plain) is None
+    assert result_type(typed) is SampleResult

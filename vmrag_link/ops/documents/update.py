@@ -1,0 +1,137 @@
+"""Change documents that are there: texts, metadata, embeddings; all of a call or nothing."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vmrag_link import clock
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.index.store import IndexStore
+from vmrag_link.models import At, Collection, Document, Record, content_hash
+from vmrag_link.ops.documents import collections, writing
+from vmrag_link.ops.documents.document_selection import Selection, chunks_of, select
+from vmrag_link.ops.documents.drafts import checked_metadata, stated_title, title_of
+from vmrag_link.ops.documents.listing import no_document
+from vmrag_link.ops.documents.writing import Landed, Planned
+from vmrag_link.workspace import Workspace
+
+
+class DocumentUpdate(Record, frozen=True):
+    """What becomes of a document; None leaves that part alone.
+
+    `name`: its id, or that of a chunk of it.
+    """
+
+    name: str
+    text: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    embedding: Sequence[float] | None = None
+
+
+class UpdateCounts(Record, frozen=True):
+    """Ids of documents; `unchanged` got what they had. `vectors`: the given embeddings."""
+
+    collection: str
+    ids: list[str]
+    unchanged: list[str]
+    vectors: dict[str, bytes]
+
+
+def update(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]) -> Landed[UpdateCounts]:
+    """Change texts and metadata, in the order of `changes`.
+
+    Embeddings are the index's of this machine alone, until it is built again. Raises
+    `CollectionMissing`, `DocumentMissing`, `ContentRefused`, `Embedding` errors for what cannot be
+    embedded, `UsageInvalid` for an embedding that cannot be, and as `writing.write`.
+    """
+    given = [each.metadata if each.metadata is None else checked_metadata(each.metadata, each.name) for each in changes]
+    now = clock.now()
+
+    def plan(at: At) -> Planned[UpdateCounts]:
+        collection = collections.find(ws, at, name)
+        ids = _document_ids(ws, at, collection, changes)
+        before = {each.doc_id: each for each in ws.engine.documents(at, collection=collection.name, ids=ids.values())}
+        after = dict(before)
+        for each, metadata in zip(changes, given, strict=True):
+            doc_id = ids[each.name]
+            after[doc_id] = _new_version(after[doc_id], each.text, metadata)
+        vectors = {
+            ids[each.name]: _vector(ws, collection, after[ids[each.name]], each.embedding)
+            for each in changes
+            if each.embedding is not None
+        }
+        new = [msgspec.structs.replace(each, updated_at=now) for each in after.values() if each != before[each.doc_id]]
+        touched = {each.doc_id for each in new} | vectors.keys()
+        ws.indexer().prepare(collection, new)
+        counts = UpdateCounts(
+            collection.name,
+            [doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id in touched],
+            [doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id not in touched],
+            vectors,
+        )
+        return Planned(Write(put_documents=new) if touched else None, counts)
+
+    return writing.write(ws, plan, f"update documents of {name}", alter=_embed)
+
+
+def _document_ids(ws: Workspace, at: At, collection: Collection, changes: Sequence[DocumentUpdate]) -> dict[str, str]:
+    """The document that each change names. Raises `DocumentMissing`."""
+    found = select(ws, at, collection, Selection([each.name for each in changes]))
+    if found.missing:
+        error = no_document(ws, at, collection.name, found.missing[0])
+        error.details["ids"] = found.missing
+        raise error
+    return {named.name: named.doc_id for named in found.named}
+
+
+def _embed(store: IndexStore, counts: UpdateCounts) -> None:
+    if counts.vectors:
+        store.embed(counts.collection, counts.vectors)
+
+
+def _vector(ws: Workspace, collection: Collection, document: Document, given: Sequence[float]) -> bytes:
+    """The embedding as the index takes it: of unit length. Raises `UsageInvalid`."""
+    if len(given) != collection.embedding_dimensions:
+        raise UsageInvalid(
+            f"An embedding in {collection.name!r} has {collection.embedding_dimensions} numbers, "
+            f"that of {document.doc_id!r} has {len(given)}.",
+            parameter="embeddings",
+        )
+    chunks = len(chunks_of(ws, collection, document))
+    if chunks > 1:
+        raise UsageInvalid(
+            f"{document.doc_id!r} has {chunks} chunks, and an embedding is for a document of one.",
+            hint="Give embeddings for short documents only; the others are embedded chunk by chunk.",
+            parameter="embeddings",
+        )
+    try:
+        length = math.sqrt(sum(float(each) ** 2 for each in given))
+    except OverflowError:
+        length = math.inf
+    if not 0 < length < math.inf:
+        raise UsageInvalid(f"The embedding of {document.doc_id!r} has no direction.", parameter="embeddings")
+    return struct.pack(f"<{len(given)}f", *(each / length for each in given))
+
+
+def _new_version(document: Document, text: str | None, metadata: str | None) -> Document:
+    """The document with a new text, new metadata (canonical JSON) or both.
+
+    A title that was derived from the replaced text is derived again.
+    """
+    old = msgspec.json.decode(document.metadata, type=dict[str, Any])
+    new = old if metadata is None else msgspec.json.decode(metadata, type=dict[str, Any])
+    content = document.content if text is None else text
+    derived = stated_title(new) or document.title == title_of(document.content, old)
+    return msgspec.structs.replace(
+        document,
+        title=title_of(content, new) if derived else document.title,
+        content=content,
+        content_hash=document.content_hash if text is None else content_hash(text),
+        metadata=document.metadata if metadata is None else metadata,
+    )

@@ -1,0 +1,55 @@
+"""What a sync works on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from vmrag_link.engines.base import Engine
+from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.index.working import WorkingCopy
+from vmrag_link.paths import Places
+from vmrag_link.progress import Progress
+
+if TYPE_CHECKING:
+    from vmrag_link.sync.indexer import Indexer
+
+
+class SyncContext(NamedTuple):
+    """One work tree, its knowledge base and its indexes.
+
+    `index_file`: the index of the git commit whose hook this is.
+    """
+
+    places: Places
+    index_file: Path | None
+    engine: Engine
+    snapshots: Snapshots
+    keep: int
+    lock_timeout: float
+    indexer: Callable[[], Indexer]
+    progress: Progress
+
+    def working_copy(self, kb_branch: str, base: str) -> WorkingCopy:
+        """The index of the uncommitted documents of a KB branch on a revision, whether it is there
+        or not.
+        """
+        return WorkingCopy(
+            self.places.working_copies,
+            kb_branch=kb_branch,
+            base=base,
+            settings=self.snapshots.settings,
+            timeout=self.lock_timeout,
+        )
+
+    @contextlib.contextmanager
+    def without_copy(self, kb_branch: str, base: str) -> Iterator[None]:
+        """Discard the working copy, and keep others from making one, while the block writes rows
+        without indexing them.
+        """
+        copy = self.working_copy(kb_branch, base)
+        with copy.writing():
+            copy.drop()
+            yield

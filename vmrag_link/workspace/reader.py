@@ -1,0 +1,243 @@
+"""Read what a work tree's index holds, all of one moment, while other processes go on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from vmrag_link import permissions
+from vmrag_link.errors import Busy, FileSystemError, IndexFailed, LimitExceeded, VmragError, file_failures
+from vmrag_link.git import plumbing
+from vmrag_link.index import snapshots
+from vmrag_link.models import At, Record, Working
+from vmrag_link.sync import eviction, provide
+from vmrag_link.sync.target import Target
+from vmrag_link.workspace import reasons
+
+if TYPE_CHECKING:
+    from vmrag_link.index.store import IndexStore
+    from vmrag_link.workspace.workspace import Workspace
+
+T = TypeVar("T")
+
+ATTEMPTS = 5
+"""How often an index is looked for again because other processes took it away."""
+
+
+class Moment(Record, frozen=True):
+    """Where a work tree stands, all of one moment: HEAD's commit, what its pin asks for, and the
+    revision that is read.
+
+    `branch`: the KB branch, if it stands there; `dirty`: with uncommitted documents, which belong
+    to what is read.
+    """
+
+    git_head: str | None
+    target: Target
+    revision: str
+    branch: str | None
+    dirty: bool
+
+    @property
+    def at(self) -> At:
+        """Where documents are read."""
+        return Working(self.branch) if self.branch and self.dirty else self.revision
+
+
+class View(Record, frozen=True):
+    """What can be read now: an index directory, the revision it stands at, and whether uncommitted
+    documents are in it.
+
+    `git_head` is the commit that was checked out when the view was opened; `notes` say why it is
+    not what that commit pins.
+    """
+
+    folder: Path
+    revision: str
+    branch: str | None
+    dirty: bool
+    git_head: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def at(self) -> At:
+        """Where the documents are that the index holds."""
+        return Working(self.branch) if self.branch and self.dirty else self.revision
+
+
+class Reader:
+    """Reads where the work tree stands.
+
+    To bring it to its pin first is the caller's part (`ops.follow.follow_pin`).
+    """
+
+    def __init__(self, ws: Workspace) -> None:
+        self._ws = ws
+        self._failures: dict[tuple[str, str], VmragError] = {}
+
+    def moment(self) -> Moment:
+        """Where the work tree stands. Raises as `Workspace.revision`, and `Busy` where it never
+        stands still.
+        """
+        for _ in range(ATTEMPTS):
+            seen = self._look(self._ws.revision())
+            if _same(seen, self._look(self._ws.revision())):
+                return seen
+        raise _restless("this work tree")
+
+    def read(self, action: Callable[[View], T]) -> T:
+        """What `action` returns for the view.
+
+        An index that proves damaged is built again, once: it is derived.
+        """
+        try:
+            with self.view() as view:
+                return action(view)
+        except IndexFailed as error:
+            eviction.throw_away(self._ws.sync_context, self._ws.target(), self._ws.indexed_revision())
+            self._ws.progress.note(f"{error.message.rstrip('.')}. It is built again.")
+        with self.view() as view:
+            return action(view)
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[View]:
+        """The index that answers for the work tree, uncommitted documents included; nobody changes
+        it meanwhile.
+
+        HEAD, pin, KB branch and index are those of one moment: if one of them moves while it is
+        opened, it is opened again.
+        """
+        self._failures.clear()
+        for _ in range(ATTEMPTS):
+            seen = self._look(self._ws.indexed_revision())
+            revision, copied = seen.revision, self._copied_branch(seen)
+            failed = self._failures.get((copied, revision)) if copied else None
+            with self._index(revision, None if failed else copied) as folder:
+                if folder and _same(seen, self._look(self._ws.indexed_revision())):
+                    notes = reasons.notes(self._ws, seen.target, revision)
+                    if failed:
+                        notes += (f"The uncommitted documents are left out of this answer: {failed.message}",)
+                    dirty = seen.dirty and not failed
+                    yield View(folder, revision, seen.branch, dirty, seen.git_head, notes)
+                    return
+        raise _restless("this work tree")
+
+    @contextlib.contextmanager
+    def snapshot(self, revision: str) -> Iterator[Path]:
+        """The index of a revision; nobody removes it meanwhile. One that is not there or does not
+        verify is built first.
+
+        If one was built, the spares beyond the limit go when this one was read.
+        """
+        found = self._ws.snapshots
+        path = found.path(revision)
+        built = False
+        try:
+            for _ in range(ATTEMPTS):
+                with found.reading(path):
+                    if not found.problem(revision):
+                        found.touch(path)
+                        yield path
+                        return
+                context = self._ws.sync_context
+                provide.snapshot(context, revision, bases=provide.bases(context))
+                built = True
+        finally:
+            if built:
+                eviction.evict(self._ws.sync_context)
+        raise _restless(f"revision {revision[:7]}")
+
+    def rebuild_copy(self) -> None:
+        """Make the working copy again from the snapshot, if it is what answers."""
+        seen = self.moment()
+        if branch := self._copied_branch(seen):
+            revision = seen.revision
+            copy = self._ws.sync_context.working_copy(branch, revision)
+            copy.replace(lambda folder: self.update_copy(folder, branch, revision, whole=False))
+
+    def update_copy(
+        self,
+        folder: Path,
+        branch: str,
+        revision: str,
+        *,
+        whole: bool,
+        alter: Callable[[IndexStore], None] = lambda _: None,
+    ) -> None:
+        """Let a working copy, which the caller holds alone, follow the KB branch's uncommitted
+        documents.
+
+        Unless it is `whole`, it is copied from the snapshot first. `alter` changes in it what the
+        texts do not decide.
+        """
+        from vmrag_link.index.store import IndexStore
+
+        if not whole:
+            permissions.make_folder(folder.parent)
+            with self.snapshot(revision) as source:
+                snapshots.copy(source, folder)
+        shape = self._ws.snapshots
+        with IndexStore(folder, store_documents=shape.store_documents) as store:
+            done = self._ws.indexer().update(store, Working(branch), base=revision)
+            alter(store)
+            store.seal(revision=revision, settings=shape.settings, added=done.plan.add)
+
+    def _look(self, revision: str) -> Moment:
+        head, target = plumbing.head(self._ws.places), self._ws.target()
+        branch = target.kb_branch
+        attached = branch.name if branch and branch.head == revision else None
+        return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))
+
+    def _copied_branch(self, seen: Moment) -> str | None:
+        """The KB branch whose working copy answers; None: the revision's snapshot does."""
+        branch, revision = seen.branch, seen.revision
+        if branch and (seen.dirty or self._ws.sync_context.working_copy(branch, revision).altered):
+            return branch
+        return None
+
+    @contextlib.contextmanager
+    def _index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
+        """The snapshot of a revision, or the working copy of a KB branch on it; None when that had
+        to be made first.
+        """
+        if branch is None:
+            with self.snapshot(revision) as path:
+                yield path
+            return
+        copy = self._ws.sync_context.working_copy(branch, revision)
+        with copy.reading() as problem:
+            if not problem:
+                yield copy.path
+                return
+            if copy.path.is_dir() and not copy.unfinished:
+                self._ws.progress.note(
+                    f"The index of uncommitted documents does not verify: {problem}. It is built again."
+                )
+        try:
+            with file_failures(), copy.writing() as whole:
+                self.update_copy(copy.path, branch, revision, whole=whole)
+        except (FileSystemError, LimitExceeded) as why:
+            self._failures[branch, revision] = why
+        yield None
+
+
+def _same(one: Moment, other: Moment) -> bool:
+    """Whether nothing has moved between two looks."""
+    return (one.git_head, one.revision, _movable(one.target)) == (
+        other.git_head,
+        other.revision,
+        _movable(other.target),
+    )
+
+
+def _movable(target: Target) -> tuple[object, ...]:
+    return target.trigger, target.state, target.kb_branch
+
+
+def _restless(what: str) -> Busy:
+    return Busy(
+        f"Other processes changed the index of {what} {ATTEMPTS} times while it was to be read.",
+        hint="Run the command again when they have finished.",
+    )

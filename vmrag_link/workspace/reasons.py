@@ -1,0 +1,103 @@
+"""Why a work tree cannot answer, or answers from another revision than the pinned one, with the
+command that helps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vmrag_link import pin as pins
+from vmrag_link.errors import (
+    KnowledgeElsewhere,
+    KnowledgeRefused,
+    NotInitialized,
+    PinMalformed,
+    PinMissing,
+    PinRevisionMissing,
+    RemoteEmpty,
+    RemoteNotTrusted,
+    VmragError,
+)
+from vmrag_link.git import plumbing
+from vmrag_link.sync import background, current, sentences
+from vmrag_link.sync.target import Target
+from vmrag_link.transport import trust
+
+if TYPE_CHECKING:
+    from vmrag_link.workspace.workspace import Workspace
+
+
+def uninitialized(ws: Workspace, why: VmragError | None = None) -> NotInitialized:
+    """Why nothing can be done where there is no knowledge base: the hint for a clone is another one
+    than for a new repository.
+
+    `why`: what kept the knowledge base of a clone from being fetched. A new one is proposed only
+    where there is none to be had.
+    """
+    if plumbing.pin_bytes(ws.places) is None:
+        return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
+    said = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
+    why = why or _not_trusted(ws)
+    if why is None:
+        return KnowledgeElsewhere(said, hint="vmrag clone", path=str(ws.places.kb))
+    then, pin = "then: vmrag clone", ws.places.pin.name
+    if isinstance(why, RemoteEmpty):
+        then = (
+            "or start a new one, without what was known: "
+            f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new"
+        )
+    return KnowledgeElsewhere(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(ws.places.kb))
+
+
+def unusable(ws: Workspace, target: Target) -> VmragError:
+    """Why the work tree cannot be brought to a target."""
+    if target.problem:
+        return target.problem
+    if target.state == "missing":
+        missing = f"The pin names revision {target.revision}, which is not in this knowledge base."
+        why = ws.unreached or _not_trusted(ws)
+        if isinstance(why, RemoteNotTrusted):
+            return RemoteNotTrusted(f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details)
+        return PinRevisionMissing(
+            f"{missing} {why.message}" if why else missing,
+            hint=why.hint if why else "vmrag fetch",
+            revision=target.revision,
+        )
+    # `vmrag pin` pins where the knowledge base stands; without that, `vmrag init` its beginning.
+    return PinMissing("This code commit pins no knowledge.", hint="vmrag pin" if ws.standing_revision else "vmrag init")
+
+
+def notes(ws: Workspace, target: Target, revision: str) -> tuple[str, ...]:
+    """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out
+    code pins; empty if it is.
+    """
+    if current.is_pinned(target, revision):
+        return sentences.left_behind(target)
+    why = {
+        "no_pin": "This code commit pins no knowledge",
+        "malformed": "The pin cannot be read",
+        "missing": "The pinned revision is not in this knowledge base"
+        + (f" ({ws.unreached.message.rstrip('.')})" if ws.unreached else ""),
+    }.get(target.state, "The pin has moved")
+    if isinstance(target.problem, KnowledgeRefused):
+        why = f"The pinned revision was refused: {target.problem.message.rstrip('.')}"
+    if target.state == "pinned" and ws.unbuilt:
+        why += f", and it cannot be followed now ({ws.unbuilt.message.rstrip('.')})"
+    if target.state in ("pinned", "missing") and background.running(ws.places):
+        why += ", and the index follows in the background"
+    return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
+
+
+def _not_trusted(ws: Workspace) -> RemoteNotTrusted | None:
+    """Why the remote that the pin names would not be asked: then `vmrag fetch` and `vmrag clone` do
+    not help. Contacts nobody.
+    """
+    try:
+        data = plumbing.pin_bytes(ws.places)
+        if data is not None:
+            trust.require(ws.places, pins.parse(data).dolt_remote, accepted=ws.settings.accepted_remote)
+    except RemoteNotTrusted as why:
+        return why
+    except PinMalformed:
+        pass
+    return None

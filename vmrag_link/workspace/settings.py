@@ -1,0 +1,66 @@
+"""The settings that count in a work tree, and what follows from them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from vmrag_link.config import Loaded
+from vmrag_link.engines.base import MEGABYTE, Limits
+from vmrag_link.paths import Places
+from vmrag_link.settings import Config
+from vmrag_link.trust import settings as trusted
+
+if TYPE_CHECKING:
+    from vmrag_link.embedding.registry import Permission
+
+MOST_DOCUMENTS = 10_000_000
+"""In one revision that others pushed: ten times what was tried."""
+
+
+class WorkspaceSettings:
+    """Read once, when they are first asked for.
+
+    When their file or an agreement has changed, a new object takes its place.
+    """
+
+    def __init__(self, places: Places, *, patience: float | None) -> None:
+        self._places = places
+        self._patience = patience
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The settings with where they come from. Raises `ConfigInvalid`."""
+        return trusted.load(self._places)
+
+    @property
+    def config(self) -> Config:
+        """The values alone. Raises `ConfigInvalid`."""
+        return self.loaded.config
+
+    @property
+    def lock_timeout(self) -> float:
+        """Seconds to wait for a lock."""
+        return self.config.lock_timeout_s if self._patience is None else self._patience
+
+    @property
+    def limits(self) -> Limits:
+        """How much is taken of what others pushed."""
+        given = self.config.limits
+        return Limits(
+            file_bytes=given.knowledge_mb * MEGABYTE, documents=MOST_DOCUMENTS, text_bytes=given.document_mb * MEGABYTE
+        )
+
+    def accepted_remote(self) -> str:
+        """`remote`, as far as this person agreed to it.
+
+        A method, because git is asked only where it matters.
+        """
+        return self.config.remote
+
+    @cached_property
+    def permission(self) -> Permission:
+        """Which embedding services may be asked."""
+        from vmrag_link.trust import services
+
+        return services.permitted(self._places, self.loaded)

@@ -1,0 +1,241 @@
+"""A git work tree with its view of the knowledge base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.errors import VmragError
+from vmrag_link.git import plumbing
+from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.journal import Journal
+from vmrag_link.models import At, KbBranch, Working
+from vmrag_link.paths import Places
+from vmrag_link.progress import Progress
+from vmrag_link.settings import Config
+from vmrag_link.sync import apply, current
+from vmrag_link.sync import binding as bindings
+from vmrag_link.sync.apply import SyncReport
+from vmrag_link.sync.binding import Binding
+from vmrag_link.sync.context import SyncContext
+from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
+from vmrag_link.workspace import reasons
+from vmrag_link.workspace.models import Models
+from vmrag_link.workspace.reader import Reader
+from vmrag_link.workspace.settings import WorkspaceSettings
+
+if TYPE_CHECKING:
+    from vmrag_link.embedding.base import Model
+    from vmrag_link.embedding.registry import ModelChoice
+    from vmrag_link.sync.indexer import Indexer
+
+
+class Workspace:
+    """Open one with `Workspace.open`; its parts are opened when they are first needed. Belongs to
+    one thread at a time.
+
+    `unreached`: why what the pin names could not be fetched. `unbuilt`: why the pin could not be
+    followed, or the index not be built, so that what was there before answers.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        progress: Progress,
+        *,
+        patience: float | None = None,
+        index_file: Path | None = None,
+        models: dict[ModelChoice, Model] | None = None,
+    ) -> None:
+        self.places = places
+        self.progress = progress
+        self.index_file = index_file
+        self.unreached: VmragError | None = None
+        self.unbuilt: VmragError | None = None
+        self.reader = Reader(self)
+        self._patience = patience
+        self._loaded_models: dict[ModelChoice, Model] = {} if models is None else models
+        self._engine: Engine | None = None
+        self.reload_settings()
+
+    @classmethod
+    def open(
+        cls,
+        start: Path,
+        progress: Progress,
+        *,
+        patience: float | None = None,
+        index_file: Path | None = None,
+        models: dict[ModelChoice, Model] | None = None,
+    ) -> Workspace:
+        """The work tree around a directory. `patience`: seconds to wait for locks, instead of
+        `lock_timeout_s`.
+
+        `index_file`: the index of the git commit whose hook this is. git waits for us, so its lock
+        is not waited for. `models`: where loaded models are kept, for callers that open one work
+        tree after the other. Raises `GitRepositoryMissing`.
+        """
+        return cls(plumbing.locate(start), progress, patience=patience, index_file=index_file, models=models)
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    # -- settings ----------------------------------------------------------------------------------
+
+    def reload_settings(self) -> None:
+        """Read the settings again when they are next asked for: their file, or what was agreed to,
+        has changed.
+        """
+        self.settings = WorkspaceSettings(self.places, patience=self._patience)
+        self.models = Models(self.settings, self._loaded_models)
+        self._snapshots: Snapshots | None = None
+
+    @property
+    def config(self) -> Config:
+        """Raises `ConfigInvalid`."""
+        return self.settings.config
+
+    @property
+    def lock_timeout(self) -> float:
+        """Seconds."""
+        return self.settings.lock_timeout
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    @property
+    def initialized(self) -> bool:
+        return DoltliteEngine.there(self.places.kb)
+
+    @property
+    def engine(self) -> Engine:
+        """Raises `NotInitialized`."""
+        if self._engine is None:
+            if not self.initialized:
+                raise reasons.uninitialized(self)
+            settings = self.settings
+            self._engine = DoltliteEngine.open(
+                self.places.kb, lock_timeout=settings.lock_timeout, limits=settings.limits
+            )
+        return self._engine
+
+    @property
+    def snapshots(self) -> Snapshots:
+        if self._snapshots is None:
+            self._snapshots = Snapshots(self.places.snapshots, store_documents=self.config.index.store_documents)
+        return self._snapshots
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.places.journal)
+
+    @property
+    def sync_context(self) -> SyncContext:
+        return SyncContext(
+            places=self.places,
+            index_file=self.index_file,
+            engine=self.engine,
+            snapshots=self.snapshots,
+            keep=self.config.index.keep,
+            lock_timeout=self.lock_timeout,
+            indexer=self.indexer,
+            progress=self.progress,
+        )
+
+    def indexer(self) -> Indexer:
+        from vmrag_link.embedding.cache import EmbeddingCache  # heavy; going back to a snapshot needs neither
+        from vmrag_link.sync.indexer import Indexer
+
+        cache = EmbeddingCache(self.places.embeddings, progress=self.progress)
+        return Indexer(self.engine, cache, self.models.of, self.progress)
+
+    # -- where it stands ---------------------------------------------------------------------------
+
+    @property
+    def binding(self) -> Binding | None:
+        """The index that answers here."""
+        return bindings.read(self.places)
+
+    @property
+    def applied(self) -> Trigger | None:
+        """HEAD's name and the pin that the knowledge base followed last."""
+        return bindings.applied(self.places)
+
+    def trigger(self) -> Trigger:
+        """HEAD's name and the pin as they are now."""
+        return read_trigger(self.places)
+
+    def target(self) -> Target:
+        """What HEAD and the pin ask for."""
+        bound = self.binding
+        return resolve(self.places, self.engine, self.trigger(), bound=bound.revision if bound else None)
+
+    def kb_branch(self) -> KbBranch | None:
+        """HEAD's KB branch, if it was made and no other work tree writes on it."""
+        return self.target().kb_branch
+
+    @property
+    def standing_revision(self) -> str | None:
+        """As `revision`; None where the work tree never stood anywhere."""
+        return bindings.standing_revision(self.places)
+
+    def revision(self) -> str:
+        """The revision that the documents are read at; the index may still be at another.
+
+        Raises why there is none.
+        """
+        revision = self.standing_revision
+        if revision is None:
+            raise reasons.unusable(self, self.target())
+        return revision
+
+    def revision_here(self) -> str:
+        """As `revision`; raises why, if the knowledge base does not have it (any more): the index
+        may go on answering.
+        """
+        revision = self.revision()
+        if not self.engine.has_revision(revision):
+            raise reasons.unusable(self, self.target())
+        return revision
+
+    def indexed_revision(self) -> str:
+        """The revision that the bound index stands at. Raises why none is bound."""
+        bound = self.binding
+        if bound is None:
+            raise reasons.unusable(self, self.target())
+        return bound.revision
+
+    def at(self) -> At:
+        """Where documents are read: the KB branch's working set if it is attached and has
+        uncommitted ones, else the revision.
+        """
+        revision, branch = self.revision_here(), self.kb_branch()
+        return Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
+
+    # -- following the pin -------------------------------------------------------------------------
+
+    def reconcile(self, *, rebuild: bool = False) -> SyncReport | None:
+        """Bring documents and index to the pin, or `rebuild` the index; None when there was nothing
+        to do.
+
+        What happened to documents is said here, so that no caller can keep it to itself.
+        """
+        if not rebuild and current.is_current(self.places, self.snapshots):
+            return None
+        report = apply.reconcile(self.sync_context, rebuild=rebuild)
+        if rebuild and report.state == "pinned":
+            self.reader.rebuild_copy()
+        for note in report.notes:
+            self.progress.note(note)
+        return report
+
+    def move(self) -> None:
+        """As `reconcile`, for the documents alone: reading and writing rows needs no index.
+
+        It follows when it is next read.
+        """
+        for note in apply.move(self.sync_context):
+            self.progress.note(note)
