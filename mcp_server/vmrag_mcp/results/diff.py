@@ -26,7 +26,9 @@ class Summary(Record, frozen=True):
 
 
 class TextDiff(Record, frozen=True, omit_defaults=True):
-    """A document's text on both sides, None where it is not there, and the values of each key of its metadata that differs."""
+    """A document's text on both sides, None where it is not there, and the values of each key of
+    its metadata that differs.
+    """
 
     metadata_changes: dict[str, dict[str, Any]]
     content_before: Annotated[str | None, Meta(description="change_type is modified or deleted")] = None
@@ -111,7 +113,10 @@ class DiffEntry(Record, frozen=True):
 
 
 class GetDiffResult(ToolResult, frozen=True):
-    """`from_commit` and `to_commit` are null for WORKING alone. `summary` counts all documents that differ, not the page."""
+    """`from_commit` and `to_commit` are null for WORKING alone.
+
+    `summary` counts all documents that differ, not the page.
+    """
 
     from_ref: str
     to_ref: str

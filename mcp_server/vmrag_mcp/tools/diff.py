@@ -125,7 +125,9 @@ def documents(
     characters: int | None = None,
     kinds: dict[str, str] | None = None,
 ) -> list[ChangedDocument]:
-    """These of the changes, the first `texts` of them with their texts; as many as hold at most so many `characters`, but one.
+    """The selected changes as rows, the first `texts` of them with their texts.
+
+    At least one row, and no more than `characters` allow.
 
     `kinds`: of the collections, where the table of each document is wanted.
     """

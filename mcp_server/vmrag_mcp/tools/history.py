@@ -174,7 +174,7 @@ def dolt_commits(
 
 
 def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
-    """A time in ISO 8601, UTC unless it says otherwise; a day alone is its beginning, or its `end`."""
+    """A time in ISO 8601, by default UTC; a day alone is its beginning, or its `end`."""
     if not text:
         return None
     try:

@@ -1,6 +1,7 @@
-"""How the remote, the index and the pin compare with the knowledge base of a work tree: what tools report as its status.
+"""How remote, index and pin compare with the knowledge base: the parts of a tool's status.
 
-`ops.status.status` says to a person whether they agree, and what to type. No function but `reach` asks the network.
+`ops.status.status` says to a person whether they agree, and what to type. No function but `reach`
+asks the network.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class IndexBlock(Record, frozen=True):
 
 
 class PinStatus(Record, frozen=True):
-    """`state`: how the knowledge base stands to `pinned_commit`, which the pin file names; `no_link` where that cannot be read."""
+    """`state`: the knowledge base against `pinned_commit`, the pin file's; `no_link` if that cannot
+    be read.
+    """
 
     link_file: str
     pinned_commit: str | None
@@ -37,7 +40,10 @@ class PinStatus(Record, frozen=True):
 
 
 def reach(ws: Workspace, remote: Upstream) -> str:
-    """Ask the remote, for a moment; returns why it does not answer, empty if it does. One that is not trusted is not asked."""
+    """Ask the remote, for a moment; returns why it does not answer, empty if it does.
+
+    One that is not trusted is not asked.
+    """
     if remote.address is None:
         return remote.problem
     problem = probe.asked(ws.places, remote.address).problem
@@ -59,7 +65,7 @@ def against_remote(ws: Workspace, here: Standing, remote: Upstream | None) -> Ah
 
 def index_block(ws: Workspace, here: Standing) -> IndexBlock:
     """Which collections the index does not hold as they are now. Brings nothing."""
-    if not here.notes and not _unindexed(ws, here):
+    if not here.notes and not _index_problem(ws, here):
         return IndexBlock("synced", [])
     try:
         found = [each for each in index_status.look(ws).collections if each.status != "synced"]
@@ -70,7 +76,7 @@ def index_block(ws: Workspace, here: Standing) -> IndexBlock:
     return IndexBlock("error" if failed else "pending" if names else "synced", names)
 
 
-def _unindexed(ws: Workspace, here: Standing) -> str:
+def _index_problem(ws: Workspace, here: Standing) -> str:
     """Why the index cannot answer as it is; empty if it can."""
     if isinstance(here.at, Working):
         return ws.sync_context.working_copy(here.at.branch, here.revision).problem()
