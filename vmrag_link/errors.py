@@ -182,7 +182,7 @@ class ToolDisabled(ToolError):
 
 
 class AccessDenied(ToolError):
-    """A read-only server is asked to write, or an agent names a folder that it has no business in."""
+    """A read-only server is asked to write, or an agent names a folder outside of its roots."""
 
     code = "ACCESS_DENIED"
 
@@ -478,7 +478,7 @@ class RemoteTooNew(RemoteError):
 
 
 class RemoteNotTrusted(RemoteError):
-    """A pin or a settings file names a remote that nobody here has agreed to; it was not contacted."""
+    """A pin or a settings file names a remote that nobody here agreed to; it was not contacted."""
 
     code = "REMOTE_NOT_TRUSTED"
     exit_code = 1

@@ -1,9 +1,9 @@
-"""How open the files and folders below `vmrag` are to other users of the machine: whoever may read
-a lock file may hold its lock.
+"""How open the files and folders below `vmrag` are to other users of the machine.
 
-One rule: what is made there is as open as the folder that it is made in. The uppermost,
-`.git/vmrag`, is 0700 unless `core.sharedRepository` asks for more, which `git.sharing` knows; so
-files are 0600, or what a group needs. Elsewhere the umask decides.
+One rule: what is made there is as open as the folder around it. The uppermost, `.git/vmrag`, is
+0700 unless `core.sharedRepository` asks for more, which `git.sharing` knows; so files are 0600, or
+what a group needs. Elsewhere the umask decides. It matters for lock files, too: a user that may
+read one may hold its lock.
 """
 
 from __future__ import annotations

@@ -109,16 +109,16 @@ class _ValueRefused(ValueError):
 
 
 def _parse(data: bytes) -> Pin:
-    text = _decoded(data)
+    text = _decode(data)
     known: dict[str, str] = {}
     extra: dict[str, str] = {}
     for key, value, line in _members(text):
         if key in known or key in extra:
             raise _Flaw(f"the key {shown(key)} stands there twice", line)
         if key in FLAWS:
-            known[key] = _checked(key, value, line)
+            known[key] = _check(key, value, line)
         else:
-            extra[key] = _kept(key, value, line)
+            extra[key] = _to_json(key, value, line)
     if missing := [key for key in KEYS if key not in known]:
         raise _Flaw(
             f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", _line(text, text.index("{"))
@@ -134,7 +134,7 @@ def _encode(pin: Pin) -> bytes:
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode(errors="surrogatepass")
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     if len(data) > MAX_BYTES:
         raise _Flaw(f"{len(data)} bytes; a pin has at most {MAX_BYTES}", 1)
     if data.startswith(b"\xef\xbb\xbf"):
@@ -205,7 +205,7 @@ def _line(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-def _checked(key: str, value: object, line: int) -> str:
+def _check(key: str, value: object, line: int) -> str:
     if not isinstance(value, str):
         raise _Flaw(f"{key} must be a text in double quotes; found {_KINDS[type(value)]}", line)
     if flaw := FLAWS[key](value):
@@ -213,7 +213,7 @@ def _checked(key: str, value: object, line: int) -> str:
     return value
 
 
-def _kept(key: str, value: object, line: int) -> str:
+def _to_json(key: str, value: object, line: int) -> str:
     """The value of an unknown key as JSON text that says the same for ever."""
     if _deeper_than(value, MAX_DEPTH):
         raise _Flaw(f"the value of {shown(key)} is nested more than {MAX_DEPTH} deep", line)

@@ -23,7 +23,7 @@ class Progress(Protocol):
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
         """A piece of work of `total` steps; used as a context manager.
 
-        Who watches may refuse it by raising: then nothing of it has been done yet.
+        A watcher may refuse the work by raising: nothing of it has been done yet.
         """
 
     def note(self, sentence: str) -> None:

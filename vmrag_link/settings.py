@@ -17,7 +17,7 @@ from vmrag_link.models import Record
 from vmrag_link.pin_values import remote_flaw
 
 Narrower = Callable[[Any, Any], Any]
-"""From a value that nobody agreed to and the one that counts without it: the narrower of the two."""
+"""The narrower of a value that nobody agreed to and the one that counts without it."""
 
 
 def _agreed(narrower: Narrower | None = None, **more: Any) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def read(data: bytes, label: str) -> list[SettingEntry]:
     Raises `ConfigInvalid` with the details `file` (= `label`) and `line`.
     """
     try:
-        return list(_entries(_decoded(data)))
+        return list(_entries(_decode(data)))
     except _Flaw as flaw:
         raise invalid(flaw.reason, label=label, line=flaw.line, hint=flaw.hint) from None
 
@@ -57,7 +57,7 @@ class _Flaw(Exception):
         self.hint = hint
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     if len(data) > MAX_BYTES:
         raise _Flaw(f"the file has {len(data)} bytes; at most {MAX_BYTES} are read", 1)
     try:

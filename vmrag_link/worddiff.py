@@ -85,10 +85,10 @@ def render(pieces: Iterable[Piece], *, style: Callable[[Op, str], str] = lambda 
     """One text, with `[-deleted-]{+inserted+}` as git writes it; `style` may colour what is not
     equal.
     """
-    return "".join(piece.text if piece.op == "equal" else style(piece.op, _marked(piece)) for piece in pieces)
+    return "".join(piece.text if piece.op == "equal" else style(piece.op, _mark(piece)) for piece in pieces)
 
 
-def _marked(piece: Piece) -> str:
+def _mark(piece: Piece) -> str:
     match piece.op:
         case "delete":
             return f"[-{piece.text}-]"

@@ -61,9 +61,9 @@ def sync() -> bool:
 
 
 def _has_interpreter(places: Places) -> bool:
-    """Whether `vmrag install` recorded one.
+    """Whether `vmrag install` recorded an interpreter.
 
-    The shim's second choice, the Python on PATH, is the framework's here.
+    The shim's second choice, the Python on PATH, would be the framework's.
     """
     try:
         return os.access(places.interpreter.read_text().removesuffix("\n"), os.X_OK)

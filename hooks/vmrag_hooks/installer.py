@@ -58,10 +58,7 @@ class UninstallReport(Record, frozen=True):
 
 
 def named(text: str | None) -> tuple[str, ...]:
-    """The hooks of a list with commas; all for None.
-
-    Raises `UsageInvalid` for a name that is none of `HOOKS`.
-    """
+    """The hooks of a comma-separated list; all for None. Raises `UsageInvalid` for other names."""
     names = [name.strip() for name in text.split(",")] if text is not None else HOOKS
     for name in names:
         if name not in HOOKS:
@@ -201,7 +198,7 @@ def ours(folder: Path) -> tuple[str, ...]:
 
 
 def _write_shim(slot: Path, hook: str) -> bool:
-    """Returns whether another tool's hook was moved aside.
+    """Write the shim; returns whether another tool's hook was moved aside.
 
     Everything that a full disk stops comes before the renames.
     """
@@ -288,8 +285,8 @@ def _is_tracked(places: Places, folder: Path) -> bool:
 
 
 def refuse_what_is_no_hook(slot: Path) -> None:
-    """A link to a program is one. Raises `HooksRefused` for what git cannot run, and what nobody
-    could read without waiting.
+    """Raise `HooksRefused` for what git cannot run, such as a folder or a pipe. A link to a program
+    is a hook.
     """
     if slot.exists() and not slot.is_file():
         raise HooksRefused(

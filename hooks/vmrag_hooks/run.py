@@ -18,8 +18,8 @@ from vmrag_link.sync import background, current
 from vmrag_link.workspace import Workspace
 
 PATIENCE = 0.0
-"""Seconds that git waits for a lock that somebody else holds; the next command goes on where the
-hook gave up.
+"""Seconds to wait for a lock that another process holds. The next command goes on where the hook
+gave up.
 """
 
 SMALL = {BUILDING: 200, EMBEDDING: 50, FETCHING: 0, ASKING: 0}

@@ -85,15 +85,15 @@ def snapshot(
         snapshots.touch(path)
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
     with snapshots.building() as folder:
-        base = _copied(folder, engine, revision, bases, watch)
+        base = _copy_nearest(folder, engine, revision, bases, watch)
         try:
-            brought = _brought(folder, revision, base, snapshots, indexer())
+            brought = _update(folder, revision, base, snapshots, indexer())
         except IndexFailed:
             if base is None:
                 raise
             folders.remove(folder)  # the base is not what the sizes of its files say: start from nothing
             base = None
-            brought = _brought(folder, revision, base, snapshots, indexer())
+            brought = _update(folder, revision, base, snapshots, indexer())
         watch.lap("apply")
         path = (
             snapshots.publish(folder, revision)
@@ -104,7 +104,7 @@ def snapshot(
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 
 
-def _brought(folder: Path, revision: str, base: Base | None, snapshots: Snapshots, indexer: Indexer) -> IndexUpdate:
+def _update(folder: Path, revision: str, base: Base | None, snapshots: Snapshots, indexer: Indexer) -> IndexUpdate:
     """A sealed index in `folder`, which holds a copy of the base, if there is one."""
     # Heavier than all the rest, and not needed on the way back to a snapshot.
     from vmrag_link.index.store import IndexStore
@@ -116,7 +116,7 @@ def _brought(folder: Path, revision: str, base: Base | None, snapshots: Snapshot
     return brought
 
 
-def _copied(folder: Path, engine: Engine, revision: str, bases: Iterable[Base], watch: Stopwatch) -> Base | None:
+def _copy_nearest(folder: Path, engine: Engine, revision: str, bases: Iterable[Base], watch: Stopwatch) -> Base | None:
     """The nearest base, copied to `folder`; None where building from nothing costs no more."""
     left = list(bases)
     while base := _nearest(engine, revision, left):

@@ -2,7 +2,7 @@
 
 It is when HEAD's name and the pin are as they were applied last, and the bound index stands at the
 pinned revision and verifies. The shims answer the first half by comparing texts
-(`vmrag_hooks.shims._SYNC`), because they may not start Python for it. An index that lags behind
+(`vmrag_hooks.shim_parts.SYNC`), because they may not start Python for it. An index that lags behind
 does not start one: the next query brings it.
 """
 

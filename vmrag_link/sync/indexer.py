@@ -82,7 +82,7 @@ class Indexer:
         """
         model = checked(self._model_for(collection), collection)
         for batch in _batches(documents, within_window(collection.chunking, model)):
-            self._embedded(model, batch)
+            self._embed(model, batch)
 
     # -- planning ----------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class Indexer:
         """
         if name not in lacking:
             try:
-                return self._embedded(model, batch)
+                return self._embed(model, batch)
             except EmbeddingError as error:
                 if model.local:
                     raise
@@ -172,9 +172,7 @@ class Indexer:
             found = (self._engine.document(at, name, doc_id) for doc_id in unread)
             yield from (each for each in found if each)
 
-    def _embedded(
-        self, model: Model, batch: list[tuple[Document, list[Chunk]]]
-    ) -> tuple[list[ChunkedDocument], Counts]:
+    def _embed(self, model: Model, batch: list[tuple[Document, list[Chunk]]]) -> tuple[list[ChunkedDocument], Counts]:
         hashes = [[content_hash(chunk.text) for chunk in cut] for _, cut in batch]
         texts = {
             name: chunk.text

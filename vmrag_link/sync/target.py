@@ -1,4 +1,4 @@
-"""From HEAD and the pin to what the workspace should stand at. Reads only."""
+"""From HEAD and the pin to what a work tree should stand at. Reads only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Attachment = Literal["detached", "attached", "behind", "held"]
 
 
 class Trigger(Record, frozen=True):
-    """The pair whose change makes a sync due: HEAD's symbolic name (None = detached) and the pin's
-    bytes (None = no pin).
+    """HEAD's symbolic name (None: detached) and the pin's bytes (None: no pin). A change makes a
+    sync due.
     """
 
     symbolic: str | None
@@ -70,9 +70,10 @@ def read_trigger(places: Places) -> Trigger:
 
 
 def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | None = None) -> Target:
-    """The pin decides; the branch that it names is information only.
+    """What HEAD and the pin ask for. The branch that the pin names is information only.
 
-    `bound`: the revision that the work tree answers from, which was looked at before it did.
+    `bound`: the revision that the work tree answers from already. It was checked before, and is not
+    again.
     """
     other = lease.holder(places, trigger.symbolic) if trigger.symbolic else None
     branch = None if other else kb_branch(places, engine, trigger)

@@ -115,7 +115,7 @@ def _read(path: Path) -> Agreements | None:
 
 
 def _write(places: Places, agreements: Agreements) -> None:
-    path = _file(places) or _made(places)
+    path = _file(places) or _make_id(places)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(path, msgspec.json.format(msgspec.json.encode(agreements)) + b"\n", durable=True)
@@ -128,7 +128,7 @@ def _write(places: Places, agreements: Agreements) -> None:
         ) from error
 
 
-def _made(places: Places) -> Path:
+def _make_id(places: Places) -> Path:
     write_atomically(places.trust_id, os.urandom(16).hex().encode())
     path = _file(places)
     assert path is not None  # noqa: S101  it has an id now

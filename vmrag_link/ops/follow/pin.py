@@ -53,8 +53,8 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
 
 
 def refuse_if_in_conflict(places: Places) -> None:
-    """A pin that is written and staged now would end git's conflict, and nobody would miss what
-    theirs holds. Raises `MergeConflict`.
+    """Raise `MergeConflict` while the pin is in conflict: staging one would end git's conflict and
+    drop what theirs holds.
     """
     stages = pin_merge.stages(places)
     if stages:
