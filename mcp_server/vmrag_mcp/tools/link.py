@@ -43,7 +43,10 @@ def dolt_link_git(
 
 
 def _allowed(call: Call, git_repo_path: str) -> Path:
-    """In the work tree, or where this machine's person lets agents go. A link file is written there, and git follows its configuration."""
+    """In the work tree, or where this machine's person lets agents go.
+
+    A link file is written there, and git follows its configuration.
+    """
     places = call.ws.places
     if "\0" in git_repo_path:
         raise UsageInvalid("A path holds no NUL.", parameter="git_repo_path", value=git_repo_path)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.commits.diff import Summary
+from vmrag_mcp.results.commits import CommitWithParent
+from vmrag_mcp.results.diff import Summary
 from vmrag_mcp.session import Call
 
 
@@ -28,12 +28,13 @@ def sync_summary(changes: ChangeCounts) -> dict[str, int]:
 
 
 def commit(call: Call, revision: str) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(revisions.described(call.ws.engine, revision))
+    engine = call.ws.engine
+    made: dict[str, Any] = msgspec.to_builtins(CommitWithParent.at(engine, engine.info(revision)))
     return made
 
 
 def warn(call: Call, *, pending: str, staged: bool) -> None:
-    """What of the whole is left to do: the index did not follow; another git command held git's index."""
+    """What is left to do: the index did not follow; another git command held git's index."""
     call.pending(pending)
     if not staged:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")

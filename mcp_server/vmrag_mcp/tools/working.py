@@ -10,10 +10,10 @@ from vmrag_link.errors import VmragError, plural
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import reset as resetting
 from vmrag_link.ops.branches import switch as switching
-from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.links import link as linking
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.commits import CommitSummary
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
@@ -113,6 +113,6 @@ def dolt_reset(
             "documents_restored": report.changes.added + report.changes.modified,
             "documents_removed": report.changes.removed,
         },
-        "orphaned_commits": msgspec.to_builtins([revisions.commit(each) for each in report.orphaned]),
+        "orphaned_commits": msgspec.to_builtins([CommitSummary.of(each) for each in report.orphaned]),
         "message": f"At {report.to_commit[:7]}; {plural(report.discarded.total, 'uncommitted document')} discarded{left}.",
     }
