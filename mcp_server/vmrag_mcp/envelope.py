@@ -91,7 +91,7 @@ def _suggestions(error: VmragError) -> list[str]:
     return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
 
 
-def success(result: ToolResult | dict[str, Any], kb: KbBlock, warnings: list[ToolWarning]) -> dict[str, Any]:
+def success(result: ToolResult, kb: KbBlock, warnings: list[ToolWarning]) -> dict[str, Any]:
     """What a tool returned, and what every answer says: where it comes from, and what was worth a warning."""
     answer = {"success": True, **msgspec.to_builtins(result), "kb": msgspec.to_builtins(kb)}
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from vmrag_link.models import Record
+from vmrag_mcp.results.base import ToolResult
 
 
 class Toolset(Record, frozen=True):
@@ -80,7 +81,7 @@ class Declared(Record, frozen=True):
 def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a tool of the toolset to which its module belongs; its docstring is what clients read.
 
-    It takes the `Call`, and its parameters as keywords (`arguments`), and returns the fields of its result.
+    It takes the `Call`, and its parameters as keywords (`arguments`), and returns a record of `results`.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
@@ -96,9 +97,9 @@ def catalogue() -> Mapping[str, Listed]:
     return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[Listed])}
 
 
-def function_of(listed: Listed) -> Callable[..., dict[str, Any]]:
+def function_of(listed: Listed) -> Callable[..., ToolResult]:
     """Imports what the tool needs, which takes a moment the first time."""
-    found: Callable[..., dict[str, Any]] = getattr(module(listed.module), listed.name)
+    found: Callable[..., ToolResult] = getattr(module(listed.module), listed.name)
     return found
 
 

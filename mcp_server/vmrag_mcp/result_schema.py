@@ -34,10 +34,10 @@ class ResultKey(msgspec.Struct, frozen=True):
     when: str
 
 
-def result_type(function: Callable[..., Any]) -> type[ToolResult] | None:
-    """What a tool's function returns, if it says that."""
-    found = get_type_hints(function)["return"]
-    return found if isinstance(found, type) and issubclass(found, ToolResult) else None
+def result_type(function: Callable[..., ToolResult]) -> type[ToolResult]:
+    """What a tool's function returns."""
+    found: type[ToolResult] = get_type_hints(function)["return"]
+    return found
 
 
 def answer_schema(result: type[ToolResult]) -> Schema:
