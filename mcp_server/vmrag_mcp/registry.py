@@ -1,7 +1,8 @@
-"""The table of all tools: name, toolset, effect, parameters, function. The functions of the modules of `tools` are the tools.
+"""The table of all tools: name, toolset, effect, parameters, function.
 
-`tools.json` is the same table for clients. It is generated (`python -m vmrag_mcp.reference`) and read
-at the start, so that listing the tools imports none of what they do.
+A tool is a function in a module of `tools`. `tools.json` is the same table for clients. It is
+generated (`python -m vmrag_mcp.reference`) and read at the start, so that listing the tools imports
+none of what they do.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ R = TypeVar("R")
 
 
 class Listed(Record, frozen=True):
-    """A tool as clients see it. `effect`: letters out of R reads, W changes the working set or the index, V changes history, branches
+    """A tool as clients see it.
+
+    `effect`: letters. R reads, W changes the working set or the index, V changes history, branches
     or refs, N may use the network, F writes files outside the knowledge base, D discards something.
     """
 
@@ -79,9 +82,10 @@ class Declared(Record, frozen=True):
 
 
 def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a tool of the toolset to which its module belongs; its docstring is what clients read.
+    """Make a function a tool of its module's toolset. Its docstring is what clients read.
 
-    It takes the `Call`, and its parameters as keywords (`arguments`), and returns a record of `results`.
+    The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
+    of `results`. `founds`: the tool works where there is no knowledge base yet.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:

@@ -56,7 +56,10 @@ class FilteredMatches(Record, frozen=True):
 
 
 class FilteredQueryResult(ToolResult, frozen=True):
-    """Of the tools that search with one filter: `ids` and `distances` hold the matches of `results` in their order."""
+    """Of the tools that search with one filter.
+
+    `ids` and `distances` hold the matches of `results`, in their order.
+    """
 
     results: list[FilteredMatches]
     ids: list[list[str]]

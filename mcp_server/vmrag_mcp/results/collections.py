@@ -33,7 +33,10 @@ class ChromaListCollectionsResult(ToolResult, frozen=True):
 
 
 class ChromaGetCollectionInfoResult(ToolResult, frozen=True):
-    """`metadata`: the user's own keys, and what decides how the index is made. `id`: Chroma's own, empty if there is no index."""
+    """`metadata`: the user's own keys, and those that say how the index is made.
+
+    `id`: Chroma's own; empty if there is no index.
+    """
 
     name: str
     id: str

@@ -24,7 +24,10 @@ class MergeBranchResult(ToolResult, frozen=True):
 
 
 class ResolveConflictsResult(ToolResult, frozen=True):
-    """`remaining`: the length of `conflicts`, which are not decided yet. `commit`: the one that closed the merge."""
+    """`conflicts`: those that are left, `remaining` of them.
+
+    `commit`: the one that closed the merge.
+    """
 
     table: str
     strategy: Literal["ours", "theirs"]
