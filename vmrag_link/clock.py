@@ -6,13 +6,13 @@ import datetime as dt
 
 
 def now() -> str:
-    return _written(dt.datetime.now(dt.UTC))
+    return _format(dt.datetime.now(dt.UTC))
 
 
 def at(seconds: float) -> str:
     """Of a file's time: seconds since 1970."""
-    return _written(dt.datetime.fromtimestamp(seconds, dt.UTC))
+    return _format(dt.datetime.fromtimestamp(seconds, dt.UTC))
 
 
-def _written(moment: dt.datetime) -> str:
+def _format(moment: dt.datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,7 +1,9 @@
-"""What the settings are here and now: from the environment, git config and `.vmrag.yaml`, in that order of precedence.
+"""What the settings are here and now: from the environment, git config and `.vmrag.yaml`, in that
+order of precedence.
 
-Cloned settings are a stranger's. Of those that need agreement only what this machine's person agreed to counts; until
-then the file may narrow that, never widen it. `python -m vmrag_link.config` prints docs/configuration.md.
+Cloned settings are a stranger's. Of those that need agreement only what this machine's person
+agreed to counts; until then the file may narrow that, never widen it. `python -m vmrag_link.config`
+prints docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -33,15 +35,17 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOLEANS = {"true": True, "false": False}
-# Where git's own spellings are at home. In YAML they differ between parsers, so the file keeps to two words.
+# Where git's own spellings are at home. In YAML they differ between parsers, so the file keeps to
+# two words.
 _GIT_BOOLEANS = _BOOLEANS | {"yes": True, "on": True, "1": True, "no": False, "off": False, "0": False}
 
 
 class Loaded(Record, frozen=True):
     """The settings that hold, and a sentence about everything that was ignored.
 
-    `machine`: those that the environment or git config names, which only this machine's person can; `agreed`: those
-    that count because this person agreed to them. `stated_remote`: what the file says of `remote`, agreed to or not.
+    `machine`: those that the environment or git config names, which only this machine's person can;
+    `agreed`: those that count because this person agreed to them. `stated_remote`: what the file
+    says of `remote`, agreed to or not.
     """
 
     config: Config
@@ -60,7 +64,9 @@ class Stated(Record, frozen=True):
 
 
 class _Place(Record, frozen=True):
-    """Where a value stands: `label` begins a message about it, `hint` mends it, `details` are for programs."""
+    """Where a value stands: `label` begins a message about it, `hint` mends it, `details` are for
+    programs.
+    """
 
     label: str
     hint: str
@@ -81,11 +87,12 @@ def load(
     agreements: Sequence[Mapping[str, Any]] = (),
     known_remote: Callable[[str], bool] = lambda _: False,
 ) -> Loaded:
-    """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such file).
+    """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such
+    file).
 
-    `overrides` is the section `vmrag.` of git config. `agreements`: what the person agreed to in this repository, as
-    `stated` gave it, by name; the latest last. `known_remote` says whether a remote was agreed to by itself.
-    Raises `ConfigInvalid`.
+    `overrides` is the section `vmrag.` of git config. `agreements`: what the person agreed to in
+    this repository, as `stated` gave it, by name; the latest last. `known_remote` says whether a
+    remote was agreed to by itself. Raises `ConfigInvalid`.
     """
     warnings = _misspelled(overrides)
     machine = [_from_environment(environ), _from_git(overrides)]
@@ -119,7 +126,10 @@ def stated(text: bytes | None, path_label: str) -> list[Stated]:
 
 
 def own_text(path: Path) -> bytes | None:
-    """The settings file that lies in a work tree; None if there is none. Raises `ConfigInvalid` for what is no file."""
+    """The settings file that lies in a work tree; None if there is none.
+
+    Raises `ConfigInvalid` for what is no file.
+    """
     try:
         return read_regular(path, settings_file.MAX_BYTES + 1)
     except FileNotFoundError:
@@ -198,9 +208,11 @@ def _before_agreement(
     agreed: Mapping[str, Any],
     known_remote: Callable[[str], bool],
 ) -> tuple[dict[str, _Found], dict[str, str]]:
-    """What counts of a file while nobody has agreed to it as it is; and, by name, what does not, for a sentence.
+    """What counts of a file while nobody has agreed to it as it is; and, by name, what does not,
+    for a sentence.
 
-    `own`: what it states of the settings that need agreement; `agreed`: what was agreed to last, before it changed.
+    `own`: what it states of the settings that need agreement; `agreed`: what was agreed to last,
+    before it changed.
     """
     counting, ignored = dict(found), dict[str, str]()
     for name in KEYS:
@@ -225,7 +237,9 @@ _AGREED = _Place("what was agreed to", AGREE, {})
 
 
 def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
-    """What was agreed to; a newer version may not know that value any more: then it raises `ConfigInvalid`."""
+    """What was agreed to; a newer version may not know that value any more: then it raises
+    `ConfigInvalid`.
+    """
     if key.name not in agreed:
         return key.default
     value = agreed[key.name]
@@ -241,7 +255,9 @@ def _unagreed(label: str, ignored: Sequence[str], *, before: bool) -> str:
 
 
 def _added_up(name: str, item: _Found, below: _Found | None) -> _Found:
-    """The value of a source that precedes another; a restriction of the other one holds all the same."""
+    """The value of a source that precedes another; a restriction of the other one holds all the
+    same.
+    """
     key = KEYS[name]
     if not key.adds_up or below is None or key.narrower is None:
         return item
@@ -254,7 +270,10 @@ def _added_up(name: str, item: _Found, below: _Found | None) -> _Found:
 def _value(
     key: Key, text: str | None, place: _Place, *, quoted: bool = False, booleans: Mapping[str, bool] = _BOOLEANS
 ) -> Any:
-    """The value that a text stands for. Only the declared kind decides: `hooks.sync: off` is a word, never a boolean."""
+    """The value that a text stands for.
+
+    Only the declared kind decides: `hooks.sync: off` is a word, never a boolean.
+    """
     if text is None:
         raise _expected(key, "a section", place)
     if text in _NOTHING and not quoted and not (key.kind is str and text == ""):

@@ -1,4 +1,6 @@
-"""Every environment variable that the project reads or sets, and nothing else that reads the environment."""
+"""Every environment variable that the project reads or sets, and nothing else that reads the
+environment.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ DEBUG = "VMRAG_DEBUG"
 """`VMRAG_DEBUG=1`: known errors show where they were raised, too."""
 
 HOOK = "VMRAG_HOOK"
-"""Set by a hook's shim, in sh, so that a copy of it that another hook manager runs as well sees that the work is being done."""
+"""Set by a hook's shim, in sh, so that a copy of it that another hook manager runs as well sees
+that the work is being done.
+"""
 
 COMMIT_INDEX = "GIT_INDEX_FILE"
 """The index that git commits from, as it tells its hooks; relative to the top of the work tree."""
 
 FRAMEWORK = "PRE_COMMIT_"
-"""The pre-commit framework, and prek in its place, hand on what git told them: `PRE_COMMIT_REMOTE_NAME` and others."""
+"""The pre-commit framework, and prek in its place, hand on what git told them:
+`PRE_COMMIT_REMOTE_NAME` and others.
+"""
 
 PREK_STAGE = "PREK_HOOK_STAGE"
 """All that prek tells after a merge that was no squash."""
@@ -66,7 +72,9 @@ SSH_PROGRAM = "GIT_SSH"
 
 
 def git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`GIT_OPTIONS` to hand on to a git that talks to others: elsewhere it is scrubbed, for it may name another repository."""
+    """`GIT_OPTIONS` to hand on to a git that talks to others: elsewhere it is scrubbed, for it may
+    name another repository.
+    """
     return {GIT_OPTIONS: environ[GIT_OPTIONS]} if environ.get(GIT_OPTIONS) else {}
 
 
@@ -88,14 +96,18 @@ def merge_heads(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 UNATTENDED = "VMRAG_UNATTENDED"
-"""Set for a process that works after the command that started it is over: a dialog would come from nowhere."""
+"""Set for a process that works after the command that started it is over: a dialog would come from
+nowhere.
+"""
 
 _SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
 """git takes the first that is set of several programs to ask with, and an empty one for none."""
 
 
 def unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What keeps git and ssh from asking by a dialog, where `UNATTENDED` says so; empty elsewhere, for CI answers that way."""
+    """What keeps git and ssh from asking by a dialog, where `UNATTENDED` says so; empty elsewhere,
+    for CI answers that way.
+    """
     return _SILENCED if environ.get(UNATTENDED) else {}
 
 
@@ -107,13 +119,17 @@ CLIENT_KEY = "DOLTLITE_CREDS_KID"
 
 
 def client_keys(environ: Mapping[str, str] = os.environ) -> tuple[Path, str | None]:
-    """The folder of this user's keys for https remotes, and the id of the one to use; None: the only one."""
+    """The folder of this user's keys for https remotes, and the id of the one to use; None: the
+    only one.
+    """
     folder = environ.get(CLIENT_KEYS) or Path.home() / ".doltlite" / "creds"
     return Path(folder), environ.get(CLIENT_KEY) or None
 
 
 DATA_HOME = "XDG_DATA_HOME"
-"""Where programs keep what belongs to this user: https://specifications.freedesktop.org/basedir-spec."""
+"""Where programs keep what belongs to this user:
+https://specifications.freedesktop.org/basedir-spec.
+"""
 
 
 def data_home(environ: Mapping[str, str] = os.environ) -> Path:
@@ -132,8 +148,9 @@ def commit_index(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 class FrameworkPush(NamedTuple):
-    """A push as a framework tells it. `remote` None: somebody runs the hook by hand. `tip`: a commit or a branch; `old`: the commit that
-    the other side's `name` is at, None for a first push. `local`: the ref that is pushed.
+    """A push as a framework tells it. `remote` None: somebody runs the hook by hand. `tip`: a
+    commit or a branch; `old`: the commit that the other side's `name` is at, None for a first push.
+    `local`: the ref that is pushed.
     """
 
     remote: str | None
@@ -170,12 +187,16 @@ def framework_event(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 
 
 def colourful(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a terminal may be written to in colour: https://no-color.org, and terminals that know none."""
+    """Whether a terminal may be written to in colour: https://no-color.org, and terminals that know
+    none.
+    """
     return not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
 
 
 def in_github_actions(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether GitHub's runner reads what is printed: it sets this in every step, and in no other value."""
+    """Whether GitHub's runner reads what is printed: it sets this in every step, and in no other
+    value.
+    """
     return environ.get(GITHUB_ACTIONS) == "true"
 
 
@@ -189,7 +210,9 @@ def setting_variable(key: str) -> str:
 
 
 def setting(variable: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The text that the environment gives for the setting of this variable; an empty one counts as absent."""
+    """The text that the environment gives for the setting of this variable; an empty one counts as
+    absent.
+    """
     return environ.get(variable) or None
 
 
@@ -207,7 +230,9 @@ def secret(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def lasting_path(environ: Mapping[str, str] = os.environ) -> str:
-    """Where programs are found by their name, in every shell and not only in one that has activated a virtual environment."""
+    """Where programs are found by their name, in every shell and not only in one that has activated
+    a virtual environment.
+    """
     activated = environ.get(ENVIRONMENT)
     folders = environ.get(EXECUTABLES, "").split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if not activated or Path(activated) not in Path(folder).parents)

@@ -1,25 +1,33 @@
 """The whole tree of errors that a user can meet.
 
-    VmragError                    what every surface catches; anything else is a bug
-    ├── Usage        (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized · AlreadyInitialized · NameInvalid · MessageMissing
-    │                             JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing · TableMissing · McpExtraMissing
-    ├── Tool         (exit 2)     ToolMissing · ToolDisabled · AccessDenied
-    ├── Pin          (exit 1)     PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
-    ├── Drift        (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion · MergeConflict · PinConflict
-    ├── Git          (exit 3)     GitFailed · GitRepositoryMissing · GitBusy · HooksRefused · LinkMissing
-    ├── Engine       (exit 3)     EngineFailed (LimitExceeded, RowsInvalid, EngineUnwritable) · SchemaTooNew · RevisionMissing
-    │                             BranchMissing · BranchExists · CollectionMissing · CollectionExists
-    │                             DocumentMissing · DocumentExists · ContentRefused
-    ├── Index        (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
-    ├── Embedding    (exit 3)     EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
-    ├── Remote       (exit 3)     RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable · RemoteMoved · RemoteDiverged
-    │                             RemoteRejected · RemoteDamaged · RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
-    │                             RemoteTooNew · UpstreamMissing
-    ├── Files        (exit 3)     FileFailed
-    ├── Demo         (exit 3)     DemoFailed
-    └── Lock         (exit 3)     Busy · BranchInUse
+    VmragError             what every surface catches; anything else is a bug
+    ├── Usage (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized (KnowledgeElsewhere)
+    │                      AlreadyInitialized (InitializedElsewhere) · NameInvalid · MessageMissing
+    │                      JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing
+    │                      TableMissing · McpExtraMissing
+    ├── Tool (exit 2)      ToolMissing · ToolDisabled · AccessDenied
+    ├── Pin (exit 1)       PinMalformed · PinMissing · PinRevisionMissing · RevisionUnpinned
+    ├── Drift (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion
+    │                      MergeConflict (MergeRefused, PinConflict)
+    ├── Git (exit 3)       GitFailed · GitRepositoryMissing · GitReferenceMissing · GitBusy
+    │                      HooksRefused · LinkMissing
+    ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable)
+    │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
+    │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
+    │                      CollectionMissing · CollectionExists · DocumentMissing · DocumentExists
+    │                      ContentRefused
+    ├── Index (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
+    ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
+    ├── Remote (exit 3)    RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable
+    │                      RemoteMoved · RemoteDiverged · RemoteRejected · RemoteDamaged
+    │                      RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
+    │                      RemoteTooNew · UpstreamMissing
+    ├── Files (exit 3)     FileFailed
+    ├── Demo (exit 3)      DemoFailed
+    └── Lock (exit 3)      Busy · BranchInUse
 
-Codes are those of the tool specification; a hint is a command that can be run, or a sentence that names one.
+Codes are those of the tool specification; a hint is a command that can be run, or a sentence that
+names one.
 """
 
 from __future__ import annotations
@@ -57,7 +65,9 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 class VmragError(Exception):
-    """A known failure: `code` for programs, one sentence for a person, a runnable `hint`, JSON-ready `details`."""
+    """A known failure: `code` for programs, one sentence for a person, a runnable `hint`,
+    JSON-ready `details`.
+    """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
     exit_code: ClassVar[int] = 3
@@ -67,6 +77,11 @@ class VmragError(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+
+    @property
+    def collection(self) -> str | None:
+        """The collection that this is about, where it is about one."""
+        return self.details.get("collection_name")
 
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
@@ -91,8 +106,16 @@ class NotInitialized(UsageError):
     code = "NOT_INITIALIZED"
 
 
+class KnowledgeElsewhere(NotInitialized):
+    """The code pins a knowledge base that is not on this machine."""
+
+
 class AlreadyInitialized(UsageError):
     code = "ALREADY_INITIALIZED"
+
+
+class InitializedElsewhere(AlreadyInitialized):
+    """The code pins a knowledge base that is not on this machine, so no new one is begun."""
 
 
 class NameInvalid(UsageError):
@@ -159,7 +182,7 @@ class ToolDisabled(ToolError):
 
 
 class AccessDenied(ToolError):
-    """A read-only server is asked to write, or an agent names a folder that it has no business in."""
+    """A read-only server is asked to write, or an agent names a folder outside of its roots."""
 
     code = "ACCESS_DENIED"
 
@@ -220,6 +243,10 @@ class MergeConflict(DriftError):
     code = "MERGE_CONFLICT"
 
 
+class MergeRefused(MergeConflict):
+    """There would be conflicts, so nothing was merged: no merge is open."""
+
+
 class PinConflict(MergeConflict):
     """Two pins cannot be merged without a person."""
 
@@ -271,13 +298,29 @@ class EngineError(VmragError):
 class EngineFailed(EngineError):
     """The engine failed for a reason without a code of its own."""
 
+    @property
+    def result_code(self) -> int:
+        """SQLite's extended result code; 0 where SQLite did not fail."""
+        return int(self.details.get("sqlite_code", 0))
+
+    @property
+    def result_message(self) -> str:
+        """What SQLite said, which may be a stranger's words; empty where SQLite did not fail."""
+        return str(self.details.get("sqlite_message", ""))
+
 
 class RowsInvalid(EngineFailed):
-    """A revision holds rows that no command of ours writes: bytes or numbers for texts, texts that are not UTF-8."""
+    """A revision holds rows that no command of ours writes: bytes or numbers for texts, texts that
+    are not UTF-8.
+    """
 
 
 class LimitExceeded(EngineFailed):
-    """A document is larger, is cut into more pieces, or a statement takes longer than is allowed."""
+    """A document is larger, or is cut into more pieces, than is allowed."""
+
+
+class StatementGivenUp(LimitExceeded):
+    """A statement took longer than is allowed."""
 
 
 class EngineUnwritable(EngineFailed):
@@ -290,6 +333,10 @@ class SchemaTooNew(EngineError):
 
 class RevisionMissing(EngineError):
     code = "COMMIT_NOT_FOUND"
+
+
+class RevisionAmbiguous(RevisionMissing):
+    """Several revisions begin so; details list some as `candidates`."""
 
 
 class BranchMissing(EngineError):
@@ -338,7 +385,9 @@ class IndexExtraMissing(VectorIndexError):
 
 
 class LimitTooLow(VectorIndexError):
-    """The process may open fewer files, or have less memory, than the vector store needs; details name the `limit`."""
+    """The process may open fewer files, or have less memory, than the vector store needs; details
+    name the `limit`.
+    """
 
 
 class FilterInvalid(VectorIndexError):
@@ -355,7 +404,9 @@ class EmbeddingFailed(EmbeddingError):
 
 
 class ServiceNotTrusted(EmbeddingFailed):
-    """A collection names a service that would get texts and be paid; nobody here has agreed to that, so it was not asked."""
+    """A collection names a service that would get texts and be paid; nobody here has agreed to
+    that, so it was not asked.
+    """
 
     code = "SERVICE_NOT_TRUSTED"
     exit_code = 1
@@ -389,7 +440,9 @@ class RemoteMissing(RemoteError):
 
 
 class RemoteEmpty(RemoteMissing):
-    """There is no knowledge base to be had: no git remote at all, or it answered that it holds none."""
+    """There is no knowledge base to be had: no git remote at all, or it answered that it holds
+    none.
+    """
 
 
 class RemoteMoved(RemoteError):
@@ -425,7 +478,7 @@ class RemoteTooNew(RemoteError):
 
 
 class RemoteNotTrusted(RemoteError):
-    """A pin or a settings file names a remote that nobody here has agreed to; it was not contacted."""
+    """A pin or a settings file names a remote that nobody here agreed to; it was not contacted."""
 
     code = "REMOTE_NOT_TRUSTED"
     exit_code = 1
@@ -456,11 +509,16 @@ class FileFailed(FileSystemError):
 
 
 INDEXING_FAILURES = (VectorIndexError, EmbeddingError, FileSystemError, LimitExceeded)
-"""Why an index cannot follow what is stored. A command that has stored it reports that as pending, and has not failed."""
+"""Why an index cannot follow what is stored.
+
+A command that has stored it reports that as pending, and has not failed.
+"""
 
 
 def system_failure(error: BaseException) -> FileFailed | None:
-    """What the machine refuses (permission, space, a broken disk) is no bug, wherever it comes up; None for everything else."""
+    """What the machine refuses (permission, space, a broken disk) is no bug, wherever it comes up;
+    None for everything else.
+    """
     hint = _SYSTEM_HINTS.get(error.errno or 0) if isinstance(error, OSError) else None
     if hint is None or not isinstance(error, OSError):
         return None

@@ -1,4 +1,6 @@
-"""Operations that must be finished after a kill: one small file each, durable before the operation's first step."""
+"""Operations that must be finished after a kill: one small file each, durable before the
+operation's first step.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ LONGEST_PATH, LONGEST_NAME = 4096, 255
 class CommitEntry(Record, frozen=True, tag="commit"):
     """A commit of a KB branch that is to be pinned.
 
-    `git_dir` names the work tree, `symbolic` its HEAD, `pin` the pin's bytes (as text) before, `parent` the KB branch's head before.
+    `git_dir` names the work tree, `symbolic` its HEAD, `pin` the pin's bytes (as text) before,
+    `parent` the KB branch's head before.
     """
 
     git_dir: str
@@ -36,7 +39,8 @@ class CommitEntry(Record, frozen=True, tag="commit"):
 
 
 class ReplayEntry(Record, frozen=True, tag="replay"):
-    """Uncommitted documents of a KB branch are carried from the revision `head` to the revision `to`.
+    """Uncommitted documents of a KB branch are carried from the revision `head` to the revision
+    `to`.
 
     `aside` is the KB branch that holds them in a commit meanwhile.
     """
@@ -58,15 +62,15 @@ class Journal:
 
     @contextlib.contextmanager
     def entry(self, entry: Entry) -> Iterator[None]:
-        """The entry is durable before the block begins, and goes away when it ends without an error.
+        """Write the entry durably, run the block, and remove the entry.
 
-        After an error it stays: who comes next finishes what was begun, or sees that nothing was. Raises `FileFailed`
-        (a full disk) before the block.
+        After an error or a kill it stays: the next command finishes what was begun. Raises
+        `FileFailed` (a full disk) before the block.
         """
         kind = "commit" if isinstance(entry, CommitEntry) else "replay"
         path = self._folder / f"{kind}-{os.urandom(8).hex()}.json"
         try:
-            write_atomically(path, _encoded(entry), durable=True)
+            write_atomically(path, _encode(entry), durable=True)
         except OSError as error:
             known = system_failure(error)
             raise FileFailed(
@@ -78,7 +82,9 @@ class Journal:
         self.finish(path)
 
     def entries(self) -> list[tuple[Path, Entry | None]]:
-        """What operations under way or killed ones have written, oldest first; None for what no operation can have written."""
+        """The entries of operations under way and of killed ones, oldest first; None for a file
+        that no operation can have written.
+        """
         found = []
         for path in self._folder.glob("*.json"):
             with contextlib.suppress(FileNotFoundError):  # its operation ends right now
@@ -89,15 +95,16 @@ class Journal:
         path.unlink(missing_ok=True)
 
     def set_aside(self, path: Path) -> Path:
-        """Keep a damaged entry where nobody looks for work to do; returns its new place."""
+        """Rename a damaged entry, so that no command works it off; returns its new path."""
         names = (path.with_name(f"{path.stem}{f'-{number}' if number else ''}.damaged") for number in itertools.count())
         return path.rename(next(name for name in names if not os.path.lexists(name)))
 
 
-# By the standard library: names of paths and branches that are not UTF-8 are lone surrogates, which msgspec's JSON refuses.
+# By the standard library: names of paths and branches that are not UTF-8 are lone surrogates, which
+# msgspec's JSON refuses.
 
 
-def _encoded(entry: Entry) -> bytes:
+def _encode(entry: Entry) -> bytes:
     return json.dumps(msgspec.to_builtins(entry)).encode()
 
 
@@ -109,21 +116,21 @@ def _read(path: Path) -> Entry | None:
         raise
     except OSError:
         return None
-    return _decoded(content) if len(content) <= LIMIT else None
+    return _decode(content) if len(content) <= LIMIT else None
 
 
-def _decoded(content: bytes) -> Entry | None:
+def _decode(content: bytes) -> Entry | None:
     try:
         entry: Entry = msgspec.convert(json.loads(content), type=Entry)
     except (ValueError, RecursionError):  # ValidationError is a ValueError
         return None
     values = msgspec.to_builtins(entry)
     pin = values.pop("pin", None)
-    return entry if all(map(_possible, values.values())) and "\0" not in (pin or "") else None
+    return entry if all(map(_is_possible_name, values.values())) and "\0" not in (pin or "") else None
 
 
-def _possible(name: str) -> bool:
-    """Whether the name of a folder, a branch or a revision can be so."""
+def _is_possible_name(name: str) -> bool:
+    """Whether a folder, a branch or a revision can have this name."""
     try:
         raw = os.fsencode(name)
     except UnicodeEncodeError:

@@ -1,8 +1,11 @@
-"""Locks between processes, and between two holders in one. They belong to the open file (`flock`): the system drops them when their
-process dies, however it dies, and closing the same file elsewhere in the process leaves them alone, which POSIX record locks do not.
-Who has got one looks whether it still is the file of that name: so a lock file may be removed by who holds it alone.
+"""Locks between processes, and between two holders in one process.
 
-Beside a lock that is held exclusively lies `<name>.holder`, so that whoever waits in vain can be told for whom.
+They belong to the open file (`flock`). The system drops them when their process dies. Closing the
+same file elsewhere in the process leaves them alone, which POSIX record locks do not.
+
+After locking, check that the path still names this inode: the exclusive holder may remove the lock
+file. Beside a lock that is held exclusively lies `<name>.holder`, which tells others for whom they
+wait.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ POLL_SECONDS = 0.02
 def exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
     """Hold the lock alone. `timeout` in seconds, 0 = do not wait. Not re-entrant.
 
-    Raises `Busy` with the holder's process and purpose, `FileFailed` where the lock file cannot be made.
+    Raises `Busy` with the holder's process and purpose, `FileFailed` where the lock file cannot be
+    made.
     """
-    with _held(path, fcntl.LOCK_EX, purpose, timeout):
+    with _hold(path, fcntl.LOCK_EX, purpose, timeout):
         name = _holder_file(path)
         try:
-            with contextlib.suppress(OSError):  # a full disk must not keep anyone from working: the name is a courtesy
+            with contextlib.suppress(OSError):  # a full disk: the name is a courtesy
                 permissions.make_file(name)
                 name.write_text(f"{os.getpid()} {purpose}")
             yield
@@ -41,12 +45,15 @@ def exclusive(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
 @contextlib.contextmanager
 def shared(path: Path, *, purpose: str, timeout: float) -> Iterator[None]:
     """Hold the lock together with other readers; waits and raises as `exclusive` does."""
-    with _held(path, fcntl.LOCK_SH, purpose, timeout):
+    with _hold(path, fcntl.LOCK_SH, purpose, timeout):
         yield
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock exclusively. Takes it for an instant: who must have it waits a little."""
+    """Whether another holder has the lock exclusively.
+
+    Takes it for an instant, for which others wait.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -61,7 +68,7 @@ def is_held(path: Path) -> bool:
 
 
 def holder(path: Path) -> tuple[int, str] | None:
-    """Process id and purpose of who holds the lock exclusively, as far as it said so."""
+    """Process id and purpose of the exclusive holder, if it wrote them down."""
     with contextlib.suppress(OSError, ValueError):
         pid, _, purpose = _holder_file(path).read_text().partition(" ")
         if alive(int(pid)):  # one that was killed could not take its name away
@@ -85,17 +92,17 @@ def _holder_file(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _held(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]:
-    descriptor = _locked(path, kind, purpose, timeout)
+def _hold(path: Path, kind: int, purpose: str, timeout: float) -> Iterator[None]:
+    descriptor = _lock(path, kind, purpose, timeout)
     try:
         yield
     finally:
         os.close(descriptor)  # which releases the lock
 
 
-def _locked(path: Path, kind: int, purpose: str, timeout: float) -> int:
+def _lock(path: Path, kind: int, purpose: str, timeout: float) -> int:
     access = os.O_RDONLY if kind == fcntl.LOCK_SH else os.O_RDWR
-    descriptor = _opened(path, access, purpose)
+    descriptor = _open_lock_file(path, access, purpose)
     while True:
         try:
             _acquire(descriptor, kind, path, purpose, timeout)
@@ -106,7 +113,7 @@ def _locked(path: Path, kind: int, purpose: str, timeout: float) -> int:
             raise
         os.close(descriptor)  # it was removed while we waited: everybody else locks another file
         # Without its folders: a work tree that was removed meanwhile must not be made again.
-        descriptor = _opened(path, access, purpose, parents=False)
+        descriptor = _open_lock_file(path, access, purpose, parents=False)
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
@@ -116,8 +123,10 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _opened(path: Path, access: int, purpose: str, *, parents: bool = True) -> int:
-    """Who only reads needs no right to write, once there is a lock file."""
+def _open_lock_file(path: Path, access: int, purpose: str, *, parents: bool = True) -> int:
+    """The descriptor of the lock file, made if missing. A shared lock needs no right to write once
+    it is there.
+    """
     try:
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, access | os.O_CLOEXEC)

@@ -1,4 +1,6 @@
-"""Where everything lies. Pure names: nothing here looks at the disk, except the functions at the end."""
+"""Where everything lies. Pure names: nothing here looks at the disk, except the functions at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ SPARE_BYTES = 32_000_000
 
 
 class Places(NamedTuple):
-    """The folders of one git work tree: `top`, its own `git_dir`, and `common`, which all worktrees share."""
+    """The folders of one git work tree: `top`, its own `git_dir`, and `common`, which all worktrees
+    share.
+    """
 
     top: Path
     git_dir: Path
@@ -154,7 +158,9 @@ class Places(NamedTuple):
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """At most `limit` bytes of a file that a stranger may have put there: links, devices and pipes raise OSError."""
+    """At most `limit` bytes of a file that a stranger may have put there: links, devices and pipes
+    raise OSError.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -165,7 +171,9 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 
 def what_it_is(path: Path) -> str:
-    """`a link to TARGET`, `a folder`, `a named pipe` and so on; empty for a file, and for what is not there."""
+    """`a link to TARGET`, `a folder`, `a named pipe` and so on; empty for a file, and for what is
+    not there.
+    """
     try:
         mode = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -181,7 +189,9 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK:
 
 
 def require_files(*paths: Path) -> None:
-    """Raises `FileFailed` where one of them is there and is no file: through a link, what lies elsewhere would be read or written."""
+    """Raises `FileFailed` where one of them is there and is no file: through a link, what lies
+    elsewhere would be read or written.
+    """
     for path in paths:
         if what := what_it_is(path):
             raise in_the_way(path, f"{what}, and no file")
@@ -204,7 +214,10 @@ def in_the_way(path: Path, what: str) -> FileFailed:
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Replace a file in one step; readers see the old or the new bytes. `durable`: survives a power cut on return."""
+    """Replace a file in one step; readers see the old or the new bytes.
+
+    `durable`: survives a power cut on return.
+    """
     permissions.make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
     try:
@@ -219,11 +232,16 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
         temporary.unlink(missing_ok=True)
         raise
     if durable:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        fsync(path.parent)
+
+
+def fsync(path: Path) -> None:
+    """Return when a file's content, or a folder's names, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def stale_temporaries(*folders: Path, name: str = "*") -> list[Path]:
@@ -243,7 +261,8 @@ def sweep_temporaries(*folders: Path) -> None:
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
-    """Before `needed` bytes are written for `what`: they fit, with some left over. Raises `FileFailed`, which names both figures.
+    """Before `needed` bytes are written for `what`: they fit, with some left over. Raises
+    `FileFailed`, which names both figures.
 
     `folder` need not be there yet.
     """

@@ -1,7 +1,9 @@
-"""How open the files and folders below `vmrag` are to other users of the machine: whoever may read a lock file may hold its lock.
+"""How open the files and folders below `vmrag` are to other users of the machine.
 
-One rule: what is made there is as open as the folder that it is made in. The uppermost, `.git/vmrag`, is 0700 unless
-`core.sharedRepository` asks for more, which `git.sharing` knows; so files are 0600, or what a group needs. Elsewhere the umask decides.
+One rule: what is made there is as open as the folder around it. The uppermost, `.git/vmrag`, is
+0700 unless `core.sharedRepository` asks for more, which `git.sharing` knows; so files are 0600, or
+what a group needs. Elsewhere the umask decides. It matters for lock files, too: a user that may
+read one may hold its lock.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def adjust(descriptor: int, path: Path) -> None:
 
 
 def settle(path: Path) -> None:
-    """Make a file or folder that others wrote for us (SQLite, Chroma, `cp`), and all below, as open as the folder that it lies in."""
+    """Make a file or folder that others wrote for us (SQLite, Chroma, `cp`), and all below, as open
+    as the folder that it lies in.
+    """
     if _is_governed(path) and path.exists():
         mode = _mode(path.parent)
         for each in (path, *_below(path)):
@@ -73,7 +77,9 @@ def settle(path: Path) -> None:
 
 
 def tighten(folder: Path, wanted: int) -> None:
-    """Take from a folder and all below what `wanted`, the mode of a folder, does not give to group and others. Adds nothing."""
+    """Take from a folder and all below what `wanted`, the mode of a folder, does not give to group
+    and others. Adds nothing.
+    """
     for each in (folder, *_below(folder)):
         _change(each, stat.S_IMODE(each.lstat().st_mode) & (wanted | _OWNERS))
 

@@ -1,6 +1,8 @@
-"""The pin: what `.dolt-version` says, and its one encoding. Reading it executes nothing and contacts nobody.
+"""The pin: what `.dolt-version` says, and its one encoding. Reading it executes nothing and
+contacts nobody.
 
-The file comes from strangers: any bytes give a `Pin` or `PinMalformed`, which names the line and a fix.
+The file comes from strangers: any bytes give a `Pin` or `PinMalformed`, which names the line and a
+fix.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class Pin(Record, frozen=True):
-    """What a code commit pins. `extra`: keys unknown to this version in their order, each value as JSON text."""
+    """What a code commit pins. `extra`: keys unknown to this version in their order, each value as
+    JSON text.
+    """
 
     dolt_remote: str
     dolt_branch: str
@@ -38,7 +42,10 @@ class Pin(Record, frozen=True):
     extra: tuple[tuple[str, str], ...] = ()
 
     def same_state(self, other: Pin) -> bool:
-        """Whether both name the same revision in the same place. `linked_at` is displayed, never compared."""
+        """Whether both name the same revision in the same place.
+
+        `linked_at` is displayed, never compared.
+        """
         return self._state == other._state
 
     @property
@@ -47,7 +54,9 @@ class Pin(Record, frozen=True):
 
 
 def parse(data: bytes, *, source: str = PIN_NAME) -> Pin:
-    """Read a pin. Raises `PinMalformed` with the details `file` (= `source`) and `line`, and nothing else."""
+    """Read a pin. Raises `PinMalformed` with the details `file` (= `source`) and `line`, and
+    nothing else.
+    """
     try:
         return _parse(data)
     except _Flaw as flaw:
@@ -57,7 +66,9 @@ def parse(data: bytes, *, source: str = PIN_NAME) -> Pin:
 
 
 def format(pin: Pin) -> bytes:  # noqa: A001  the counterpart of parse
-    """The canonical bytes. Raises `PinMalformed` for a pin that `parse` would refuse: such a file is never written."""
+    """The canonical bytes. Raises `PinMalformed` for a pin that `parse` would refuse: such a file
+    is never written.
+    """
     data = _encode(pin)
     parse(data)
     return data
@@ -66,7 +77,8 @@ def format(pin: Pin) -> bytes:  # noqa: A001  the counterpart of parse
 def repin(old: Pin | None, *, remote: str, branch: str, commit: str, committed_at: str) -> Pin:
     """The pin that follows `old`: unknown keys stay, and so does `linked_at` where the state does.
 
-    `committed_at` is the revision's own commit time: two people who pin the same revision write the same bytes.
+    `committed_at` is the revision's own commit time: two people who pin the same revision write the
+    same bytes.
     """
     new = Pin(remote, branch, commit, committed_at, old.extra if old else ())
     return old if old is not None and old.same_state(new) else new
@@ -97,16 +109,16 @@ class _ValueRefused(ValueError):
 
 
 def _parse(data: bytes) -> Pin:
-    text = _decoded(data)
+    text = _decode(data)
     known: dict[str, str] = {}
     extra: dict[str, str] = {}
     for key, value, line in _members(text):
         if key in known or key in extra:
             raise _Flaw(f"the key {shown(key)} stands there twice", line)
         if key in FLAWS:
-            known[key] = _checked(key, value, line)
+            known[key] = _check(key, value, line)
         else:
-            extra[key] = _kept(key, value, line)
+            extra[key] = _to_json(key, value, line)
     if missing := [key for key in KEYS if key not in known]:
         raise _Flaw(
             f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing", _line(text, text.index("{"))
@@ -122,7 +134,7 @@ def _encode(pin: Pin) -> bytes:
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode(errors="surrogatepass")
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     if len(data) > MAX_BYTES:
         raise _Flaw(f"{len(data)} bytes; a pin has at most {MAX_BYTES}", 1)
     if data.startswith(b"\xef\xbb\xbf"):
@@ -137,7 +149,9 @@ def _decoded(data: bytes) -> str:
 
 
 def _members(text: str) -> Iterator[tuple[str, Any, int]]:
-    """Key, value and line of each member of the one object that the text is, in the order of the file."""
+    """Key, value and line of each member of the one object that the text is, in the order of the
+    file.
+    """
     at = _expect(text, 0, "{")
     if text[at : at + 1] == "}":
         _end(text, at + 1)
@@ -191,7 +205,7 @@ def _line(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-def _checked(key: str, value: object, line: int) -> str:
+def _check(key: str, value: object, line: int) -> str:
     if not isinstance(value, str):
         raise _Flaw(f"{key} must be a text in double quotes; found {_KINDS[type(value)]}", line)
     if flaw := FLAWS[key](value):
@@ -199,7 +213,7 @@ def _checked(key: str, value: object, line: int) -> str:
     return value
 
 
-def _kept(key: str, value: object, line: int) -> str:
+def _to_json(key: str, value: object, line: int) -> str:
     """The value of an unknown key as JSON text that says the same for ever."""
     if _deeper_than(value, MAX_DEPTH):
         raise _Flaw(f"the value of {shown(key)} is nested more than {MAX_DEPTH} deep", line)

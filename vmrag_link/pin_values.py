@@ -1,4 +1,7 @@
-"""What the four values of a pin may be. They come from strangers and reach command lines and terminals."""
+"""What the four values of a pin may be.
+
+They come from strangers and reach command lines and terminals.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ _URL = re.compile(
     r"(?P<scheme>[a-z0-9+]+)://(?:(?P<user>[^/?#]*)@)?"
     r"(?P<host>\[[^\s/?#\\@\]]+\]|[^\s/?#\\@:\[\]]*)(?::[0-9]{1,5})?(?P<path>/[^\\]*)?"
 )
-# What ssh, a user's ProxyCommand, a shell and a reader take for what it is: no encoding, no letters that look like others.
+# What ssh, a user's ProxyCommand, a shell and a reader take for what it is: no encoding, no letters
+# that look like others.
 _USER = re.compile(r"[A-Za-z0-9_.~+-]*")
 _HOST = re.compile(r"[A-Za-z0-9_.-]*|\[(?!-)[A-Za-z0-9_.:-]+\]")
 _OWN_SCHEMES = frozenset(("git+file", "git+http", "git+https", "git+ssh", "file", "http", "https", "ssh"))

@@ -28,7 +28,9 @@ class Finished(subprocess.CompletedProcess[bytes]):
 
     @property
     def complaint(self) -> str:
-        """What it said on standard error, for people: part of that may come from another machine, and moves no cursor here."""
+        """What it said on standard error, for people: part of that may come from another machine,
+        and moves no cursor here.
+        """
         lines = self.stderr.decode(errors="replace").splitlines()
         return "\n".join(terminal_text.visible(line) for line in lines).strip()
 
@@ -60,10 +62,12 @@ def run(
     show_stderr: bool = False,
     timeout: float | None = None,
 ) -> Finished:
-    """Run a program to its end with captured output; never through a shell. Raises FileNotFoundError if it is absent.
+    """Run a program to its end with captured output; never through a shell. Raises
+    FileNotFoundError if it is absent.
 
-    `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that is captured. After `timeout` seconds
-    it is ended, with all that it has started, and TimeoutError is raised; such a program must not ask anything at the terminal.
+    `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that
+    is captured. After `timeout` seconds it is ended, with all that it has started, and TimeoutError
+    is raised; such a program must not ask anything at the terminal.
     """
     if timeout is not None:
         return _bounded(list(argv), cwd, env, stdin, timeout)
@@ -79,7 +83,9 @@ def run(
 
 
 def _clear_up(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C has reached the program, too, which then takes its locks away, as git does: killed at once it would leave them."""
+    """Ctrl-C has reached the program, too, which then takes its locks away, as git does: killed at
+    once it would leave them.
+    """
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number:
             process.send_signal(number)
@@ -118,14 +124,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def abandon() -> None:
-    """Before this process leaves without waiting for its threads: what they wait for is asked to end, with all that it has started."""
+    """Before this process leaves without waiting for its threads: what they wait for is asked to
+    end, with all that it has started.
+    """
     for process in list(_bounded_now):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
 
 
 def detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> int:
-    """Start a program that outlives us and our terminal, with no stream of ours; returns its process id."""
+    """Start a program that outlives us and our terminal, with no stream of ours; returns its
+    process id.
+    """
     nothing = subprocess.DEVNULL
     return subprocess.Popen(
         list(argv), cwd=cwd, env=env, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True

@@ -10,7 +10,9 @@ BUILDING = "building the index"
 EMBEDDING = "embedding"
 ASKING = "asking the embedding service"
 FETCHING = "fetching"
-"""What pieces of work are called: people read these names, and hooks know by them what git does not wait for."""
+"""What pieces of work are called: people read these names, and hooks know by them what git does not
+wait for.
+"""
 
 
 class Task(Protocol):
@@ -21,7 +23,7 @@ class Progress(Protocol):
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
         """A piece of work of `total` steps; used as a context manager.
 
-        Who watches may refuse it by raising: then nothing of it has been done yet.
+        A watcher may refuse the work by raising: nothing of it has been done yet.
         """
 
     def note(self, sentence: str) -> None:

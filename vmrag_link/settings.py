@@ -1,8 +1,8 @@
 """Every setting, declared once.
 
-Each field below is a setting. Its annotation says what it may be, what it does, and whether it counts from a cloned
-`.vmrag.yaml` before this machine's person agreed to it; reading, messages, the template and docs/configuration.md
-follow from that.
+Each field below is a setting. Its annotation says what it may be, what it does, and whether it
+counts from a cloned `.vmrag.yaml` before this machine's person agreed to it; reading, messages, the
+template and docs/configuration.md follow from that.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from vmrag_link.models import Record
 from vmrag_link.pin_values import remote_flaw
 
 Narrower = Callable[[Any, Any], Any]
-"""From a value that nobody agreed to and the one that counts without it: the narrower of the two."""
+"""The narrower of a value that nobody agreed to and the one that counts without it."""
 
 
 def _agreed(narrower: Narrower | None = None, **more: Any) -> dict[str, Any]:
-    """`extra` of a setting that names a host, a program, a file outside or a secret, or that decides what is written,
-    shown or published: it counts from a `.vmrag.yaml` only after this machine's person agreed to it.
+    """`extra` of a setting that names a host, a program, a file outside or a secret, or that
+    decides what is written, shown or published: it counts from a `.vmrag.yaml` only after this
+    machine's person agreed to it.
 
-    `narrower`: how far it counts before that; None: not at all. `free`: the values that need no agreement.
-    `adds_up`: it restricts, so no source takes back what another one forbids.
+    `narrower`: how far it counts before that; None: not at all. `free`: the values that need no
+    agreement. `adds_up`: it restricts, so no source takes back what another one forbids.
     """
     return {"needs_agreement": True, "narrower": narrower, **more}
 
@@ -60,8 +61,8 @@ def _model_flaw(text: str) -> str | None:
 
 
 def _url_flaw(text: str) -> str | None:
-    """Keys are in the environment: in an address every message would show them. And `vmrag trust` shows it to a person, who would take
-    letters that look like others for those.
+    """Keys are in the environment: in an address every message would show them. And `vmrag trust`
+    shows it to a person, who would take letters that look like others for those.
     """
     from urllib.parse import urlsplit  # a checkout should not wait for it
 
@@ -302,7 +303,8 @@ class LimitSettings(Record, frozen=True):
 
 class Config(Record, frozen=True):
     engine: Annotated[Literal["doltlite"], Meta(description="What stores the knowledge base.")] = "doltlite"
-    # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another thing.
+    # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another
+    # thing.
     remote: Annotated[
         str,
         Meta(

@@ -1,4 +1,6 @@
-"""Set one value in a settings file that somebody else may have written: everything else in it stays as it is."""
+"""Set one value in a settings file that somebody else may have written: everything else in it stays
+as it is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from vmrag_link.paths import CONFIG_NAME
 
 
 def with_value(data: bytes, key: str, value: str) -> bytes:
-    """The file with this text as the value of a top-level key, in place of what stood there, or at its end.
+    """The file with this text as the value of a top-level key, in place of what stood there, or at
+    its end.
 
     Raises `ConfigInvalid` for a file that cannot be read, or that a line cannot be written into.
     """
@@ -20,7 +23,7 @@ def with_value(data: bytes, key: str, value: str) -> bytes:
     if before.get(key) == value:
         return data
     written = f"{key}: {msgspec.json.encode(value).decode()}"
-    changed = _replaced(data.decode(), key, written) if key in before else _appended(data.decode(), written)
+    changed = _replace(data.decode(), key, written) if key in before else _append(data.decode(), written)
     try:
         after = {each.key: each.text for each in settings_file.read(changed.encode(), CONFIG_NAME)}
     except ConfigInvalid:
@@ -35,12 +38,12 @@ def with_value(data: bytes, key: str, value: str) -> bytes:
     return changed.encode()
 
 
-def _replaced(text: str, key: str, written: str) -> str:
+def _replace(text: str, key: str, written: str) -> str:
     line = re.compile(rf"^(\ufeff?){re.escape(key)}[ \t]*:[^\r\n]*?([ \t]+#[^\r\n]*)?(?=\r?$)", re.MULTILINE)
     return line.sub(lambda found: f"{found[1]}{written}{found[2] or ''}", text, count=1)
 
 
-def _appended(text: str, written: str) -> str:
+def _append(text: str, written: str) -> str:
     line_end = "\r\n" if "\r\n" in text else "\n"
     between = "" if not text or text.endswith("\n") else line_end
     return f"{text}{between}{written}{line_end}"

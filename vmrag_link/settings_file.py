@@ -1,7 +1,8 @@
-"""`.vmrag.yaml` as a flat list of texts with their lines: YAML's tricks are refused before anything is built of them.
+"""`.vmrag.yaml` as a flat list of texts with their lines: YAML's tricks are refused before anything
+is built of them.
 
-The file comes from strangers. Only the parser's events are looked at, one after the other: no object is constructed, no
-alias is expanded, and nothing recurses.
+The file comes from strangers. Only the parser's events are looked at, one after the other: no
+object is constructed, no alias is expanded, and nothing recurses.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _STRANGE = "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 
 class SettingEntry(Record, frozen=True):
-    """What the file says about one key: `index: {keep: 4}` and `index.keep: 4` both give the key `index.keep`.
+    """What the file says about one key: `index: {keep: 4}` and `index.keep: 4` both give the key
+    `index.keep`.
 
     `text` is the value as written, None where a section begins; `line` counts from 1.
     """
@@ -33,9 +35,12 @@ class SettingEntry(Record, frozen=True):
 
 
 def read(data: bytes, label: str) -> list[SettingEntry]:
-    """The entries in the order of the file. Raises `ConfigInvalid` with the details `file` (= `label`) and `line`."""
+    """The entries in the order of the file.
+
+    Raises `ConfigInvalid` with the details `file` (= `label`) and `line`.
+    """
     try:
-        return list(_entries(_decoded(data)))
+        return list(_entries(_decode(data)))
     except _Flaw as flaw:
         raise invalid(flaw.reason, label=label, line=flaw.line, hint=flaw.hint) from None
 
@@ -52,7 +57,7 @@ class _Flaw(Exception):
         self.hint = hint
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     if len(data) > MAX_BYTES:
         raise _Flaw(f"the file has {len(data)} bytes; at most {MAX_BYTES} are read", 1)
     try:

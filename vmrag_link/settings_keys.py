@@ -1,4 +1,6 @@
-"""The settings as whoever reads or describes them needs them: by their dotted names, with what their declarations say."""
+"""The settings as whoever reads or describes them needs them: by their dotted names, with what
+their declarations say.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,14 @@ from vmrag_link.settings import Config, Narrower
 
 
 class Key(Record, frozen=True):
-    """One setting's declaration. `kind` is str, int or bool; `flaw` says why a text is no value, None if it is one.
+    """One setting's declaration. `kind` is str, int or bool; `flaw` says why a text is no value,
+    None if it is one.
 
-    `variable`: the environment variable, which has a name of its own where the annotation's `extra` gives one.
-    `needs_agreement`, but for the `free` values: it counts from a `.vmrag.yaml` only after this machine's person agreed to
-    it. `narrower`, of (the file's value, the one that counts without it), gives what counts before that; None: the latter.
-    `adds_up`: it restricts, and counts from every source that states it.
+    `variable`: the environment variable, which has a name of its own where the annotation's `extra`
+    gives one. `needs_agreement`, but for the `free` values: it counts from a `.vmrag.yaml` only
+    after this machine's person agreed to it. `narrower`, of (the file's value, the one that counts
+    without it), gives what counts before that; None: the latter. `adds_up`: it restricts, and
+    counts from every source that states it.
     """
 
     name: str
@@ -59,7 +63,9 @@ class Key(Record, frozen=True):
 
     @property
     def default_text(self) -> str:
-        """The default as it is written in YAML, where a text that is empty or ends in a colon needs quotes."""
+        """The default as it is written in YAML, where a text that is empty or ends in a colon needs
+        quotes.
+        """
         if self.kind is bool:
             return str(self.default).lower()
         text = str(self.default)

@@ -1,11 +1,14 @@
-r"""What a stranger's text must not do to a terminal or to the log of a CI job, and how it is shown instead.
+r"""What a stranger's text must not do to a terminal or to the log of a CI job, and how it is shown
+instead.
 
-Unsafe for a terminal are the control characters C0 (but newline and tab), DEL and C1, the controls of text direction, the line
-separators of Unicode, and halves of surrogate pairs, which no UTF-8 stream takes. Each is shown as Python writes it: `\x1b`, `\u202e`.
+Unsafe for a terminal are the control characters C0 (but newline and tab), DEL and C1, the controls
+of text direction, the line separators of Unicode, and halves of surrogate pairs, which no UTF-8
+stream takes. Each is shown as Python writes it: `\x1b`, `\u202e`.
 
-GitHub's runner takes a line of a job's output for a command if it begins, after blanks, with `::`, or if it holds `##[` anywhere. A
-backslash makes it text, as the runner itself does with markers of its own (`##[\start-action`): whoever reads the log sees it, and
-nothing that the runner might overlook, as it overlooks characters without width when it compares.
+GitHub's runner takes a line of a job's output for a command if it begins, after blanks, with `::`,
+or if it holds `##[` anywhere. A backslash makes it text, as the runner itself does with markers of
+its own (`##[\start-action`): whoever reads the log sees it, and nothing that the runner might
+overlook, as it overlooks characters without width when it compares.
 """
 
 from __future__ import annotations
@@ -31,12 +34,16 @@ def one_line(text: str) -> str:
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a text, which may end in CR LF; a newline at its end begins no further line, and an empty text has none."""
+    """The lines of a text, which may end in CR LF; a newline at its end begins no further line, and
+    an empty text has none.
+    """
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
 def continued(text: str) -> str:
-    """As `visible`, with each line but the first indented: none of them can be taken for a line of ours."""
+    """As `visible`, with each line but the first indented: none of them can be taken for a line of
+    ours.
+    """
     return visible(text).replace("\n", "\n    ")
 
 
@@ -51,7 +58,8 @@ def without_commands(text: str) -> str:
 
 
 def json_for_terminal(text: str) -> str:
-    """JSON that means the same, with what is unsafe for a terminal, and in a job of GitHub Actions `##[`, written as escapes.
+    """JSON that means the same, with what is unsafe for a terminal, and in a job of GitHub Actions
+    `##[`, written as escapes.
 
     No line of JSON begins with `::`: a string begins with a quote and holds no newline.
     """

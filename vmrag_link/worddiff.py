@@ -1,7 +1,8 @@
 """What differs between two texts, word by word: exact, and fast on megabytes.
 
-Lines are compared first, words within the lines that changed. Both are aligned by what is rare and stands in both texts in
-the same order, and by difflib (quadratic) only between such anchors, where little is left.
+Lines are compared first, words within the lines that changed. Both are aligned by what is rare and
+stands in both texts in the same order, and by difflib (quadratic) only between such anchors, where
+little is left.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Op = Literal["equal", "delete", "insert", "omitted"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of text. `omitted` comes from `cut` only: its text is the mark that stands for what was left out."""
+    """A stretch of text. `omitted` comes from `cut` only: its text is the mark that stands for what
+    was left out.
+    """
 
     op: Op
     text: str
@@ -35,9 +38,14 @@ _SMALL = 128 * 128
 """Elements of the old times elements of the new: up to here difflib compares them."""
 _LEVELS = 12
 _ORDERED = 1 / 4
-"""Share of the anchors that must stand in the same order. Chance alone gives 2 / √n: unrelated texts are not aligned."""
+"""Share of the anchors that must stand in the same order.
+
+Chance alone gives 2 / √n: unrelated texts are not aligned.
+"""
 _ALIKE = 1 / 4
-"""Share of the shorter text that must be equal: below, a few words in common only hide that all is new."""
+"""Share of the shorter text that must be equal: below, a few words in common only hide that all is
+new.
+"""
 
 # Scripts without blanks between words are compared by character.
 _TOKEN = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff]+|[\u3040-\u30ff\u3400-\u9fff]|\s+|[^\w\s]")
@@ -47,7 +55,8 @@ _WORD = re.compile(r"\S+")
 def difference(old: str, new: str) -> tuple[Piece, ...]:
     """Pieces whose equal and deleted texts make up `old`, equal and inserted ones `new`, exactly.
 
-    No piece is empty, no two neighbours have the same op, and a deletion stands before the insertion that replaces it.
+    No piece is empty, no two neighbours have the same op, and a deletion stands before the
+    insertion that replaces it.
     """
     pieces: list[Piece] = []
     old_lines, new_lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
@@ -62,7 +71,9 @@ def words(pieces: Iterable[Piece], op: Op) -> int:
 
 
 def cut(pieces: Sequence[Piece], *, context: int = CONTEXT_WORDS) -> tuple[Piece, ...]:
-    """The same with `context` words of equal text around each change; what is left out is marked by an `omitted` piece."""
+    """The same with `context` words of equal text around each change; what is left out is marked by
+    an `omitted` piece.
+    """
     shown: list[Piece] = []
     for number, piece in enumerate(pieces):
         first, last = number == 0, number == len(pieces) - 1
@@ -71,11 +82,13 @@ def cut(pieces: Sequence[Piece], *, context: int = CONTEXT_WORDS) -> tuple[Piece
 
 
 def render(pieces: Iterable[Piece], *, style: Callable[[Op, str], str] = lambda _, text: text) -> str:
-    """One text, with `[-deleted-]{+inserted+}` as git writes it; `style` may colour what is not equal."""
-    return "".join(piece.text if piece.op == "equal" else style(piece.op, _marked(piece)) for piece in pieces)
+    """One text, with `[-deleted-]{+inserted+}` as git writes it; `style` may colour what is not
+    equal.
+    """
+    return "".join(piece.text if piece.op == "equal" else style(piece.op, _mark(piece)) for piece in pieces)
 
 
-def _marked(piece: Piece) -> str:
+def _mark(piece: Piece) -> str:
     match piece.op:
         case "delete":
             return f"[-{piece.text}-]"
@@ -165,7 +178,9 @@ def _inner(old: Sequence[str], new: Sequence[str], levels: int) -> Iterator[Run]
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Places of the rarest elements that both have equally often, as far as they stand in the same order in both."""
+    """Places of the rarest elements that both have equally often, as far as they stand in the same
+    order in both.
+    """
     places_old, places_new = _places(old), _places(new)
     common = {each: len(found) for each, found in places_old.items() if len(places_new.get(each, ())) == len(found)}
     rarest = min(common.values(), default=0)
@@ -188,7 +203,9 @@ def _places(elements: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest chain of pairs, sorted by their first number, whose second numbers rise (patience sorting)."""
+    """The longest chain of pairs, sorted by their first number, whose second numbers rise (patience
+    sorting).
+    """
     ends: list[int] = []  # the lowest end of a chain of each length …
     holders: list[int] = []  # … and the pair it belongs to
     before: list[int] = []

@@ -1,4 +1,4 @@
-"""`python -m vmrag_hooks.background`: bring a work tree to its pin while nobody waits, and write down what happened."""
+"""`python -m vmrag_hooks.background`: bring a work tree to its pin and log what happened."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ NICENESS = 5
 
 
 def start(places: Places) -> None:
-    """Have it done by a process of its own, which has none of our streams: a pipe around git would wait for it."""
+    """Start the sync in a process of its own. It gets none of our streams, because a pipe around
+    git would wait for it.
+    """
     module = [sys.executable, "-P", "-E", "-m", "vmrag_hooks.background"]
     environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
     background.ask(places, lambda: proc.detached(module, cwd=places.top, env=environ))
@@ -62,7 +64,7 @@ def _reconcile(places: Places, watched: Watched, log: logging.Logger) -> None:
 
 
 class _Log(RotatingFileHandler):
-    """Whose files are as open as the folder that they lie in."""
+    """Makes files that are as open as the folder around them."""
 
     def _open(self) -> io.TextIOWrapper:
         permissions.make_file(Path(self.baseFilename))

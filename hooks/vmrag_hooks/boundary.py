@@ -18,7 +18,10 @@ class TooMuch(Exception):
 
 
 class Notes(list[str]):
-    """A `Progress` that shows no bars and keeps the notes. `limits`: the sizes of work beyond which it raises `TooMuch`."""
+    """A `Progress` that shows no bars and keeps the notes.
+
+    `limits`: the sizes of work beyond which it raises `TooMuch`.
+    """
 
     limits: Mapping[str, int] = MappingProxyType({})
 
@@ -35,14 +38,18 @@ class Notes(list[str]):
 
 
 def say(line: str) -> None:
-    """Write one line to the terminal. Hooks write through nothing else: strangers' names may be in the line."""
+    """Write one line to the terminal. Hooks write through nothing else: strangers' names may be in
+    the line.
+    """
     ours = "\x1b[36mvmrag:\x1b[0m" if sys.stderr.isatty() and env.colourful() else "vmrag:"
     told = terminal_text.for_log(terminal_text.one_line(" ".join(line.split())))
     sys.stderr.write(f"{ours} {told}\n")
 
 
 def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> None:
-    """Call `action`. Whatever it raises becomes one line; a bug of ours must not look like a failure of git."""
+    """Call `action`. Whatever it raises becomes one line; a bug of ours must not look like a
+    failure of git.
+    """
     try:
         action()
     except VmragError as error:

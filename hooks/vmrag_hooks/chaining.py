@@ -1,7 +1,9 @@
-"""Whose a hook is, and how another tool's is kept beside ours, to run first and to return to its place as it was.
+"""Tell whose a hook is, and keep another tool's beside ours: it runs first, and returns to its
+place as it was.
 
-It is kept as `HOOK.vmrag-chained`, where our shim looks. One that asks by which name it is called, to do the work of several hooks
-say, would do nothing by that name: it lies in the folder `.vmrag` under its own, and `HOOK.vmrag-chained` starts it there.
+It is kept as `HOOK.vmrag-chained`, where our shim looks. A hook that asks for its own name, because
+it serves for several, would do nothing by that one. It lies in the folder `.vmrag` under its own
+name, and `HOOK.vmrag-chained` starts it there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ hook=${0%/*}/.vmrag/@HOOK@
 [ ! -x "$hook" ] || exec "$hook" "$@"
 """
 
-# In sh, Python, Ruby, Perl and node: the folder is the same by either name, and asked for more often.
+# In sh, Python, Ruby, Perl and node: the folder is the same by either name, and asked for more
+# often.
 _FOLDER = re.compile(
     rb"""(dirname|readlink|realpath)(\s+-\S+)*\s+["']?\$\{?(0|BASH_SOURCE(\[0\])?)\b"""
     rb"""|\$\{(0|BASH_SOURCE(\[0\])?)%/\*\}"""
@@ -56,7 +59,7 @@ def exists(path: Path) -> bool:
 
 
 def kept(folder: Path, hook: str) -> Path:
-    """Where another tool's hook lies, if ours runs one first."""
+    """Where another tool's hook lies that ours runs first, if there is one."""
     own = folder / FOLDER / hook
     return own if exists(own) else _chained(folder, hook)
 
@@ -124,7 +127,9 @@ def _asks_its_name(path: Path) -> bool:
 
 
 def _move(hook: Path, to: Path, *, below: bool) -> None:
-    """`below`: into a folder of its folder, else out of it, which decides where a relative link leads."""
+    """Move a hook. A relative link is rewritten: `below`, it goes into a folder of its folder, else
+    out of it.
+    """
     if not hook.is_symlink():
         hook.replace(to)
         return

@@ -1,4 +1,7 @@
-"""`pre-commit`, `pre-merge-commit` and `pre-push`. What they find may stop git; a check that cannot be made never does."""
+"""`pre-commit`, `pre-merge-commit` and `pre-push`.
+
+What they find may stop git; a check that cannot be made never does.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,18 @@ def main(hook: str, argv: Sequence[str]) -> int:
 
 
 def index_of(given: str = "") -> Path | None:
-    """The index that git commits from: GIT_INDEX_FILE, relative to the top of the work tree. None where git set none."""
+    """The index that git commits from: GIT_INDEX_FILE, relative to the top of the work tree.
+
+    None where git set none.
+    """
     return Path(given).resolve() if given else None
 
 
 def _push(lines: str, remote: str, url: str, mirror: str = "") -> Push:
-    """A push as git tells its hook: `lines` of standard input, one a ref, and the arguments. Our shim adds `mirror` for `--mirror`."""
+    """A push as git tells its hook: `lines` of standard input, one a ref, and the arguments.
+
+    Our shim adds `mirror` for `--mirror`.
+    """
     refs = [line.rsplit(" ", 3) for line in lines.splitlines()]  # a local ref such as `HEAD^{/a word}` has spaces
     moves = tuple(Ref(local, _commit(tip), name, _commit(old)) for local, tip, name, old in refs)
     return Push(moves, remote, url, mirror=bool(mirror))
@@ -63,7 +72,9 @@ def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
 
 
 def before_push(push: Push) -> bool:
-    """Whether the knowledge of the commits that are to be pushed stops the push: it is wrong, or could not go along."""
+    """Whether the knowledge of the commits that are to be pushed stops the push: it is wrong, or
+    could not go along.
+    """
     workspace = Workspace.open(Path.cwd(), Notes())
     return _is_blocked(workspace, lambda: _check_push(workspace, push) if workspace.initialized else ())
 

@@ -1,4 +1,4 @@
-"""What `vmrag doctor` looks at in the hooks, the interpreter that they start, and the merge driver."""
+"""What `vmrag doctor` checks: the hooks, the interpreter that they start, and the merge driver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def hooks(ws: Workspace) -> Iterator[Finding]:
     elif plumbing.pin_bytes(ws.places) is not None and not _by_framework(ws.places):
         message = "vmrag's git hooks are not installed: the knowledge follows with the next command only."
         missing = Finding("HOOKS_NOT_INSTALLED", "warning", message, "vmrag install", str(folder))
-        yield _diverted(ws.places, folder) or missing
+        yield _hooks_path_finding(ws.places, folder) or missing
 
 
 def _install(places: Places, folder: Path) -> str:
@@ -59,7 +59,7 @@ def _by_framework(places: Places) -> bool:
     return path.is_file() and b"vmrag-sync" in path.read_bytes()
 
 
-def _diverted(places: Places, folder: Path) -> Finding | None:
+def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
     """Whether `core.hooksPath`, as husky sets it, keeps git from running hooks of ours."""
     try:
         installer.refuse_shared(places, folder)
@@ -79,7 +79,9 @@ def _diverted(places: Places, folder: Path) -> Finding | None:
 
 
 def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Finding]:
-    """A hook that ran first and is there still tells that another tool, husky say, wrote its own over ours."""
+    """Hooks that are not installed. Where the chained one is still there, another tool, husky say,
+    wrote over ours.
+    """
     replaced = []
     for hook in (hook for hook in missing if chaining.kept(folder, hook).exists()):
         try:
@@ -136,7 +138,7 @@ def interpreter(ws: Workspace) -> Iterator[Finding]:
     folder = installer.hooks_folder(ws.places)
     if not installer.ours(folder):
         return
-    install, python = _install(ws.places, folder), _recorded(ws.places)
+    install, python = _install(ws.places, folder), _recorded_interpreter(ws.places)
     if python is None:
         message = "No interpreter is recorded for the hooks: they take the python3 on PATH, if that has vmrag-link."
         yield Finding("INTERPRETER_MISSING", "warning", message, install, str(ws.places.interpreter))
@@ -144,10 +146,10 @@ def interpreter(ws: Workspace) -> Iterator[Finding]:
         message = f"The hooks' interpreter {python} is gone: they take the python3 on PATH, if that has vmrag-link."
         yield Finding("INTERPRETER_MISSING", "warning", message, install, python)
     elif Path(python) != Path(sys.executable):
-        yield from _probed(ws.places, python, install)
+        yield from _probe_interpreter(ws.places, python, install)
 
 
-def _recorded(places: Places) -> str | None:
+def _recorded_interpreter(places: Places) -> str | None:
     try:
         return os.fsdecode(places.interpreter.read_bytes().removesuffix(b"\n")) or None
     except FileNotFoundError:
@@ -155,11 +157,11 @@ def _recorded(places: Places) -> str | None:
 
 
 def _usable(places: Places) -> str | None:
-    python = _recorded(places)
+    python = _recorded_interpreter(places)
     return python if python and os.access(python, os.X_OK) else None
 
 
-def _probed(places: Places, python: str, install: str) -> Iterator[Finding]:
+def _probe_interpreter(places: Places, python: str, install: str) -> Iterator[Finding]:
     try:
         done = proc.run([python, "-P", "-c", _PROBE], cwd=places.top)
         version, said = done.text.strip(), done.failure.splitlines()[-1:]

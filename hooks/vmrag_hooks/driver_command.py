@@ -6,5 +6,7 @@ import shlex
 
 
 def command(python: str) -> str:
-    """Whatever fails, a missing interpreter included, must look like a plain conflict: from other exit codes git's merge would die."""
+    """The command line. Every failure, a missing interpreter included, ends with 1, a plain
+    conflict: git's merge dies from other exit codes.
+    """
     return f"{shlex.quote(python).replace('%', '%%')} -P -E -m vmrag_hooks.merge_driver %O %A %B %L %P || exit 1"

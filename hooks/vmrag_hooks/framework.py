@@ -1,8 +1,9 @@
-"""`python -P -E -m vmrag_hooks.framework check|push|sync`: the hooks that `.pre-commit-hooks.yaml` gives to pre-commit and prek.
+"""`python -P -E -m vmrag_hooks.framework check|push|sync`: the hooks that `.pre-commit-hooks.yaml`
+gives to pre-commit and prek.
 
-The framework runs them in an environment of its own, which has no index and no model: enough to look at pins, not to move the
-knowledge. Where `vmrag install` put a shim for the same hook, git runs both, and the shim does the work: it sees what the framework
-stashes, and every ref of a push.
+The framework runs them in an environment of its own, which has no index and no model: enough to
+look at pins, not to move the knowledge. Where `vmrag install` put a shim for the same hook, git
+runs both, and the shim does the work: it sees what the framework stashes, and every ref of a push.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def sync() -> bool:
 
 
 def _has_interpreter(places: Places) -> bool:
-    """Whether `vmrag install` recorded one. The shim's second choice, the Python on PATH, is the framework's here."""
+    """Whether `vmrag install` recorded an interpreter.
+
+    The shim's second choice, the Python on PATH, would be the framework's.
+    """
     try:
         return os.access(places.interpreter.read_text().removesuffix("\n"), os.X_OK)
     except FileNotFoundError:

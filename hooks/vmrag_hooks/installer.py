@@ -1,4 +1,6 @@
-"""Put the shims into git's hooks directory and take them out again, leaving what other tools put there as it was."""
+"""Put the shims into git's hooks directory and take them out again, leaving what other tools put
+there as it was.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ OR_FORCE = " (or vmrag install --force)"
 
 
 class InstallReport(Record, frozen=True):
-    """Names of hooks: `written` anew, `unchanged`, and `chained` (another tool's hook was moved aside and runs first).
+    """Names of hooks: `written` anew, `unchanged`, and `chained` (another tool's hook was moved
+    aside and runs first).
 
-    `driver`: the merge driver of the pin was registered anew. `attributed`: `.gitattributes` sends the pin to it. `limited`: the hooks act
-    only in work trees where they were installed. `husky`: the folder is husky's, which rewrites its hooks whenever it runs.
+    `driver`: the merge driver of the pin was registered anew. `attributed`: `.gitattributes` sends
+    the pin to it. `limited`: the hooks act only in work trees where they were installed. `husky`:
+    the folder is husky's, which rewrites its hooks whenever it runs.
     """
 
     folder: str
@@ -40,7 +44,8 @@ class InstallReport(Record, frozen=True):
 
 
 class UninstallReport(Record, frozen=True):
-    """Names of hooks: `removed`, and of those `restored` to what was there before. `driver`: it was registered.
+    """Names of hooks: `removed`, and of those `restored` to what was there before. `driver`: it was
+    registered.
 
     `elsewhere`: the hooks stay, because other work trees use them; they do nothing here any more.
     """
@@ -53,7 +58,7 @@ class UninstallReport(Record, frozen=True):
 
 
 def named(text: str | None) -> tuple[str, ...]:
-    """The hooks of a list with commas; all for None. Raises `UsageInvalid` for a name that is none of `HOOKS`."""
+    """The hooks of a comma-separated list; all for None. Raises `UsageInvalid` for other names."""
     names = [name.strip() for name in text.split(",")] if text is not None else HOOKS
     for name in names:
         if name not in HOOKS:
@@ -75,13 +80,14 @@ def install(
     force: bool = False,
     worktree: bool | None = None,
 ) -> InstallReport:
-    """Write the shims, record the interpreter, register the merge driver; a second time changes nothing. Other hooks of ours stay.
+    """Write the shims, record the interpreter, register the merge driver; a second time changes
+    nothing. Other hooks of ours stay.
 
-    `hooks`: some of `HOOKS`, wanted from now on beside those that were; None: those that are wanted already, at first all.
-    `worktree`: let them act in this work tree only, and those where that was said, too; where they act in all already, they go on to.
-    False: in all. None: as it was.
-    Raises `HooksRefused`, before anything is written, for a hooks directory that others have, too (unless `force`; `refuse_shared`),
-    and where a hook could be kept only at the cost of another one.
+    `hooks`: some of `HOOKS`, wanted from now on beside those that were; None: those that are wanted
+    already, at first all. `worktree`: let them act in this work tree only, and those where that was
+    said, too; where they act in all already, they go on to. False: in all. None: as it was. Raises
+    `HooksRefused`, before anything is written, for a hooks directory that others have, too (unless
+    `force`; `refuse_shared`), and where a hook could be kept only at the cost of another one.
     """
     folder = hooks_folder(places)
     if hooks is None:
@@ -122,9 +128,9 @@ def uninstall(
 ) -> UninstallReport:
     """Remove our shims and, with the last of them, the recorded interpreter and the merge driver.
 
-    A chained hook returns to its place, byte for byte, with its mode. `worktree`: the hooks act in this work tree no more, and go with the
-    last one. Raises `HooksRefused` for hooks that act in all work trees then, and for a hooks directory outside of the repository,
-    unless `force`.
+    A chained hook returns to its place, byte for byte, with its mode. `worktree`: the hooks act in
+    this work tree no more, and go with the last one. Raises `HooksRefused` for hooks that act in
+    all work trees then, and for a hooks directory outside of the repository, unless `force`.
     """
     folder = hooks_folder(places)
     folders = {folder, places.common / "hooks"}  # where they went before somebody, say husky, set core.hooksPath
@@ -166,7 +172,9 @@ def _forget(places: Places) -> bool:
 
 
 def runs_here(places: Places, hook: str) -> bool:
-    """Whether a shim of ours does the work when git runs this hook in this work tree, first or behind pre-commit or prek."""
+    """Whether a shim of ours does the work when git runs this hook in this work tree, first or
+    behind pre-commit or prek.
+    """
     slot = place_of(hooks_folder(places), hook)
     return chaining.is_ours(slot) and os.access(slot, os.X_OK) and scope.acts(places)
 
@@ -177,7 +185,9 @@ def hooks_folder(places: Places) -> Path:
 
 
 def place_of(folder: Path, hook: str) -> Path:
-    """Where our shim is, or belongs: behind pre-commit or prek, if that moved it aside to run it from there."""
+    """Where our shim is, or belongs: behind pre-commit or prek, if that moved it aside to run it
+    from there.
+    """
     front, legacy = folder / hook, folder / f"{hook}.legacy"
     return legacy if chaining.is_ours(legacy) and chaining.is_framework(front) else front
 
@@ -188,7 +198,10 @@ def ours(folder: Path) -> tuple[str, ...]:
 
 
 def _write_shim(slot: Path, hook: str) -> bool:
-    """Returns whether another tool's hook was moved aside. Everything that a full disk stops comes before the renames."""
+    """Write the shim; returns whether another tool's hook was moved aside.
+
+    Everything that a full disk stops comes before the renames.
+    """
     fresh = slot.with_name(f"{hook}.vmrag-new")
     write_atomically(fresh, shims.text(hook))
     fresh.chmod(chaining.EXECUTABLE)
@@ -217,9 +230,11 @@ def _remove_shim(folder: Path, hook: str) -> bool:
 
 
 def refuse_shared(places: Places, folder: Path) -> None:
-    """Raises `HooksRefused` for a hooks directory outside of the repository, or with files that git tracks.
+    """Raises `HooksRefused` for a hooks directory outside of the repository, or with files that git
+    tracks.
 
-    Its hint is a command for hooks of this clone that run those as well, and where it can be forced `OR_FORCE`.
+    Its hint is a command for hooks of this clone that run those as well, and where it can be forced
+    `OR_FORCE`.
     """
     if not folder.is_dir() and chaining.exists(folder):
         message, force = f"{_called(folder)}, which is no directory: git runs no hooks at all.", ""
@@ -270,7 +285,9 @@ def _is_tracked(places: Places, folder: Path) -> bool:
 
 
 def refuse_what_is_no_hook(slot: Path) -> None:
-    """A link to a program is one. Raises `HooksRefused` for what git cannot run, and what nobody could read without waiting."""
+    """Raise `HooksRefused` for what git cannot run, such as a folder or a pipe. A link to a program
+    is a hook.
+    """
     if slot.exists() and not slot.is_file():
         raise HooksRefused(
             f"{slot} is {what_it_is(slot)}, and no hook.",

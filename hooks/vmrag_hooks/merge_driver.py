@@ -1,6 +1,8 @@
-"""`python -m vmrag_hooks.merge_driver %O %A %B %L %P`: what git runs to merge `.dolt-version`, in whatever command it merges.
+"""`python -m vmrag_hooks.merge_driver %O %A %B %L %P`: what git runs to merge `.dolt-version`, in
+whatever command it merges.
 
-It ends with 0 and the merged pin in %A, or with 1 and %A as it was: a valid pin, ours, and a conflict for `vmrag resolve`.
+It ends with 0 and the merged pin in %A, or with 1 and %A as it was: a valid pin, ours, and a
+conflict for `vmrag resolve`.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ def merge(argv: Sequence[str]) -> None:
     virtual = int(argv[3]) > marker_size(workspace.places)
     before = ours.read_bytes()
     if virtual:
-        # Where this fails, git goes on all the same and takes what is here as the base of the merge proper. Our pin there would
-        # count as unchanged and be dropped; without a base nothing is.
+        # Where this fails, git goes on all the same and takes what is here as the base of the merge
+        # proper. Our pin there would count as unchanged and be dropped; without a base nothing is.
         ours.write_bytes(b"")
     try:
         lazy_fetch.require_sides(workspace, base.read_bytes(), before, theirs.read_bytes())

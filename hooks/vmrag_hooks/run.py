@@ -1,7 +1,7 @@
 """What a hook does when its shim saw that there is something to do.
 
-Apart from the command line, because git waits and should not wait for a command-line library to load. A post-* hook says at most
-one line and always ends with 0: git must go on.
+Apart from the command line, because git waits and should not wait for a command-line library to
+load. A post-* hook says at most one line and always ends with 0: git must go on.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ from vmrag_link.sync import background, current
 from vmrag_link.workspace import Workspace
 
 PATIENCE = 0.0
-"""Seconds that git waits for a lock that somebody else holds; the next command goes on where the hook gave up."""
+"""Seconds to wait for a lock that another process holds. The next command goes on where the hook
+gave up.
+"""
 
 SMALL = {BUILDING: 200, EMBEDDING: 50, FETCHING: 0, ASKING: 0}
-"""What git waits for with `hooks.sync: auto`, in documents and texts: well under a second; never for a network."""
+"""What git waits for with `hooks.sync: auto`, in documents and texts: well under a second; never
+for a network.
+"""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one of `shims.HOOKS`. `argv`: its name and what git gave it; returns 1 to stop git, else 0."""
+    """Run one of `shims.HOOKS`. `argv`: its name and what git gave it; returns 1 to stop git, else
+    0.
+    """
     hook = argv[0]
     if hook in SYNCING:
         follow(Path())
@@ -36,9 +42,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def follow(directory: Path) -> None:
-    """Bring knowledge base and index to the pin, or have it done in the background; one line says what happened.
+    """Bring knowledge base and index to the pin, or have it done in the background; one line says
+    what happened.
 
-    What happened to documents is in that line whatever `hooks.quiet` is, and whatever stopped the rest.
+    What happened to documents is in that line whatever `hooks.quiet` is, and whatever stopped the
+    rest.
     """
     notes, said = Notes(), list[str]()
     guarded(lambda: said.extend(_follow(directory, notes)), say=said.append)

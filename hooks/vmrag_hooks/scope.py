@@ -1,4 +1,5 @@
-"""Which hooks somebody chose, and in which work trees they act: in all, or, after `vmrag install --worktree`, in those with a mark.
+"""Which hooks were chosen, and in which work trees they act: in all, or, after
+`vmrag install --worktree`, in those with a mark.
 
 The shims read mark and limit, because all work trees of a repository share its hooks.
 """

@@ -1,4 +1,6 @@
-"""A directory that `git clone --template` copies into `.git`: clones have the hooks and the merge driver from the start."""
+"""A directory that `git clone --template` copies into `.git`: clones have the hooks and the merge
+driver from the start.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class TemplateReport(Record, frozen=True):
 def write(folder: Path, *, python: str = sys.executable) -> TemplateReport:
     """Make the template, or extend one; what else is in it stays. A second time changes nothing.
 
-    Raises `HooksRefused`, before anything is written, where it has hooks of other tools, and `FileFailed`.
+    Raises `HooksRefused`, before anything is written, where it has hooks of other tools, and
+    `FileFailed`.
     """
     hooks = folder / "hooks"
     others = installer.foreign(hooks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ import anyio.to_thread
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.git import plumbing
 from vmrag_mcp import options
+from vmrag_mcp.log import log
 from vmrag_mcp.options import Flags
 from vmrag_mcp.repository import Place, PlacedSession, known
 from vmrag_mcp.server import KnowledgeServer
@@ -102,8 +101,7 @@ async def _roots(context: ServerRequestContext[Any, Any]) -> list[Path]:
         with anyio.fail_after(ROOTS_SECONDS):
             found = await context.session.list_roots()
     except (MCPError, TimeoutError) as error:
-        said = terminal_text.for_log(terminal_text.one_line(str(error)))
-        sys.stderr.write(f"vmrag-mcp: the client does not say its roots ({said}); going by the current directory\n")
+        log(f"the client does not say its roots ({error}); going by the current directory")
         return []
     urls = [urlsplit(str(each.uri)) for each in found.roots]
     return [Path(unquote(url.path)) for url in urls if url.scheme == "file"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vmrag_link.errors import VmragError
+from vmrag_link.errors import InitializedElsewhere, KnowledgeElsewhere, MergeRefused, VmragError
 from vmrag_mcp.results.base import ToolResult, ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
@@ -83,11 +83,11 @@ def failure(error: VmragError) -> dict[str, Any]:
 
 def _suggestions(error: VmragError) -> list[str]:
     ours = SUGGESTIONS.get(error.code, ())
-    if error.code in ("NOT_INITIALIZED", "ALREADY_INITIALIZED") and "path" in error.details:
+    if isinstance(error, KnowledgeElsewhere | InitializedElsewhere):
         ours = (
             "dolt_clone fetches the knowledge base that is pinned",
         )  # one that is not here, and no new one is begun
-    elif error.code == "MERGE_CONFLICT" and error.details.get("merge_in_progress") is False:
+    elif isinstance(error, MergeRefused):
         ours = ("Nothing was changed: another on_conflict or if_uncommitted goes on.",)
     return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import gc
 import importlib.util
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmrag_link import env, terminal_text
+from vmrag_link import env
 from vmrag_link.errors import McpExtraMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_mcp import options
+from vmrag_mcp.log import log
 from vmrag_mcp.options import Flags
 from vmrag_mcp.repository import PlacedSession, find, known
 from vmrag_mcp.transport.address import ListenAddress, address, checked, origin
@@ -65,7 +65,7 @@ def serve(asked: Asked) -> None:
     gc.freeze()
     gc.enable()
     if found.problem:
-        _say(f"{found.problem.message} Hint: {found.problem.hint}")
+        log(f"{found.problem.message} Hint: {found.problem.hint}")
     session = PlacedSession(place)
     server = KnowledgeServer(session, selection)
     roots = listening is None and not place.named
@@ -85,7 +85,7 @@ def _over_standard_streams() -> Callable[[KnowledgeServer], None]:
     leave_with_parent()
     wire = Wire()
     if wire.typed:
-        _say("A program talks to this server, over standard input: see `vmrag mcp install`. Ctrl-C ends it.")
+        log("A program talks to this server, over standard input: see `vmrag mcp install`. Ctrl-C ends it.")
     from vmrag_mcp.transport import stdio
 
     return functools.partial(stdio.serve, wire=wire)
@@ -129,8 +129,3 @@ def _forget_git() -> None:
     """Drop what git told a hook that started the client: it names another repository or index."""
     env.forget(name for name in plumbing.LOCAL_VARIABLES if name != env.GIT_OPTIONS)
     env.forget([env.HOOK, *(f"{env.MERGE_HEADS}{head}" for head in env.merge_heads())])
-
-
-def _say(sentence: str) -> None:
-    sys.stderr.write(terminal_text.for_log(f"vmrag-mcp: {terminal_text.one_line(sentence)}\n"))
-    sys.stderr.flush()

@@ -165,16 +165,19 @@ def test_a_garbage_knowledge_base_is_not_touched_and_the_error_says_what_to_do(p
     assert project.run("switch", "-q", "feature").returncode == 0
 
 
-@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+def test_a_knowledge_base_of_which_hardly_anything_is_left_is_refused(project):
+    file = project.shared / "kb" / "kb.doltlite"
+    os.truncate(file, int(file.stat().st_size * 0.1))
+    for command in [("status",), ("sync",), ("query", "faq"), ("list",), *WRITES]:
+        refused(project, *command, code=3, error="DATABASE_ERROR")
+
+
+@pytest.mark.parametrize("part", [0.5, 0.9])
 def test_a_truncated_knowledge_base_serves_what_it_has_and_names_what_it_has_not(project, part):
     file = project.shared / "kb" / "kb.doltlite"
     os.truncate(file, int(file.stat().st_size * part))
     report = project.run_quietly("status", "--json")
-    assert report.code in (1, 3)
-    if report.code == 3:
-        assert error_of(report)["code"] == "DATABASE_ERROR"
-        return
-    assert report.json["state"] == "missing"
+    assert (report.code, report.json["state"]) == (1, "missing")
     assert "faq.md" in project.vmrag("query", "faq").out
     for command in [("sync",), ("list",), ("show", "handbook/faq.md"), ("log",), *WRITES]:
         refused(project, *command, code=1, error="PIN_MISSING_REVISION")
@@ -220,17 +223,14 @@ def test_a_damaged_snapshot_is_built_again_and_never_served(project, tmp_path, d
 
 
 @pytest.mark.parametrize("name", ["keywords.sqlite", "chroma/chroma.sqlite3", "manifest.sqlite", "*"])
-def test_a_snapshot_with_other_bytes_in_files_of_the_right_size_is_mended_by_the_hint(project, tmp_path, name):
+def test_a_snapshot_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, name):
     for path in snapshot(project).rglob(name) if name == "*" else [snapshot(project) / name]:
         if path.is_file():
             path.write_bytes(b"\1" * path.stat().st_size)
     for command in [("query", "faq"), ADD, ("query", "install")]:
         done = project.run_quietly(*command, "--json")
-        assert done.code in (0, 3), done
-        if done.code == 3:
-            assert error_of(done)["code"] == "CHROMADB_ERROR"
-            assert "vmrag sync --rebuild" in error_of(done)["hint"]
-    project.vmrag("sync", "--rebuild")
+        assert done.code == 0, done
+        assert command == ADD or done.json["results"]
     (tmp_path / "scratch").mkdir()
     assert ("handbook", "new.md") in assert_whole(project, tmp_path / "scratch")
 
@@ -315,28 +315,36 @@ def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_
     assert ("handbook", "note.md") in assert_whole(project, tmp_path / "scratch")
 
 
-@pytest.mark.parametrize("left", [0, 40_000, 200_000, 600_000, 1_200_000])
-def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_goes_on(stocked, tmp_path, left):
+@pytest.mark.parametrize(
+    ("left", "imports", "commits"),
+    [
+        (0, "DATABASE_ERROR", "FILE_SYSTEM_ERROR"),
+        (40_000, "DATABASE_ERROR", ""),
+        (200_000, "", ""),
+        pytest.param(600_000, "", "", marks=pytest.mark.long),
+        pytest.param(1_200_000, "", "", marks=pytest.mark.long),
+    ],
+)
+def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_goes_on(
+    stocked, tmp_path, left, imports, commits
+):
     stocked.put("note.md", "A note about zebras.")
     pages(stocked, range(500, 540), folder="more")
     expected = stocked.texts()
     with small_disk(stocked.shared, kilobytes=16_000) as fill:
         fill(left)
         done = stocked.run_quietly("import", "more", "--collection", "handbook", "--json")
-        if done.code:
-            assert done.code == 3
-            assert error_of(done)["code"] in ("DATABASE_ERROR", "FILE_SYSTEM_ERROR")
-            assert "full" in error_of(done)["message"] or "No space" in error_of(done)["message"]
+        if imports:
+            _says_that_the_disk_is_full(done, imports)
         else:
+            assert done.code == 0, done
             expected |= {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
         committed = stocked.run_quietly("commit", "-m", "on a full disk", "--json")
-        assert committed.code in (0, 3)
-        if committed.code:
-            assert "full" in error_of(committed)["message"] or "No space" in error_of(committed)["message"]
-        asked = stocked.run_quietly("query", "zebras", "--json")
-        assert asked.code in (0, 3)
-        if asked.code:
-            assert "space" in asked.err or "room" in asked.err
+        if commits:
+            _says_that_the_disk_is_full(committed, commits)
+        else:
+            assert committed.code == 0, committed
+        assert stocked.ask("query", "zebras")["results"]
         stocked.git("stash", "-q") if committed.code == 0 else None
         moved = stocked.run("switch", "-q", "other")
         assert moved.returncode == 0
@@ -351,6 +359,12 @@ def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_go
         if committed.code:
             stocked.vmrag("commit", "-m", "with room")
         assert stocked.status()["kb"]["dirty"] is False
+
+
+def _says_that_the_disk_is_full(done: Done, code: str) -> None:
+    error = error_of(done)
+    assert (done.code, error["code"]) == (3, code)
+    assert "full" in error["message"] or "No space" in error["message"]
 
 
 def test_with_no_room_for_the_journal_nothing_is_committed(project, tmp_path):
@@ -471,7 +485,13 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+FEW_NAMES = ("größe/ü", "MAIN", "0" * 40, "vmrag_keep", "WORKING", "x" * 200, b"latin-\xe9")
+"""One of each reason why an engine does not take a name: letters, case, a hash, ours, its own, length, bytes."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FEW_NAMES else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
+)
 def test_a_branch_name_that_no_engine_takes_works_like_any_other(project, tmp_path, name):
     made = subprocess.run(["git", "checkout", "-q", "-b", name], cwd=project.top, capture_output=True, check=False)
     if made.returncode:
@@ -656,8 +676,11 @@ def interrupted(project: Project, moment: float, *command: str) -> Done:
     return running.done()
 
 
+@pytest.mark.parametrize(
+    "moments", [(0.5, 0.8), pytest.param((0.35, 0.65), marks=pytest.mark.long)], ids=["some", "others"]
+)
 @pytest.mark.parametrize("command", ["import", "commit", "sync"])
-def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocked, tmp_path, command):
+def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocked, tmp_path, command, moments):
     pages(stocked, range(2000, 2150), folder="more")
     new = {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
     line = {
@@ -672,7 +695,7 @@ def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocke
     shutil.copytree(stocked.top, tmp_path / "measured", symlinks=True)
     duration = cli.lasted(Project(tmp_path / "measured"), *line)
     hits = 0
-    for number, part in enumerate((0.35, 0.5, 0.65, 0.8)):
+    for number, part in enumerate(moments):
         shutil.copytree(stocked.top, tmp_path / f"copy-{number}", symlinks=True)
         copy = Project(tmp_path / f"copy-{number}")
         before = copy.pinned

@@ -213,6 +213,18 @@ def _commit(branch: str, parent: str, changes: list[tuple[str, str, bytes]]) -> 
     return b"".join(told)
 
 
+EXIT_CODES = {
+    "REMOTE_NOT_TRUSTED": 1,
+    "PIN_MALFORMED": 1,
+    "PIN_MISSING_REVISION": 1,
+    "CONFIG_INVALID": 2,
+    "INVALID_REMOTE_URL": 2,
+    "NOT_INITIALIZED": 2,
+    "GIT_FAILED": 3,
+    "REMOTE_UNREACHABLE": 3,
+}
+
+
 @dataclass(frozen=True)
 class Victim(Project):
     """Somebody who looks at pull requests. `outside` is what must not be touched meanwhile."""
@@ -229,8 +241,8 @@ class Victim(Project):
     def fails(self, *command: str) -> dict[str, Any]:
         """The error of a command; in words, too, it is short, clear, and says what to type."""
         said = self.run_quietly("--json", *command)
-        assert said.code in (1, 2, 3), said
         error = json.loads(said.err[said.err.index('{"error"' if '{"error"' in said.err else "{") :])["error"]
+        assert said.code == EXIT_CODES[error["code"]], said
         for text in (error["message"], error["hint"]):
             assert text
             assert text.isprintable()
@@ -384,11 +396,11 @@ def test_settings_that_a_stranger_may_not_give_are_ignored_with_a_warning(victim
     victim.put("new.md", "Something new.")
 
 
-def does_not_count(victim: Victim, remote: str, *command: str) -> None:
+def does_not_count(victim: Victim, remote: str, *command: str, code: int = 0) -> None:
     """The command goes on without the remote of the file, and says so."""
     said = victim.run_quietly("--json", *command)
     assert re.search(r"remote \(line \d+\) does not count until you agree", said.err), said
-    assert said.code in (0, 1, 2, 3), said
+    assert said.code == code, said
     assert remote not in said.out + said.err
 
 
@@ -396,8 +408,8 @@ def does_not_count(victim: Victim, remote: str, *command: str) -> None:
 def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
     victim.check_out("remote", what)
     remote = scene.filled(UNTRUSTED[what])
-    for command in (("fetch",), ("push",), ("pull",)):
-        does_not_count(victim, remote, *command)
+    for command, code in (("fetch", 0), ("push", 0), ("pull", 3)):  # the branch has no upstream
+        does_not_count(victim, remote, command, code=code)
     assert "pins no knowledge" in victim.answers_from_before().err
 
 

@@ -15,6 +15,7 @@ from tests.support import terminal
 from tests.support.bits import flip, restarted, unnoticed
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.terminal import Project
+from vmrag_link import paths
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.hashing import HashModel
@@ -107,7 +108,7 @@ def test_what_is_published_was_written_through(kb, revision, monkeypatch):
     order: list[str] = []
     through, rename = seal.write_through, Path.rename
     monkeypatch.setattr(seal, "write_through", lambda folder: (through(folder), order.append("written"))[0])
-    monkeypatch.setattr(seal, "fsync", lambda path: order.append(f"fsync {path.name}"))
+    monkeypatch.setattr(paths, "fsync", lambda path: order.append(f"fsync {path.name}"))
     monkeypatch.setattr(Path, "rename", lambda path, to: (order.append("renamed"), rename(path, to))[1])
     kb.index(kb.commit(doc("new", "something new")), base=revision)
     published = order.index("renamed")

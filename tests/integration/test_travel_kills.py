@@ -6,6 +6,7 @@ Eight kills; `VMRAG_TRAVEL_KILLS=200` makes it 200, and `tests/check.py --long` 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -15,9 +16,9 @@ from tests.support.cli import VMRAG, driven, killed, lasted
 from tests.support.people import User, World
 from tests.support.terminal import Done
 from vmrag_link.engines.base import RESERVED_PREFIX
-from vmrag_link.git import plumbing
+from vmrag_link.git import plumbing, transfer
 from vmrag_link.progress import QUIET
-from vmrag_link.transport import address
+from vmrag_link.transport import address, git_transport, publish, segments
 from vmrag_link.workspace import Workspace
 
 shared, world = people.shared, people.world
@@ -209,20 +210,28 @@ def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
     assert world.holds(revision)
 
 
-PUSHING = (
-    "publish._carry_out",
-    "segments.store",
-    "transfer.push",
-    "transfer.set_ref",
-    "through._settled",
-    "transfer.tidy",
+Step = Callable[..., object]
+
+PUSHING: tuple[Step, ...] = (
+    publish._carry_out,
+    segments.store,
+    transfer.push,
+    transfer.set_ref,
+    git_transport._settled,
+    transfer.tidy,
 )
-FETCHING = ("segments.restore", "through.take", "through._settled", "transfer.set_ref", "transfer.tidy")
+FETCHING: tuple[Step, ...] = (
+    segments.restore,
+    git_transport.take,
+    git_transport._settled,
+    transfer.set_ref,
+    transfer.tidy,
+)
 
 
-def died(user: User, step: str, *arguments: str) -> None:
+def died(user: User, step: Step, *arguments: str) -> None:
     """The command, killed when it comes to that step of it."""
-    body = f"from vmrag_link.git import transfer\nfrom vmrag_link.transport import publish, segments, through\n{step} = die"
+    body = f"import {step.__module__} as module\nmodule.{step.__name__} = die"
     assert driven(user, body, *arguments).code == KILLED, step
 
 

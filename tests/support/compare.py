@@ -69,9 +69,9 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
 
 
 def _fresh(workspace: Workspace, at: At, revision: str, scratch: Path) -> Contents:
-    bringer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.models.of, QUIET)
+    indexer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.models.of, QUIET)
     with IndexStore(scratch / "fresh", store_documents=workspace.snapshots.store_documents, create=True) as store:
-        bringer.bring(store, at, base=None)
+        indexer.update(store, at, base=None)
         store.manifest.forget_touched()
         store.seal(revision=revision, settings=workspace.snapshots.settings)
     return contents(workspace, scratch / "fresh")

@@ -18,10 +18,12 @@ from packaging.version import Version
 import vmrag_link
 from vmrag_link.cli import reference
 from vmrag_link.cli.main import COMMANDS, MODULES
+from vmrag_mcp.registry import catalogue
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-SOURCES = sorted([*(ROOT / "vmrag_link").rglob("*.py"), *(ROOT / "hooks").rglob("*.py")])
+PACKAGES = ("vmrag_link", "hooks", "mcp_server")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 SQL_OF_DOLT = re.compile(r"\b(dolt_(?!remote|branch\b|commit\b)\w+|DOLT_\w+|AS OF)\b|\bdolt_(branch|commit)\s*\(")
 
 
@@ -153,18 +155,27 @@ def test_git_is_run_by_its_own_package() -> None:
 
 
 def test_only_engines_speak_the_sql_of_dolt() -> None:
+    """The server's tools are named after functions of Dolt: a name of theirs without an argument is no SQL."""
+    tools = re.compile(rf"\b({'|'.join(catalogue())})\b(?!\s*\()")
     for place, node in nodes(outside="vmrag_link/engines/"):
         match node:
             case ast.Constant(value=str(text)):
-                assert not SQL_OF_DOLT.search(text), f"{place} speaks SQL"
+                said = tools.sub("", text) if place.startswith("mcp_server/") else text
+                assert not SQL_OF_DOLT.search(said), f"{place} speaks SQL"
 
 
 def test_what_is_printed_goes_through_the_filter() -> None:
-    allowed = {"vmrag_link/cli/output.py", "vmrag_link/cli/reference.py", "hooks/vmrag_hooks/boundary.py"}
+    """And a server prints nothing: its standard output is the protocol's."""
+    allowed = {
+        "vmrag_link/cli/output.py",
+        "vmrag_link/cli/reference.py",
+        "hooks/vmrag_hooks/boundary.py",
+        "mcp_server/vmrag_mcp/log.py",
+    }
     printing = {"echo", "secho", "style", "echo_via_pager", "prompt", "confirm", "pause", "progressbar"}
     for place, node in nodes(outside="vmrag_link/demo/"):
         name = place.partition(":")[0]
-        if not name.startswith(("vmrag_link/cli/", "hooks/")) or name in allowed:
+        if not name.startswith(("vmrag_link/cli/", "hooks/", "mcp_server/")) or name in allowed:
             continue
         match node:
             case ast.Call(func=ast.Name(id="print")):
@@ -177,6 +188,33 @@ def test_what_is_printed_goes_through_the_filter() -> None:
                 attr="print_exc" | "print_exception" | "show" as used, value=ast.Name(id="traceback" | "error")
             ):
                 pytest.fail(f"{place} prints by itself: {used}")
+
+
+def test_only_the_session_runs_tools() -> None:
+    """So what it refuses before a tool, locks and translates holds for each of them, those to come included."""
+    for place, node in nodes(outside="mcp_server/vmrag_mcp/session.py"):
+        match node:
+            case ast.Call(func=ast.Name(id="function_of") | ast.Attribute(attr="function_of")):
+                pytest.fail(f"{place} takes a tool's function")
+
+
+def test_only_the_outermost_boundaries_catch_everything() -> None:
+    boundaries = {
+        "vmrag_link/cli/main.py",
+        "hooks/vmrag_hooks/boundary.py",
+        "mcp_server/vmrag_mcp/session.py",
+        "mcp_server/vmrag_mcp/start.py",
+        "vmrag_link/index/chroma.py",  # a Rust panic is a BaseException of no public type
+    }
+    for place, node in nodes(outside="vmrag_link/demo/"):
+        match node:
+            case ast.ExceptHandler(type=None | ast.Name(id="Exception" | "BaseException")) if not _raises_again(node):
+                assert place.partition(":")[0] in boundaries, f"{place} catches everything"
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
 
 
 def test_json_that_is_no_utf8_is_damaged_json_everywhere() -> None:

@@ -26,6 +26,7 @@ from vmrag_link.embedding import cache_table as table
 from vmrag_link.embedding.base import Vector
 from vmrag_link.errors import Busy, FileFailed, plural
 from vmrag_link.models import Record
+from vmrag_link.paths import fsync
 from vmrag_link.progress import QUIET, Progress
 
 BUSY_SECONDS = 30.0
@@ -126,8 +127,7 @@ class EmbeddingCache:
         with locks.exclusive(self._lock, purpose="shrink the embedding cache", timeout=BUSY_SECONDS):
             try:
                 number = self._on_connection(lambda connection: table.copy(connection, temporary, megabytes, days))
-                with temporary.open("rb") as copied:
-                    os.fsync(copied.fileno())
+                fsync(temporary)
                 permissions.settle(temporary)
                 temporary.replace(self._path)
             except _Unusable:

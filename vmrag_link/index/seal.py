@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link import permissions
+from vmrag_link import paths, permissions
 from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.models import Record
 from vmrag_link.paths import write_atomically
@@ -104,7 +104,7 @@ def note_chroma(folder: Path) -> None:
 def write_through(folder: Path) -> None:
     """Return when our own files would survive a power cut. If Chroma's do not, that shows, and the index is built again."""
     for path in (*(each for each in folder.iterdir() if each.is_file()), folder):
-        fsync(path)
+        paths.fsync(path)
 
 
 @functools.cache
@@ -180,12 +180,3 @@ def _digest(path: Path) -> str:
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def fsync(path: Path) -> None:
-    """Of a file what it holds, of a folder its names."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

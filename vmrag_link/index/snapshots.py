@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from vmrag_link import locks, permissions, proc
+from vmrag_link import locks, paths, permissions, proc
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import seal
 from vmrag_link.index.chroma import DATABASE_FILE
@@ -112,7 +112,7 @@ class Snapshots:
                         path=str(target),
                     ) from None
             else:
-                seal.fsync(self.root)
+                paths.fsync(self.root)
                 break
         return target
 
@@ -126,7 +126,7 @@ class Snapshots:
                     with contextlib.suppress(FileNotFoundError):
                         target.rename(trash)
                     built.rename(target)
-                seal.fsync(self.root)
+                paths.fsync(self.root)
             except Busy as error:
                 raise Busy(
                     f"The index of {revision[:7]} cannot be replaced now: another process reads it.",

@@ -1,1 +1,3 @@
-"""From the pin to documents and index: resolve (what should be), plan (what differs), build (the index)."""
+"""From the pin to documents and index: `current` (is anything to do?), `target` (what should be),
+`provide` and `build` (its index), `apply` (go there).
+"""

@@ -1,4 +1,6 @@
-"""Bring a work tree to its pin: build the index first, then swap everything at once, if HEAD and the pin still are what they were."""
+"""Bring a work tree to its pin: build the index first, then swap everything at once, if HEAD and
+the pin still are what they were.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,11 @@ class SnapshotReport(Record, frozen=True):
 
 
 class SyncReport(Record, frozen=True, rename={"from_": "from"}):
-    """`from_` and `to` are revisions; `plan` counts documents that differ between them. `state` other than `pinned`: nothing changed.
+    """`from_` and `to` are revisions; `plan` counts documents that differ between them. `state`
+    other than `pinned`: nothing changed.
 
-    `notes` say what became of uncommitted documents and left revisions; that documents were set aside comes first.
+    `notes` say what became of uncommitted documents and left revisions; that documents were set
+    aside comes first.
     """
 
     state: State
@@ -48,9 +52,11 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
 
 
 def move(context: SyncContext) -> tuple[str, ...]:
-    """Bring the KB branch to the pin, with its uncommitted documents; the index is left to whoever needs it next.
+    """Bring the KB branch to the pin, with its uncommitted documents; the index is left to whoever
+    needs it next.
 
-    Returns what a person should know about it. Raises `GitBusy`, and `Busy` where another process switches the work tree.
+    Returns what a person should know about it. Raises `GitBusy`, and `Busy` where another process
+    switches the work tree.
     """
     for _ in range(ATTEMPTS):
         if current.is_applied(context.places, read_trigger(context.places)):
@@ -68,7 +74,10 @@ def move(context: SyncContext) -> tuple[str, ...]:
 
 
 def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
-    """Bring KB branch, index and binding to the pin. `rebuild`: with a snapshot that is built anew, even if there is one."""
+    """Bring KB branch, index and binding to the pin.
+
+    `rebuild`: with a snapshot that is built anew, even if there is one.
+    """
     started = time.perf_counter()
     sharing.prepare(context.places)
     for _ in range(ATTEMPTS):
@@ -108,7 +117,10 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
 
 
 def _take_lease(context: SyncContext, target: Target) -> bool:
-    """Whether this work tree may move the target's KB branch, if there is one. Raises `GitRepositoryMissing`."""
+    """Whether this work tree may move the target's KB branch, if there is one.
+
+    Raises `GitRepositoryMissing`.
+    """
     if target.kb_branch and target.trigger.symbolic:
         try:
             lease.take(context.places, target.trigger.symbolic, timeout=context.lock_timeout)
@@ -120,7 +132,9 @@ def _take_lease(context: SyncContext, target: Target) -> bool:
 
 
 def wait_for_git(context: SyncContext) -> None:
-    """Wait while another git command holds the index: during a checkout the pin may be new and HEAD still old. Raises `GitBusy`."""
+    """Wait while another git command holds the index: during a checkout the pin may be new and HEAD
+    still old. Raises `GitBusy`.
+    """
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while context.index_file is None and plumbing.index_locked(context.places):
         if time.monotonic() >= deadline:
@@ -132,7 +146,10 @@ def wait_for_git(context: SyncContext) -> None:
 
 
 def _stay(context: SyncContext, target: Target) -> SyncReport:
-    """Without a usable pin everything stays where it is. No pin at all counts as applied; else the next command looks again."""
+    """Without a usable pin everything stays where it is.
+
+    No pin at all counts as applied; else the next command looks again.
+    """
     if target.state == "no_pin":
         with _switching(context):
             bindings.note_applied(context.places, target.trigger)
@@ -150,7 +167,8 @@ def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built
 
 
 def _swap(context: SyncContext, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:
-    """Move the KB branch, and bind the work tree to what was built; None when HEAD, pin or KB branch are no longer what they were.
+    """Move the KB branch, and bind the work tree to what was built; None when HEAD, pin or KB
+    branch are no longer what they were.
 
     Without `built` the bound index stays bound.
     """
@@ -176,12 +194,15 @@ def _switching(context: SyncContext) -> contextlib.AbstractContextManager[None]:
 
 
 def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tuple[str, ...]]:
-    """Let the KB branch follow the pin, as a git branch follows a reset; the engine anchors its old head. Returns notes, too."""
+    """Let the KB branch follow the pin, as a git branch follows a reset; the engine anchors its old
+    head. Returns notes, too.
+    """
     branch = target.kb_branch
     if branch is None or target.attachment in ("attached", "detached"):
         return target.attachment, ()
     if current.is_applied(context.places, target.trigger) or _being_committed(context.places, branch):
-        # The pin did not move, the branch did: 'vmrag pin' decides, not we. Answers say so (`left_behind`).
+        # The pin did not move, the branch did: 'vmrag pin' decides, not we. Answers say so
+        # (`left_behind`).
         return target.attachment, ()
     bindings.forget_applied(context.places)
     if target.attachment == "held":
@@ -199,7 +220,9 @@ def _move_branch(context: SyncContext, target: Target) -> tuple[Attachment, tupl
 
 
 def _being_committed(places: Places, branch: KbBranch) -> bool:
-    """Whether a commit that is not pinned yet has moved the branch; to finish it, `ops.follow.recovery` needs the branch there."""
+    """Whether a commit that is not pinned yet has moved the branch; to finish it,
+    `ops.follow.recovery` needs the branch there.
+    """
     entries = Journal(places.journal).entries()
     return any(
         isinstance(entry, CommitEntry) and entry.kb_branch == branch.name and entry.parent != branch.head
@@ -208,7 +231,9 @@ def _being_committed(places: Places, branch: KbBranch) -> bool:
 
 
 def _documents_that_stay(context: SyncContext, target: Target) -> tuple[str, ...]:
-    """Uncommitted documents stay with the code branch that HEAD comes from; git itself would have carried files along."""
+    """Uncommitted documents stay with the code branch that HEAD comes from; git itself would have
+    carried files along.
+    """
     before = bindings.applied(context.places)
     elsewhere = dirty_elsewhere(context.engine, target)
     if not elsewhere or before is None or before.branch is None:

@@ -1,4 +1,7 @@
-"""A sync that nobody waits for: one process a work tree. Hooks ask for it by a mark, commands watch it through a file."""
+"""A sync in the background: at most one process a work tree.
+
+Hooks request it by a file, commands watch it through another.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from vmrag_link.paths import Places, write_atomically
 from vmrag_link.progress import Task
 
 START_SECONDS = 10.0
-"""After that long a process that was started and did not begin has died."""
+"""A process that did not begin within this time after its start has died."""
 
 POLL_SECONDS = 0.05
 WRITE_SECONDS = 0.2
@@ -24,7 +27,10 @@ _PATIENCE = 1.0
 
 
 class Report(Record, frozen=True):
-    """`done` of `total` steps of what the process does. When it is gone: `error`, why it gave up; `unsaid`, what a person should know."""
+    """`done` of `total` steps of what the process does.
+
+    When it is gone: `error`, why it gave up; `unsaid`, what a person should know.
+    """
 
     pid: int
     doing: str = ""
@@ -35,7 +41,10 @@ class Report(Record, frozen=True):
 
 
 def ask(places: Places, start: Callable[[], int]) -> None:
-    """Have the work tree synced. Calls `start`, which gives a process id, unless a process works already: that one looks again."""
+    """Request a sync of the work tree.
+
+    Calls `start`, which returns a process id, unless a process is at work: that one looks again.
+    """
     _note_request(places, os.getpid())
     if not locks.is_held(places.background_lock):
         _note_request(places, start())
@@ -57,7 +66,7 @@ def running(places: Places) -> bool:
 
 
 def ended(places: Places, *, within: float) -> bool:
-    """Wait until no process syncs this work tree, at most that many seconds; whether that is so."""
+    """Wait at most `within` seconds for the sync of this work tree; whether it has ended then."""
     deadline = time.monotonic() + within
     while running(places):
         if time.monotonic() >= deadline:
@@ -67,15 +76,17 @@ def ended(places: Places, *, within: float) -> bool:
 
 
 def serve(places: Places, work: Callable[[], None]) -> None:
-    """Do the work until nobody has asked for it since it began; nothing where another process does it."""
+    """Call `work` until no request came since it began; nothing where another process does."""
     with contextlib.suppress(Busy):
-        while places.background_request.exists():  # again when the lock is free: who asked before that started nobody
+        while (
+            places.background_request.exists()
+        ):  # again when the lock is free: a request before that started no process
             with locks.exclusive(places.background_lock, purpose="sync in the background", timeout=_PATIENCE):
-                while _taken(places):
+                while _take_request(places):
                     work()
 
 
-def _taken(places: Places) -> bool:
+def _take_request(places: Places) -> bool:
     try:
         places.background_request.unlink()
     except FileNotFoundError:
@@ -84,7 +95,7 @@ def _taken(places: Places) -> bool:
 
 
 def report(places: Places) -> Report | None:
-    """None where nothing works and nothing failed."""
+    """What runs, what failed, and what is still to be said; None if nothing is."""
     found = _read(places)
     if found is None:
         return None
@@ -99,7 +110,7 @@ def _read(places: Places) -> Report | None:
 
 
 def tell(places: Places, note: Callable[[str], None]) -> None:
-    """Say what syncs in the background had to say; only once."""
+    """Say what earlier syncs in the background had to say, once."""
     if not places.background_report.exists() or running(places):
         return
     found = report(places)
@@ -111,7 +122,9 @@ def tell(places: Places, note: Callable[[str], None]) -> None:
 
 
 class Watched:
-    """A `Progress` whose state other processes can read. Refuses to go on when the work tree is gone: there is nobody to tell any more."""
+    """A `Progress` whose state other processes can read. Raises `GitRepositoryMissing` when the
+    work tree is gone.
+    """
 
     def __init__(self, places: Places, log: Callable[[str], None]) -> None:
         self._places = places

@@ -1,5 +1,8 @@
-"""What a work tree stands at. `applied`: HEAD's name and the pin that the knowledge base follows; hooks compare it without starting
-Python. `workspace.json`: the index that answers, which comes after that, because it may take minutes to build.
+"""What a work tree stands at.
+
+`applied`: HEAD's name and the pin that the knowledge base followed; the shims compare it without
+starting Python. `workspace.json`: the index that answers. It is written after `applied`, because an
+index may take minutes to build.
 """
 
 from __future__ import annotations
@@ -18,14 +21,18 @@ WORKSPACE = "workspace.json"
 
 
 class Binding(Record, frozen=True):
-    """The snapshot that answers in a work tree, by the name of its directory, and the revision it stands at."""
+    """The snapshot that answers in a work tree, by the name of its directory, and the revision it
+    stands at.
+    """
 
     revision: str
     snapshot: str
 
 
 def read(places: Places) -> Binding | None:
-    """None when nothing is bound yet, or the file is damaged: then the next sync binds again."""
+    """The bound index; None if there is none yet, or if the file is damaged. The next sync binds
+    again.
+    """
     return _read(places.workspace)
 
 
@@ -38,13 +45,18 @@ def applied(places: Places) -> Trigger | None:
 
 
 def followed_pin(places: Places) -> str | None:
-    """The revision that the knowledge base was brought to: what the applied pin names. None where no pin was applied."""
+    """The revision that the knowledge base was brought to: what the applied pin names.
+
+    None where no pin was applied.
+    """
     trigger = applied(places)
     return trigger.pinned if trigger else None
 
 
 def standing_revision(places: Places) -> str | None:
-    """The revision at which documents are read: that of the pin that was followed; without one, the bound index's."""
+    """The revision at which documents are read: the pin's that was followed, else the bound
+    index's.
+    """
     bound = read(places)
     return followed_pin(places) or (bound.revision if bound else None)
 
@@ -57,12 +69,12 @@ def write(places: Places, binding: Binding, trigger: Trigger) -> None:
 
 
 def forget_applied(places: Places) -> None:
-    """Nothing counts as applied while something moves: after a kill in between the next command looks again, wherever HEAD is by then."""
+    """Call it before something moves: after a kill in between, the next command looks again."""
     places.applied.unlink(missing_ok=True)
 
 
 def note_applied(places: Places, trigger: Trigger) -> None:
-    """And that no hook's mark stands for it any more."""
+    """Write down that the knowledge base follows this pair, and remove a hook's mark for it."""
     write_atomically(places.applied, encode_applied(trigger.symbolic, trigger.pin))
     places.pending.unlink(missing_ok=True)
 

@@ -1,4 +1,6 @@
-"""Get the snapshot of a revision: the one that is there, one made from the nearest other, or one built from nothing."""
+"""Get the snapshot of a revision: the one that is there, one made from the nearest other, or one
+built from nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ NEAR = 100
 class Base(Record, frozen=True):
     """An index to start from: a directory, and the revision that it stands at.
 
-    While `holding` it nobody changes it. That yields why it cannot be used, if so: it may have gone since it was listed.
+    While `holding` it nobody changes it. That yields why it cannot be used, if so: it may have gone
+    since it was listed.
     """
 
     path: Path
@@ -72,8 +75,9 @@ def snapshot(
 ) -> Built:
     """A usable snapshot of the revision. `indexer` is called only if something has to be indexed.
 
-    `instead`: build one in any case, and put it in the place of what is there, which goes on answering until then. Wait at most this
-    many seconds for its readers; raises `Busy` when they pass.
+    `instead`: build one in any case, and put it in the place of what is there, which goes on
+    answering until then. Wait at most this many seconds for its readers; raises `Busy` when they
+    pass.
     """
     watch = Stopwatch()
     path = snapshots.path(revision)
@@ -81,15 +85,15 @@ def snapshot(
         snapshots.touch(path)
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
     with snapshots.building() as folder:
-        base = _copied(folder, engine, revision, bases, watch)
+        base = _copy_nearest(folder, engine, revision, bases, watch)
         try:
-            brought = _brought(folder, revision, base, snapshots, indexer())
+            brought = _update(folder, revision, base, snapshots, indexer())
         except IndexFailed:
             if base is None:
                 raise
             folders.remove(folder)  # the base is not what the sizes of its files say: start from nothing
             base = None
-            brought = _brought(folder, revision, base, snapshots, indexer())
+            brought = _update(folder, revision, base, snapshots, indexer())
         watch.lap("apply")
         path = (
             snapshots.publish(folder, revision)
@@ -100,7 +104,7 @@ def snapshot(
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 
 
-def _brought(folder: Path, revision: str, base: Base | None, snapshots: Snapshots, indexer: Indexer) -> IndexUpdate:
+def _update(folder: Path, revision: str, base: Base | None, snapshots: Snapshots, indexer: Indexer) -> IndexUpdate:
     """A sealed index in `folder`, which holds a copy of the base, if there is one."""
     # Heavier than all the rest, and not needed on the way back to a snapshot.
     from vmrag_link.index.store import IndexStore
@@ -112,7 +116,7 @@ def _brought(folder: Path, revision: str, base: Base | None, snapshots: Snapshot
     return brought
 
 
-def _copied(folder: Path, engine: Engine, revision: str, bases: Iterable[Base], watch: Stopwatch) -> Base | None:
+def _copy_nearest(folder: Path, engine: Engine, revision: str, bases: Iterable[Base], watch: Stopwatch) -> Base | None:
     """The nearest base, copied to `folder`; None where building from nothing costs no more."""
     left = list(bases)
     while base := _nearest(engine, revision, left):
@@ -149,7 +153,9 @@ def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | Non
 
 
 class _Size(NamedTuple):
-    """Numbers of documents, live and dead chunks, and documents that may differ from the base's revision."""
+    """Numbers of documents, live and dead chunks, and documents that may differ from the base's
+    revision.
+    """
 
     documents: int
     live: int

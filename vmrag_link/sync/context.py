@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class SyncContext(NamedTuple):
-    """One work tree, its knowledge base and its indexes. `index_file`: the index of the git commit whose hook this is."""
+    """One work tree, its knowledge base and its indexes.
+
+    `index_file`: the index of the git commit whose hook this is.
+    """
 
     places: Places
     index_file: Path | None
@@ -30,7 +33,9 @@ class SyncContext(NamedTuple):
     progress: Progress
 
     def working_copy(self, kb_branch: str, base: str) -> WorkingCopy:
-        """The index of the uncommitted documents of a KB branch on a revision, whether it is there or not."""
+        """The index of the uncommitted documents of a KB branch on a revision, whether it is there
+        or not.
+        """
         return WorkingCopy(
             self.places.working_copies,
             kb_branch=kb_branch,
@@ -41,7 +46,9 @@ class SyncContext(NamedTuple):
 
     @contextlib.contextmanager
     def without_copy(self, kb_branch: str, base: str) -> Iterator[None]:
-        """Discard the working copy, and keep others from making one, while the block writes rows without indexing them."""
+        """Discard the working copy, and keep others from making one, while the block writes rows
+        without indexing them.
+        """
         copy = self.working_copy(kb_branch, base)
         with copy.writing():
             copy.drop()

@@ -6,7 +6,9 @@ from vmrag_link.models import Record
 
 
 class ChunkCounts(Record, frozen=True):
-    """Put into the index, taken out of it; of the texts put in: embedded now, and found in the cache."""
+    """Put into the index, taken out of it; of the texts put in: embedded now, and found in the
+    cache.
+    """
 
     added: int = 0
     removed: int = 0

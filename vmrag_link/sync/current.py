@@ -1,8 +1,9 @@
 """Is a work tree current? Hooks, sync, queries and status all ask here.
 
-It is when HEAD's name and the pin are as they were applied last, and the bound index stands at the pinned revision and verifies.
-The shims answer the first half by comparing texts (`vmrag_hooks.shims._SYNC`), because they may not start Python for it. An index
-that lags behind does not start one: the next query brings it.
+It is when HEAD's name and the pin are as they were applied last, and the bound index stands at the
+pinned revision and verifies. The shims answer the first half by comparing texts
+(`vmrag_hooks.shim_parts.SYNC`), because they may not start Python for it. An index that lags behind
+does not start one: the next query brings it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ Gap = Literal["unbound", "index_elsewhere", "index_unusable", "moved"]
 
 
 def gap(places: Places, snapshots: Snapshots, trigger: Trigger, bound: Binding | None) -> Gap | None:
-    """What a work tree lacks to be current; None: it is current. `trigger`: HEAD's name and pin; `bound`: its index.
+    """What a work tree lacks to be current; None: it is current. `trigger`: HEAD's name and pin;
+    `bound`: its index.
 
-    `unbound`: no index was ever bound. `index_elsewhere`: it stands at another revision than the pinned one. `index_unusable`: it does
-    not verify. `moved`: HEAD or the pin is not what was applied last. The first that holds is returned.
+    `unbound`: no index was ever bound. `index_elsewhere`: it stands at another revision than the
+    pinned one. `index_unusable`: it does not verify. `moved`: HEAD or the pin is not what was
+    applied last. The first that holds is returned.
     """
     if bound is None:
         return "unbound"

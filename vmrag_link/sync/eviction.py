@@ -16,7 +16,9 @@ from vmrag_link.sync.target import Target
 
 
 def tidy(context: SyncContext) -> None:
-    """Remove what killed processes left, spare snapshots, and working copies and leases that nothing needs any more."""
+    """Remove what killed processes left, spare snapshots, and working copies and leases that
+    nothing needs any more.
+    """
     context.snapshots.sweep()
     evict(context)
     working.sweep(context.places.working_copies, needed=lambda: set(living_copies(context)))
@@ -35,7 +37,9 @@ def bound_snapshots(places: Places, snapshots: Snapshots) -> set[Path]:
 
 
 def living_copies(context: SyncContext) -> Iterator[Path]:
-    """The working copies that some code branch's uncommitted documents need, and those with vectors of their own."""
+    """The working copies that some code branch's uncommitted documents need, and those with vectors
+    of their own.
+    """
     for branch in context.engine.branches():
         copy = context.working_copy(branch.name, branch.head)
         if branch.dirty or copy.altered:
@@ -43,7 +47,10 @@ def living_copies(context: SyncContext) -> Iterator[Path]:
 
 
 def throw_away(context: SyncContext, target: Target, revision: str) -> None:
-    """Remove the snapshot of a revision, and the working copy that stands on it. Raises `Busy` while somebody reads them."""
+    """Remove the snapshot of a revision, and the working copy that stands on it.
+
+    Raises `Busy` while somebody reads them.
+    """
     if target.kb_branch:
         copy = context.working_copy(target.kb_branch.name, revision)
         with copy.writing():

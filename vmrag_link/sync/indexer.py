@@ -35,7 +35,10 @@ class IndexUpdate(Record, frozen=True):
 
 
 class Indexer:
-    """Brings indexes of one knowledge base up to date. `model_for` gives a collection's embedding model."""
+    """Brings indexes of one knowledge base up to date.
+
+    `model_for` gives a collection's embedding model.
+    """
 
     def __init__(
         self, engine: Engine, cache: EmbeddingCache, model_for: Callable[[Collection], Model], progress: Progress
@@ -46,10 +49,12 @@ class Indexer:
         self._progress = progress
 
     def update(self, store: IndexStore, at: At, *, base: str | None) -> IndexUpdate:
-        """`base`: the revision that the index stands at apart from its touched documents; None compares all rows.
+        """`base`: the revision that the index stands at apart from its touched documents; None
+        compares all rows.
 
-        What a service does not embed now is indexed by its words alone, and tried again when a revision is indexed (not with every write).
-        The index is left unsealed. Raises `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ
+        What a service does not embed now is indexed by its words alone, and tried again when a
+        revision is indexed (not with every write). The index is left unsealed. Raises
+        `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ
         afterwards) and what engine, model and Chroma raise.
         """
         store.unseal()
@@ -70,15 +75,16 @@ class Indexer:
         return IndexUpdate(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
 
     def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
-        """Have the vectors of documents that are about to be stored: what cannot be embedded shows before that.
+        """Have the vectors of documents that are about to be stored: what cannot be embedded shows
+        before that.
 
         Raises `EmbeddingMismatch`, and what the model raises.
         """
         model = checked(self._model_for(collection), collection)
         for batch in _batches(documents, within_window(collection.chunking, model)):
-            self._embedded(model, batch)
+            self._embed(model, batch)
 
-    # -- planning -----------------------------------------------------------------------------------------------------
+    # -- planning ----------------------------------------------------------------------------------
 
     def _plan(self, manifest: Manifest, at: At, base: str | None) -> tuple[Plan, dict[Key, Document]]:
         """The plan, and those of its documents whose text came with the diff."""
@@ -115,7 +121,7 @@ class Indexer:
             target |= {each.key: each for each in self._engine.headers(at, collection=name)}
         return target
 
-    # -- adding -------------------------------------------------------------------------------------------------------
+    # -- adding ------------------------------------------------------------------------------------
 
     def _add(self, store: IndexStore, at: At, plan: Plan, documents: dict[Key, Document], task: Task) -> ChunkCounts:
         collections = {name: held.collection for name, held in store.manifest.collections().items()}
@@ -123,11 +129,11 @@ class Indexer:
         lacking = {name: why for name, why in store.manifest.unembedded().items() if name in collections.keys() - anew}
         total = ChunkCounts()
         for name, ids in _by_collection(plan.add):
-            with _named(name):
+            with _blaming(name):
                 model = checked(self._model_for(collections[name]), collections[name])
             chunking = within_window(collections[name].chunking, model)
             for batch in _batches(self._read(at, name, ids, documents), chunking):
-                with _named(name):
+                with _blaming(name):
                     ready, counts = self._ready(model, name, batch, lacking)
                 added = store.add(name, ready)
                 total = ChunkCounts(
@@ -141,10 +147,12 @@ class Indexer:
     def _ready(
         self, model: Model, name: str, batch: list[tuple[Document, list[Chunk]]], lacking: dict[str, str]
     ) -> tuple[list[ChunkedDocument], Counts]:
-        """The batch with its vectors; with stand-ins once its collection is one of those `lacking` them."""
+        """The batch with its vectors; with stand-ins once its collection is one of those `lacking`
+        them.
+        """
         if name not in lacking:
             try:
-                return self._embedded(model, batch)
+                return self._embed(model, batch)
             except EmbeddingError as error:
                 if model.local:
                     raise
@@ -164,9 +172,7 @@ class Indexer:
             found = (self._engine.document(at, name, doc_id) for doc_id in unread)
             yield from (each for each in found if each)
 
-    def _embedded(
-        self, model: Model, batch: list[tuple[Document, list[Chunk]]]
-    ) -> tuple[list[ChunkedDocument], Counts]:
+    def _embed(self, model: Model, batch: list[tuple[Document, list[Chunk]]]) -> tuple[list[ChunkedDocument], Counts]:
         hashes = [[content_hash(chunk.text) for chunk in cut] for _, cut in batch]
         texts = {
             name: chunk.text
@@ -183,7 +189,7 @@ class Indexer:
 
 
 @contextlib.contextmanager
-def _named(collection: str) -> Iterator[None]:
+def _blaming(collection: str) -> Iterator[None]:
     """An error of a model says whose documents could not be embedded."""
     try:
         yield

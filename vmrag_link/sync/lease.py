@@ -1,7 +1,8 @@
-"""Which work tree writes a code branch's documents, where several have it checked out (`git worktree add --force`).
+"""Which work tree writes a code branch's documents, where several have it checked out
+(`git worktree add --force`).
 
-The first one to stand on it holds a lease, a file in the common directory, for as long as its HEAD stays there. The others read what the
-pin names, and write nothing. Where there is one work tree only, there is nothing to write down.
+The first one holds a lease, a file in the common directory, for as long as its HEAD stays on the
+branch. The others read what the pin names, and write nothing. A single work tree needs no lease.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ NAME_LENGTH = 16
 
 
 def holder(places: Places, symbolic: str) -> Path | None:
-    """The git directory of another work tree that holds the lease of `refs/heads/…`."""
+    """The git directory of another work tree that holds the lease of `refs/heads/…`; None if none
+    does.
+    """
     if not (places.common / "worktrees").is_dir():
         return None
     try:
@@ -32,7 +35,7 @@ def holder(places: Places, symbolic: str) -> Path | None:
 
 
 def take(places: Places, symbolic: str, *, timeout: float) -> None:
-    """Hold the lease from now on. Raises `BranchInUse`, naming the work tree that does."""
+    """Hold the lease from now on. Raises `BranchInUse`, which names the work tree that holds it."""
     if not (places.common / "worktrees").is_dir():
         return
     with locks.exclusive(places.locks / "leases.lock", purpose="attach a branch", timeout=timeout):
@@ -43,7 +46,9 @@ def take(places: Places, symbolic: str, *, timeout: float) -> None:
 
 
 def sweep(places: Places) -> None:
-    """Remove the leases that hold nothing any more: their work tree is gone, or has left the branch."""
+    """Remove the leases that hold nothing any more: their work tree is gone, or has left the
+    branch.
+    """
     folder = places.shared / "leases"
     if not folder.is_dir():
         return
@@ -85,7 +90,9 @@ def _name(symbolic: bytes) -> str:
 
 
 def _stands_on(places: Places) -> set[bytes]:
-    """The branch that a work tree is on, or in the middle of a rebase or bisect of, as `refs/heads/…`; none for one without knowledge."""
+    """The branches that a work tree is on, rebases or bisects, as `refs/heads/…`. Empty for a work
+    tree without knowledge.
+    """
     if not places.workspace.exists() or not work_tree(places.git_dir).is_dir():
         return set()
     head = _content(places.git_dir / "HEAD").removeprefix(b"ref: ")

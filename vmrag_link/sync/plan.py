@@ -1,6 +1,7 @@
 """What has to change in an index so that it stands at another state of the knowledge base. Pure.
 
-The plan comes out the same whether the candidates are the rows of the engine's diff or all rows there are: a property test.
+The plan comes out the same whether the candidates are the rows of the engine's diff or all rows
+there are: a property test.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ MASS_DELETION = 100
 
 
 class Plan(Record, frozen=True):
-    """Applied in the order of its fields. Documents of a dropped collection go with it and are not in `remove`."""
+    """Applied in the order of its fields.
+
+    Documents of a dropped collection go with it and are not in `remove`.
+    """
 
     drop: tuple[str, ...]
     create: tuple[Collection, ...]
@@ -32,7 +36,9 @@ class Plan(Record, frozen=True):
 
 
 def rebuilt(held: Mapping[str, Collection], wanted: Mapping[str, Collection]) -> set[str]:
-    """Collections that have to be indexed from nothing: new ones, and those whose model, distance or chunking changed."""
+    """Collections that have to be indexed from nothing: new ones, and those whose model, distance
+    or chunking changed.
+    """
     return {name for name, new in wanted.items() if name not in held or not indexes_equally(held[name], new)}
 
 
@@ -44,7 +50,8 @@ def make(
 ) -> Plan:
     """`held` and `present` are the index's, `wanted` and `target` the knowledge base's.
 
-    `present` and `target` must hold every document that differs, and all documents of dropped and of `rebuilt` collections.
+    `present` and `target` must hold every document that differs, and all documents of dropped and
+    of `rebuilt` collections.
     """
     fresh = rebuilt(held, wanted)
     dropped = {name for name in held if name not in wanted or name in fresh}
@@ -64,9 +71,11 @@ def make(
 
 
 def refuse_mass_deletion(plan: Plan, documents: int) -> None:
-    """Stop before more than half of an index's documents, and more than 100, go for a reason that no history gives.
+    """Stop before more than half of an index's documents, and more than 100, go for a reason that
+    no history gives.
 
-    Call it for plans that come from comparing all rows: a diff between two revisions explains what it removes.
+    Call it for plans that come from comparing all rows: a diff between two revisions explains what
+    it removes.
     """
     if plan.changes.removed > max(MASS_DELETION, documents // 2):
         raise MassDeletion(

@@ -14,7 +14,9 @@ from vmrag_link.sync.target import Target
 
 
 def snapshot(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> Built:
-    """A usable snapshot of the revision; where there is none, or a damaged one, it is made from the nearest of `bases`."""
+    """A usable snapshot of the revision; where there is none, or a damaged one, it is made from the
+    nearest of `bases`.
+    """
     problem = context.snapshots.problem(revision)
     if problem and context.snapshots.path(revision).is_dir():
         context.progress.note(f"The index of {revision[:7]} does not verify: {problem}. It is built again.")
@@ -24,7 +26,10 @@ def snapshot(context: SyncContext, revision: str, *, bases: Iterable[Base]) -> B
 
 
 def rebuilt_snapshot(context: SyncContext, revision: str) -> Built:
-    """A snapshot that is built from the documents alone. The one that it replaces answers until then. Raises `Busy`."""
+    """A snapshot that is built from the documents alone.
+
+    The one that it replaces answers until then. Raises `Busy`.
+    """
     return build.snapshot(
         revision,
         engine=context.engine,
@@ -36,9 +41,11 @@ def rebuilt_snapshot(context: SyncContext, revision: str) -> Built:
 
 
 def bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
-    """Indexes to start from, the likeliest first. The listing costs nothing unless something has to be built.
+    """Indexes to start from, the likeliest first. The listing costs nothing unless something has to
+    be built.
 
-    With a `target`, the working copy of its KB branch comes first if its documents were committed as that revision.
+    With a `target`, the working copy of its KB branch comes first if its documents were committed
+    as that revision.
     """
 
     def holding(each: Snapshot) -> Callable[[], contextlib.AbstractContextManager[str]]:
@@ -59,7 +66,9 @@ def bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
 
 
 def _committed_working_copy(context: SyncContext, target: Target) -> Base | None:
-    """The working copy whose uncommitted documents were committed as the target revision: it has its chunks already."""
+    """The working copy whose uncommitted documents were committed as the target revision: it has
+    its chunks already.
+    """
     if target.kb_branch is None or target.attachment != "attached":
         return None
     for parent in context.engine.info(target.revision).parents[:1]:

@@ -1,4 +1,4 @@
-"""From HEAD and the pin to what the workspace should stand at. Reads only."""
+"""From HEAD and the pin to what a work tree should stand at. Reads only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Attachment = Literal["detached", "attached", "behind", "held"]
 
 
 class Trigger(Record, frozen=True):
-    """The pair whose change makes a sync due: HEAD's symbolic name (None = detached) and the pin's bytes (None = no pin)."""
+    """HEAD's symbolic name (None: detached) and the pin's bytes (None: no pin). A change makes a
+    sync due.
+    """
 
     symbolic: str | None
     pin: bytes | None
@@ -40,11 +42,13 @@ class Trigger(Record, frozen=True):
 class Target(Record, frozen=True):
     """What the trigger asks for.
 
-    `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says how it relates to a usable pin:
-    no such branch (`detached`: the revision is read by hash), at the pin (`attached`), elsewhere without uncommitted
-    documents (`behind`), elsewhere with some (`held`). A pin that moved moves the branch along, with its uncommitted documents.
-    `problem`: why a pin is malformed; or, of a revision that is as good as missing, what it holds that must not be read.
-    `in_use_by` is the git directory of another work tree that writes HEAD's branch; then there is no KB branch for this one.
+    `kb_branch` is the KB branch of HEAD's code branch, if it was made already; `attachment` says
+    how it relates to a usable pin: no such branch (`detached`: the revision is read by hash), at
+    the pin (`attached`), elsewhere without uncommitted documents (`behind`), elsewhere with some
+    (`held`). A pin that moved moves the branch along, with its uncommitted documents. `problem`:
+    why a pin is malformed; or, of a revision that is as good as missing, what it holds that must
+    not be read. `in_use_by` is the git directory of another work tree that writes HEAD's branch;
+    then there is no KB branch for this one.
     """
 
     trigger: Trigger
@@ -66,9 +70,10 @@ def read_trigger(places: Places) -> Trigger:
 
 
 def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | None = None) -> Target:
-    """The pin decides; the branch that it names is information only.
+    """What HEAD and the pin ask for. The branch that the pin names is information only.
 
-    `bound`: the revision that the work tree answers from, which was looked at before it did.
+    `bound`: the revision that the work tree answers from already. It was checked before, and is not
+    again.
     """
     other = lease.holder(places, trigger.symbolic) if trigger.symbolic else None
     branch = None if other else kb_branch(places, engine, trigger)
@@ -88,7 +93,9 @@ def resolve(places: Places, engine: Engine, trigger: Trigger, *, bound: str | No
 
 
 def kb_branch(places: Places, engine: Engine, trigger: Trigger) -> KbBranch | None:
-    """The KB branch on which documents of HEAD's code branch are written; None before the first write."""
+    """The KB branch on which documents of HEAD's code branch are written; None before the first
+    write.
+    """
     name = plumbing.kb_branch_of(places, trigger.branch) if trigger.branch else None
     return engine.branch(name) if name else None
 

@@ -12,7 +12,6 @@ The code's own repository gets none of it: `git log --all`, `git push --mirror` 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,7 +34,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import sidecar_repo, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places, fsync, write_atomically
 from vmrag_link.transport import segments
 
 DATA = "refs/vmrag/data"
@@ -337,8 +336,7 @@ def _stand(commit: str, file: Path) -> bytes:
 
 def _settled(file: Path, commit: str) -> None:
     """Note it, once the file would survive a power cut: a push adds to the file, and what is missing then would be gone from the remote."""
-    with file.open("rb") as content:
-        os.fsync(content.fileno())
+    fsync(file)
     permissions.settle(file.parent)  # doltlite's lock lies beside it
     note = _note_of(file)
     for leftover in note.parent.glob(f".{note.name}.*.tmp"):

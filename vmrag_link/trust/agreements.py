@@ -1,7 +1,9 @@
-"""What this person agreed to, repository by repository: outside of every work tree, in a folder of their own.
+"""What this person agreed to, repository by repository: outside of every work tree, in a folder of
+their own.
 
-A repository is told from another one that lay at the same path by a random id below its `.git/vmrag`, which no clone
-carries. So without an agreement nothing outside of the repository is looked at.
+A repository is told from another one that lay at the same path by a random id below its
+`.git/vmrag`, which no clone carries. So without an agreement nothing outside of the repository is
+looked at.
 """
 
 from __future__ import annotations
@@ -29,14 +31,18 @@ _ID = re.compile(rb"[0-9a-f]{32}")
 
 
 class Agreement(Record, frozen=True):
-    """What `.vmrag.yaml` stated of the settings that need agreement, by name, when a person agreed to it."""
+    """What `.vmrag.yaml` stated of the settings that need agreement, by name, when a person agreed
+    to it.
+    """
 
     settings: dict[str, str | int | bool]
     date: str
 
 
 class Agreements(Record, frozen=True):
-    """Of one repository (its common git directory): the latest last; and the embedding services that it may ask."""
+    """Of one repository (its common git directory): the latest last; and the embedding services
+    that it may ask.
+    """
 
     repository: str
     agreed: tuple[Agreement, ...] = ()
@@ -48,7 +54,9 @@ class Agreements(Record, frozen=True):
 
 
 def read(places: Places) -> Agreements:
-    """Raises `ConfigInvalid` for a damaged file: restrictions that a person agreed to may have stood in it."""
+    """Raises `ConfigInvalid` for a damaged file: restrictions that a person agreed to may have
+    stood in it.
+    """
     path = _file(places)
     return (_read(path) if path else None) or Agreements(_repository(places))
 
@@ -76,7 +84,10 @@ def add(places: Places, settings: Mapping[str, Any]) -> None:
 
 
 def add_service(places: Places, name: str) -> None:
-    """Remember that a person lets this repository's collections ask an embedding service. Raises `FileFailed`."""
+    """Remember that a person lets this repository's collections ask an embedding service.
+
+    Raises `FileFailed`.
+    """
     before = read(places)
     _write(places, msgspec.structs.replace(before, services=tuple(sorted({*before.services, name}))))
 
@@ -104,7 +115,7 @@ def _read(path: Path) -> Agreements | None:
 
 
 def _write(places: Places, agreements: Agreements) -> None:
-    path = _file(places) or _made(places)
+    path = _file(places) or _make_id(places)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(path, msgspec.json.format(msgspec.json.encode(agreements)) + b"\n", durable=True)
@@ -117,7 +128,7 @@ def _write(places: Places, agreements: Agreements) -> None:
         ) from error
 
 
-def _made(places: Places) -> Path:
+def _make_id(places: Places) -> Path:
     write_atomically(places.trust_id, os.urandom(16).hex().encode())
     path = _file(places)
     assert path is not None  # noqa: S101  it has an id now

@@ -10,14 +10,18 @@ from vmrag_link.paths import Places
 from vmrag_link.trust import agreements
 
 TRUSTED_KEY = "vmrag.trustedService"
-"""In git config: a service that collections may ask; in the user's own configuration it holds for every repository."""
+"""Key in git config: a service that collections may ask. In the user's own configuration it holds
+for every repository.
+"""
 
 
 def permitted(places: Places, loaded: Loaded) -> Permission:
-    """A collection's row names its service, and comes with the knowledge base: whoever wrote it spends this person's money.
+    """Which services may be asked, and which of them at an address of this machine's own.
 
-    So a service is asked where this person chose it (`embedding.model`), said where it is (`embedding.<service>_*`), or
-    agreed to it by name. A service without keys is this person's own server.
+    A collection names its service and comes with the knowledge base, so a stranger's row could
+    spend this person's money. A service is asked only where this person chose it
+    (`embedding.model`), said where it is (`embedding.<service>_*`), or agreed to it by name. A
+    service without keys is this person's own server.
     """
     said = loaded.machine | loaded.agreed
     agreed = {name for name, service in SERVICES.items() if service.key is None}

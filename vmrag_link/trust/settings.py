@@ -12,7 +12,10 @@ from vmrag_link.trust import agreements
 
 
 def load(places: Places) -> Loaded:
-    """Of the environment, git config, and `.vmrag.yaml` as far as this person agreed to it. Raises `ConfigInvalid`."""
+    """Of the environment, git config, and `.vmrag.yaml` as far as this person agreed to it.
+
+    Raises `ConfigInvalid`.
+    """
 
     def known(remote: str) -> bool:
         from vmrag_link.transport import trust  # few files name a remote

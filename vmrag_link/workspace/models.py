@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.registry import ModelChoice, Permission
     from vmrag_link.workspace.settings import WorkspaceSettings
 
-# What embeds is imported where it is used: going back to a snapshot that is there takes a tenth of a second in all.
+# What embeds is imported where it is used: going back to a snapshot that is there takes a tenth of
+# a second in all.
 
 
 class Models:
@@ -22,7 +23,10 @@ class Models:
         self._loaded = loaded
 
     def of(self, collection: Collection) -> Model:
-        """The model that the collection was made with. Raises `UsageInvalid`, `EmbeddingMismatch`."""
+        """The model that the collection was made with.
+
+        Raises `UsageInvalid`, `EmbeddingMismatch`.
+        """
         from vmrag_link.embedding import registry
 
         permission = self._permission_for(collection.embedding_function)

@@ -27,9 +27,11 @@ ATTEMPTS = 5
 
 
 class Moment(Record, frozen=True):
-    """Where a work tree stands, all of one moment: HEAD's commit, what its pin asks for, and the revision that is read.
+    """Where a work tree stands, all of one moment: HEAD's commit, what its pin asks for, and the
+    revision that is read.
 
-    `branch`: the KB branch, if it stands there; `dirty`: with uncommitted documents, which belong to what is read.
+    `branch`: the KB branch, if it stands there; `dirty`: with uncommitted documents, which belong
+    to what is read.
     """
 
     git_head: str | None
@@ -45,9 +47,11 @@ class Moment(Record, frozen=True):
 
 
 class View(Record, frozen=True):
-    """What can be read now: an index directory, the revision it stands at, and whether uncommitted documents are in it.
+    """What can be read now: an index directory, the revision it stands at, and whether uncommitted
+    documents are in it.
 
-    `git_head` is the commit that was checked out when the view was opened; `notes` say why it is not what that commit pins.
+    `git_head` is the commit that was checked out when the view was opened; `notes` say why it is
+    not what that commit pins.
     """
 
     folder: Path
@@ -64,14 +68,19 @@ class View(Record, frozen=True):
 
 
 class Reader:
-    """Reads where the work tree stands. To bring it to its pin first is the caller's part (`ops.follow.follow_pin`)."""
+    """Reads where the work tree stands.
+
+    To bring it to its pin first is the caller's part (`ops.follow.follow_pin`).
+    """
 
     def __init__(self, ws: Workspace) -> None:
         self._ws = ws
         self._failures: dict[tuple[str, str], VmragError] = {}
 
     def moment(self) -> Moment:
-        """Where the work tree stands. Raises as `Workspace.revision`, and `Busy` where it never stands still."""
+        """Where the work tree stands. Raises as `Workspace.revision`, and `Busy` where it never
+        stands still.
+        """
         for _ in range(ATTEMPTS):
             seen = self._look(self._ws.revision())
             if _same(seen, self._look(self._ws.revision())):
@@ -79,7 +88,10 @@ class Reader:
         raise _restless("this work tree")
 
     def read(self, action: Callable[[View], T]) -> T:
-        """What `action` returns for the view. An index that proves damaged is built again, once: it is derived."""
+        """What `action` returns for the view.
+
+        An index that proves damaged is built again, once: it is derived.
+        """
         try:
             with self.view() as view:
                 return action(view)
@@ -91,9 +103,11 @@ class Reader:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[View]:
-        """The index that answers for the work tree, uncommitted documents included; nobody changes it meanwhile.
+        """The index that answers for the work tree, uncommitted documents included; nobody changes
+        it meanwhile.
 
-        HEAD, pin, KB branch and index are those of one moment: if one of them moves while it is opened, it is opened again.
+        HEAD, pin, KB branch and index are those of one moment: if one of them moves while it is
+        opened, it is opened again.
         """
         self._failures.clear()
         for _ in range(ATTEMPTS):
@@ -112,7 +126,8 @@ class Reader:
 
     @contextlib.contextmanager
     def snapshot(self, revision: str) -> Iterator[Path]:
-        """The index of a revision; nobody removes it meanwhile. One that is not there or does not verify is built first.
+        """The index of a revision; nobody removes it meanwhile. One that is not there or does not
+        verify is built first.
 
         If one was built, the spares beyond the limit go when this one was read.
         """
@@ -151,9 +166,11 @@ class Reader:
         whole: bool,
         alter: Callable[[IndexStore], None] = lambda _: None,
     ) -> None:
-        """Let a working copy, which the caller holds alone, follow the KB branch's uncommitted documents.
+        """Let a working copy, which the caller holds alone, follow the KB branch's uncommitted
+        documents.
 
-        Unless it is `whole`, it is copied from the snapshot first. `alter` changes in it what the texts do not decide.
+        Unless it is `whole`, it is copied from the snapshot first. `alter` changes in it what the
+        texts do not decide.
         """
         from vmrag_link.index.store import IndexStore
 
@@ -182,7 +199,9 @@ class Reader:
 
     @contextlib.contextmanager
     def _index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
-        """The snapshot of a revision, or the working copy of a KB branch on it; None when that had to be made first."""
+        """The snapshot of a revision, or the working copy of a KB branch on it; None when that had
+        to be made first.
+        """
         if branch is None:
             with self.snapshot(revision) as path:
                 yield path

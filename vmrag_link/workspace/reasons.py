@@ -1,4 +1,6 @@
-"""Why a work tree cannot answer, or answers from another revision than the pinned one, with the command that helps."""
+"""Why a work tree cannot answer, or answers from another revision than the pinned one, with the
+command that helps.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import (
+    KnowledgeElsewhere,
     KnowledgeRefused,
     NotInitialized,
     PinMalformed,
@@ -25,23 +28,25 @@ if TYPE_CHECKING:
 
 
 def uninitialized(ws: Workspace, why: VmragError | None = None) -> NotInitialized:
-    """Why nothing can be done where there is no knowledge base: the hint for a clone is another one than for a new repository.
+    """Why nothing can be done where there is no knowledge base: the hint for a clone is another one
+    than for a new repository.
 
-    `why`: what kept the knowledge base of a clone from being fetched. A new one is proposed only where there is none to be had.
+    `why`: what kept the knowledge base of a clone from being fetched. A new one is proposed only
+    where there is none to be had.
     """
     if plumbing.pin_bytes(ws.places) is None:
         return NotInitialized("This repository has no knowledge base yet.", hint="vmrag init")
     said = f"This repository pins a knowledge base, but it is not on this machine ({ws.places.kb} is missing)."
     why = why or _not_trusted(ws)
     if why is None:
-        return NotInitialized(said, hint="vmrag clone", path=str(ws.places.kb))
+        return KnowledgeElsewhere(said, hint="vmrag clone", path=str(ws.places.kb))
     then, pin = "then: vmrag clone", ws.places.pin.name
     if isinstance(why, RemoteEmpty):
         then = (
             "or start a new one, without what was known: "
             f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new"
         )
-    return NotInitialized(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(ws.places.kb))
+    return KnowledgeElsewhere(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(ws.places.kb))
 
 
 def unusable(ws: Workspace, target: Target) -> VmragError:
@@ -63,7 +68,9 @@ def unusable(ws: Workspace, target: Target) -> VmragError:
 
 
 def notes(ws: Workspace, target: Target, revision: str) -> tuple[str, ...]:
-    """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out code pins; empty if it is."""
+    """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out
+    code pins; empty if it is.
+    """
     if current.is_pinned(target, revision):
         return sentences.left_behind(target)
     why = {
@@ -82,7 +89,9 @@ def notes(ws: Workspace, target: Target, revision: str) -> tuple[str, ...]:
 
 
 def _not_trusted(ws: Workspace) -> RemoteNotTrusted | None:
-    """Why the remote that the pin names would not be asked: then `vmrag fetch` and `vmrag clone` do not help. Contacts nobody."""
+    """Why the remote that the pin names would not be asked: then `vmrag fetch` and `vmrag clone` do
+    not help. Contacts nobody.
+    """
     try:
         data = plumbing.pin_bytes(ws.places)
         if data is not None:

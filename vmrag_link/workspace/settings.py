@@ -19,7 +19,10 @@ MOST_DOCUMENTS = 10_000_000
 
 
 class WorkspaceSettings:
-    """Read once, when they are first asked for. When their file or an agreement has changed, a new object takes its place."""
+    """Read once, when they are first asked for.
+
+    When their file or an agreement has changed, a new object takes its place.
+    """
 
     def __init__(self, places: Places, *, patience: float | None) -> None:
         self._places = places
@@ -49,7 +52,10 @@ class WorkspaceSettings:
         )
 
     def accepted_remote(self) -> str:
-        """`remote`, as far as this person agreed to it. A method, because git is asked only where it matters."""
+        """`remote`, as far as this person agreed to it.
+
+        A method, because git is asked only where it matters.
+        """
         return self.config.remote
 
     @cached_property

@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """Open one with `Workspace.open`; its parts are opened when they are first needed. Belongs to one thread at a time.
+    """Open one with `Workspace.open`; its parts are opened when they are first needed. Belongs to
+    one thread at a time.
 
-    `unreached`: why what the pin names could not be fetched. `unbuilt`: why the pin could not be followed, or the index not be built,
-    so that what was there before answers.
+    `unreached`: why what the pin names could not be fetched. `unbuilt`: why the pin could not be
+    followed, or the index not be built, so that what was there before answers.
     """
 
     def __init__(
@@ -69,10 +70,12 @@ class Workspace:
         index_file: Path | None = None,
         models: dict[ModelChoice, Model] | None = None,
     ) -> Workspace:
-        """The work tree around a directory. `patience`: seconds to wait for locks, instead of `lock_timeout_s`.
+        """The work tree around a directory. `patience`: seconds to wait for locks, instead of
+        `lock_timeout_s`.
 
-        `index_file`: the index of the git commit whose hook this is. git waits for us, so its lock is not waited for.
-        `models`: where loaded models are kept, for callers that open one work tree after the other. Raises `GitRepositoryMissing`.
+        `index_file`: the index of the git commit whose hook this is. git waits for us, so its lock
+        is not waited for. `models`: where loaded models are kept, for callers that open one work
+        tree after the other. Raises `GitRepositoryMissing`.
         """
         return cls(plumbing.locate(start), progress, patience=patience, index_file=index_file, models=models)
 
@@ -81,10 +84,12 @@ class Workspace:
             self._engine.close()
             self._engine = None
 
-    # -- settings -----------------------------------------------------------------------------------------------------
+    # -- settings ----------------------------------------------------------------------------------
 
     def reload_settings(self) -> None:
-        """Read the settings again when they are next asked for: their file, or what was agreed to, has changed."""
+        """Read the settings again when they are next asked for: their file, or what was agreed to,
+        has changed.
+        """
         self.settings = WorkspaceSettings(self.places, patience=self._patience)
         self.models = Models(self.settings, self._loaded_models)
         self._snapshots: Snapshots | None = None
@@ -99,7 +104,7 @@ class Workspace:
         """Seconds."""
         return self.settings.lock_timeout
 
-    # -- parts --------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     @property
     def initialized(self) -> bool:
@@ -147,7 +152,7 @@ class Workspace:
         cache = EmbeddingCache(self.places.embeddings, progress=self.progress)
         return Indexer(self.engine, cache, self.models.of, self.progress)
 
-    # -- where it stands ----------------------------------------------------------------------------------------------
+    # -- where it stands ---------------------------------------------------------------------------
 
     @property
     def binding(self) -> Binding | None:
@@ -178,14 +183,19 @@ class Workspace:
         return bindings.standing_revision(self.places)
 
     def revision(self) -> str:
-        """The revision that the documents are read at; the index may still be at another. Raises why there is none."""
+        """The revision that the documents are read at; the index may still be at another.
+
+        Raises why there is none.
+        """
         revision = self.standing_revision
         if revision is None:
             raise reasons.unusable(self, self.target())
         return revision
 
     def revision_here(self) -> str:
-        """As `revision`; raises why, if the knowledge base does not have it (any more): the index may go on answering."""
+        """As `revision`; raises why, if the knowledge base does not have it (any more): the index
+        may go on answering.
+        """
         revision = self.revision()
         if not self.engine.has_revision(revision):
             raise reasons.unusable(self, self.target())
@@ -199,14 +209,17 @@ class Workspace:
         return bound.revision
 
     def at(self) -> At:
-        """Where documents are read: the KB branch's working set if it is attached and has uncommitted ones, else the revision."""
+        """Where documents are read: the KB branch's working set if it is attached and has
+        uncommitted ones, else the revision.
+        """
         revision, branch = self.revision_here(), self.kb_branch()
         return Working(branch.name) if branch and branch.dirty and branch.head == revision else revision
 
-    # -- following the pin --------------------------------------------------------------------------------------------
+    # -- following the pin -------------------------------------------------------------------------
 
     def reconcile(self, *, rebuild: bool = False) -> SyncReport | None:
-        """Bring documents and index to the pin, or `rebuild` the index; None when there was nothing to do.
+        """Bring documents and index to the pin, or `rebuild` the index; None when there was nothing
+        to do.
 
         What happened to documents is said here, so that no caller can keep it to itself.
         """
@@ -220,6 +233,9 @@ class Workspace:
         return report
 
     def move(self) -> None:
-        """As `reconcile`, for the documents alone: reading and writing rows needs no index. It follows when it is next read."""
+        """As `reconcile`, for the documents alone: reading and writing rows needs no index.
+
+        It follows when it is next read.
+        """
         for note in apply.move(self.sync_context):
             self.progress.note(note)

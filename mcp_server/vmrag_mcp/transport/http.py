@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import hmac
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.middleware.cors import CORSMiddleware
 
 from vmrag_link.errors import Busy, UsageInvalid
+from vmrag_mcp.log import log
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.transport.address import ListenAddress
 
@@ -60,8 +60,7 @@ def serve(server: KnowledgeServer, asked: ListenAddress, token: str | None, orig
             allow_headers=("*",),
             expose_headers=("Mcp-Session-Id",),
         )
-    sys.stderr.write(f"vmrag-mcp: http://{at.bracketed}:{at.port}{PATH}\n")
-    sys.stderr.flush()
+    log(f"http://{at.bracketed}:{at.port}{PATH}")
     settings = uvicorn.Config(
         Checked(app, _hosts(at, ListenAddress(bound, port)), origins),
         log_config=None,

@@ -33,7 +33,7 @@ from vmrag_link.engines.doltlite.library import (
     failure,
     library,
 )
-from vmrag_link.errors import ContentRefused, EngineFailed, LimitExceeded, RowsInvalid, VmragError
+from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid, StatementGivenUp, VmragError
 
 _SLICE_MS = 100
 """How long C waits for a lock at a time: between two slices Python sees Ctrl-C."""
@@ -253,7 +253,7 @@ class Connection:
         message = self._lib.errmsg(self._handle).decode(errors="replace")
         code = self._lib.extended_errcode(self._handle)
         if code & 0xFF == INTERRUPTED:
-            return LimitExceeded(
+            return StatementGivenUp(
                 f"A statement on the knowledge base {self.path} was given up after {self._longest_step:g} s; it changed nothing.",
                 hint="See whether the machine is overloaded; else the knowledge base holds what no command of ours wrote: vmrag doctor",
                 sqlite_code=code,

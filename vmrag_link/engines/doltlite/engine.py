@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link import locks, permissions
+from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import (
     KEEP_BRANCH,
     LINKS_BRANCH,
@@ -141,7 +140,7 @@ class DoltliteEngine:
                 (unfinished / FILE_NAME).rename(path)
             finally:
                 shutil.rmtree(unfinished)
-            _flush(folder)
+            paths.fsync(folder)
 
     @classmethod
     def open(cls, folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS) -> DoltliteEngine:
@@ -619,11 +618,3 @@ def _writable(folder: Path) -> Iterator[None]:
             hint="Check that you may write there and that the disk has space.",
             path=str(folder),
         ) from error
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

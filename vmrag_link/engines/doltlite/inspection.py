@@ -15,8 +15,7 @@ from vmrag_link import terminal_text
 from vmrag_link.engines.base import MEGABYTE, Limits, too_large
 from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.library import TOO_BIG
-from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew
+from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Collection, Document, content_hash, metadata_from_row
 from vmrag_link.paths import require_space
 
@@ -76,8 +75,10 @@ def _require_head(file: Path, head: str, where: str, *, base: str | None, limits
             since = base if base and history.exists(connection, base) else None
             _require_contents(connection, where, head, since, limits)
             return True
+    except StatementGivenUp as error:
+        raise _endless(where, error) from error
     except LimitExceeded as error:
-        raise _too_long(where, limits) if error.details["sqlite_code"] == TOO_BIG else _endless(where, error) from error
+        raise _too_long(where, limits) from error
 
 
 def _has_tables(connection: Connection, where: str) -> bool:

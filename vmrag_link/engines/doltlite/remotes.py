@@ -153,8 +153,8 @@ def _remotely(connection: Connection, url: str, sql: str, *args: str, check: Cal
 
 def _failure(error: EngineFailed, url: str) -> VmragError:
     """What doltlite says of the other side it says of our own file; a server's words come from a stranger."""
-    code = error.details.get("sqlite_code", 0) & 0xFF
-    told = re.sub(r"[^ -~]+", " ", str(error.details.get("sqlite_message", "")))[:_MOST_SAID]
+    code = error.result_code & 0xFF
+    told = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SAID]
     details = {"remote": url, "said": told}
     if code == _UNAUTHORIZED:
         hint = "Who runs the server must know your key: vmrag serve --export-key FOLDER"

@@ -141,8 +141,8 @@ def _stored(
 def _why(error: Exception, file: Path) -> str:
     if not isinstance(error, EngineError):
         return str(error)
-    said = error.details.get("sqlite_message") or error.message
-    return str(said).replace(f"The knowledge base {file}", "it")
+    said = (error.result_message if isinstance(error, EngineFailed) else "") or error.message
+    return said.replace(f"The knowledge base {file}", "it")
 
 
 def _refused(why: str, revision: str = "") -> KnowledgeRefused:

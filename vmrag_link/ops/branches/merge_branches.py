@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from vmrag_link import clock
-from vmrag_link.errors import MergeConflict, quoted
+from vmrag_link.errors import MergeConflict, MergeRefused, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.merging.conflicts import Choice, Conflict, all_taken
 from vmrag_link.merging.revisions import Signature
@@ -162,7 +162,8 @@ def _conflict(
     ws: Workspace, source: str, what: str, conflicts: tuple[Conflict, ...], *, merging: bool
 ) -> MergeConflict:
     listed = conflict_rows.as_json(conflict_rows.rows(ws, conflicts))
-    return MergeConflict(
+    kind = MergeConflict if merging else MergeRefused
+    return kind(
         f"{what}: {len(listed)} in conflict.",
         hint="vmrag resolve" if merging else f"vmrag merge {quoted(source)}",
         conflicts=listed,

@@ -11,7 +11,7 @@ import re
 
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
-from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, RevisionMissing, quoted
+from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, RevisionAmbiguous, RevisionMissing, quoted
 from vmrag_link.git import plumbing, remotes, worktrees
 from vmrag_link.models import At, ChangeCounts, Record, Working
 from vmrag_link.ops.branches import uncommitted
@@ -203,8 +203,10 @@ def _goal(ws: Workspace, target: str) -> _Goal:
         return _Goal(target, head, new=True)
     try:
         return _Goal(None, revparse.revision(ws, target))
+    except RevisionAmbiguous:
+        raise
     except RevisionMissing as error:
-        if "candidates" in error.details or _NO_BRANCH.fullmatch(target):
+        if _NO_BRANCH.fullmatch(target):
             raise
         raise revparse.no_branch(ws, target) from error
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.errors import MergeConflict, Uncommitted, VmragError, plural, quoted
+from vmrag_link.errors import MergeConflict, MergeRefused, Uncommitted, VmragError, plural, quoted
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
@@ -141,7 +141,7 @@ def _clear(ws: Workspace, how: Handling, message: str, onto: At | None) -> Clear
 def _require_no_conflict(ws: Workspace, branch: KbBranch, onto: At) -> None:
     conflicts = three_way(ws.engine, base=branch.head, ours=onto, theirs=Working(branch.name)).conflicts
     if conflicts:
-        raise MergeConflict(
+        raise MergeRefused(
             f"{len(conflicts)} of the uncommitted documents of {branch.name!r} conflict with what is there; nothing was changed.",
             hint="vmrag commit",
             conflicts=conflict_rows.as_json(conflict_rows.rows(ws, conflicts)),

@@ -1,1 +1,3 @@
-"""The work tree follows its pin: recovery after a kill, fetching what is missing, syncing, before anything reads."""
+"""The work tree follows its pin before anything reads: recovery after a kill, fetching what is
+missing, syncing.
+"""

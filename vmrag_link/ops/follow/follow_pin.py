@@ -1,7 +1,8 @@
 """Bring a work tree to its pin before anything reads it. Every command that reads starts here.
 
-`reconcile` brings documents and index; `move` brings the documents alone, which needs no index and builds none. The variants
-`…_for_reading` and `…_if_possible` let what was applied last go on answering where the pin cannot be followed now.
+`reconcile` brings documents and index; `move` brings the documents alone, which needs no index and
+builds none. The variants `…_for_reading` and `…_if_possible` let what was applied last go on
+answering where the pin cannot be followed now.
 """
 
 from __future__ import annotations
@@ -32,16 +33,21 @@ T = TypeVar("T")
 
 
 def reconcile(ws: Workspace) -> SyncReport | None:
-    """Finish or report interrupted commits, then bring documents and index to the pin; None when there was nothing to do.
+    """Finish or report interrupted commits, then bring documents and index to the pin; None when
+    there was nothing to do.
 
-    The notes for a person have been said when this returns. A pin that cannot be followed is no error: the report's `state` tells.
+    The notes for a person have been said when this returns. A pin that cannot be followed is no
+    error: the report's `state` tells.
     """
     _prepare(ws)
     return ws.reconcile()
 
 
 def reconcile_or_raise(ws: Workspace) -> SyncReport | None:
-    """As `reconcile`; raises why the pin cannot be followed, if there is one. Where there is no pin, there is nothing to follow."""
+    """As `reconcile`; raises why the pin cannot be followed, if there is one.
+
+    Where there is no pin, there is nothing to follow.
+    """
     report = reconcile(ws)
     if report is not None and report.state in ("malformed", "missing"):
         raise reasons.unusable(ws, ws.target())
@@ -49,7 +55,9 @@ def reconcile_or_raise(ws: Workspace) -> SyncReport | None:
 
 
 def move(ws: Workspace) -> None:
-    """As `reconcile`, for the documents alone: no index is built, and none that is being built is waited for."""
+    """As `reconcile`, for the documents alone: no index is built, and none that is being built is
+    waited for.
+    """
     _prepare(ws)
     ws.move()
 
@@ -61,8 +69,8 @@ def _prepare(ws: Workspace) -> None:
 
 
 def reconcile_for_reading(ws: Workspace) -> None:
-    """As `reconcile`. The bound index goes on answering while another git command holds the repository, and when a sync in the
-    background takes longer than `hooks.wait_s`.
+    """As `reconcile`. The bound index goes on answering while another git command holds the
+    repository, and when a sync in the background takes longer than `hooks.wait_s`.
     """
     if ws.binding is not None and not background.ended(ws.places, within=ws.config.hooks.wait_s):
         return
@@ -74,8 +82,9 @@ def reconcile_for_reading(ws: Workspace) -> None:
 
 
 def reconcile_if_possible(ws: Workspace) -> None:
-    """As `reconcile_for_reading`. The bound index also goes on answering where the next one cannot be built: on a full or read-only
-    disk, or of a document that makes too many chunks. `Workspace.unbuilt` has the reason, which the answer's notes give.
+    """As `reconcile_for_reading`. The bound index also goes on answering where the next one cannot
+    be built: on a full or read-only disk, or of a document that makes too many chunks.
+    `Workspace.unbuilt` has the reason, which the answer's notes give.
     """
     ws.unbuilt = None
     try:
@@ -88,7 +97,9 @@ def reconcile_if_possible(ws: Workspace) -> None:
 
 
 def move_for_reading(ws: Workspace) -> None:
-    """As `move`. Documents are read where they were read last while git holds the repository, or where nothing can be written."""
+    """As `move`. Documents are read where they were read last while git holds the repository, or
+    where nothing can be written.
+    """
     ws.unbuilt = None
     try:
         with file_failures():
@@ -103,10 +114,11 @@ def move_for_reading(ws: Workspace) -> None:
 
 
 def read_consistently(ws: Workspace, look: Callable[[], T], *, index: bool = True) -> T:
-    """What `look` returns when the work tree stands at its pin. Without `index` the documents alone are brought there.
+    """What `look` returns when the work tree stands at its pin. Without `index` the documents alone
+    are brought there.
 
-    It looks again if another process moved the pin meanwhile: a commit moves the KB branch first and the pin then, and a look in
-    between would find what was uncommitted nowhere.
+    It looks again if another process moved the pin meanwhile: a commit moves the KB branch first
+    and the pin then, and a look in between would find what was uncommitted nowhere.
     """
     bring = reconcile_if_possible if index else move_for_reading
     for _ in range(ATTEMPTS):
@@ -119,7 +131,9 @@ def read_consistently(ws: Workspace, look: Callable[[], T], *, index: bool = Tru
 
 
 def move_and_warn(ws: Workspace) -> None:
-    """As `move_for_reading`, for commands whose report has no place for it: notes say where what follows comes from."""
+    """As `move_for_reading`, for commands whose report has no place for it: notes say where what
+    follows comes from.
+    """
     move_for_reading(ws)
     for note in reasons.notes(ws, ws.target(), ws.revision()) if ws.standing_revision else ():
         ws.progress.note(note)

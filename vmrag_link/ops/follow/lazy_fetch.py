@@ -1,6 +1,7 @@
-"""What the checked-out code pins and what is not here comes by itself: a revision, or, in a fresh clone, the whole knowledge base.
+"""Fetch the pinned revision if it is missing; in a fresh clone, the whole knowledge base.
 
-From remotes that are trusted only. That it could not come keeps nobody from working with what is here: `Workspace.unreached` says why.
+Only trusted remotes are asked. A fetch that fails is no error: the work tree goes on with what is
+here, and `Workspace.unreached` says why.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace, reasons
 
 RETRY_SECONDS = 60
-"""How long nobody is asked again for a revision that could not be had: a query should not wait for a dead network each time."""
+"""A remote that could not give a revision is not asked again for this long: a query should not wait
+for a dead network each time.
+"""
 
 
 class _Failure(Record, frozen=True):
@@ -48,21 +51,21 @@ class _Failure(Record, frozen=True):
 def bring(ws: Workspace, *, insist: bool = False) -> bool:
     """Fetch what the pin names, if it is not here and `auto_fetch` is on; whether something came.
 
-    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer. Raises `NotInitialized`, why a fresh
-    clone gets no knowledge base; everything else can wait.
+    `insist`: ask even if it could not be had a moment ago, as where nothing else could answer.
+    Raises `NotInitialized`, why a fresh clone gets no knowledge base; everything else can wait.
     """
     if not ws.config.auto_fetch:
         return False
     if not ws.initialized:
-        return _begun(ws, insist=insist)
+        return _clone(ws, insist=insist)
     target = ws.target()
     if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
         return False
-    earlier = None if insist or ws.standing_revision is None else _failed_lately(ws, target.pin)
+    earlier = None if insist or ws.standing_revision is None else _recent_failure(ws, target.pin)
     if earlier:
         ws.unreached = RemoteUnreachable(earlier.message, hint=earlier.hint)
         return False
-    ws.unreached = _fetched(ws, target.pin)
+    ws.unreached = _fetch(ws, target.pin)
     if ws.unreached and not isinstance(
         ws.unreached, LockError | RemoteNotTrusted | RemoteInvalid
     ):  # those asked nobody
@@ -70,12 +73,15 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     return ws.unreached is None
 
 
-def _begun(ws: Workspace, *, insist: bool) -> bool:
-    """A fresh clone's knowledge base. Who answers does so at once: only a silence is not waited for again and again."""
+def _clone(ws: Workspace, *, insist: bool) -> bool:
+    """Clone the knowledge base of a fresh clone; whether it came.
+
+    A remote that refuses answers at once. Only one that is silent is not asked again.
+    """
     pin = pinning.parsed(plumbing.pin_bytes(ws.places))
     if pin is None:
         return False
-    if not insist and (earlier := _failed_lately(ws, pin)):
+    if not insist and (earlier := _recent_failure(ws, pin)):
         raise reasons.uninitialized(ws, RemoteUnreachable(earlier.message, hint=earlier.hint))
     from vmrag_link.ops.remotes.clone import clone  # rarely needed, and a checkout waits for imports
 
@@ -89,7 +95,8 @@ def _begun(ws: Workspace, *, insist: bool) -> bool:
 
 
 def require(ws: Workspace, pin: Pin, source: str) -> str:
-    """The revision of a pin that a person or git asks for; it is fetched if it is not here and `auto_fetch` is on.
+    """The revision of a pin that a person or git asks for; it is fetched if it is not here and
+    `auto_fetch` is on.
 
     Raises `PinRevisionMissing`, which names the `source` of the pin.
     """
@@ -98,7 +105,7 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
         bring(ws)
     if ws.engine.has_revision(revision):
         return revision
-    why = _fetched(ws, pin) if ws.config.auto_fetch else None
+    why = _fetch(ws, pin) if ws.config.auto_fetch else None
     if why is None and ws.engine.has_revision(revision):
         return revision
     missing = f"{source} pins revision {revision}, which is not in this knowledge base."
@@ -108,22 +115,25 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
 
 
 def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None) -> None:
-    """As `require`, for the pins that git merges; a side without one, or with one that cannot be read, requires nothing."""
+    """As `require`, for the pins that git merges; a side without a readable one needs nothing."""
     for source, data in (("Our side", ours), ("Their side", theirs), ("The base", base)):
         if pin := pinning.parsed(data):
             require(ws, pin, source)
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:
-    """The revision that a git ref pins. Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`, and as `require`."""
+    """The revision that a git ref pins.
+
+    Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`, and as `require`.
+    """
     data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}")
     if data is None:
         raise PinMissing(f"{ref} pins no knowledge.", hint=f"git log {quoted(ref)} -- {PIN_NAME}", ref=ref)
     return require(ws, pins.parse(data, source=f"{ref}:{PIN_NAME}"), ref)
 
 
-def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
-    """Why the revision is not here even now; None if it is."""
+def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
+    """Fetch the revision; why it is still missing, None if it came."""
     from vmrag_link.ops.remotes import destinations
     from vmrag_link.ops.remotes.fetch import first_with
 
@@ -141,7 +151,7 @@ def _fetched(ws: Workspace, pin: Pin) -> VmragError | None:
     )
 
 
-def _failed_lately(ws: Workspace, pin: Pin) -> _Failure | None:
+def _recent_failure(ws: Workspace, pin: Pin) -> _Failure | None:
     try:
         found = msgspec.json.decode(_note(ws).read_bytes(), type=_Failure)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):

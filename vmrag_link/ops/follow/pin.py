@@ -19,7 +19,9 @@ from vmrag_link.workspace import Workspace
 
 
 def pin(ws: Workspace, reference: str | None) -> PinReport:
-    """Pin a revision (full hash), the head of a KB branch, or (None) the head of HEAD's own KB branch; then go there."""
+    """Pin a revision (full hash), the head of a KB branch, or (None) the head of HEAD's own KB
+    branch; then go there.
+    """
     recovery.recover(ws)
     branch = ws.kb_branch()
     newest = branch.head if branch else ws.revision()
@@ -29,8 +31,8 @@ def pin(ws: Workspace, reference: str | None) -> PinReport:
 def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> PinReport:
     """Write and stage the pin, and bring KB branch and index there.
 
-    `trigger`: where HEAD and pin must still be. Raises `KnowledgeMoved` if they are elsewhere, `MergeConflict` while git has the pin in
-    conflict; then nothing is pinned.
+    `trigger`: where HEAD and pin must still be. Raises `KnowledgeMoved` if they are elsewhere,
+    `MergeConflict` while git has the pin in conflict; then nothing is pinned.
     """
     branch = ws.kb_branch()
     with locks.exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
@@ -51,7 +53,9 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
 
 
 def refuse_if_in_conflict(places: Places) -> None:
-    """A pin that is written and staged now would end git's conflict, and nobody would miss what theirs holds. Raises `MergeConflict`."""
+    """Raise `MergeConflict` while the pin is in conflict: staging one would end git's conflict and
+    drop what theirs holds.
+    """
     stages = pin_merge.stages(places)
     if stages:
         removed = stages.ours is None or stages.theirs is None

@@ -7,7 +7,9 @@ from vmrag_link.workspace import View, Workspace, reasons
 
 
 class KbBlock(Record, frozen=True):
-    """`commit` is the revision that was read, with the uncommitted documents if `dirty`; `in_sync` False: not the pinned one."""
+    """`commit` is the revision that was read, with the uncommitted documents if `dirty`; `in_sync`
+    False: not the pinned one.
+    """
 
     worktree: str
     git_head: str | None
@@ -18,8 +20,8 @@ class KbBlock(Record, frozen=True):
 
 
 class Standing(Record, frozen=True):
-    """`at` is the place to read documents from, `revision` the one that it is or has uncommitted documents on; `notes` say why the answer
-    is not from the pinned revision, if so.
+    """`at`: where documents are read; `revision`: the same without uncommitted documents. `notes`
+    say why that is not the pinned revision, if so.
     """
 
     at: At

@@ -1,4 +1,7 @@
-"""Recovery after a kill: finish, or report, the commits and replays that the journal holds. `follow_pin` starts with it."""
+"""Recovery after a kill: finish, or report, the commits and replays that the journal holds.
+
+`follow_pin` starts with it.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,14 @@ from vmrag_link.workspace import Workspace
 
 
 def recover(ws: Workspace) -> None:
-    """Every command that works on the knowledge base calls this first; nearly always there is nothing to do."""
+    """Finish what killed commands began. Commands that work on the knowledge base call this first;
+    nearly always there is nothing to do.
+    """
     _finish_replays(ws)
     if not pending(ws):
         return
     with locks.exclusive(ws.places.workspace_lock, purpose="finish a commit", timeout=ws.lock_timeout):
-        for path, entry in pending(ws):  # again: who held the lock may have finished it
+        for path, entry in pending(ws):  # again: the lock's last holder may have finished it
             if problem := flaw(ws, entry):
                 _set_aside(ws, path, problem)
             elif entry is None:
@@ -37,7 +42,9 @@ def recover(ws: Workspace) -> None:
 
 
 def _finish_replays(ws: Workspace) -> None:
-    """Uncommitted documents of HEAD's branch, or of one that is gone, that were on their way to another revision."""
+    """Finish carrying uncommitted documents to another revision, for HEAD's branch and branches
+    that are gone.
+    """
     branch = ws.trigger().branch
     for path, entry in ws.journal.entries():
         if not isinstance(entry, ReplayEntry):
@@ -52,7 +59,7 @@ def _finish_replays(ws: Workspace) -> None:
         there = ws.engine.branch(entry.kb_branch)
         copy = ws.sync_context.without_copy(entry.kb_branch, there.head if there else entry.to)
         with copy, ws.engine.writing("carry uncommitted documents"):
-            if path.exists():  # who is at work holds the write lock until its entry is gone
+            if path.exists():  # a living process holds the write lock until its entry is gone
                 finished = replay.finish(ws.engine, entry)
                 ws.journal.finish(path)
                 if finished:
@@ -66,7 +73,9 @@ def _is_ours(ws: Workspace, kb_branch: str, branch: str | None) -> bool:
 
 
 def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
-    """The commits of the journal that concern this work tree: its own, those of the code branch that it is on, and damaged ones."""
+    """The commits of the journal that concern this work tree: its own, those of the code branch
+    that it is on, and damaged ones.
+    """
     commits = [(path, entry) for path, entry in ws.journal.entries() if not isinstance(entry, ReplayEntry)]
     return [
         (path, entry)
@@ -76,7 +85,9 @@ def pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
 
 
 def is_here(ws: Workspace, entry: CommitEntry) -> bool:
-    """Whether HEAD is on the code branch of the entry, which may have another name by now: git carries the mapping along."""
+    """Whether HEAD is on the code branch of the entry. It may be renamed by now: git carries the
+    mapping to the KB branch along.
+    """
     trigger = ws.trigger()
     if trigger.symbolic == entry.symbolic:
         return True
@@ -84,7 +95,9 @@ def is_here(ws: Workspace, entry: CommitEntry) -> bool:
 
 
 def flaw(ws: Workspace, entry: Entry | None) -> str:
-    """Why nothing can be finished by an entry of the journal: it cannot be read, or names what is not there; empty if it can."""
+    """Why nothing can be finished by an entry of the journal: it cannot be read, or names what is
+    not there; empty if it can.
+    """
     if entry is None:
         return "cannot be read"
     engine = ws.engine
@@ -111,7 +124,9 @@ def _set_aside(ws: Workspace, path: Path, problem: str) -> None:
 
 
 def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
-    """Another work tree was on this code branch when it was killed; one that is alive holds its lock."""
+    """Finish the commit of another work tree on this code branch, unless that is alive and holds
+    its lock.
+    """
     theirs = Path(entry.git_dir)
     if theirs not in worktrees.git_dirs(ws.places) or not theirs.is_dir():
         _finish(ws, path, entry)
@@ -123,7 +138,9 @@ def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
 
 
 def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
-    """Call it with the workspace's lock held. An entry whose branch HEAD has left stays until HEAD comes back."""
+    """Finish a commit; the caller holds the workspace's lock. An entry whose branch HEAD has left
+    stays until HEAD comes back.
+    """
     branch = ws.engine.branch(entry.kb_branch)
     if branch is None or branch.head == entry.parent:
         ws.journal.finish(path)  # killed before the knowledge base was committed: the documents are still uncommitted
@@ -132,7 +149,7 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     trigger = ws.trigger()
     on_branch = is_here(ws, entry) and not plumbing.busy(ws.places) and not pin_merge.stages(ws.places)
     before = entry.pin.encode() if entry.pin is not None else None
-    if on_branch and (trigger.pin == before or _pinned(trigger.pin) == revision):
+    if on_branch and (trigger.pin == before or _pinned_revision(trigger.pin) == revision):
         _pin(ws, path, revision, entry.kb_branch)
         return
     code = quoted(entry.symbolic.removeprefix("refs/heads/"))
@@ -141,13 +158,16 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         f"moved. To pin it: {'' if on_branch else f'git switch {code} && '}vmrag pin {revision}"
     )
     if on_branch:
-        # The pin was replaced by something else: nobody will finish the commit, but nothing is lost either.
+        # The pin was replaced by something else: nobody will finish the commit, but nothing is lost
+        # either.
         ws.engine.anchor(revision, reason="committed, never pinned")
         ws.journal.finish(path)
 
 
 def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
-    """What cannot be pinned now (a read-only work tree, say) keeps nobody from working: the next command tries again."""
+    """Write the pin of an interrupted commit. If that fails (a read-only work tree, say), a note
+    says so, and the next command tries again.
+    """
     try:
         report = pinning.write_pin(ws, revision, kb_branch)
     except (OSError, GitFailed) as error:
@@ -163,6 +183,6 @@ def _pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
     ws.progress.note(f"Finished an interrupted commit: revision {revision[:7]} is pinned now.")
 
 
-def _pinned(data: bytes | None) -> str | None:
+def _pinned_revision(data: bytes | None) -> str | None:
     pin = pinning.parsed(data)
     return pin.dolt_commit if pin else None

@@ -14,7 +14,8 @@ from vmrag_link.workspace import Workspace, reasons
 
 
 def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
-    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`. The index keeps serving.
+    """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`.
+    The index keeps serving.
 
     The report's notes have been said.
     """
@@ -25,7 +26,7 @@ def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
     if target.state != "pinned":
         raise reasons.unusable(ws, target)
     if report is None:
-        eviction.tidy(ws.sync_context)  # who was killed after the switch left it undone
+        eviction.tidy(ws.sync_context)  # a process that was killed after the switch left it undone
         revision = ws.revision()
         path = SnapshotReport(str(ws.snapshots.path(revision)), "reused")
         report = SyncReport("pinned", revision, revision, ChangeCounts(), ChunkCounts(), path, {}, target.attachment)

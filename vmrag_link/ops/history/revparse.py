@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import BranchMissing, GitReferenceMissing, RemoteError, RevisionMissing
+from vmrag_link.errors import BranchMissing, GitReferenceMissing, RemoteError, RevisionAmbiguous, RevisionMissing
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.models import At
 from vmrag_link.ops.commits import revisions
@@ -45,8 +45,8 @@ def revision(ws: Workspace, name: str, here: Standing | None = None) -> str:
     the first characters of a hash, a git tag, branch or full hash (the revision that it pins). Each may be followed by `~n`, `^`:
     first parents. No part of this is git's language of expressions: `HEAD@{1}` would be the code's.
 
-    `here`: where the workspace is known to stand. Nothing is fetched. Raises `RevisionMissing` (with `candidates`, if a beginning is
-    ambiguous), `PinMalformed` of a git ref.
+    `here`: where the workspace is known to stand. Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous` for the
+    beginning of several hashes, and `PinMalformed` of a git ref.
     """
     stepped = _BACK.fullmatch(name)
     found = _named(ws, stepped["name"] if stepped else name, here)
@@ -61,9 +61,9 @@ def branch_revision(ws: Workspace, name: str, here: Standing | None = None) -> s
     """As `revision`, where a branch is meant but anything will do. Raises `BranchMissing`."""
     try:
         return revision(ws, name, here)
+    except RevisionAmbiguous:
+        raise
     except RevisionMissing as error:
-        if "candidates" in error.details:
-            raise
         raise no_branch(ws, name) from error
 
 
@@ -112,7 +112,7 @@ def _begun(ws: Workspace, name: str) -> str | None:
     for heads in (list(visible(ws)), [each.head for each in ws.engine.branches()]):
         found = sorted(each for each in ws.engine.parents(heads) if each.startswith(name.lower()))
         if len(found) > 1:
-            raise RevisionMissing(
+            raise RevisionAmbiguous(
                 f"{len(found)} revisions begin with {name!r}.",
                 hint="Write more of the hash.",
                 revision=name,

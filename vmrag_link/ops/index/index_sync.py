@@ -55,7 +55,7 @@ class SyncedAll(Record, frozen=True):
     @property
     def failed(self) -> str:
         """The collection to blame."""
-        return str(self.failure.details["collection_name"]) if self.failure else ""
+        return (self.failure.collection or "") if self.failure else ""
 
     @property
     def together(self) -> Synced:
@@ -102,9 +102,9 @@ def bring(ws: Workspace) -> SyncedAll:
             eviction.throw_away(ws.sync_context, ws.target(), seen.revision)  # it verifies, and holds something else
         report = _after(ws, before)
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:
-        if "collection_name" not in error.details:
+        if error.collection is None:
             raise
-        remember(ws, {str(error.details["collection_name"]): error.message})
+        remember(ws, {error.collection: error.message})
         return _nothing_done(ws, error)
     remember(ws, {})
     return report

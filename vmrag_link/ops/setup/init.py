@@ -8,7 +8,7 @@ from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write, root_of
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
+from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.git import pin_merge, plumbing, sharing
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.switch import require_free
@@ -143,8 +143,8 @@ def _cloned(ws: Workspace) -> str:
         return clone(ws).remote
     except RemoteError as error:
         elsewhere = reasons.uninitialized(ws, error)
-        if elsewhere.details:
-            raise AlreadyInitialized(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
+        if isinstance(elsewhere, KnowledgeElsewhere):
+            raise InitializedElsewhere(elsewhere.message, hint=elsewhere.hint, **elsewhere.details) from error
         then = "or start another one, which cannot be merged with theirs: vmrag init --new"
         raise AlreadyInitialized(
             f"Other branches of this repository pin a knowledge base, and it cannot be fetched: {error.message}",
