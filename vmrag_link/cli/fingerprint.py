@@ -10,7 +10,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import plural
-from vmrag_link.ops.history import history
+from vmrag_link.ops.history.fingerprint import fingerprint
 from vmrag_link.ops.index import check
 from vmrag_link.ops.index.check import VerifiedIndex
 
@@ -26,7 +26,7 @@ def command(invocation: Invocation, *, ref: str | None, verify: bool) -> int:
     """
     with invocation.workspace() as ws:
         if not verify:
-            report = history.fingerprint(ws, ref=ref)
+            report = fingerprint(ws, ref=ref)
             invocation.emit(report, [report.fingerprint])
             return 0
         verified = check.verify(ws, ref=ref)

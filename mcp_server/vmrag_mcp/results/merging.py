@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from vmrag_link.ops.commits.revisions import CommitWithParent
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results.commits import CommitWithParent
 from vmrag_mcp.results.summaries import SyncSummary
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vmrag_link.models import Record
-from vmrag_link.ops.commits.revisions import CommitWithStats
 from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results.commits import CommitWithStats
 from vmrag_mcp.results.history import StatusResult
 from vmrag_mcp.results.sync import SyncTotals
 from vmrag_mcp.results.working import CommitResult

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from vmrag_link.models import Record
-from vmrag_link.ops.commits.diff import Summary
-from vmrag_link.ops.commits.revisions import CommitSummary, CommitWithParent
 from vmrag_link.ops.links.link import Bidirectional, LinkBlock
 from vmrag_mcp.results.base import ToolResult
+from vmrag_mcp.results.commits import CommitSummary, CommitWithParent
+from vmrag_mcp.results.diff import Summary
 from vmrag_mcp.results.summaries import SyncSummary
 
 

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from vmrag_link.errors import plural
 from vmrag_link.ops.branches import merge_branches as merging
 from vmrag_link.ops.branches.resolve_bulk import BulkReport, resolve_bulk
-from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.commits import CommitWithParent
 from vmrag_mcp.results.merging import MergeBranchResult, ResolveConflictsResult
 from vmrag_mcp.results.summaries import SyncSummary
 from vmrag_mcp.session import Call
@@ -76,13 +76,14 @@ def resolve_conflicts(
     """Decide about conflicts; ours is the branch merged into. To mend one by hand: update the document, then ours for it."""
     report = resolve_bulk(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
     outcome.warn(call, pending=report.pending, staged=report.staged)
+    engine = call.ws.engine
     return ResolveConflictsResult(
         table=table,
         strategy=strategy,
         resolved=report.decided,
         remaining=len(report.left),
         conflicts=list(report.left),
-        commit=revisions.described(call.ws.engine, report.revision) if report.revision else None,
+        commit=CommitWithParent.at(engine, engine.info(report.revision)) if report.revision else None,
         message=_resolved(report),
     )
 

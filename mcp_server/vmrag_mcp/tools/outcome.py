@@ -6,7 +6,7 @@ from vmrag_mcp.session import Call
 
 
 def warn(call: Call, *, pending: str, staged: bool) -> None:
-    """What of the whole is left to do: the index did not follow; another git command held git's index."""
+    """What is left to do: the index did not follow; another git command held git's index."""
     call.pending(pending)
     if not staged:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")

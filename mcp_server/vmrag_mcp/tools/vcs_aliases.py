@@ -9,10 +9,10 @@ from msgspec import structs
 from vmrag_link.engines.base import reserved
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import switch as switching
-from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.commits import SHORT
 from vmrag_mcp.results.sync import SyncTotals
 from vmrag_mcp.results.vcs_aliases import (
     BranchHead,
@@ -76,11 +76,11 @@ def get_branch_status(call: Call) -> GetBranchStatusResult:
     found = kb_status.situation(call.ws, here)
     connected = kb_status.known(call.ws, found.remote) if found.remote else None
     rows = [
-        BranchHead(each.name, each.name == found.branch, each.head[: revisions.SHORT])
+        BranchHead(each.name, each.name == found.branch, each.head[:SHORT])
         for each in call.ws.engine.branches()
         if not reserved(each.name)
     ]
-    status = history.status_result(call, found, connected=connected)
+    status = history.status_result(call, found, history.uncommitted(call), connected=connected)
     return GetBranchStatusResult(**structs.asdict(status), branches=rows)
 
 

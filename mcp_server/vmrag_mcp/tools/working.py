@@ -10,11 +10,11 @@ from vmrag_link.errors import VmragError, plural
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import reset as resetting
 from vmrag_link.ops.branches import switch as switching
-from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.commits.diff import Summary
 from vmrag_link.ops.links import link as linking
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.commits import CommitSummary, CommitWithParent
+from vmrag_mcp.results.diff import Summary
 from vmrag_mcp.results.summaries import SyncSummary
 from vmrag_mcp.results.working import (
     CheckoutAction,
@@ -54,7 +54,7 @@ def commit_result(call: Call, report: committing.CommitReport) -> CommitResult:
     then = "the pin is staged for git" if report.pin else "the pin stays (auto_pin is off)"
     where = f"{report.revision[:7]} to {report.branch!r}"
     return CommitResult(
-        commit=revisions.described(call.ws.engine, report.revision),
+        commit=CommitWithParent.at(call.ws.engine, call.ws.engine.info(report.revision)),
         changes_committed=Summary.of(report.changes),
         message=f"Committed {plural(report.changes.total, 'document')} as {where}; {then}.",
     )
@@ -125,6 +125,6 @@ def dolt_reset(
             documents_restored=report.changes.added + report.changes.modified,
             documents_removed=report.changes.removed,
         ),
-        orphaned_commits=[revisions.commit(each) for each in report.orphaned],
+        orphaned_commits=[CommitSummary.of(each) for each in report.orphaned],
         message=f"At {report.to_commit[:7]}; {discarded} discarded{left}.",
     )

@@ -6,9 +6,8 @@ import re
 from fnmatch import translate
 
 from vmrag_link.engines.base import reserved
-from vmrag_link.models import Record
+from vmrag_link.models import Record, RevisionInfo
 from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
-from vmrag_link.ops.commits.revisions import CommitSummary, commit
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.remotes.upstream import Upstream, upstream
 from vmrag_link.transport import probe
@@ -22,7 +21,7 @@ class Branch(Record, frozen=True):
     current: bool
     local: bool
     remote: bool
-    head: CommitSummary
+    head: RevisionInfo
     apart: AheadBehind | None
 
 
@@ -62,7 +61,7 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
         apart = None
         if name in ours and name in theirs:
             apart = distances.apart([ours[name]], [theirs[name]]) if distances and name in both else AheadBehind()
-        head = commit(ws.engine.info(ours.get(name) or theirs[name]))
+        head = ws.engine.info(ours.get(name) or theirs[name])
         rows.append(Branch(name, name == here.kb.branch, name in ours, name in theirs, head, apart))
     return BranchList(here.kb.branch, tuple(rows), _doubt(ws, remote))
 

@@ -136,7 +136,7 @@ def checkout(
     how: Handling = "abort",
     message: str = "",
 ) -> CheckoutReport:
-    """Go to a KB branch, or read a commit, as `revparse.revision` names it.
+    """Go to a KB branch, or read a commit, as `revparse.tool_rev` names it.
 
     A branch that only a remote has gets a local one. `create`: make the branch first, at `start` or
     where the workspace stands. `how`, `message`: see `uncommitted.cleared`. Raises `BranchMissing`,
@@ -178,14 +178,14 @@ def create_branch(ws: Workspace, name: str, start: str) -> str:
     Raises as `checkout`.
     """
     reconcile_for_reading(ws)
-    revision = revparse.revision(ws, start)
+    revision = revparse.tool_rev(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)
     return revision
 
 
 def _goal_of_new(ws: Workspace, name: str, start: str | None) -> _Goal:
-    revision = revparse.revision(ws, start) if start is not None else None
+    revision = revparse.tool_rev(ws, start) if start is not None else None
     branches.require_new(ws, name)
     return _Goal(name, revision, new=True)
 
@@ -202,7 +202,7 @@ def _goal(ws: Workspace, target: str) -> _Goal:
         branches.require_new(ws, target)
         return _Goal(target, head, new=True)
     try:
-        return _Goal(None, revparse.revision(ws, target))
+        return _Goal(None, revparse.tool_rev(ws, target))
     except RevisionAmbiguous:
         raise
     except RevisionMissing as error:

@@ -11,15 +11,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import Literal
 
-import msgspec
-
 from vmrag_link.errors import MergeConflict, MergeRefused, Uncommitted, VmragError, plural, quoted
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
-from vmrag_link.ops.commits.diff import Summary
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
 from vmrag_link.workspace import Workspace
 
@@ -77,7 +74,12 @@ def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
     """The error for what needs a clean branch; its `local_changes` count and name the documents."""
     found = ws.engine.diff(branch.head, Working(branch.name))
     counts = found.counts()
-    summary = msgspec.to_builtins(Summary.of(counts))
+    summary = {
+        "added": counts.added,
+        "modified": counts.modified,
+        "deleted": counts.removed,
+        "total": counts.total,
+    }
     documents = [each.key[1] for each in found.documents[:LISTED]]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
     what = plural(counts.total, "document") if counts.total else "What was changed about collections"

@@ -1,4 +1,4 @@
-"""Where the knowledge base of a work tree stands: what is uncommitted, in conflict or not indexed, and how remote and pin compare.
+"""Where the knowledge base of a work tree stands: what is in conflict or not indexed, and how remote and pin compare.
 
 Facts for programs; `ops.status.status` is what `vmrag status` says to a person.
 """
@@ -13,7 +13,6 @@ from vmrag_link.git import plumbing
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.commits.ahead_behind import AheadBehind
-from vmrag_link.ops.commits.diff import ChangedDocument, Summary, changed, shown
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
 from vmrag_link.ops.merge import conflict_rows
@@ -24,14 +23,6 @@ from vmrag_link.transport import probe
 from vmrag_link.workspace import Workspace
 
 PinState = Literal["in_sync", "kb_ahead", "kb_behind", "diverged", "no_link"]
-
-
-class LocalChanges(Record, frozen=True):
-    """`has_changes` also where a collection alone was changed, which counts as no document."""
-
-    has_changes: bool
-    summary: Summary
-    documents: tuple[ChangedDocument, ...]
 
 
 class IndexBlock(Record, frozen=True):
@@ -55,7 +46,6 @@ class Situation(Record, frozen=True):
     branch: str | None
     commit: str
     remote: Upstream | None
-    local_changes: LocalChanges
     apart: AheadBehind
     merge_in_progress: bool
     conflicts: tuple[OpenConflict, ...]
@@ -75,12 +65,10 @@ def situation(ws: Workspace, here: Standing) -> Situation:
     """As the workspace stands; asks no network. Raises what the knowledge base itself raises, and nothing else."""
     remote = upstream(ws)
     merge = conflict_rows.open_merge(ws)
-    local = local_changes(ws, here)
     return Situation(
         branch=here.kb.branch,
         commit=here.revision,
         remote=remote,
-        local_changes=local,
         apart=_apart(ws, here, remote),
         merge_in_progress=merge is not None,
         conflicts=merge.conflicts if merge else (),
@@ -102,15 +90,6 @@ def known(ws: Workspace, remote: Upstream) -> bool | None:
     """Whether the remote answered when it was asked a moment ago; None if nobody did. Nobody is asked now."""
     answer = probe.remembered(ws.places, remote.address) if remote.address else None
     return answer.problem is None if answer else None
-
-
-def local_changes(ws: Workspace, here: Standing) -> LocalChanges:
-    """The uncommitted documents that are visible."""
-    if not isinstance(here.at, Working):
-        return LocalChanges(has_changes=False, summary=Summary(0, 0, 0, 0), documents=())
-    found = changed(ws.engine, here.revision, here.at)
-    rows = tuple(shown(ws.engine, found, found.documents))
-    return LocalChanges(not found.empty, found.summary, rows)
 
 
 def _apart(ws: Workspace, here: Standing, remote: Upstream | None) -> AheadBehind:
