@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.index.metadata import document_metadata, parted
+from vmrag_link.index.metadata import document_metadata, parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.retrieval import filters
 from vmrag_link.sync.indexer import within_window
@@ -102,7 +102,7 @@ class _Passing:
 
 
 def _chunk(name: str) -> Named | None:
-    found = parted(name)
+    found = parse_chunk_id(name)
     return Named(name, *found) if found else None
 
 

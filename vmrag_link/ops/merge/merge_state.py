@@ -75,7 +75,7 @@ def opened(ws: Workspace) -> MergeState | None:
 def required(ws: Workspace) -> MergeState:
     state = opened(ws)
     if state is None:
-        again = pin_merge.reopening(ws.places) if pin_merge.is_merge(ws.places) else None
+        again = pin_merge.reopen_command(ws.places) if pin_merge.is_merge(ws.places) else None
         raise MergeConflict("No merge is open here.", hint=again or "vmrag merge REF")
     return state
 
