@@ -7,7 +7,7 @@
 5. the first characters of a revision's hash.
 
 A KB branch with the name of a git ref is named in a warning if it stands elsewhere. A remote's
-branch that contains what git's pins was fetched later, and is taken then: what `dolt_fetch` brought
+branch that contains what git's pins was fetched later, and is taken then: what a fetch brought
 has no other name.
 
 `HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their
