@@ -53,7 +53,8 @@ def merge_branch(
 ) -> BranchMerge:
     """Merge `source` into a KB branch, by default HEAD's.
 
-    `source`: as `revparse.tool_branch_rev` takes it, or a branch `vmrag/wip/…`. `how`: what becomes of
+    `source`: as `revparse.tool_branch_rev` takes it, or a branch `vmrag/wip/…`. `how`: what becomes
+    of
     uncommitted documents here. Raises `BranchMissing`, `BranchInUse`, `Uncommitted` before anything
     is changed, and as `merge.mergeable`; `MergeConflict` with `conflicts`: the merge is open then,
     on the target, unless `on_conflict` is `abort`.

@@ -53,7 +53,8 @@ class MergeReport(Record, frozen=True):
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
-    """Merge what `source` names (`revparse.resolve_rev`); documents set aside come back uncommitted.
+    """Merge what `source` names (`revparse.resolve_rev`); documents set aside come back
+    uncommitted.
 
     Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and
     `writing.writable`.
