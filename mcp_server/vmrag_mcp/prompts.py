@@ -1,4 +1,4 @@
-"""Prompts: what a person can ask the agent to do about the knowledge, with what it needs to know for that."""
+"""Prompts: tasks about the knowledge that a person can give the agent, with their material."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vmrag_link.models import Record
 from vmrag_mcp.session import Call
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.history.history import DiffReport
+    from vmrag_link.ops.history.word_diff import DiffReport
 
 LONGEST = 20_000
 """Characters of changes that a prompt quotes; for more it names the tool."""
@@ -51,23 +51,23 @@ def get(name: str) -> Prompt:
 
 
 def _changes(call: Call, arguments: Mapping[str, str]) -> str:
-    from vmrag_link.ops.history.history import diff
     from vmrag_link.ops.history.merge_base import branch_base
+    from vmrag_link.ops.history.word_diff import word_diff
 
     call.standing()
     asked = arguments.get("since")
     since, why = (asked, "as asked") if asked else branch_base(call.ws)
-    report = diff(call.ws, since, None)
+    report = word_diff(call.ws, since, None)
     shown = _shown(report, f"get_diff(from_ref={since!r}, include_content=true)")
     question = f"What changed in the knowledge on this branch, compared with {since[:12]} ({why})?"
     return "\n".join([question, _TELL, "", *shown])
 
 
 def _commit(call: Call, _: Mapping[str, str]) -> str:
-    from vmrag_link.ops.history.history import diff
+    from vmrag_link.ops.history.word_diff import word_diff
 
     call.standing()
-    report = diff(call.ws, None, None)
+    report = word_diff(call.ws, None, None)
     return "\n".join([_PREPARE, "", *_shown(report, "get_diff(include_content=true)")])
 
 

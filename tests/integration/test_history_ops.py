@@ -19,7 +19,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import GitReferenceMissing, PinMissing
 from vmrag_link.models import Working
-from vmrag_link.ops.history import history
+from vmrag_link.ops.history import revparse
+from vmrag_link.ops.history.word_diff import word_diff
 
 template, project = terminal.template, terminal.project
 
@@ -117,7 +118,7 @@ def test_old_texts_are_read_only_where_they_are_shown(project, monkeypatch):
         monkeypatch.setattr(DoltliteEngine, "document", lambda *args: read.append(args[-1]) or real(*args))
         for detail, expected in (("names", []), ("stat", ["faq.md"]), ("text", ["faq.md", "setup.md"])):
             read.clear()
-            report = history.diff(ws, detail=detail)
+            report = word_diff(ws, detail=detail)
             assert (read, len(report.documents)) == (expected, 2)
 
 
@@ -179,15 +180,15 @@ def test_a_place_is_working_a_revision_a_git_ref_or_a_kb_branch(project):
     feature = json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
     project.put("draft.md", "A draft.")
     with opened(project) as ws:
-        assert history.place(ws, "WORKING") == Working("main")
-        assert history.place(ws, feature) == feature
-        assert history.place(ws, "feature") == feature
-        assert history.place(ws, project.git("rev-parse", "--short", "feature")) == feature
+        assert revparse.resolve_at(ws, "WORKING") == Working("main")
+        assert revparse.resolve_at(ws, feature) == feature
+        assert revparse.resolve_at(ws, "feature") == feature
+        assert revparse.resolve_at(ws, project.git("rev-parse", "--short", "feature")) == feature
         ws.engine.create_branch("only/here", feature)
-        assert history.place(ws, "only/here") == feature
+        assert revparse.resolve_at(ws, "only/here") == feature
         for name in ("nowhere", "", "\udcff", "-x", "f" * 40, "a\nb", "feature:handbook"):
             with pytest.raises(GitReferenceMissing):
-                history.place(ws, name)
+                revparse.resolve_at(ws, name)
 
 
 def test_a_git_ref_goes_before_a_kb_branch_unless_it_pins_nothing(project):
@@ -197,11 +198,11 @@ def test_a_git_ref_goes_before_a_kb_branch_unless_it_pins_nothing(project):
     feature = json.loads(project.git("show", "feature:.dolt-version"))["dolt_commit"]
     with opened(project) as ws:
         ws.engine.create_branch("topic", feature)
-        assert history.place(ws, "topic") == here
+        assert revparse.resolve_at(ws, "topic") == here
         with pytest.raises(PinMissing):
-            history.place(ws, "bare")
+            revparse.resolve_at(ws, "bare")
         ws.engine.create_branch("bare", feature)
-        assert history.place(ws, "bare") == feature
+        assert revparse.resolve_at(ws, "bare") == feature
 
 
 def test_a_diff_is_between_any_two_places(project):

@@ -197,7 +197,7 @@ def test_a_checkout_moves_the_pin_and_what_queries_find_and_back_again(notes, to
 def test_trap_1_a_hash_is_read_itself_and_never_a_branch_tip(notes, tools):
     first = notes.pinned
     second = changed(notes, tools, "second", d="delta")
-    for target in (first, first[:8], "HEAD~1", "main~1"):
+    for target in (first, first[:8], "HEAD~1", f"{second[:8]}~1"):
         done = tools("dolt_checkout", target=target)
         assert (done["detached"], done["checkout_result"]["to_branch"]) == (True, None)
         assert (done["checkout_result"]["to_commit"], done["kb"]["commit"]) == (first, first)

@@ -9,12 +9,13 @@ import pytest
 
 from tests.support import people, terminal
 from tests.support.engines import document, store
+from tests.support.mcp import Tools, warned
 from tests.support.people import World
 from tests.support.terminal import Project
 from vmrag_link.errors import BranchMissing, RevisionMissing
 from vmrag_link.models import Working
 from vmrag_link.ops.history import revparse
-from vmrag_link.ops.history.revparse import branch_revision, place, revision
+from vmrag_link.ops.history.revparse import tool_at, tool_branch_rev, tool_rev
 from vmrag_link.progress import Quiet
 from vmrag_link.workspace import Workspace
 
@@ -34,12 +35,12 @@ def test_heads_hashes_branches_and_steps_back(project: Project, ws: Workspace) -
     head = project.pinned
     first = project.ask("log")["revisions"][1]["revision"]
     for name in ("HEAD", head, head[:4], head[:12], head.upper()[:12], "main", "HEAD~0", "refs/heads/main"):
-        assert revision(ws, name) == head, name
+        assert tool_rev(ws, name) == head, name
     for name in ("HEAD~1", "HEAD~", "HEAD^", "main~1", f"{head[:8]}~1", "feature~1", "first", "refs/tags/first"):
-        assert revision(ws, name) == first, name
-    root = revision(ws, "HEAD~2")
-    assert revision(ws, "HEAD~1~1") == revision(ws, "first~1") == root
-    assert revision(ws, project.git("rev-parse", "first")) == first  # what that code commit pins
+        assert tool_rev(ws, name) == first, name
+    root = tool_rev(ws, "HEAD~2")
+    assert tool_rev(ws, "HEAD~1~1") == tool_rev(ws, "first~1") == root
+    assert tool_rev(ws, project.git("rev-parse", "first")) == first  # what that code commit pins
 
 
 @pytest.mark.parametrize(
@@ -61,14 +62,14 @@ def test_heads_hashes_branches_and_steps_back(project: Project, ws: Workspace) -
 )
 def test_what_names_nothing_is_no_commit(ws: Workspace, name: str) -> None:
     with pytest.raises(RevisionMissing):
-        revision(ws, name)
+        tool_rev(ws, name)
     with pytest.raises(BranchMissing):
-        branch_revision(ws, name)
+        tool_branch_rev(ws, name)
 
 
 def test_the_beginning_of_a_hash_of_git_is_none(project: Project, ws: Workspace) -> None:
     with pytest.raises(RevisionMissing):
-        revision(ws, project.git("rev-parse", "HEAD")[:12])
+        tool_rev(ws, project.git("rev-parse", "HEAD")[:12])
 
 
 def test_an_ambiguous_beginning_is_told_with_its_candidates(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,33 +77,33 @@ def test_an_ambiguous_beginning_is_told_with_its_candidates(ws: Workspace, monke
     made = [store(ws.engine, "feature", document(f"d{number}")) for number in range(17)]
     digit = next(each for each, count in Counter(each[0] for each in made).items() if count > 1)
     with pytest.raises(RevisionMissing) as caught:
-        revision(ws, digit)
+        tool_rev(ws, digit)
     candidates = caught.value.details["candidates"]
     assert {each for each in made if each[0] == digit} <= set(candidates)
     assert all(each.startswith(digit) for each in candidates)
     with pytest.raises(RevisionMissing):
-        branch_revision(ws, digit)  # says more than that there is no such branch
+        tool_branch_rev(ws, digit)  # says more than that there is no such branch
 
 
 def test_a_branch_called_like_a_hash_is_found_by_its_whole_name(project: Project, ws: Workspace) -> None:
-    there = revision(ws, "feature")
+    there = tool_rev(ws, "feature")
     ws.engine.create_branch(project.pinned[:6], there)
-    assert revision(ws, project.pinned[:6]) == there
-    assert revision(ws, project.pinned[:7]) == project.pinned
+    assert tool_rev(ws, project.pinned[:6]) == there
+    assert tool_rev(ws, project.pinned[:7]) == project.pinned
 
 
 def test_what_was_given_up_is_found_by_its_hash(project: Project, ws: Workspace) -> None:
     old = ws.engine.branch("feature")
     assert old
     ws.engine.delete_branch("feature", expected=old.head)
-    assert revision(ws, old.head[:10]) == old.head
+    assert tool_rev(ws, old.head[:10]) == old.head
 
 
 def test_working_is_the_workspace_with_its_uncommitted_documents(project: Project, ws: Workspace) -> None:
-    assert place(ws, "WORKING") == place(ws, "HEAD") == project.pinned
+    assert tool_at(ws, "WORKING") == tool_at(ws, "HEAD") == project.pinned
     project.put("new.md", "new")
-    assert place(ws, "WORKING") == Working("main")
-    assert place(ws, "HEAD") == project.pinned
+    assert tool_at(ws, "WORKING") == Working("main")
+    assert tool_at(ws, "HEAD") == project.pinned
 
 
 def test_a_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
@@ -113,12 +114,85 @@ def test_a_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
     new = world.ada.write_document("setup.md", "New.")
     world.ada.git("push", "-q")
     made = Workspace.open(bob.top, Quiet())
-    assert revision(made, "origin/main") == old
+    assert tool_rev(made, "origin/main") == old
     bob.vmrag("fetch")
     made.close()
     made = Workspace.open(bob.top, Quiet())
-    assert revision(made, "origin/main") == revision(made, new[:8]) == new
-    assert revision(made, "origin/main~1") == old
+    assert tool_rev(made, "origin/main") == tool_rev(made, new[:8]) == new
+    assert tool_rev(made, "origin/main~1") == old
     with pytest.raises(BranchMissing):
-        branch_revision(made, "origin/absent")
+        tool_branch_rev(made, "origin/absent")
     made.close()
+
+
+# -- one name that git and the knowledge base both have
+
+
+@pytest.fixture
+def twins(project: Project) -> tuple[str, str]:
+    """`topic`: a git branch that pins the first revision, and a KB branch that stands at the second."""
+    git, kb = project.pinned, project.ask("log", "feature")["revisions"][0]["revision"]
+    project.git("branch", "topic")
+    with terminal.opened(project) as ws:
+        ws.engine.create_branch("topic", kb)
+    return git, kb
+
+
+def test_a_git_ref_goes_before_a_kb_branch_which_a_warning_names(project: Project, twins: tuple[str, str]) -> None:
+    git, kb = twins
+    done = project.vmrag("log", "topic", "-n", "1")
+    assert done.out.startswith(git)
+    (warning,) = done.err.splitlines()
+    assert all(part in warning for part in ("'topic' is the git ref", git[:12], kb[:12]))
+    done = project.vmrag("log", "topic", "-n", "1", "--json")
+    assert done.json["revisions"][0]["revision"] == git
+    assert done.err.splitlines() == [warning]
+
+
+def test_a_tool_takes_the_git_ref_and_warns_alike(project: Project, twins: tuple[str, str]) -> None:
+    git, kb = twins
+    said = project.vmrag("log", "topic").err.strip()
+    tools = Tools(project.top)
+    result = tools("dolt_show", commit="topic")
+    assert result["commit"]["hash"] == git
+    assert result["warnings"] == [{"code": "NOTE", "message": said}]
+    other = tools("dolt_show", commit=kb[:12])  # as the warning says
+    assert other["commit"]["hash"] == kb
+    assert "warnings" not in other
+    assert tools("get_diff", from_ref="topic", to_ref="HEAD")["summary"]["total"] == 0
+
+
+def test_a_parameter_that_names_a_kb_branch_takes_that_and_warns_of_gits(
+    project: Project, twins: tuple[str, str]
+) -> None:
+    git, kb = twins
+    result = Tools(project.top)("dolt_commits", branch="topic", limit=1)
+    assert result["commits"][0]["hash"] == kb
+    (warning,) = result["warnings"]
+    assert all(part in warning["message"] for part in ("'topic' is the branch", git[:12], kb[:12]))
+
+
+def test_where_both_are_equal_nothing_is_said(project: Project) -> None:
+    assert project.vmrag("log", "feature").err == ""
+    assert "warnings" not in Tools(project.top)("dolt_show", commit="feature")
+
+
+def test_the_command_line_takes_the_beginning_of_a_hash_of_the_knowledge_base(project: Project) -> None:
+    assert project.ask("log", project.pinned[:10])["revisions"][0]["revision"] == project.pinned
+
+
+def test_a_remotes_branch_that_was_fetched_later_goes_before_what_gits_pins(world: World) -> None:
+    ada, bob = world.ada, world.join("bob")
+    bob.vmrag("clone", code=None)
+    old = bob.pinned
+    new = ada.write_document("setup.md", "New.")
+    ada.git("push", "-q")
+    bob.vmrag("fetch")
+    assert new != old
+    done = bob.vmrag("log", "origin/main", "-n", "1")
+    assert done.out.startswith(new)
+    assert "as last fetched" in done.err
+    assert old[:12] in done.err
+    assert warned(Tools(bob.top)("dolt_show", commit="origin/main")) == {"NOTE"}
+    bob.git("fetch", "-q")
+    assert bob.vmrag("log", "origin/main").err == ""

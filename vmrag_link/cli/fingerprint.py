@@ -10,7 +10,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import plural
-from vmrag_link.ops.history import history
+from vmrag_link.ops.history.fingerprint import fingerprint
 from vmrag_link.ops.index import check
 from vmrag_link.ops.index.check import VerifiedIndex
 
@@ -21,12 +21,13 @@ from vmrag_link.ops.index.check import VerifiedIndex
 def command(invocation: Invocation, *, ref: str | None, verify: bool) -> int:
     """Print the fingerprint: where it is equal, equal queries get equal answers.
 
-    It is made from the documents and the settings of the index, and does not look into the index: what a disk has damaged
-    there does not change it. --verify does look, and ends with exit code 1 if the index is not what the documents make.
+    It is made from the documents and the settings of the index, and does not look into the index:
+    what a disk has damaged there does not change it. --verify does look, and ends with exit code 1
+    if the index is not what the documents make.
     """
     with invocation.workspace() as ws:
         if not verify:
-            report = history.fingerprint(ws, ref=ref)
+            report = fingerprint(ws, ref=ref)
             invocation.emit(report, [report.fingerprint])
             return 0
         verified = check.verify(ws, ref=ref)

@@ -2,13 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from vmrag_link.models import Record
-from vmrag_link.ops.commits.diff import ChangedCollection, ChangedDocument, ChangeType, Summary, TextDiff
+from vmrag_link.models import ChangeCounts, Record
 from vmrag_mcp.results.base import ToolResult
+
+ChangeType = Literal["added", "modified", "deleted"]
+
+
+class Summary(Record, frozen=True):
+    """Numbers of documents."""
+
+    added: int
+    modified: int
+    deleted: int
+    total: int
+
+    @classmethod
+    def of(cls, changes: ChangeCounts) -> Summary:
+        return cls(changes.added, changes.modified, changes.removed, changes.total)
+
+
+class TextDiff(Record, frozen=True, omit_defaults=True):
+    """A document's text on both sides, None where it is not there, and the values of each key of
+    its metadata that differs.
+    """
+
+    metadata_changes: dict[str, dict[str, Any]]
+    content_before: Annotated[str | None, Meta(description="change_type is modified or deleted")] = None
+    content_after: Annotated[str | None, Meta(description="change_type is modified or added")] = None
+
+
+class ChangedCollection(Record, frozen=True, omit_defaults=True):
+    """A collection's own row; the documents of one that was renamed are no changes."""
+
+    name: str
+    change_type: Literal["added", "modified", "deleted", "renamed"]
+    old_name: Annotated[str, Meta(description="change_type is renamed")] = ""
+
+
+class ChangedDocument(Record, frozen=True):
+    """What the rows below are made of. `truncated`: a text in `diff` was cut."""
+
+    collection: str
+    doc_id: str
+    change_type: ChangeType
+    title: str
+    table: str = ""
+    diff: TextDiff | None = None
+    truncated: bool = False
+
+    @property
+    def characters(self) -> int:
+        """How much text it shows."""
+        return sum(len(text or "") for text in (self.diff.content_before, self.diff.content_after)) if self.diff else 0
+
 
 Truncated = Annotated[bool | UnsetType, Meta(description="a text in diff was cut to 2000 characters")]
 Collections = Annotated[list[ChangedCollection] | UnsetType, Meta(description="a collection itself was changed")]
@@ -63,7 +113,10 @@ class DiffEntry(Record, frozen=True):
 
 
 class GetDiffResult(ToolResult, frozen=True):
-    """`from_commit` and `to_commit` are null for WORKING alone. `summary` counts all documents that differ, not the page."""
+    """`from_commit`, `to_commit`: null for WORKING alone.
+
+    `summary` counts all documents that differ, not the page.
+    """
 
     from_ref: str
     to_ref: str

@@ -7,12 +7,11 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.models import Record
-from vmrag_link.ops.commits.diff import Summary
-from vmrag_link.ops.commits.revisions import CommitMatch, CommitWithParent, CommitWithStats
 from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_link.ops.status.kb_status import IndexBlock, PinStatus
 from vmrag_mcp.results.base import ToolResult
-from vmrag_mcp.results.diff import ChangeEntry, Collections, CommitEntry
+from vmrag_mcp.results.commits import CommitMatch, CommitWithParent, CommitWithStats
+from vmrag_mcp.results.diff import ChangeEntry, Collections, CommitEntry, Summary
 
 
 class RemoteStatus(Record, frozen=True):

@@ -1,19 +1,47 @@
-"""What differs between two places in the knowledge base."""
+"""What differs between two places in the knowledge base, in the shapes of the tools."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import UNSET
 
-from vmrag_link.errors import plural
-from vmrag_link.ops.commits import diff
-from vmrag_link.ops.commits.tables import TABLES
-from vmrag_link.ops.history import revparse
+from vmrag_link.engines.base import Engine
+from vmrag_link.errors import TableMissing, plural
+from vmrag_link.models import At, ChangeKind, Document, DocumentChange, Record
+from vmrag_link.ops.commits.tables import TABLES, table_of
+from vmrag_link.ops.history import diff, revparse
+from vmrag_link.ops.history.diff import Diff
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.diff import DiffEntry, GetDiffResult
+from vmrag_mcp.results.diff import (
+    ChangedCollection,
+    ChangedDocument,
+    ChangeType,
+    DiffEntry,
+    GetDiffResult,
+    Summary,
+    TextDiff,
+)
 from vmrag_mcp.session import Call
+
+TEXT = 2000
+"""Characters of a text that is shown."""
+
+_TYPES: dict[ChangeKind, ChangeType] = {"added": "added", "modified": "modified", "removed": "deleted"}
+
+
+class Changes(Record, frozen=True):
+    """A diff whose renamed collections are left out of `diff.documents`."""
+
+    diff: Diff
+    collections: tuple[ChangedCollection, ...]
+
+    @property
+    def empty(self) -> bool:
+        return not self.diff.documents and not self.collections
 
 
 @tool("R")
@@ -27,30 +55,121 @@ def get_diff(
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
 ) -> GetDiffResult:
-    """Compare two commits, or a commit with the uncommitted documents: which documents and collections differ, and how."""
+    """Compare two commits, or a commit with the uncommitted documents: which documents and
+    collections differ, and how.
+    """
     here, ws = call.standing(), call.ws
-    old, new = (revparse.place(ws, name, here) for name in (from_ref, to_ref))
-    found = diff.changed(ws.engine, old, new, table=table or None)
-    rows = diff.shown(
+    old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))
+    found = changes(ws.engine, old, new)
+    kinds = {each.name: each.kind for at in (old, new) for each in ws.engine.collections(at)}
+    if table:
+        found = _of_table(found, table, kinds)
+    rows = documents(
         ws.engine,
-        found,
-        found.documents[offset:][:limit],
+        found.diff,
+        found.diff.documents[offset:][:limit],
         texts=limit if include_content else 0,
         characters=call.behaviour.page_chars,
-        tables=True,
+        kinds=kinds,
     )
-    total = found.summary.total
+    total = found.diff.changes.total
     return GetDiffResult(
         from_ref=from_ref,
         to_ref=to_ref,
         from_commit=_commit(from_ref, old),
         to_commit=_commit(to_ref, new),
-        summary=found.summary,
+        summary=Summary.of(found.diff.changes),
         documents=[DiffEntry.of(each) for each in rows],
         has_more=offset + len(rows) < total,
         collections=list(found.collections) or UNSET,
         message=f"{plural(total, 'document')} of {to_ref} differ{'s' * (total == 1)} from {from_ref}.",
     )
+
+
+def changes(engine: Engine, old: At | None, new: At) -> Changes:
+    """What turns the place `old` (None: nothing) into `new`."""
+    found = diff.diff(engine, old, new)
+    renamed = diff.renamed_collections(found)
+    moved = {*renamed, *renamed.values()}
+    collections = (
+        ChangedCollection(each.key, "renamed", renamed[each.key])
+        if each.key in renamed
+        else ChangedCollection(each.key, _TYPES[each.kind])
+        for each in found.collections
+        if each.key not in renamed.values()
+    )
+    left = tuple(each for each in found.documents if each.key[0] not in moved)
+    return Changes(msgspec.structs.replace(found, documents=left), tuple(collections))
+
+
+def _of_table(found: Changes, table: str, kinds: dict[str, str]) -> Changes:
+    """The part about one of `TABLES`, or about one collection. Raises `TableMissing`."""
+    names = {table} if table in kinds else {name for name, kind in kinds.items() if table_of(kind) == table}
+    if table not in kinds and table not in TABLES:
+        raise TableMissing(
+            f"There is no table and no collection {table[:80]!r}.",
+            hint=f"Tables: {', '.join(TABLES)}; collections: {', '.join(sorted(kinds)) or 'none'}",
+            table=table,
+            tables=list(TABLES),
+            collections=sorted(kinds),
+        )
+    left = tuple(each for each in found.diff.documents if each.key[0] in names)
+    rows = tuple(each for each in found.collections if each.name in names or each.old_name in names)
+    return Changes(msgspec.structs.replace(found.diff, documents=left), rows)
+
+
+def documents(
+    engine: Engine,
+    found: Diff,
+    selected: Sequence[DocumentChange],
+    *,
+    texts: int = 0,
+    characters: int | None = None,
+    kinds: dict[str, str] | None = None,
+) -> list[ChangedDocument]:
+    """The selected changes as rows, the first `texts` of them with their texts.
+
+    At least one row, and no more than `characters` allow.
+
+    `kinds`: of the collections, where the table of each document is wanted.
+    """
+    rows: list[ChangedDocument] = []
+    left = characters
+    for number, change in enumerate(selected):
+        row = _document(engine, found, change, with_text=number < texts)
+        if left is not None:
+            left -= row.characters
+            if left < 0 and rows:
+                break
+        table = "" if kinds is None else table_of(kinds.get(row.collection, ""))
+        rows.append(msgspec.structs.replace(row, table=table))
+    return rows
+
+
+def _document(engine: Engine, found: Diff, change: DocumentChange, *, with_text: bool) -> ChangedDocument:
+    new = change.after
+    header = new or change.before
+    assert header is not None  # noqa: S101  a change has at least one side
+    listed = ChangedDocument(header.collection, header.doc_id, _TYPES[change.kind], header.title)
+    if not with_text:
+        return listed
+    old = diff.old_document(engine, found, change)
+    sides = [None if each is None else each.content for each in (old, new)]
+    text = TextDiff(_metadata_changes(old, new), *(None if each is None else each[:TEXT] for each in sides))
+    return msgspec.structs.replace(listed, diff=text, truncated=any(each and len(each) > TEXT for each in sides))
+
+
+def _metadata_changes(old: Document | None, new: Document | None) -> dict[str, dict[str, Any]]:
+    before, after = _metadata(old), _metadata(new)
+    return {
+        name: {"before": before.get(name), "after": after.get(name)}
+        for name in sorted(before.keys() | after.keys())
+        if (name in before, before.get(name)) != (name in after, after.get(name))
+    }
+
+
+def _metadata(document: Document | None) -> dict[str, Any]:
+    return msgspec.json.decode(document.metadata, type=dict[str, Any]) if document else {}
 
 
 def _commit(name: str, at: object) -> str | None:

@@ -9,14 +9,19 @@ from msgspec import UNSET, structs
 
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops.branches import branch_list
-from vmrag_link.ops.commits import diff as commit_diff
 from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.commits.ahead_behind import AheadBehind
+from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.history import revparse
+from vmrag_link.ops.history.log import log, made_between
+from vmrag_link.ops.merge import conflict_rows
+from vmrag_link.ops.merge.conflict_rows import OpenMerge
+from vmrag_link.ops.remotes.upstream import Upstream, upstream
 from vmrag_link.ops.status import kb_status
-from vmrag_link.ops.status.kb_status import LocalChanges, Situation
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
-from vmrag_mcp.results.diff import ChangeEntry, CommitEntry
+from vmrag_mcp.results.commits import SHORT, CommitMatch, CommitWithParent, CommitWithStats
+from vmrag_mcp.results.diff import ChangeEntry, CommitEntry, Summary
 from vmrag_mcp.results.history import (
     CommitChanges,
     DoltBranchesResult,
@@ -33,6 +38,8 @@ from vmrag_mcp.results.history import (
     UncommittedDocuments,
 )
 from vmrag_mcp.session import Call
+from vmrag_mcp.tools import diff
+from vmrag_mcp.tools.diff import Changes
 
 LISTED = 1000
 """Documents of one commit, or uncommitted ones, that are named."""
@@ -42,62 +49,70 @@ LISTED = 1000
 def dolt_status(
     call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
 ) -> DoltStatusResult:
-    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and the pin .dolt-version compare."""
-    found = kb_status.situation(call.ws, call.standing())
-    connected = None
-    if found.remote:
-        asked = kb_status.reached(call.ws, found.remote)
-        connected = asked.connected
-        if asked.problem:
-            call.warn("REMOTE_UNREACHABLE", asked.problem)
-    status = status_result(call, found, connected=connected)
-    uncommitted = _uncommitted(call, found.local_changes, verbose=verbose)
-    return DoltStatusResult(**structs.asdict(status) | {"local_changes": uncommitted})
+    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and
+    the pin .dolt-version compare.
+    """
+    changes, remote = uncommitted(call), upstream(call.ws)
+    problem = kb_status.reach(call.ws, remote) if remote else ""
+    if problem:
+        call.warn("REMOTE_UNREACHABLE", problem)
+    status = status_result(call, changes, remote, connected=not problem)
+    local = _local_changes(call, changes, verbose=verbose)
+    return DoltStatusResult(**structs.asdict(status) | {"local_changes": local})
 
 
-def status_result(call: Call, found: Situation, *, connected: bool | None) -> StatusResult:
-    """The result for a situation. `connected`: whether the remote answers, None where it was not asked."""
-    for note in found.notes:
-        call.warn("NOTE", note)
-    apart, remote = found.apart, found.remote
+def uncommitted(call: Call) -> Changes:
+    """Follows the pin first."""
+    here = call.standing()
+    return diff.changes(call.ws.engine, here.revision, here.at)
+
+
+def status_result(call: Call, changes: Changes, remote: Upstream | None, *, connected: bool | None) -> StatusResult:
+    """`connected`: whether the remote answers, None where it was not asked."""
+    ws, here = call.ws, call.standing()
+    merge = conflict_rows.open_merge(ws)
+    if merge and merge.problem:
+        call.warn("NOTE", merge.problem)
+    apart = kb_status.against_remote(ws, here, remote)
     return StatusResult(
-        branch=found.branch,
-        commit=found.commit,
+        branch=here.kb.branch,
+        commit=here.revision,
         remote=RemoteStatus(remote.name, remote.url, connected) if remote else None,
-        local_changes=LocalChangesSummary(found.local_changes.has_changes, found.local_changes.summary),
+        local_changes=LocalChangesSummary(not changes.empty, Summary.of(changes.diff.changes)),
         sync_state=SyncState(apart.ahead, apart.behind, diverged=apart.ahead > 0 and apart.behind > 0),
-        merge_in_progress=found.merge_in_progress,
-        conflicts=list(found.conflicts),
-        index=found.index,
-        link=found.link,
-        message=_told(found),
+        merge_in_progress=merge is not None,
+        conflicts=list(merge.conflicts) if merge else [],
+        index=kb_status.index_block(ws, here),
+        link=kb_status.pin_status(ws, here),
+        message=_status_message(here, changes, apart, merge),
     )
 
 
-def _uncommitted(call: Call, local: LocalChanges, *, verbose: bool) -> UncommittedDocuments:
+def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> UncommittedDocuments:
+    documents, summary = changes.diff.documents, Summary.of(changes.diff.changes)
     if not verbose:
-        return UncommittedDocuments(local.has_changes, local.summary)
-    listed = local.documents[:LISTED]
-    if more := len(local.documents) - len(listed):
+        return UncommittedDocuments(not changes.empty, summary)
+    listed = diff.documents(call.ws.engine, changes.diff, documents[:LISTED])
+    if more := len(documents) - len(listed):
         call.warn("NOTE", f"{more} more documents are uncommitted; get_diff lists them: offset={LISTED}.")
     return UncommittedDocuments(
-        local.has_changes,
-        local.summary,
+        not changes.empty,
+        summary,
         documents=[each.doc_id for each in listed],
         changes=[ChangeEntry.of(each) for each in listed],
     )
 
 
-def _told(found: Situation) -> str:
-    where = f"On {found.branch!r}" if found.branch else "On no branch"
-    total, apart = found.local_changes.summary.total, found.apart
-    parts = [f"{where} at {found.commit[:7]}", f"{plural(total, 'uncommitted document')}"]
-    if found.local_changes.has_changes and not total:
+def _status_message(here: Standing, changes: Changes, apart: AheadBehind, merge: OpenMerge | None) -> str:
+    where = f"On {here.kb.branch!r}" if here.kb.branch else "On no branch"
+    total = len(changes.diff.documents)
+    parts = [f"{where} at {here.revision[:7]}", f"{plural(total, 'uncommitted document')}"]
+    if changes.collections and not total:
         parts.append("a collection is changed")
     if apart.ahead or apart.behind:
         parts.append(f"{apart.ahead} ahead of and {apart.behind} behind the remote")
-    if found.merge_in_progress:
-        parts.append(f"a merge is open with {plural(len(found.conflicts), 'conflict')}")
+    if merge:
+        parts.append(f"a merge is open with {plural(len(merge.conflicts), 'conflict')}")
     return f"{', '.join(parts)}."
 
 
@@ -118,7 +133,9 @@ def dolt_branches(
             is_current=each.current,
             is_local=each.local,
             is_remote=each.remote,
-            latest_commit=LatestCommit(each.head.hash, each.head.short_hash, each.head.message, each.head.timestamp),
+            latest_commit=LatestCommit(
+                each.head.revision, each.head.revision[:SHORT], each.head.message, each.head.date
+            ),
             ahead=each.apart.ahead if each.apart else UNSET,
             behind=each.apart.behind if each.apart else UNSET,
         )
@@ -144,28 +161,36 @@ def dolt_commits(
 ) -> DoltCommitsResult:
     """List the commits of a branch, newest first, with numbers of documents that each changed."""
     here, ws = call.standing(), call.ws
-    between = _moment("since", since), _moment("until", until, end=True)
-    start = revparse.branch_revision(ws, branch, here) if branch else here.revision
-    page = revisions.page(ws.engine, start, limit=limit, offset=offset, since=between[0], until=between[1])
+    wanted = made_between(ws.engine, _moment("since", since), _moment("until", until, end=True))
+    start = revparse.tool_branch_rev(ws, branch, here) if branch else here.revision
+    page = log(ws, start, limit=limit, offset=offset, wanted=wanted)
+    total = page.total or 0
     name = branch or here.kb.branch
     return DoltCommitsResult(
         branch=name,
-        commits=page.commits,
-        total_commits=page.total,
-        has_more=offset + len(page.commits) < page.total,
-        message=f"{len(page.commits)} of {page.total} commits{f' of {name}' if name else ''}.",
+        commits=[CommitWithStats.entry(ws.engine, each) for each in page.entries],
+        total_commits=total,
+        has_more=offset + len(page.entries) < total,
+        message=f"{len(page.entries)} of {total} commits{f' of {name}' if name else ''}.",
     )
 
 
 def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
+    """A time in ISO 8601, by default UTC; a day alone is its beginning, or its `end`."""
+    if not text:
+        return None
     try:
-        return revisions.moment(text, end=end) if text else None
+        found = dt.datetime.combine(dt.date.fromisoformat(text), dt.time.max if end else dt.time.min)
     except ValueError:
-        raise UsageInvalid(
-            f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
-            parameter=parameter,
-            value=text,
-        ) from None
+        try:
+            found = dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageInvalid(
+                f"{parameter} must be a time in ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text[:80]!r}.",
+                parameter=parameter,
+                value=text,
+            ) from None
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
 
 @tool("R")
@@ -178,15 +203,16 @@ def dolt_show(
 ) -> DoltShowResult:
     """Show one commit: what it changed, optionally with the texts, and which branches hold it."""
     here, ws = call.standing(), call.ws
-    shown = revisions.described(ws.engine, revparse.revision(ws, commit, here))
-    found = commit_diff.changed(ws.engine, shown.parent_hash, shown.hash)
-    total = len(found.documents)
+    shown = CommitWithParent.at(ws.engine, ws.engine.info(revparse.tool_rev(ws, commit, here)))
+    found = diff.changes(ws.engine, shown.parent_hash, shown.hash)
+    documents = found.diff.documents
+    total = len(documents)
     if total > LISTED:
         between = f"from_ref={shown.parent_hash}, to_ref={shown.hash}, offset={LISTED}"
         call.warn("NOTE", f"{total - LISTED} more documents were changed; get_diff lists them: {between}.")
-    rows = commit_diff.shown(ws.engine, found, found.documents[:LISTED], texts=diff_limit if include_diff else 0)
+    rows = diff.documents(ws.engine, found.diff, documents[:LISTED], texts=diff_limit if include_diff else 0)
     changes = CommitChanges(
-        summary=found.summary,
+        summary=Summary.of(found.diff.changes),
         documents=[CommitEntry.of(each) for each in rows],
         diff_truncated=total > diff_limit if include_diff else UNSET,
         collections=list(found.collections) or UNSET,
@@ -212,9 +238,12 @@ def dolt_find(
     here, ws = call.standing(), call.ws
     heads = {**branch_list.named_heads(ws, here), "HEAD": here.revision}
     if branch:
-        heads = {branch: revparse.branch_revision(ws, branch, here)}
+        heads = {branch: revparse.tool_branch_rev(ws, branch, here)}
     found = revisions.find(ws.engine, query, heads, by=("hash", "message") if search_type == "all" else (search_type,))
     total = len(found)
     return DoltFindResult(
-        query=query, results=found[:limit], total_found=total, message=f"{plural(total, 'commit')} found."
+        query=query,
+        results=[CommitMatch.found(each) for each in found[:limit]],
+        total_found=total,
+        message=f"{plural(total, 'commit')} found.",
     )

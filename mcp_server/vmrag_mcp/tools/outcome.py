@@ -1,39 +1,12 @@
-"""What the results of tools that commit or move a branch say alike."""
+"""What tools that commit or move a branch warn about alike."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.commits import revisions
-from vmrag_link.ops.commits.diff import Summary
 from vmrag_mcp.session import Call
 
 
-def summary(changes: ChangeCounts) -> dict[str, int]:
-    """Numbers of documents that differ."""
-    return msgspec.to_builtins(Summary.of(changes))  # type: ignore[no-any-return]
-
-
-def sync_summary(changes: ChangeCounts) -> dict[str, int]:
-    """Numbers of documents that queries find differently now."""
-    return {
-        "documents_added": changes.added,
-        "documents_modified": changes.modified,
-        "documents_deleted": changes.removed,
-        "total_changes": changes.total,
-    }
-
-
-def commit(call: Call, revision: str) -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.to_builtins(revisions.described(call.ws.engine, revision))
-    return made
-
-
 def warn(call: Call, *, pending: str, staged: bool) -> None:
-    """What of the whole is left to do: the index did not follow; another git command held git's index."""
+    """What is left to do: the index did not follow; another git command held git's index."""
     call.pending(pending)
     if not staged:
         call.warn("NOTE", "The pin is written, but another git command held the index: git add .dolt-version")

@@ -6,9 +6,8 @@ import re
 from fnmatch import translate
 
 from vmrag_link.engines.base import reserved
-from vmrag_link.models import Record
+from vmrag_link.models import Record, RevisionInfo
 from vmrag_link.ops.commits.ahead_behind import AheadBehind, Distances
-from vmrag_link.ops.commits.revisions import CommitSummary, commit
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.remotes.upstream import Upstream, upstream
 from vmrag_link.transport import probe
@@ -22,7 +21,7 @@ class Branch(Record, frozen=True):
     current: bool
     local: bool
     remote: bool
-    head: CommitSummary
+    head: RevisionInfo
     apart: AheadBehind | None
 
 
@@ -42,8 +41,8 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
 
     `pattern`: a glob; reserved names are listed only if it begins like one.
 
-    The remote is asked whether it has moved, and nothing is fetched: that takes as long as it
-    takes, and changes the knowledge base.
+    The remote is asked whether it has moved; nothing is fetched, because that is slow and changes
+    the knowledge base.
     """
     remote = upstream(ws)
     ours = {each.name: each.head for each in ws.engine.branches()}
@@ -62,7 +61,7 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
         apart = None
         if name in ours and name in theirs:
             apart = distances.apart([ours[name]], [theirs[name]]) if distances and name in both else AheadBehind()
-        head = commit(ws.engine.info(ours.get(name) or theirs[name]))
+        head = ws.engine.info(ours.get(name) or theirs[name])
         rows.append(Branch(name, name == here.kb.branch, name in ours, name in theirs, head, apart))
     return BranchList(here.kb.branch, tuple(rows), _doubt(ws, remote))
 

@@ -53,7 +53,8 @@ def merge_branch(
 ) -> BranchMerge:
     """Merge `source` into a KB branch, by default HEAD's.
 
-    `source`: as `revparse.revision` takes it, or a branch `vmrag/wip/…`. `how`: what becomes of
+    `source`: as `revparse.tool_branch_rev` takes it, or a branch `vmrag/wip/…`. `how`: what becomes
+    of
     uncommitted documents here. Raises `BranchMissing`, `BranchInUse`, `Uncommitted` before anything
     is changed, and as `merge.mergeable`; `MergeConflict` with `conflicts`: the merge is open then,
     on the target, unless `on_conflict` is `abort`.
@@ -104,7 +105,7 @@ class _Source(Record, frozen=True):
 
 def _source(ws: Workspace, name: str) -> _Source:
     aside = merge.aside_branch(ws, name)
-    return _Source(name, aside.head if aside else revparse.branch_revision(ws, name), aside)
+    return _Source(name, aside.head if aside else revparse.tool_branch_rev(ws, name), aside)
 
 
 def _merge_here(

@@ -16,7 +16,7 @@ from vmrag_link.workspace import Workspace
 
 
 class ResetReport(Record, frozen=True):
-    """`discarded`: the uncommitted documents; `changes`: of those that are visible.
+    """`discarded`: the uncommitted documents; `changes` of the visible documents.
 
     `orphaned` are the commits, newest first, that no branch and no remote holds any more: only
     `vmrag_keep` does.
@@ -32,13 +32,13 @@ class ResetReport(Record, frozen=True):
 
 
 def reset(ws: Workspace, target: str, *, confirmed: bool) -> ResetReport:
-    """Go back to the revision that `target` names (see `revparse.revision`).
+    """Go back to the revision that `target` names (see `revparse.tool_rev`).
 
     Raises `RevisionMissing` before anything is changed, `ConfirmationMissing` with uncommitted
     documents or an open merge unless `confirmed`, and as `writing.movable`.
     """
     here = writing.movable(ws)
-    revision, stood = revparse.revision(ws, target), ws.revision_here()
+    revision, stood = revparse.tool_rev(ws, target), ws.revision_here()
     branch, merge = here.kb_branch, merge_state.opened(ws)
     dirty = branch is not None and branch.dirty
     if (dirty or merge) and not confirmed:

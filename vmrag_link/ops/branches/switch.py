@@ -117,10 +117,7 @@ class CheckoutReport(Record, frozen=True):
 
 
 class _Goal(Record, frozen=True):
-    """`branch` None: a revision that is read by its hash.
-
-    `revision` None: where HEAD is when the branch is made.
-    """
+    """`branch` None: the revision is read by hash. `revision` None: HEAD's, once it is clean."""
 
     branch: str | None
     revision: str | None
@@ -136,7 +133,7 @@ def checkout(
     how: Handling = "abort",
     message: str = "",
 ) -> CheckoutReport:
-    """Go to a KB branch, or read a commit, as `revparse.revision` names it.
+    """Go to a KB branch, or read a commit, as `revparse.tool_rev` names it.
 
     A branch that only a remote has gets a local one. `create`: make the branch first, at `start` or
     where the workspace stands. `how`, `message`: see `uncommitted.cleared`. Raises `BranchMissing`,
@@ -149,7 +146,7 @@ def checkout(
     before, stood, left = here.kb_branch, ws.revision_here(), ws.at()
     handling: Handled = "none"
     if before and goal.branch == before.name and not goal.new and how in ("abort", "carry"):
-        switched = switch(ws, before.name)  # it is not left: what is uncommitted can stay
+        switched = switch(ws, before.name)  # the branch is not left: uncommitted documents can stay
     else:
         with uncommitted.cleared(
             ws, how, message=message or f"Before going to {target}", onto=_arrival(ws, goal)
@@ -178,14 +175,14 @@ def create_branch(ws: Workspace, name: str, start: str) -> str:
     Raises as `checkout`.
     """
     reconcile_for_reading(ws)
-    revision = revparse.revision(ws, start)
+    revision = revparse.tool_rev(ws, start)
     branches.require_new(ws, name)
     ws.engine.create_branch(name, revision)
     return revision
 
 
 def _goal_of_new(ws: Workspace, name: str, start: str | None) -> _Goal:
-    revision = revparse.revision(ws, start) if start is not None else None
+    revision = revparse.tool_rev(ws, start) if start is not None else None
     branches.require_new(ws, name)
     return _Goal(name, revision, new=True)
 
@@ -202,7 +199,7 @@ def _goal(ws: Workspace, target: str) -> _Goal:
         branches.require_new(ws, target)
         return _Goal(target, head, new=True)
     try:
-        return _Goal(None, revparse.revision(ws, target))
+        return _Goal(None, revparse.tool_rev(ws, target))
     except RevisionAmbiguous:
         raise
     except RevisionMissing as error:

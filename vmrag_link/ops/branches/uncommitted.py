@@ -1,4 +1,4 @@
-"""What becomes of uncommitted documents before something that needs a clean KB branch.
+"""Deal with uncommitted documents before an operation that needs a clean KB branch.
 
 They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given
 up, which anchors them. So a kill between any two steps loses nothing. `vmrag status` names what was
@@ -11,15 +11,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import Literal
 
-import msgspec
-
 from vmrag_link.errors import MergeConflict, MergeRefused, Uncommitted, VmragError, plural, quoted
 from vmrag_link.merging import replay
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches.commit import CommitReport
-from vmrag_link.ops.commits.diff import Summary
 from vmrag_link.ops.merge import conflict_rows, merge, merge_state
 from vmrag_link.workspace import Workspace
 
@@ -53,11 +50,11 @@ class Cleared(Record, frozen=True):
 def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[Cleared]:
     """Clean HEAD's KB branch for the block; then bring back what `stash` and `carry` put aside.
 
-    Call it where `writing.writable` and `merge_state.refuse_if_open` let you. `message`: of the
-    commit of `commit_first`; `onto`: where the documents of `carry` will go. Raises `Uncommitted`
-    (`abort`), `MergeConflict` (`carry`) before anything is changed, and as `ops.branches.commit`.
-    When the block fails the documents come back, too; while it leaves a merge open they stay aside,
-    which the error's `aside` names.
+    Call `writing.writable` and `merge_state.refuse_if_open` first. `message`: of the commit of
+    `commit_first`; `onto`: where the documents of `carry` will go. Raises `Uncommitted` (`abort`),
+    `MergeConflict` (`carry`) before anything is changed, and as `ops.branches.commit`. When the
+    block fails the documents come back, too; while it leaves a merge open they stay aside, which
+    the error's `aside` names.
     """
     done = _clear(ws, how, message, onto)
     try:
@@ -77,7 +74,12 @@ def refusal(ws: Workspace, branch: KbBranch) -> Uncommitted:
     """The error for what needs a clean branch; its `local_changes` count and name the documents."""
     found = ws.engine.diff(branch.head, Working(branch.name))
     counts = found.counts()
-    summary = msgspec.to_builtins(Summary.of(counts))
+    summary = {
+        "added": counts.added,
+        "modified": counts.modified,
+        "deleted": counts.removed,
+        "total": counts.total,
+    }
     documents = [each.key[1] for each in found.documents[:LISTED]]
     named = f": {', '.join(documents[:3])}{' …' if len(documents) > 3 else ''}" if documents else ""  # noqa: PLR2004
     what = plural(counts.total, "document") if counts.total else "What was changed about collections"

@@ -14,7 +14,7 @@ from vmrag_link.workspace import Workspace
 
 
 class Selection(Record, frozen=True):
-    """What is given must all hold.
+    """Which documents: all given conditions must hold.
 
     `ids`: of documents or chunks (`index.store.chunk_id`); filters are those of
     `retrieval.filters`.
@@ -85,11 +85,11 @@ class _Passing:
         self._text = filters.matching_text(selection.where_document)
 
     def ids(self) -> Iterator[str]:
-        """Of those that pass, in order."""
+        """The ids of the documents that pass, in order."""
         return (row.doc_id for row in self._rows(self._at, collection=self._name) if self._passes(row))
 
     def among(self, ids: Iterable[str]) -> dict[str, bool]:
-        """Those of these that are there, and whether they pass."""
+        """Which of these ids exist, and whether their documents pass."""
         asked = list(ids)
         rows = self._rows(self._at, collection=self._name, ids=asked) if asked else ()
         return {row.doc_id: self._passes(row) for row in rows}

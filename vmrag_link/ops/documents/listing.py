@@ -20,7 +20,7 @@ from vmrag_link.errors import (
 from vmrag_link.index.contents import chunk_counts
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.follow.follow_pin import move_and_warn
-from vmrag_link.ops.history import history
+from vmrag_link.ops.history import revparse
 from vmrag_link.suggest import nearest, no_collection
 from vmrag_link.workspace import Workspace
 
@@ -94,9 +94,9 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
 
 
 def show(ws: Workspace, name: str) -> ShowReport:
-    """`[REF:]COLLECTION/DOC`; REF is anything that `history.place` takes.
+    """The document `[REF:]COLLECTION/DOC`; REF is anything that `revparse.resolve_at` takes.
 
-    Raises `DocumentMissing` and kin.
+    Raises `DocumentMissing`, `CollectionMissing`, `UsageInvalid`.
     """
     at: At
     revision, collection, doc_id = _address(ws, name)
@@ -127,10 +127,10 @@ def _address(ws: Workspace, name: str) -> tuple[str | None, str, str]:
     if match is None:
         raise UsageInvalid(f"{name!r} is not COLLECTION/DOCUMENT.", hint="vmrag list (shows what there is)")
     reference, collection, doc_id = match.groups()
-    if reference is None or reference == history.WORKING:
+    if reference is None or reference == revparse.WORKING:
         return None, collection, doc_id
     try:
-        return history.revision(ws, reference), collection, doc_id
+        return revparse.resolve_rev(ws, reference), collection, doc_id
     except GitReferenceMissing:
         if "/" not in reference:
             raise

@@ -122,14 +122,21 @@ def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs:
 
 
 def pinned_at(ws: Workspace, ref: str) -> str:
-    """The revision that a git ref pins.
+    """The revision that a git ref pins. Raises as `pin_at` and `require`."""
+    return require(ws, pin_at(ws, ref), ref)
 
-    Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`, and as `require`.
+
+def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None) -> Pin:
+    """The pin in the commit that a git ref names. Raises `GitReferenceMissing`, `PinMissing`,
+    `PinMalformed`.
+
+    `shown`: what the user typed, if that is not `ref`. Raises `GitFailed` above `limit` bytes.
     """
-    data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}")
+    name = shown or ref
+    data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}", limit=limit)
     if data is None:
-        raise PinMissing(f"{ref} pins no knowledge.", hint=f"git log {quoted(ref)} -- {PIN_NAME}", ref=ref)
-    return require(ws, pins.parse(data, source=f"{ref}:{PIN_NAME}"), ref)
+        raise PinMissing(f"{name} pins no knowledge.", hint=f"git log {quoted(name)} -- {PIN_NAME}", ref=name)
+    return pins.parse(data, source=f"{name}:{PIN_NAME}")
 
 
 def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:

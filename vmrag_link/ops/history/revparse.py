@@ -1,23 +1,43 @@
-"""What a tool calls a commit of the knowledge base: `HEAD`, `HEAD~2`, a hash or the beginning of one, a branch, `origin/x`, a tag.
+"""Which revision of the knowledge base a name means, in one order for the command line and tools.
 
-The names are those of the knowledge base, and git's come last. On the command line it is the other way round (`ops.history.history.place`):
-there the code is what people think of.
+1. the full hash of a revision;
+2. a git ref: the revision that it pins, because the pin is the head;
+3. a KB branch;
+4. a KB branch of a remote as last fetched, `origin/x`;
+5. the first characters of a revision's hash.
+
+A KB branch with the name of a git ref is named in a warning if it stands elsewhere. A remote's
+branch that contains what git's pins was fetched later, and is taken then: what a fetch brought
+has no other name.
+
+`HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their
+specification says. Where a tool goes to a KB branch or works on one, its parameter names that
+branch first (`tool_branch_rev`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import reserved
-from vmrag_link.errors import BranchMissing, GitReferenceMissing, RemoteError, RevisionAmbiguous, RevisionMissing
-from vmrag_link.git import plumbing, remotes
-from vmrag_link.models import At
+from vmrag_link.errors import (
+    BranchMissing,
+    GitReferenceMissing,
+    PinError,
+    PinMissing,
+    RemoteError,
+    RevisionAmbiguous,
+    RevisionMissing,
+)
+from vmrag_link.git import remotes
+from vmrag_link.models import At, KbBranch
 from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.paths import PIN_NAME
 from vmrag_link.suggest import nearest
 from vmrag_link.transport import address
 from vmrag_link.transport.address import Address
@@ -26,41 +46,89 @@ from vmrag_link.workspace import Workspace
 HEAD, WORKING = "HEAD", "WORKING"
 SHORTEST_HASH = 4
 CANDIDATES = 20
-"""How many of the revisions that a beginning fits are named."""
+"""How many of the revisions with an ambiguous prefix are named."""
 
-_BACK = re.compile(r"(?P<name>.+?)(?P<steps>(?:~\d{0,9}|\^)+)", re.DOTALL)
+_STEPS = re.compile(r"(?P<name>.+?)(?P<steps>(?:~\d{0,9}|\^)+)", re.DOTALL)
 _GIT_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_BEGINNING = re.compile(r"[0-9a-z]+")
+_PREFIX = re.compile(r"[0-9a-z]+")
+_SHOWN = 12
+"""Characters of the hash by which a warning names a revision: it has to be found by them."""
 
 
-def place(ws: Workspace, name: str, here: Standing | None = None) -> At:
-    """`WORKING`: the workspace with its uncommitted documents; else as `revision`."""
+# -- the command line
+
+
+def resolve_at(ws: Workspace, name: str) -> At:
+    """`WORKING`: the workspace with its uncommitted documents; else as `resolve_rev`."""
+    return ws.at() if name == WORKING else resolve_rev(ws, name)
+
+
+def resolve_rev(ws: Workspace, name: str) -> str:
+    """A revision by its name on the command line, where any expression of git's is a git ref.
+
+    A pinned revision that is not here is fetched. Raises `GitReferenceMissing` for a name that
+    means nothing; `PinMissing`, `PinMalformed`, `PinRevisionMissing` for a git ref that leads
+    nowhere; `RevisionAmbiguous` for a prefix of several.
+    """
+    try:
+        return _lookup(ws, name, lambda: lazy_fetch.pinned_at(ws, name))
+    except GitReferenceMissing as error:
+        raise GitReferenceMissing(
+            f"{name!r} is neither a git ref, nor a revision or branch of the knowledge base, nor {WORKING}.",
+            hint="git branch -a, vmrag branch, vmrag log",
+            ref=name,
+        ) from error
+
+
+# -- the tools
+
+
+def tool_at(ws: Workspace, name: str, here: Standing | None = None) -> At:
+    """`WORKING`: the workspace with its uncommitted documents; else as `tool_rev`."""
     if name == WORKING:
         return here.at if here else ws.at()
-    return revision(ws, name, here)
+    return tool_rev(ws, name, here)
 
 
-def revision(ws: Workspace, name: str, here: Standing | None = None) -> str:
-    """In this order: `HEAD` (where the workspace stands), a full hash, a KB branch, one of a remote (`origin/x`) as last fetched,
-    the first characters of a hash, a git tag, branch or full hash (the revision that it pins). Each may be followed by `~n`, `^`:
-    first parents. No part of this is git's language of expressions: `HEAD@{1}` would be the code's.
+def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
+    """A revision by its name in a tool.
 
-    `here`: where the workspace is known to stand. Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous` for the
-    beginning of several hashes, and `PinMalformed` of a git ref.
+    `HEAD` is where the workspace stands; `~n` and `^` are first parents in the knowledge base.
+
+    Of git, the names of refs and full hashes count, and no other expressions. `here`: where the
+    workspace stands, if known. Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous`,
+    and `PinMalformed` of a git ref.
     """
-    stepped = _BACK.fullmatch(name)
-    found = _named(ws, stepped["name"] if stepped else name, here)
-    if found is None:
-        raise _unknown(name)
-    for step in re.findall(r"[~^](\d*)", stepped["steps"]) if stepped else ():
-        found = _back(ws, found, int(step or 1), name)
+    match = _STEPS.fullmatch(name)
+    base = match["name"] if match else name
+    try:
+        found = _head(ws, here) if base == HEAD else _lookup(ws, base, lambda: _pinned_here(ws, base))
+    except GitReferenceMissing:
+        raise _no_commit(name) from None
+    except PinMissing as error:
+        raise RevisionMissing(error.message, hint="vmrag log", revision=name) from None
+    for step in re.findall(r"[~^](\d*)", match["steps"]) if match else ():
+        found = _ancestor(ws, found, int(step or 1), name)
     return found
 
 
-def branch_revision(ws: Workspace, name: str, here: Standing | None = None) -> str:
-    """As `revision`, where a branch is meant but anything will do. Raises `BranchMissing`."""
+def tool_branch_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
+    """As `tool_rev`, for a parameter that names a KB branch, and takes anything else as well.
+
+    A KB branch goes first here: it is what such a tool works on, and it moves before git commits
+    its pin. What git's ref of that name pins instead is named in a warning. Raises `BranchMissing`.
+    """
+    if branch := _kb_branch(ws, name):
+        with contextlib.suppress(GitReferenceMissing, PinError, RevisionMissing):
+            pinned = _pinned_here(ws, name)
+            if pinned != branch.head:
+                ws.progress.note(
+                    f"{name!r} is the branch of the knowledge base, at {branch.head[:_SHOWN]}; git's ref of that name pins "
+                    f"{pinned[:_SHOWN]} (to mean it, write that hash)."
+                )
+        return branch.head
     try:
-        return revision(ws, name, here)
+        return tool_rev(ws, name, here)
     except RevisionAmbiguous:
         raise
     except RevisionMissing as error:
@@ -78,8 +146,96 @@ def no_branch(ws: Workspace, name: str) -> BranchMissing:
     )
 
 
+def _head(ws: Workspace, here: Standing | None) -> str:
+    return here.revision if here else ws.revision_here()
+
+
+def _pinned_here(ws: Workspace, name: str) -> str:
+    """As `lazy_fetch.pinned_at`, of git's refs and full hashes.
+
+    Nothing is fetched: raises `RevisionMissing`.
+    """
+    for ref in _git_refs(name):
+        try:
+            revision = lazy_fetch.pin_at(ws, ref, shown=name, limit=pins.MAX_BYTES).dolt_commit
+        except GitReferenceMissing:
+            continue
+        if not ws.engine.has_revision(revision):
+            raise RevisionMissing(
+                f"{name} pins revision {revision}, which is not in this knowledge base.",
+                hint="vmrag fetch",
+                revision=revision,
+            )
+        return revision
+    raise GitReferenceMissing(f"{name[:80]!r} is no ref of git's.", ref=name)
+
+
+def _git_refs(name: str) -> tuple[str, ...]:
+    """The refs that git may have under this name.
+
+    The prefix of a hash is one of the knowledge base's, never of git's.
+    """
+    if _GIT_HASH.fullmatch(name) or name.startswith("refs/"):
+        return (name,)
+    return tuple(f"refs/{kind}/{name}" for kind in ("tags", "heads", "remotes"))
+
+
+def _ancestor(ws: Workspace, start: str, steps: int, name: str) -> str:
+    found = start
+    for _ in range(steps):
+        parent = revisions.parent(ws.engine, ws.engine.info(found))
+        if parent is None:
+            raise _no_commit(name)
+        found = parent
+    return found
+
+
+def _no_commit(name: str) -> RevisionMissing:
+    return RevisionMissing(f"The knowledge base has no commit {name[:80]!r}.", hint="vmrag log", revision=name)
+
+
+# -- both
+
+
+def _lookup(ws: Workspace, name: str, pinned: Callable[[], str]) -> str:
+    """In the order above; `pinned` gives what git's ref of that name pins.
+
+    Raises what it raises if nothing has the name.
+    """
+    if ws.engine.has_revision(name):
+        return name
+    branch = _kb_branch(ws, name)
+    head = branch.head if branch else remote_head(ws, name)
+    try:
+        revision = pinned()
+    except (GitReferenceMissing, PinMissing):
+        if found := head or _by_prefix(ws, name):
+            return found
+        raise
+    if head is None or head == revision:
+        return revision
+    if branch is None and ws.engine.is_ancestor(revision, head):
+        ws.progress.note(
+            f"{name!r} is the branch of the knowledge base, as last fetched, at {head[:_SHOWN]}; git's ref of that name pins the "
+            f"older {revision[:_SHOWN]} (to mean it, write that hash)."
+        )
+        return head
+    ws.progress.note(
+        f"{name!r} is the git ref, which pins {revision[:_SHOWN]}; the branch of that name in the knowledge base is at "
+        f"{head[:_SHOWN]} (to mean it, write that hash)."
+    )
+    return revision
+
+
+def _kb_branch(ws: Workspace, name: str) -> KbBranch | None:
+    return ws.engine.branch(name) if ws.engine.legal_branch_name(name) else None
+
+
 def remote_head(ws: Workspace, name: str) -> str | None:
-    """Where `REMOTE/BRANCH` was when the remote was last asked; the remote is one of git's, or `origin` for where knowledge travels."""
+    """The head of `REMOTE/BRANCH` as of the last fetch.
+
+    The remote is one of git's, or `origin` for the pinned one.
+    """
     remote, _, branch = name.partition("/")
     if not branch or reserved(branch):
         return None
@@ -91,23 +247,40 @@ def remote_head(ws: Workspace, name: str) -> str | None:
             return found
     if remote != "origin" or remote in known:
         return None
-    return next((head for each in _travels(ws) if (head := ws.engine.remote_heads(each.key).get(branch))), None)
+    return next((head for each in _pinned_remote(ws) if (head := ws.engine.remote_heads(each.key).get(branch))), None)
 
 
-def _named(ws: Workspace, name: str, here: Standing | None) -> str | None:
-    if name == HEAD:
-        return here.revision if here else ws.revision_here()
-    if ws.engine.has_revision(name):
-        return name
-    branch = ws.engine.branch(name) if ws.engine.legal_branch_name(name) else None
-    if branch:
-        return branch.head
-    return remote_head(ws, name) or _begun(ws, name) or _pinned(ws, name)
+def visible(ws: Workspace) -> Iterator[str]:
+    """The heads that people see.
+
+    Those of branches and of remotes as last fetched, what is read, and what the index answers from.
+    """
+    yield from (each.head for each in ws.engine.branches() if not reserved(each.name))
+    if ws.standing_revision is not None:
+        yield ws.standing_revision
+    if ws.binding is not None:
+        yield ws.binding.revision
+    for each in _pinned_remote(ws):
+        yield from ws.engine.remote_heads(each.key).values()
 
 
-def _begun(ws: Workspace, name: str) -> str | None:
-    """The only revision whose hash begins so. What nothing but an anchor leads to counts where nothing else fits."""
-    if len(name) < SHORTEST_HASH or not _BEGINNING.fullmatch(name.lower()):
+def _pinned_remote(ws: Workspace) -> list[Address]:
+    """The addresses of the remote of pin or settings.
+
+    None if it is unclear or not trusted: nothing was fetched from it then.
+    """
+    try:
+        return destinations.named(ws, destinations.pinned_remote(ws) or ws.config.remote)
+    except RemoteError:
+        return []
+
+
+def _by_prefix(ws: Workspace, name: str) -> str | None:
+    """The only revision whose hash begins so.
+
+    One that only an anchor keeps counts where no other fits.
+    """
+    if len(name) < SHORTEST_HASH or not _PREFIX.fullmatch(name.lower()):
         return None
     for heads in (list(visible(ws)), [each.head for each in ws.engine.branches()]):
         found = sorted(each for each in ws.engine.parents(heads) if each.startswith(name.lower()))
@@ -121,62 +294,3 @@ def _begun(ws: Workspace, name: str) -> str | None:
         if found:
             return found[0]
     return None
-
-
-def visible(ws: Workspace) -> Iterator[str]:
-    """The heads that people see: of branches, of what is read, of the index that answers, and of remotes as last fetched."""
-    yield from (each.head for each in ws.engine.branches() if not reserved(each.name))
-    if ws.standing_revision is not None:
-        yield ws.standing_revision
-    if ws.binding is not None:
-        yield ws.binding.revision
-    for each in _travels(ws):
-        yield from ws.engine.remote_heads(each.key).values()
-
-
-def _travels(ws: Workspace) -> list[Address]:
-    """Where the knowledge base travels to; nowhere if that is not clear, or not trusted: then nothing was fetched from there."""
-    try:
-        return destinations.named(ws, destinations.pinned_remote(ws) or ws.config.remote)
-    except RemoteError:
-        return []
-
-
-def _pinned(ws: Workspace, name: str) -> str | None:
-    for ref in _git_refs(name):
-        try:
-            data = plumbing.blob(ws.places, f"{plumbing.resolve(ws.places, ref)}:{PIN_NAME}", limit=pins.MAX_BYTES)
-        except GitReferenceMissing:
-            continue
-        if data is None:
-            raise RevisionMissing(f"{name} pins no knowledge.", hint="vmrag log", revision=name)
-        found = pins.parse(data, source=f"{name}:{PIN_NAME}").dolt_commit
-        if not ws.engine.has_revision(found):
-            raise RevisionMissing(
-                f"{name} pins revision {found}, which is not in this knowledge base.",
-                hint="vmrag fetch",
-                revision=found,
-            )
-        return found
-    return None
-
-
-def _git_refs(name: str) -> tuple[str, ...]:
-    """What of git's may be called so. The beginning of a hash is one of the knowledge base's, never of git's."""
-    if _GIT_HASH.fullmatch(name) or name.startswith("refs/"):
-        return (name,)
-    return tuple(f"refs/{kind}/{name}" for kind in ("tags", "heads", "remotes"))
-
-
-def _back(ws: Workspace, start: str, steps: int, name: str) -> str:
-    found = start
-    for _ in range(steps):
-        before = revisions.parent(ws.engine, ws.engine.info(found))
-        if before is None:
-            raise _unknown(name)
-        found = before
-    return found
-
-
-def _unknown(name: str) -> RevisionMissing:
-    return RevisionMissing(f"The knowledge base has no commit {name[:80]!r}.", hint="vmrag log", revision=name)

@@ -14,7 +14,7 @@ from vmrag_link.index.contents import HeldRow, has_given_vectors, rows_of
 from vmrag_link.index.vectors import quantise
 from vmrag_link.models import At, Chunk, Collection, Record, content_hash
 from vmrag_link.ops.follow import lazy_fetch
-from vmrag_link.ops.history import history
+from vmrag_link.ops.history.fingerprint import fingerprint
 from vmrag_link.ops.index.holdings import differing, read
 from vmrag_link.sync.indexer import within_window
 from vmrag_link.workspace import Workspace
@@ -48,7 +48,7 @@ class _Comparison(Record, frozen=True):
 
 def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
     """Check the index that answers here, or that of a git ref's pin; build it if it is missing."""
-    made = history.fingerprint(ws, ref=ref)
+    made = fingerprint(ws, ref=ref)
     if ref is None:
         with ws.reader.view() as view:
             found, documents, fix = _compare(ws, view.folder, view.at), ws.engine.count(view.at), REBUILD

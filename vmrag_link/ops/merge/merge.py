@@ -19,8 +19,8 @@ from vmrag_link.ops.documents import writing
 from vmrag_link.ops.documents.writing import Planned
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.pin import go_to
-from vmrag_link.ops.history import history
 from vmrag_link.ops.history.merge_base import base_of, pinned, with_head
+from vmrag_link.ops.history.revparse import resolve_rev
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_state import MergeState
 from vmrag_link.ops.pins.pinning import PinBlock
@@ -34,8 +34,8 @@ class MergeReport(Record, frozen=True):
     """`revision` is what is pinned now; None while there is a conflict.
 
     `changes` are counted against `ours`. `uncommitted`: the result is in the working set.
-    `conflicts` are those about which nobody has decided, as `vmrag resolve` names them. `pending`:
-    why the index did not follow; the next command catches up.
+    `conflicts`: the undecided ones, as `vmrag resolve` names them. `pending`: why the index did not
+    follow; the next command catches up.
     """
 
     result: Result
@@ -53,7 +53,8 @@ class MergeReport(Record, frozen=True):
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
-    """Merge what `source` names (`history.revision`); documents set aside come back uncommitted.
+    """Merge what `source` names (`revparse.resolve_rev`); documents set aside come back
+    uncommitted.
 
     Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and
     `writing.writable`.
@@ -61,7 +62,7 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     target = mergeable(ws)
     if aside := aside_branch(ws, source):
         return merge_aside(ws, target, aside)
-    theirs = history.revision(ws, source)
+    theirs = resolve_rev(ws, source)
     base = merge_base(ws, source, ours=target.revision, theirs=theirs)
     return merge_revision(ws, target, source, base=base, theirs=theirs, commit=commit)
 

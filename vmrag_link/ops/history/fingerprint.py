@@ -1,0 +1,26 @@
+"""`vmrag fingerprint`: where it is equal, equal queries get equal answers."""
+
+from __future__ import annotations
+
+from vmrag_link.models import At, Record, Working
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.follow.follow_pin import sync_and_warn
+from vmrag_link.retrieval import fingerprint as retrieval
+from vmrag_link.workspace import Workspace
+
+
+class FingerprintReport(Record, frozen=True):
+    fingerprint: str
+    revision: str
+    settings: str
+    dirty: bool
+
+
+def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
+    """Of the workspace, uncommitted documents included, or of the revision that a git ref pins."""
+    if ref is None:
+        sync_and_warn(ws)
+    at: At = ws.at() if ref is None else lazy_fetch.pinned_at(ws, ref)
+    value = retrieval.fingerprint(ws.snapshots.settings, ws.engine.collections(at), ws.engine.headers(at))
+    revision = at if isinstance(at, str) else ws.revision()
+    return FingerprintReport(value, revision, ws.snapshots.settings, dirty=isinstance(at, Working))
