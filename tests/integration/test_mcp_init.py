@@ -356,7 +356,7 @@ def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, s
     assert everything(bare) == before
 
 
-def test_a_store_is_read_with_its_collections_and_rows(store):
+def test_a_store_is_read_as_chroma_wrote_it(store):
     opened = chroma.open_store(store)
     found = {
         each.name: (each.space, each.metadata, sorted(opened.texts(each.id), key=lambda row: row[0]))
