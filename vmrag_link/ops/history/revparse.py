@@ -7,8 +7,8 @@
 5. the first characters of a revision's hash.
 
 A KB branch with the name of a git ref is named in a warning if it stands elsewhere. A remote's
-branch that contains what git's pins was fetched later, and is taken then: what `dolt_fetch` brought
-has no other name.
+branch that contains what git's pins was fetched later, and is taken then: what a fetch of knowledge
+brought has no other name.
 
 `HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their
 specification says. Where a tool goes to a KB branch or works on one, its parameter names that
