@@ -1,1 +1,1 @@
-"""The MCP server: tools, resources and prompts over the knowledge of the code that is checked out."""
+"""The MCP server: tools, resources and prompts for the knowledge of the checked-out code."""

@@ -1,7 +1,9 @@
-"""What a client sends as a tool's arguments: declared by annotations, shown as JSON Schema, and made into what the tool's function takes.
+"""The arguments of tools: declared by annotations, listed as JSON Schema, parsed for the function.
 
-A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. Clients were written against several servers, so
-more is taken than the schema says: JSON as text, numbers and booleans as text, one string for a list of them, aliases.
+A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. Clients were
+written against several servers, so more is taken than the schema says: JSON as text, numbers and
+booleans as text, one string for a list of them, aliases. That is why nobody else checks arguments:
+of the SDK's models, pydantic requires an object and no more.
 """
 
 from __future__ import annotations
@@ -25,9 +27,12 @@ _LARGEST = 2**63
 class Given(Record, frozen=True):
     """What an annotation says of a parameter beside its type.
 
-    `low` and `high` bound a number; what is above `high` is refused, or, `clamped`, brought down to it. `least`: how many elements a
-    list has at least. `wire`: its name where Python has another use for it. `spelled` maps what is taken, too, to the value that it
-    means. `blank`: an empty text is not refused here, because the operation has a better word for it; `full`: of a list no element is.
+    `low`, `high`: bounds of a number. A number above `high` is refused, or lowered to it if
+    `clamped`. `least`: the smallest number of elements of a list. `wire`: the name that clients
+    use, where Python has another use for it. `aliases`: names that are accepted as well; the schema
+    does not list them. `spelled`: other spellings of a value that are accepted, and the value that
+    they mean. `blank`: an empty text is accepted here, because the operation has a better error for
+    it. `full`: no element of a list may be empty.
     """
 
     about: str = ""
@@ -43,8 +48,9 @@ class Given(Record, frozen=True):
 
 
 class Parameter(Record, frozen=True):
-    """A parameter of a tool. `kind` is what JSON calls its type; `items` the kind of a list's elements, which may be null if `holes`.
+    """A parameter of a tool.
 
+    `kind`: its type in JSON. `items`: that of a list's elements, which may be null if `holes`.
     `choices` are the values of a text, or of each text in a list.
     """
 
@@ -61,7 +67,7 @@ class Parameter(Record, frozen=True):
     def name(self) -> str:
         return self.given.wire or self.keyword
 
-    # -- for clients ----------------------------------------------------------------------------------------------------
+    # -- for clients
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema, as short as it can be: clients pay for it with every conversation."""
@@ -90,7 +96,7 @@ class Parameter(Record, frozen=True):
         shape: dict[str, Any] = {"type": "array", "items": element}
         return shape | ({"minItems": self.given.least} if self.given.least else {})
 
-    # -- from clients ---------------------------------------------------------------------------------------------------
+    # -- from clients
 
     def taken(self, value: Any, warn: Warn) -> Any:
         """The value for the function. Raises `UsageInvalid`, `JsonInvalid`."""
@@ -260,7 +266,10 @@ def _without_none(hint: Any) -> Any:
 
 
 def accepted(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
-    """The function's keywords. Raises `UsageInvalid` for what is unknown, missing or no value, `JsonInvalid`."""
+    """The function's keywords.
+
+    Raises `UsageInvalid` for an unknown, missing or illegal argument, and `JsonInvalid`.
+    """
     by_name = {each.name: each for each in declared}
     aliases = {alias: each.name for each in declared for alias in each.given.aliases}
     unknown = sorted(name for name in arguments if name not in by_name and name not in aliases)

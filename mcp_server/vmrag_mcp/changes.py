@@ -1,7 +1,7 @@
-"""Who wants to hear that the knowledge has moved, and noticing it: a checkout in another terminal tells nobody.
+"""Subscriptions to changes of the knowledge, in both eras of the protocol.
 
-Both eras of the protocol have their way to ask; what either asked for is looked after here. Notifications are hints, which many clients
-drop: every answer says by itself where it comes from.
+Nothing announces a checkout in another terminal, so a few files are polled. Notifications are hints
+that many clients drop: every answer says by itself where it comes from.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Subscriptions:
         self._told.pop((client, uri), None)
 
     async def watch(self) -> None:
-        """Look once a second whether something has moved, for as long as anybody wants to hear it."""
+        """Poll once a second, for as long as somebody has subscribed."""
         seen: Looks | None = None
         while True:
             await anyio.sleep(POLL_SECONDS)
@@ -72,7 +72,7 @@ class Subscriptions:
         await self.bus.announce()
 
     def _looks(self) -> Looks:
-        """What changes with every checkout, pin and write: names, sizes and times of a few files."""
+        """Names, sizes and times of the files that every checkout, pin and write changes."""
         try:
             places = plumbing.locate(self._directory)
         except VmragError:

@@ -1,6 +1,7 @@
-"""Telling MCP clients of this server: the project configuration of those that we know, and its text for all others.
+"""This server in the configuration of MCP clients: known clients' project files; a text for others.
 
-These files belong to the project and are committed. So the server is named in a way that holds on other computers, where there is one.
+The files belong to the project and are committed. So they name the server in a way that holds on
+other computers, where there is one.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from vmrag_mcp.options import Flags
 SERVER = "vmrag"
 SCRIPT = "vmrag-mcp"
 MODULE = ("-P", "-m", "vmrag_link.cli.mcp")
-"""What `python` is told where there is no script; it starts in the project, from whose files it must not import."""
+"""Python's arguments where there is no script. `-P`: it imports no file of the project."""
 
 _LARGEST = 1024 * 1024
 
 
 class Client(Record, frozen=True):
-    """`section` of the project's `file` holds the servers; `here` is what the client writes for the project's folder.
+    """`section` of the project's `file` holds the servers.
 
-    `told`: the server is told where that is, because the client starts it anywhere and does not say.
+    `here`: how the client writes the project's folder. `told`: the server gets that as an argument,
+    because the client starts it anywhere and does not say.
     """
 
     file: str
@@ -50,8 +52,11 @@ CLIENTS = {
 
 
 class ClientInstallReport(Record, frozen=True):
-    """`changed`: the file was written. `portable`: what it names exists on other computers, too. `kept`: a server of that name is there
-    that is not ours.
+    """`changed`: the file was written.
+
+    `portable`: the command that it names exists on other computers.
+
+    `kept`: the file holds a server of that name which is not ours, and was left as it is.
     """
 
     client: str
@@ -76,7 +81,7 @@ class _Command(NamedTuple):
 
 
 def printed(directory: Path, name: str | None, flags: Flags) -> Printed:
-    """For a client that we know, or for any other one on this computer. Raises `GitRepositoryMissing`."""
+    """For a known client, or for any other one on this computer. Raises `GitRepositoryMissing`."""
     places = plumbing.locate(directory)
     if name is None:
         command = _absolute()
@@ -90,9 +95,10 @@ def printed(directory: Path, name: str | None, flags: Flags) -> Printed:
 
 
 def install(directory: Path, name: str, flags: Flags) -> ClientInstallReport:
-    """Write the project's file for a client, and keep all else that is in it. Without flags, a server's own options stay, too.
+    """Write our server into a client's project file, and keep all else that is in it.
 
-    Raises `GitRepositoryMissing`, and `UsageInvalid` for a file that cannot be changed without losing something.
+    Without flags, the options that our server has there stay as well. Raises
+    `GitRepositoryMissing`, and `UsageInvalid` for a file that cannot be changed without a loss.
     """
     client, places = CLIENTS[name], plumbing.locate(directory)
     wanted, command = _wanted(client, places, flags)
@@ -132,7 +138,7 @@ def _options(flags: Flags) -> tuple[str, ...]:
 
 
 def _command(client: Client, places: Places) -> _Command:
-    """The script by its name, if every shell finds this one; else by its place in the project; else on this computer."""
+    """The script: by name if every shell finds it, else by path, in the project or absolute."""
     found = shutil.which(SCRIPT, path=env.lasting_path())
     own = _absolute()
     program = Path(own.program)

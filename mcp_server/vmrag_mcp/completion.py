@@ -1,4 +1,4 @@
-"""What a client proposes while a person types the argument of a prompt or the variable of a resource's address."""
+"""Proposals while a person types a prompt's argument or a variable of a resource's address."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ MOST = 100
 
 
 def complete(call: Call, reference: str, argument: str, typed: str, known: Mapping[str, str]) -> tuple[list[str], bool]:
-    """Values that begin with what is typed, and whether there are more. `reference`: a prompt's name or a template's address.
+    """Values that begin with the typed text, and whether there are more.
 
-    `known` are the arguments that have their value already. What nobody knows proposes nothing.
+    `reference`: a prompt's name or a template's address; an unknown one has no values. `known`:
+    arguments that have a value already.
     """
     fitting = (each for each in _values(call, reference, argument, known) if each.lower().startswith(typed.lower()))
     found = list(islice(fitting, MOST + 1))

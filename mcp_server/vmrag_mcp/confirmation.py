@@ -1,7 +1,8 @@
-"""A tool that wants a person's word, and a client that can ask the person: ask, instead of refusing. Both eras of the protocol.
+"""Questions to the person, where a tool needs their word and the client can ask (both eras).
 
-Two things are asked. What would be lost: there an agent may also answer for its user, by an argument. And an address that nobody has agreed
-to: there no argument counts, because the agent may have read that address, and what to do with it, in a stranger's text.
+Two things are asked. Whether something may be lost: an agent may answer that for its user, by an
+argument. And whether an address may be used that nobody has agreed to: no argument answers that,
+because the agent may have read the address, and what to do with it, in a stranger's text.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _REMEMBER = "remember"
 
 
 class Confirmation(Record, frozen=True):
-    """What the person said yes to: `agreed`, addresses and whether that is to be remembered; without any, what would be lost."""
+    """A yes. `agreed`: addresses, each with whether to remember it; none: yes to the loss."""
 
     agreed: dict[str, bool]
 
@@ -41,9 +42,9 @@ class _Question(Record, frozen=True):
 async def asked(
     context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams, result: Mapping[str, Any]
 ) -> Confirmation | types.InputRequiredResult | None:
-    """The person's yes to what a failed call lacked; None for a no, and where there is nobody or nothing to ask.
+    """The person's yes to what a failed call lacked; None for a no, and where nothing can be asked.
 
-    In the stateless era the question is the call's result, and the client calls again with the answer.
+    In the stateless era the question is the call's result; the client calls again with the answer.
     """
     able = context.session.client_capabilities
     question = _question(params.name, result)
@@ -75,7 +76,10 @@ def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
 
 
 def _about(tool: str, remote: str) -> _Question:
-    """The whole address, on a line of its own. The key names it, so that a yes to another one counts for nothing."""
+    """The whole address, on a line of its own.
+
+    The key names it, so that a yes to another address does not count.
+    """
     plain = remote.encode("ascii", "backslashreplace").decode()
     message = (
         f"An agent wants to use {tool} with an address that nobody has agreed to here:\n\n{plain}\n\n"

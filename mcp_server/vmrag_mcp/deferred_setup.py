@@ -1,4 +1,4 @@
-"""What only the first call shows: the client's roots, and a repository or settings that could not be read at the start."""
+"""What the first call settles: the client's roots, and what could not be read at the start."""
 
 from __future__ import annotations
 

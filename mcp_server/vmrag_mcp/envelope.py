@@ -1,6 +1,7 @@
-"""What a client gets: for a failed call one shape, from which programs written against several servers can read.
+"""Answers of tools: success, and one shape for failures that clients of several servers can read.
 
-No exception's text and no stack trace is part of it, but for the errors of `vmrag_link.errors`, which are written for people.
+An answer holds the text of errors of `vmrag_link.errors`, which are written for people; of other
+exceptions it holds nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SUGGESTIONS = {
     "BUSY": ("Call again in a moment.",),
     "KB_MOVED": ("Call again: nothing was written.",),
 }
-"""By code: what an agent can do with the tools that it has. The error's own hint, a command, follows."""
+"""By code: what an agent can do with its tools. The error's own hint, a command, follows."""
 
 ERROR_TYPES = {
     "INVALID_PARAMETER": "ValidationError",
@@ -91,8 +92,8 @@ def _suggestions(error: VmragError) -> list[str]:
     return list(dict.fromkeys([*ours, *([error.hint] if error.hint else [])]))
 
 
-def success(result: ToolResult | dict[str, Any], kb: KbBlock, warnings: list[ToolWarning]) -> dict[str, Any]:
-    """What a tool returned, and what every answer says: where it comes from, and what was worth a warning."""
+def success(result: ToolResult, kb: KbBlock, warnings: list[ToolWarning]) -> dict[str, Any]:
+    """A tool's result, the knowledge that it comes from, and the warnings, if there are any."""
     answer = {"success": True, **msgspec.to_builtins(result), "kb": msgspec.to_builtins(kb)}
     return answer | {"warnings": msgspec.to_builtins(warnings)} if warnings else answer
 

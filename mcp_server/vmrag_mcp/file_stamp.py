@@ -11,7 +11,7 @@ Looks = tuple[tuple[object, ...], ...]
 
 
 def looks(files: Iterable[Path]) -> Looks:
-    """What files look like: equal as long as nobody has written to them or put others in their place; of a folder, which one it is."""
+    """Equal as long as no file was written to or replaced. Of a folder: which one it is."""
     return tuple(_look(path) for path in files)
 
 

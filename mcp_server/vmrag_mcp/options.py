@@ -1,6 +1,7 @@
-"""Which tools a server has: toolsets, single tools, exclusions, read-only; flag before environment before settings before default.
+"""The tools that a server has: by toolsets, single tools, exclusions and read-only.
 
-Restrictions add up: what any of them excludes is excluded.
+A flag goes before the environment, that before the settings, those before the default. Restrictions
+add up: a tool that any of them excludes is excluded.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Flags(Record, frozen=True):
 
 
 def chosen(flags: Flags, settings: McpSettings) -> Chosen:
-    """A flag before the settings, which know of the environment; exclusions and read-only hold wherever they come from."""
+    """A flag goes before the settings, which include the environment. Restrictions of both hold."""
     return Chosen(
         toolsets=settings.toolsets if flags.toolsets is None else flags.toolsets,
         tools=settings.tools if flags.tools is None else flags.tools,
@@ -64,7 +65,7 @@ class ToolSelection(Record, frozen=True):
     chosen: Chosen
 
     def tool(self, name: str) -> Listed:
-        """Raises `ToolDisabled`, `AccessDenied` for one that this server does not have, `ToolMissing`."""
+        """Raises `ToolMissing`; `ToolDisabled`, `AccessDenied` for one that is not selected."""
         if name in self.tools:
             return self.tools[name]
         known = catalogue().get(name.removeprefix(self.chosen.prefix))
@@ -92,7 +93,7 @@ class ToolSelection(Record, frozen=True):
         )
 
     def instructions(self) -> str:
-        """What a client tells its model about this server; the words that people use for what it does are in it."""
+        """What a client tells its model about this server, in the words that people use."""
         off = [f"{name} ({each.about})" for name, each in TOOLSETS.items() if name not in self.toolsets]
         lines = [_ABOUT, _TRUTH]
         if self.chosen.read_only:

@@ -1,4 +1,4 @@
-"""Prompts: what a person can ask the agent to do about the knowledge, with what it needs to know for that."""
+"""Prompts: tasks about the knowledge that a person can give the agent, with their material."""
 
 from __future__ import annotations
 

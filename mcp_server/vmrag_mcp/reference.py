@@ -1,4 +1,4 @@
-"""What is generated from the tools' declarations: `python -m vmrag_mcp.reference` writes `tools.json`, which the server reads."""
+"""`python -m vmrag_mcp.reference` writes `tools.json` from the tools' declarations."""
 
 from __future__ import annotations
 

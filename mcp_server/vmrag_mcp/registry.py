@@ -1,7 +1,8 @@
-"""The table of all tools: name, toolset, effect, parameters, function. The functions of the modules of `tools` are the tools.
+"""The table of all tools: name, toolset, effect, parameters, function.
 
-`tools.json` is the same table for clients. It is generated (`python -m vmrag_mcp.reference`) and read
-at the start, so that listing the tools imports none of what they do.
+A tool is a function in a module of `tools`. `tools.json` is the same table for clients. It is
+generated (`python -m vmrag_mcp.reference`) and read at the start, so that listing the tools imports
+none of what they do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from vmrag_link.models import Record
+from vmrag_mcp.results.base import ToolResult
 
 
 class Toolset(Record, frozen=True):
@@ -45,7 +47,9 @@ R = TypeVar("R")
 
 
 class Listed(Record, frozen=True):
-    """A tool as clients see it. `effect`: letters out of R reads, W changes the working set or the index, V changes history, branches
+    """A tool as clients see it.
+
+    `effect`: letters. R reads, W changes the working set or the index, V changes history, branches
     or refs, N may use the network, F writes files outside the knowledge base, D discards something.
     """
 
@@ -78,9 +82,10 @@ class Declared(Record, frozen=True):
 
 
 def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a tool of the toolset to which its module belongs; its docstring is what clients read.
+    """Make a function a tool of its module's toolset. Its docstring is what clients read.
 
-    It takes the `Call`, and its parameters as keywords (`arguments`), and returns the fields of its result.
+    The function takes the `Call`, and its parameters as keywords (`arguments`); it returns a record
+    of `results`. `founds`: the tool works where there is no knowledge base yet.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
@@ -96,9 +101,9 @@ def catalogue() -> Mapping[str, Listed]:
     return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[Listed])}
 
 
-def function_of(listed: Listed) -> Callable[..., dict[str, Any]]:
+def function_of(listed: Listed) -> Callable[..., ToolResult]:
     """Imports what the tool needs, which takes a moment the first time."""
-    found: Callable[..., dict[str, Any]] = getattr(module(listed.module), listed.name)
+    found: Callable[..., ToolResult] = getattr(module(listed.module), listed.name)
     return found
 
 

@@ -1,4 +1,4 @@
-"""For which repository a server is, and what its settings say; known at the start, or when the first call has shown more."""
+"""A server's repository and its settings: known at the start, or settled by the first call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
 
 
 class Place(Record, frozen=True):
-    """A directory. `named`: the client or a person has said that it is this one; `outright`: a person, for this server."""
+    """A directory. `named`: by the client or a person; `outright`: by a person, for this server."""
 
     directory: Path
     named: bool = True
@@ -30,7 +30,7 @@ class Place(Record, frozen=True):
 
 
 def find(repository: Path | None) -> Place:
-    """`repository` is that of the command line; paths are relative to the current directory, where nothing else is known."""
+    """What the command line names, or the environment, or the client, or the current folder."""
     try:
         here = Path.cwd()
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def find(repository: Path | None) -> Place:
 
 
 def refused(directory: Path) -> bool:
-    """Whether that is where clients start servers that belong nowhere: nobody keeps a project's knowledge there."""
+    """Whether clients start servers there that belong to no project: the root and the home."""
     return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111
 
 
@@ -56,7 +56,10 @@ def refusal(directory: Path) -> GitRepositoryMissing:
 
 
 class Known(Record, frozen=True):
-    """The settings of a place; with a `problem`, what is known without its files. Every call will meet the same problem."""
+    """The settings of a place.
+
+    `problem`: why its files could not be read, as every call will find.
+    """
 
     config: Config
     problem: VmragError | None = None
@@ -80,7 +83,7 @@ def _outside() -> Config:
 
 
 class PlacedSession(Session):
-    """Calls for a place, which behave as its settings say. `problem` is why none can be made at all."""
+    """Calls for a place, as its settings say. `problem`: why no call can be made at all."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place.directory, Behaviour())

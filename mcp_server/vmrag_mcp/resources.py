@@ -1,4 +1,4 @@
-"""Resources: the status, the collections and the documents of the checked-out code's knowledge, as JSON and as texts."""
+"""Resources: status, collections and documents of the checked-out code's knowledge."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def document_uri(collection: str, doc_id: str) -> str:
 
 
 def listed(call: Call) -> Iterator[Resource]:
-    """The fixed ones and a resource for each collection; documents are found through their collection, or by the template."""
+    """The fixed ones, and one for each collection, which names the resources of its documents."""
     yield from FIXED
     for each in call.ws.engine.collections(call.standing().at):
         yield Resource(collection_uri(each.name), each.name, f"The collection {each.name}.", JSON)

@@ -1,4 +1,4 @@
-"""The server on the SDK's low-level `Server`, for both eras of the protocol; where calls leave the event loop for threads."""
+"""The server, on the SDK's low-level `Server`, for both eras of the protocol."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class KnowledgeServer:
             yield {}
             group.cancel_scope.cancel()
 
-    # -- tools ----------------------------------------------------------------------------------------------------------
+    # -- tools
 
     async def _list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=self._tools)
@@ -114,13 +114,13 @@ class KnowledgeServer:
         return await self._in_thread(work, progress, self._reading if tool.reads else self._writing)
 
     async def _in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:
-        """Work apart from the event loop. When the client gives it up, its thread stops where nothing is lost."""
+        """Work in a thread, which stops where nothing is lost when the client gives the call up."""
         try:
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
         finally:
             progress.cancelled.set()
 
-    # -- resources and prompts ------------------------------------------------------------------------------------------
+    # -- resources and prompts
 
     async def _list_resources(
         self, context: Context, _: types.PaginatedRequestParams | None
@@ -182,7 +182,10 @@ class KnowledgeServer:
         return types.CompleteResult(completion=types.Completion(values=values, has_more=more))
 
     async def _read(self, context: Context, reader: Callable[[Call], T]) -> T:
-        """What `reader` makes of the knowledge. A known error is one of the protocol's, with the envelope as its data."""
+        """The reader's result.
+
+        Raises `MCPError`, with the envelope as its data, for a known error.
+        """
         progress = CallProgress(_reporter(context))
 
         def work() -> T:
@@ -194,7 +197,7 @@ class KnowledgeServer:
         except VmragError as error:
             raise MCPError(types.INVALID_PARAMS, error.message, envelope.failure(error)) from error
 
-    # -- notifications --------------------------------------------------------------------------------------------------
+    # -- notifications
 
     async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         self._changes.subscribe(_client(context), str(params.uri), context.session.send_resource_updated)
@@ -212,7 +215,7 @@ class KnowledgeServer:
 
 
 def _client(context: Context) -> int:
-    """Tells the connections of the handshake's era apart: each has answered `initialize` with parameters of its own."""
+    """Tells connections of the handshake's era apart: each has sent parameters of its own."""
     return id(context.session.client_params)
 
 
@@ -249,7 +252,7 @@ def _speakable(value: Any) -> Any:
 
 
 def _reporter(context: Context) -> Report:
-    """Tells the client how far a call is, if it asked for that; from the call's thread, and not more often than anybody reads."""
+    """Sends a call's progress to the client, from the call's thread, at most each interval."""
     last = time.monotonic()
 
     def report(done: int, total: int, description: str) -> None:

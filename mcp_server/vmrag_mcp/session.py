@@ -1,4 +1,7 @@
-"""Calls of tools in threads: each has a workspace to itself, which is kept for the next call while nothing under it has moved."""
+"""Calls of tools in threads, each with a workspace to itself.
+
+A workspace serves the next call as well, while the files under it stay as they were.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:  # a server answers `tools/list` before any of this is importe
 
 
 class Behaviour(Record, frozen=True):
-    """Settings that tools look at. `page_chars`: how much text of documents a result holds at most, if it holds several."""
+    """Settings of tools. `page_chars`: the most text in a result that holds several documents."""
 
     require_confirm: bool = True
     page_chars: int = 80_000
@@ -41,7 +44,7 @@ NOTHING: Mapping[str, bool] = {}
 """No address was put to the person."""
 
 Report = Callable[[int, int, str], None]
-"""Takes the steps of a call that are done, how many there are as far as is known, and what is being done; in the call's thread."""
+"""Takes the steps done, the steps known so far, and a description; in the call's thread."""
 
 
 class CallProgress:
@@ -94,9 +97,10 @@ class Call:
         self._standing: Standing | None = None
 
     def require_agreed(self, remote: str) -> None:
-        """That this call may use a remote which its arguments name. Raises `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
+        """Require that this call may use a remote which its arguments name.
 
-        What the person said when they were asked counts for this call; for later ones only where they said that, too.
+        The person's yes counts for this call, and for later ones if they said so as well. Raises
+        `RemoteMissing`, `RemoteInvalid`, `RemoteNotTrusted`.
         """
         from vmrag_link.ops.remotes import destinations
         from vmrag_link.ops.remotes.remote import agree
@@ -116,9 +120,10 @@ class Call:
             self.warn("INDEX_PENDING", why)
 
     def standing(self) -> Standing:
-        """Where documents are read in this call: the pin has been followed first, and the answer's `kb` will say this place.
+        """Where this call reads documents, after the pin was followed; the answer's `kb` says it.
 
-        The index may be elsewhere still: what needs it asks for it, and says where that answers from (`stands`).
+        The index may stand elsewhere still. A tool that uses the index says where it stood
+        (`stands`).
         """
         from vmrag_link.ops.follow.follow_pin import read_consistently
         from vmrag_link.ops.follow.provenance import standing
@@ -156,7 +161,7 @@ class _Kept(NamedTuple):
 
 
 class Session:
-    """Runs calls for one repository. `run` may be called from several threads at once; writers wait for each other."""
+    """Runs calls for one repository, from several threads at once; writers wait for each other."""
 
     def __init__(self, directory: Path, behaviour: Behaviour) -> None:
         self.directory = directory
@@ -174,7 +179,8 @@ class Session:
     ) -> tuple[dict[str, Any], bool]:
         """The result of a call, and whether it failed. Raises `Cancelled` only.
 
-        `agreed`: addresses to which the person, not the agent, has said yes, and whether that is to be remembered.
+        `agreed`: addresses to which the person, not the agent, said yes, each with whether to
+        remember it.
         """
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
@@ -206,7 +212,10 @@ class Session:
         founds: bool = False,
         agreed: Mapping[str, bool] = NOTHING,
     ) -> Iterator[Call]:
-        """What a tool, a resource or a prompt gets. Raises `NotInitialized`, unless it `founds` a knowledge base, before anything else."""
+        """For a tool, a resource or a prompt.
+
+        Raises `NotInitialized` at once, unless it `founds`.
+        """
         with self._workspace(progress, reads=reads) as ws:
             if not founds:
                 if not ws.initialized:
@@ -234,8 +243,8 @@ class Session:
             yield ws
             whole = True
         finally:
-            # What failed may have left the engine's connection in the middle of something; and doltlite pushes nothing that was
-            # committed after a connection was opened.
+            # A failed call may have left the engine's connection in the middle of something. And
+            # doltlite pushes nothing that was committed after a connection was opened.
             if not (whole and reads):
                 ws.close()
             if whole:
@@ -256,7 +265,7 @@ class Session:
 
 
 def _looks(ws: Workspace) -> Looks:
-    """What a kept workspace has read already: its settings, what of them was agreed to, and the knowledge base's file."""
+    """Of the files that a workspace has read: settings, agreements, the knowledge base."""
     places = ws.places
     settings = (places.config, places.common / "config", *agreements.files(places))
     return looks((*settings, places.git_dir, *sorted(places.kb.glob("*"))))

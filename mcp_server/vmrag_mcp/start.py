@@ -1,4 +1,4 @@
-"""From a command line to a running server. What a client waits for at the start is imported here, and nothing else."""
+"""From a command line to a running server. Imports only what a client waits for at the start."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _LAST_SECONDS = 1.0
 
 
 class Asked(Record, frozen=True):
-    """What the command line says. `http`: where to listen instead of the standard streams; `origins`: whose pages may use that."""
+    """The command line.
+
+    `http`: where to listen, if not to standard input; `origins`: allowed pages.
+    """
 
     repository: Path | None = None
     flags: Flags = Flags()
@@ -42,7 +45,10 @@ class Asked(Record, frozen=True):
 
 
 def serve(asked: Asked) -> None:
-    """Serve until the client is gone or a signal comes; then this process ends. Raises `UsageInvalid`, `McpExtraMissing`, `Busy`."""
+    """Serve until the client is gone or a signal comes; then the process ends.
+
+    Raises `UsageInvalid`, `McpExtraMissing`, `Busy`.
+    """
     demand_extra()
     _forget_git()
     place = find(asked.repository)
@@ -106,7 +112,7 @@ def demand_extra() -> None:
 
 
 def _listening(asked: Asked) -> tuple[ListenAddress | None, str | None]:
-    """Where to listen, if not to standard input, and the token that clients have to know, if any."""
+    """Where to listen, if not to standard input, and the token that clients need, if any."""
     if asked.http is None:
         if asked.allow_remote or asked.token_env or asked.origins:
             raise UsageInvalid("Only over HTTP does anybody reach this server.", hint="--http [HOST:]PORT")
@@ -120,6 +126,6 @@ def _listening(asked: Asked) -> tuple[ListenAddress | None, str | None]:
 
 
 def _forget_git() -> None:
-    """A client that was started from a hook has what git told the hook: it would lead to another repository, or another index."""
+    """Drop what git told a hook that started the client: it names another repository or index."""
     env.forget(name for name in plumbing.LOCAL_VARIABLES if name != env.GIT_OPTIONS)
     env.forget([env.HOOK, *(f"{env.MERGE_HEADS}{head}" for head in env.merge_heads())])

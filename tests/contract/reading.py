@@ -94,28 +94,23 @@ Exactly = jsonschema.validators.extend(
 def broken(tool: str, result: dict[str, Any]) -> list[str]:
     """What is wrong with the result of a call that succeeded: keys that lack or are too many, other types and values."""
     contract = TOOLS[tool]
-    if typed := declared(tool):
-        found = [f"{each.json_path}: {each.message}" for each in Exactly(answer_schema(typed)).iter_errors(result)]
-        found += _broken(result, _tree(contract.get("result", {}), open=True), "")
-    else:
-        found = list(_broken(result, _tree({**COMMON["success"], **contract["result"]}), ""))
-    if ("kb" in result) != contract["kb"]:
-        found.append("kb")
+    schema = Exactly(answer_schema(declared(tool)))
+    found = [f"{each.json_path}: {each.message}" for each in schema.iter_errors(result)]
+    found += _broken(result, _tree(contract.get("result", {}), open=True), "")
     legal = {*contract["warnings"], *COMMON["own_warning_codes"]}
     found += [f"warning {each['code']}" for each in result.get("warnings", ()) if each["code"] not in legal]
     return found
 
 
 @cache
-def declared(tool: str) -> type[ToolResult] | None:
-    """The type that the tool's function returns, if it has one."""
+def declared(tool: str) -> type[ToolResult]:
+    """What the tool's function returns."""
     return result_type(function_of(catalogue()[tool]))
 
 
 def result_shape(tool: str) -> dict[str, str | None]:
     """The keys of a tool's result, each with the condition under which it is there, in words; None: always."""
-    typed = declared(tool)
-    found = {each.path: None if each.always else each.when for each in result_keys(typed)} if typed else {}
+    found = {each.path: None if each.always else each.when for each in result_keys(declared(tool))}
     for key, says in TOOLS[tool].get("result", {}).items():
         found[key] = says.get("when") if isinstance(says, dict) else None
     return found

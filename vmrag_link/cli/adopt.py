@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.engines.base import USUAL_LIMITS, Limits
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import plural
 from vmrag_link.ops.publish import adopt as operation
 from vmrag_link.ops.publish.adopt import AdoptReport

@@ -31,7 +31,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     """Install the git hooks and the merge driver of .dolt-version; hooks that are there already are
     kept and run first.
     """
-    names = installer.named(hooks)
+    names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:
         report = installer.install(ws.places, hooks=names, force=force, worktree=worktree)
         arrived = _arrived(ws)

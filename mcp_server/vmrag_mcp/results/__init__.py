@@ -1,5 +1,5 @@
-"""What the tools answer, a module a topic: the records from which the JSON Schema of each result is derived (`result_schema`).
+"""Results of the tools, a module a topic. The JSON Schema of an answer is derived from them.
 
-A field that is not always there is `T | UnsetType` with the default `UNSET`; its `Meta` says when it is there. Sequences are lists,
-as in JSON.
+A field that is not always there is `T | UnsetType` with the default `UNSET`, and its `Meta` says
+when it is there. Sequences are lists, as in JSON. `result_schema` derives the schema.
 """

@@ -6,7 +6,7 @@ from vmrag_link.models import Record
 
 
 class ToolResult(Record, frozen=True, kw_only=True):
-    """The fields of a tool's answer, in the order of the wire; those of subclasses come first. `message`: a sentence for people."""
+    """Base of all results. `message`: a sentence for people, after the fields of the subclass."""
 
     message: str
 

@@ -113,7 +113,7 @@ class DiffEntry(Record, frozen=True):
 
 
 class GetDiffResult(ToolResult, frozen=True):
-    """`from_commit` and `to_commit` are null for WORKING alone.
+    """`from_commit`, `to_commit`: null for WORKING alone.
 
     `summary` counts all documents that differ, not the page.
     """

@@ -6,6 +6,15 @@ from vmrag_link.models import Record
 from vmrag_mcp.results.base import ToolResult
 from vmrag_mcp.results.commits import CommitWithStats
 from vmrag_mcp.results.history import StatusResult
+from vmrag_mcp.results.sync import SyncTotals
+from vmrag_mcp.results.working import CommitResult
+
+
+class CommitAliasResult(CommitResult, frozen=True):
+    """`sync`: the commit's own numbers; the chunks are those of what it added and modified."""
+
+    linked: None
+    sync: SyncTotals
 
 
 class CreateBranchResult(ToolResult, frozen=True):

@@ -1,4 +1,6 @@
-"""Collections and documents in the shapes of clients that name a tool for each case: one document, one filter."""
+"""Collections and documents in the shapes of clients that name a tool for each case: one document,
+one filter.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,20 @@ from vmrag_link.ops.documents.drafts import New
 from vmrag_link.ops.documents.update import DocumentUpdate
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.chroma_variants import (
+    ChromaAddDocumentResult,
+    ChromaDeleteDocumentByIdResult,
+    ChromaDeleteDocumentsByFilterResult,
+    ChromaGetAllDocumentsResult,
+    ChromaGetCollectionResult,
+    ChromaGetDocumentsByIdsResult,
+    ChromaUpdateDocumentResult,
+    DocumentsResult,
+    FilteredMatch,
+    FilteredMatches,
+    FilteredQueryResult,
+)
+from vmrag_mcp.results.documents import ChromaDeleteDocumentsResult, ChromaQueryDocumentsResult, QueryMatch
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import collections, documents
 from vmrag_mcp.tools.documents import Parts, Texts, paged
@@ -21,8 +37,6 @@ SAMPLE = 5
 ALL_DOCUMENTS = 5_000
 ALL_CHARACTERS = 2_000_000
 """Where getting all documents stops, unless a limit is given."""
-
-SUCCESS = "success"
 
 Id = Annotated[str, Given("of a document or chunk", wire="id")]
 OwnId = Annotated[str, Given(wire="id")]
@@ -39,26 +53,26 @@ Deprecated = Annotated[Parts, Given("deprecated")]
 
 
 @tool("R")
-def chroma_get_collection(call: Call, *, collection_name: str) -> dict[str, Any]:
+def chroma_get_collection(call: Call, *, collection_name: str) -> ChromaGetCollectionResult:
     """Show a collection with its first documents."""
     info = collections.chroma_get_collection_info(call, collection_name=collection_name)
-    found = documents.chroma_peek_collection(call, collection_name=info["name"], limit=SAMPLE)
-    hnsw = {key: value for key, value in info["metadata"].items() if key.startswith("hnsw:")}
-    own = {key: value for key, value in info["metadata"].items() if key not in hnsw}
-    return {
-        "name": info["name"],
-        "id": info["id"],
-        "metadata": own | {"settings": hnsw},
-        "count": found["total_in_collection"],
-        "sample_entries": found["peek_result"],
-        "message": info["message"],
-    }
+    found = documents.chroma_peek_collection(call, collection_name=info.name, limit=SAMPLE)
+    hnsw = {key: value for key, value in info.metadata.items() if key.startswith("hnsw:")}
+    own = {key: value for key, value in info.metadata.items() if key not in hnsw}
+    return ChromaGetCollectionResult(
+        name=info.name,
+        id=info.id,
+        metadata=own | {"settings": hnsw},
+        count=found.total_in_collection,
+        sample_entries=found.peek_result,
+        message=info.message,
+    )
 
 
 @tool("W")
 def chroma_rename_collection(
     call: Call, *, collection_name: str, new_name: Annotated[str, Given(blank=True)]
-) -> dict[str, Any]:
+) -> ChromaGetCollectionResult:
     """Rename a collection; documents and vectors stay."""
     renamed = modify(call.ws, collection_name, new_name=new_name)
     call.pending(renamed.pending)
@@ -71,7 +85,7 @@ def chroma_rename_collection(
 @tool("W")
 def chroma_add_document(
     call: Call, *, collection_name: str, document: str, increment_index: Follow = True
-) -> dict[str, Any]:
+) -> ChromaAddDocumentResult:
     """Add one document under a new id."""
     return _added(call, collection_name, New(document), follow=increment_index)
 
@@ -79,7 +93,7 @@ def chroma_add_document(
 @tool("W")
 def chroma_add_document_with_id(
     call: Call, *, collection_name: str, document: str, doc_id: OwnId, increment_index: Follow = True
-) -> dict[str, Any]:
+) -> ChromaAddDocumentResult:
     """Add one document under an id of its own."""
     return _added(call, collection_name, New(document, doc_id), follow=increment_index)
 
@@ -87,7 +101,7 @@ def chroma_add_document_with_id(
 @tool("W")
 def chroma_add_document_with_metadata(
     call: Call, *, collection_name: str, document: str, metadata: dict[str, Any], increment_index: Follow = True
-) -> dict[str, Any]:
+) -> ChromaAddDocumentResult:
     """Add one document with metadata under a new id."""
     return _added(call, collection_name, New(document, metadata=metadata), follow=increment_index)
 
@@ -101,20 +115,20 @@ def chroma_add_document_with_id_and_metadata(
     doc_id: OwnId,
     metadata: dict[str, Any],
     increment_index: Follow = True,
-) -> dict[str, Any]:
+) -> ChromaAddDocumentResult:
     """Add one document with metadata under an id of its own."""
     return _added(call, collection_name, New(document, doc_id, metadata), follow=increment_index)
 
 
-def _added(call: Call, name: str, new: New, *, follow: bool) -> dict[str, Any]:
+def _added(call: Call, name: str, new: New, *, follow: bool) -> ChromaAddDocumentResult:
     ids, done = documents.added(call, name, [new], follow=follow)
-    return {
-        "status": SUCCESS,
-        "documents_added": 1,
-        "ids": ids,
-        "added_id": ids[0],
-        "message": f"Document {ids[0]!r} added to {done.report.collection!r}; dolt_commit keeps it.",
-    }
+    return ChromaAddDocumentResult(
+        status="success",
+        documents_added=1,
+        ids=ids,
+        added_id=ids[0],
+        message=f"Document {ids[0]!r} added to {done.report.collection!r}; dolt_commit keeps it.",
+    )
 
 
 # -- asking and getting
@@ -123,18 +137,18 @@ def _added(call: Call, name: str, new: New, *, follow: bool) -> dict[str, Any]:
 @tool("R")
 def chroma_query_documents_with_where_filter(
     call: Call, *, collection_name: str, query_texts: Texts, where: Filter, n_results: Matches = 10
-) -> dict[str, Any]:
+) -> FilteredQueryResult:
     """Search the chunks of a collection whose metadata fits."""
     found = documents.chroma_query_documents(
         call, collection_name=collection_name, query_texts=query_texts, n_results=n_results, where=where
     )
-    return _without_collection(found)
+    return _filtered(found)
 
 
 @tool("R")
 def chroma_query_documents_with_document_filter(
     call: Call, *, collection_name: str, query_texts: Texts, where_document: TextFilter, n_results: Matches = 10
-) -> dict[str, Any]:
+) -> FilteredQueryResult:
     """Search the chunks of a collection whose text fits."""
     found = documents.chroma_query_documents(
         call,
@@ -143,20 +157,37 @@ def chroma_query_documents_with_document_filter(
         n_results=n_results,
         where_document=where_document,
     )
-    return _without_collection(found)
+    return _filtered(found)
 
 
-def _without_collection(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if key != "collection_name"}
+def _filtered(found: ChromaQueryDocumentsResult) -> FilteredQueryResult:
+    return FilteredQueryResult(
+        results=[FilteredMatches(each.query, list(map(_match, each.matches))) for each in found.results],
+        ids=found.ids,
+        distances=found.distances,  # type: ignore[arg-type]  # `include` leaves nothing out
+        message=found.message,
+    )
+
+
+def _match(each: QueryMatch) -> FilteredMatch:
+    return FilteredMatch(
+        id=each.id,
+        source_id=each.source_id,
+        document=each.document,  # type: ignore[arg-type]
+        metadata=each.metadata,  # type: ignore[arg-type]
+        distance=each.distance,  # type: ignore[arg-type]
+        similarity=each.similarity,  # type: ignore[arg-type]
+        truncated=each.truncated,
+    )
 
 
 @tool("R")
 def chroma_get_documents_by_ids(
     call: Call, *, collection_name: str, ids: Annotated[list[str], Given("of documents or chunks", least=1)]
-) -> dict[str, Any]:
+) -> ChromaGetDocumentsByIdsResult:
     """Get whole documents, or chunks, by their ids."""
     page = paged(call, collection_name, Selection(ids), PageRequest())
-    return _parallel(page, ("documents", "metadatas")) | {"missing_ids": page.missing}
+    return ChromaGetDocumentsByIdsResult(**_columns(page, ("documents", "metadatas")), missing_ids=page.missing)
 
 
 @tool("R")
@@ -168,10 +199,10 @@ def chroma_get_documents_with_where_filter(
     limit: Limit = 0,
     offset: Offset = 0,
     include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
-) -> dict[str, Any]:
+) -> DocumentsResult:
     """Get the whole documents whose metadata fits."""
     page = paged(call, collection_name, Selection(where=where), _wanted(limit, offset, include))
-    return _parallel(page, include)
+    return DocumentsResult(**_columns(page, include))
 
 
 @tool("R")
@@ -183,10 +214,10 @@ def chroma_get_documents_with_document_filter(
     limit: Limit = 0,
     offset: Offset = 0,
     include: Deprecated = ("documents", "metadatas"),  # type: ignore[assignment]
-) -> dict[str, Any]:
+) -> DocumentsResult:
     """Get the whole documents whose text fits."""
     page = paged(call, collection_name, Selection(where_document=where_document), _wanted(limit, offset, include))
-    return _parallel(page, include)
+    return DocumentsResult(**_columns(page, include))
 
 
 @tool("R")
@@ -197,19 +228,20 @@ def chroma_get_all_documents(
     limit: Annotated[int, Given("0: as many as fit", low=0)] = 0,
     offset: Offset = 0,
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
-) -> dict[str, Any]:
+) -> ChromaGetAllDocumentsResult:
     """Get the whole documents of a collection, page by page."""
     wanted = _wanted(limit or ALL_DOCUMENTS, offset, include, characters=None if limit else ALL_CHARACTERS)
     page = paged(call, collection_name, Selection(), wanted)
-    return _parallel(page, include) | {"has_more": page.more(offset), "message": documents.told(page, offset)}
+    fields = _columns(page, include) | {"message": documents.told(page, offset)}
+    return ChromaGetAllDocumentsResult(**fields, has_more=page.more(offset))
 
 
 def _wanted(limit: int, offset: int, include: list[Any], *, characters: int | None = None) -> PageRequest:
     return PageRequest(limit or None, offset, characters, "documents" in include, "embeddings" in include)
 
 
-def _parallel(page: DocumentPage, include: Any) -> dict[str, Any]:
-    """The documents as lists that belong together."""
+def _columns(page: DocumentPage, include: Any) -> dict[str, Any]:
+    """The fields that hold the documents as lists of equal length."""
     fields: dict[str, Any] = {"ids": [each.name for each in page.items], "total_matching": page.total}
     if "documents" in include:
         fields["documents"] = [each.text for each in page.items]
@@ -224,7 +256,9 @@ def _parallel(page: DocumentPage, include: Any) -> dict[str, Any]:
 
 
 @tool("W")
-def chroma_update_document_content(call: Call, *, collection_name: str, doc_id: Id, document: str) -> dict[str, Any]:
+def chroma_update_document_content(
+    call: Call, *, collection_name: str, doc_id: Id, document: str
+) -> ChromaUpdateDocumentResult:
     """Change a document's text; its metadata stays."""
     return _updated(call, collection_name, DocumentUpdate(doc_id, text=document))
 
@@ -232,37 +266,39 @@ def chroma_update_document_content(call: Call, *, collection_name: str, doc_id: 
 @tool("W")
 def chroma_update_document_metadata(
     call: Call, *, collection_name: str, doc_id: Id, metadata: dict[str, Any]
-) -> dict[str, Any]:
+) -> ChromaUpdateDocumentResult:
     """Replace a document's metadata; its text stays."""
     return _updated(call, collection_name, DocumentUpdate(doc_id, metadata=metadata))
 
 
-def _updated(call: Call, name: str, change: DocumentUpdate) -> dict[str, Any]:
+def _updated(call: Call, name: str, change: DocumentUpdate) -> ChromaUpdateDocumentResult:
     report = documents.updated(call, name, [change])
     [doc_id] = [*report.ids, *report.unchanged]
     what = "is changed; dolt_commit keeps it" if report.ids else "was like that already"
-    return {
-        "status": SUCCESS,
-        "documents_updated_request": 1,
-        "updated_id": doc_id,
-        "message": f"Document {doc_id!r} {what}.",
-    }
+    return ChromaUpdateDocumentResult(
+        status="success",
+        documents_updated_request=1,
+        updated_id=doc_id,
+        message=f"Document {doc_id!r} {what}.",
+    )
 
 
 @tool("WD")
-def chroma_delete_document_by_id(call: Call, *, collection_name: str, doc_id: Id) -> dict[str, Any]:
+def chroma_delete_document_by_id(call: Call, *, collection_name: str, doc_id: Id) -> ChromaDeleteDocumentByIdResult:
     """Delete one document."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, ids=[doc_id])
-    return {
-        "status": SUCCESS,
-        "documents_deleted_request": 1,
-        "documents_deleted": done["documents_deleted"],
-        "message": done["message"],
-    }
+    return ChromaDeleteDocumentByIdResult(
+        status="success",
+        documents_deleted_request=1,
+        documents_deleted=done.documents_deleted,
+        message=done.message,
+    )
 
 
 @tool("WD")
-def chroma_delete_documents_by_where_filter(call: Call, *, collection_name: str, where: Filter) -> dict[str, Any]:
+def chroma_delete_documents_by_where_filter(
+    call: Call, *, collection_name: str, where: Filter
+) -> ChromaDeleteDocumentsByFilterResult:
     """Delete the documents whose metadata fits."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, where=where)
     return _deleted(done, where)
@@ -271,16 +307,13 @@ def chroma_delete_documents_by_where_filter(call: Call, *, collection_name: str,
 @tool("WD")
 def chroma_delete_documents_by_document_filter(
     call: Call, *, collection_name: str, where_document: TextFilter
-) -> dict[str, Any]:
+) -> ChromaDeleteDocumentsByFilterResult:
     """Delete the documents whose text fits."""
     done = documents.chroma_delete_documents(call, collection_name=collection_name, where_document=where_document)
     return _deleted(done, where_document)
 
 
-def _deleted(done: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "status": SUCCESS,
-        "filter_used": asked,
-        "documents_deleted": done["documents_deleted"],
-        "message": done["message"],
-    }
+def _deleted(done: ChromaDeleteDocumentsResult, given: dict[str, Any]) -> ChromaDeleteDocumentsByFilterResult:
+    return ChromaDeleteDocumentsByFilterResult(
+        status="success", filter_used=given, documents_deleted=done.documents_deleted, message=done.message
+    )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
-
 from vmrag_link.errors import plural
 from vmrag_link.index.chroma import DATABASE, TENANT
 from vmrag_link.ops.documents import collection_writes as writes
@@ -13,6 +11,18 @@ from vmrag_link.ops.documents.collection_metadata import shown_metadata
 from vmrag_link.ops.index.index_status import Indexed, indexed, known
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.collections import (
+    ChromaCreateCollectionResult,
+    ChromaDeleteCollectionResult,
+    ChromaGetCollectionCountResult,
+    ChromaGetCollectionInfoResult,
+    ChromaListCollectionsResult,
+    ChromaModifyCollectionResult,
+    CollectionChanges,
+    CollectionEntry,
+    CreatedCollection,
+    DescribedCollection,
+)
 from vmrag_mcp.session import Call
 
 
@@ -23,68 +33,70 @@ def chroma_list_collections(
     limit: Annotated[int, Given("0: all", low=0)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
     name_contains: str = "",
-) -> dict[str, Any]:
+) -> ChromaListCollectionsResult:
     """List the collections of the checked-out branch, with their numbers of documents."""
     engine, at = call.ws.engine, call.standing().at
     found = [each for each in engine.collections(at) if name_contains.lower() in each.name.lower()]
     page = found[offset:][: limit or None]
     rows = [
-        {
-            "name": each.name,
-            "metadata": shown_metadata(each),
-            "tenant": TENANT,
-            "database": DATABASE,
-            "document_count": engine.count(at, collection=each.name),
-            "kind": each.kind,
-        }
+        CollectionEntry(
+            name=each.name,
+            metadata=shown_metadata(each),
+            tenant=TENANT,
+            database=DATABASE,
+            document_count=engine.count(at, collection=each.name),
+            kind=each.kind,  # type: ignore[arg-type]  # the engine stores no other
+        )
         for each in page
     ]
-    return {
-        "collections": rows,
-        "total_count": len(found),
-        "has_more": offset + len(page) < len(found),
-        "limit": limit,
-        "offset": offset,
-        "message": f"{len(rows)} of {len(found)} collections.",
-    }
+    return ChromaListCollectionsResult(
+        collections=rows,
+        total_count=len(found),
+        has_more=offset + len(page) < len(found),
+        limit=limit,
+        offset=offset,
+        message=f"{len(rows)} of {len(found)} collections.",
+    )
 
 
 Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "ollama", "sentence_transformer", "hash"]
 
 
 @tool("R")
-def chroma_get_collection_info(call: Call, *, collection_name: str) -> dict[str, Any]:
-    """Show a collection: metadata, HNSW settings, numbers of documents and chunks, embedding function, chunking."""
+def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGetCollectionInfoResult:
+    """Show a collection: metadata, HNSW settings, numbers of documents and chunks, embedding
+    function, chunking.
+    """
     found = _indexed(call, collection_name, hnsw=True)
     each = found.collection
     effective = {"embedding_model": each.embedding_model, **found.hnsw}
-    return {
-        "name": each.name,
-        "id": found.id,
-        "metadata": shown_metadata(each) | effective,
-        "tenant": TENANT,
-        "database": DATABASE,
-        "document_count": found.documents,
-        "chunk_count": found.chunks,
-        "snapshot": found.snapshot,
-        "embedding_function": each.embedding_function,
-        "embedding_dimensions": each.embedding_dimensions,
-        "chunking": msgspec.to_builtins(each.chunking),
-        "index_status": found.status,
-        "message": f"Collection {each.name!r} has {plural(found.documents, 'document')}.",
-    }
+    return ChromaGetCollectionInfoResult(
+        name=each.name,
+        id=found.id,
+        metadata=shown_metadata(each) | effective,
+        tenant=TENANT,
+        database=DATABASE,
+        document_count=found.documents,
+        chunk_count=found.chunks,
+        snapshot=found.snapshot,
+        embedding_function=each.embedding_function,
+        embedding_dimensions=each.embedding_dimensions,
+        chunking=each.chunking,
+        index_status=found.status,
+        message=f"Collection {each.name!r} has {plural(found.documents, 'document')}.",
+    )
 
 
 @tool("R")
-def chroma_get_collection_count(call: Call, *, collection_name: str) -> dict[str, Any]:
+def chroma_get_collection_count(call: Call, *, collection_name: str) -> ChromaGetCollectionCountResult:
     """Count the documents of a collection."""
     found = known(call.ws, call.standing(), collection_name)
-    return {
-        "collection_name": found.collection.name,
-        "count": found.documents,
-        "chunk_count": found.chunks,
-        "message": f"Collection {found.collection.name!r} has {plural(found.documents, 'document')}.",
-    }
+    return ChromaGetCollectionCountResult(
+        collection_name=found.collection.name,
+        count=found.documents,
+        chunk_count=found.chunks,
+        message=f"Collection {found.collection.name!r} has {plural(found.documents, 'document')}.",
+    )
 
 
 @tool("W")
@@ -98,7 +110,7 @@ def chroma_create_collection(
     embedding_function: Annotated[Function | None, Given("Left out: the project's")] = None,
     get_or_create: bool = False,
     chunking: Annotated[dict[str, Any] | None, Given("size, overlap in characters")] = None,
-) -> dict[str, Any]:
+) -> ChromaCreateCollectionResult:
     """Create a collection."""
     done = writes.create(
         call.ws,
@@ -116,15 +128,16 @@ def chroma_create_collection(
     if made.created and made.ignored:
         call.warn("IGNORED_SETTING", f"Recorded, but of no effect: {', '.join(made.ignored)}.")
     chroma_id = "" if done.pending else _indexed(call, each.name).id
-    return {
-        "collection": {"name": each.name, "id": chroma_id, "created": made.created},
-        "name": each.name,
-        "id": chroma_id,
-        "metadata": shown_metadata(each),
-        "message": f"Collection {each.name!r} is created; dolt_commit keeps it."
-        if made.created
-        else f"Collection {each.name!r} exists.",
-    }
+    message = f"Collection {each.name!r} exists."
+    if made.created:
+        message = f"Collection {each.name!r} is created; dolt_commit keeps it."
+    return ChromaCreateCollectionResult(
+        collection=CreatedCollection(each.name, chroma_id, made.created),
+        name=each.name,
+        id=chroma_id,
+        metadata=shown_metadata(each),
+        message=message,
+    )
 
 
 @tool("W")
@@ -134,7 +147,7 @@ def chroma_modify_collection(
     collection_name: str,
     new_name: str = "",
     new_metadata: Annotated[dict[str, Any] | None, Given("replaces the metadata")] = None,
-) -> dict[str, Any]:
+) -> ChromaModifyCollectionResult:
     """Rename a collection, or replace its metadata."""
     landed = writes.modify(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
     call.pending(landed.pending)
@@ -144,26 +157,29 @@ def chroma_modify_collection(
             "IGNORED_SETTING", f"The index that is there keeps what it was made with: {', '.join(done.unapplied)}."
         )
     changed = [what for what, so in (("name", done.renamed), ("metadata", done.described)) if so]
-    return {
-        "collection": {"name": done.collection.name, "metadata": shown_metadata(done.collection)},
-        "changes": {"name_changed": done.renamed, "metadata_changed": done.described},
-        "message": f"Collection {done.collection.name!r}: changed {' and '.join(changed) or 'nothing'}.",
-    }
+    return ChromaModifyCollectionResult(
+        collection=DescribedCollection(done.collection.name, shown_metadata(done.collection)),
+        changes=CollectionChanges(name_changed=done.renamed, metadata_changed=done.described),
+        message=f"Collection {done.collection.name!r}: changed {' and '.join(changed) or 'nothing'}.",
+    )
 
 
 @tool("WD")
-def chroma_delete_collection(call: Call, *, collection_name: str, confirm: bool = False) -> dict[str, Any]:
+def chroma_delete_collection(
+    call: Call, *, collection_name: str, confirm: bool = False
+) -> ChromaDeleteCollectionResult:
     """Delete a collection with all its documents. Other branches keep theirs."""
     landed = writes.delete(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
     call.pending(landed.pending)
     done = landed.report
     kept = f" What was never committed of it is kept in revision {done.kept}." if done.kept else ""
-    return {
-        "deleted_collection": done.name,
-        "documents_deleted": done.documents,
-        "status": "success",
-        "message": f"Deleted {done.name!r} with {plural(done.documents, 'document')}; dolt_reset restores what was committed.{kept}",
-    }
+    count = plural(done.documents, "document")
+    return ChromaDeleteCollectionResult(
+        deleted_collection=done.name,
+        documents_deleted=done.documents,
+        status="success",
+        message=f"Deleted {done.name!r} with {count}; dolt_reset restores what was committed.{kept}",
+    )
 
 
 def _indexed(call: Call, name: str, *, hnsw: bool = False) -> Indexed:

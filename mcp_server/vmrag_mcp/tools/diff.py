@@ -55,7 +55,9 @@ def get_diff(
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
 ) -> GetDiffResult:
-    """Compare two commits, or a commit with the uncommitted documents: which documents and collections differ, and how."""
+    """Compare two commits, or a commit with the uncommitted documents: which documents and
+    collections differ, and how.
+    """
     here, ws = call.standing(), call.ws
     old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))
     found = changes(ws.engine, old, new)

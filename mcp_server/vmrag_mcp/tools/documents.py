@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+from msgspec import UNSET
+
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import Distance
@@ -18,9 +20,22 @@ from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import query
 from vmrag_link.ops.index.query import SimilarReport
-from vmrag_link.retrieval.search import Hit, Near
+from vmrag_link.retrieval.query import Hit, Near
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.documents import (
+    ChromaAddDocumentsResult,
+    ChromaDeleteDocumentsResult,
+    ChromaGetDocumentsResult,
+    ChromaPeekCollectionResult,
+    ChromaQueryDocumentsResult,
+    ChromaUpdateDocumentsResult,
+    DocumentColumns,
+    FoundDocument,
+    PeekedDocument,
+    QueryMatch,
+    QueryMatches,
+)
 from vmrag_mcp.session import Call
 
 PEEKED = 500
@@ -39,30 +54,21 @@ Parts = list[Literal["documents", "metadatas", "embeddings", "ids"]]
 @tool("R")
 def chroma_peek_collection(
     call: Call, *, collection_name: str, limit: Annotated[int, Given(low=1, high=20, clamped=True)] = 5
-) -> dict[str, Any]:
+) -> ChromaPeekCollectionResult:
     """Look at the first documents of a collection, their texts cut to 500 characters."""
     page = paged(call, collection_name, Selection(), PageRequest(limit=limit))
     cut = [(each.text or "")[:PEEKED] for each in page.items]
-    return {
-        "collection_name": page.collection.name,
-        "documents": [
-            {
-                "id": each.name,
-                "document": text,
-                "metadata": each.metadata,
-                "truncated": len(each.text or "") > PEEKED,
-            }
+    return ChromaPeekCollectionResult(
+        collection_name=page.collection.name,
+        documents=[
+            PeekedDocument(each.name, text, each.metadata, truncated=len(each.text or "") > PEEKED)
             for each, text in zip(page.items, cut, strict=True)
         ],
-        "total_in_collection": page.total,
-        "limit": limit,
-        "peek_result": {
-            "ids": [each.name for each in page.items],
-            "documents": cut,
-            "metadatas": [each.metadata for each in page.items],
-        },
-        "message": f"{len(page.items)} of {page.total} documents in {page.collection.name!r}.",
-    }
+        total_in_collection=page.total,
+        limit=limit,
+        peek_result=DocumentColumns([each.name for each in page.items], cut, [each.metadata for each in page.items]),
+        message=f"{len(page.items)} of {page.total} documents in {page.collection.name!r}.",
+    )
 
 
 @tool("R")
@@ -79,8 +85,10 @@ def chroma_query_documents(
         "metadatas",
         "distances",
     ),
-) -> dict[str, Any]:
-    """Search a collection by meaning: the nearest chunks of documents to each text, best first. Uncommitted documents are found, too."""
+) -> ChromaQueryDocumentsResult:
+    """Search a collection by meaning: the nearest chunks of documents to each text, best first.
+    Uncommitted documents are found, too.
+    """
     report = query.similar(
         call.ws,
         collection_name,
@@ -93,35 +101,32 @@ def chroma_query_documents(
     call.stands(report.standing)
     space = report.collection.distance
     results = [
-        {"query": text, "matches": [_match(each, space, report, include) for each in found]}
+        QueryMatches(text, [_match(each, space, report, include) for each in found])
         for text, found in zip(query_texts, report.matches, strict=True)
     ]
-    fields: dict[str, Any] = {
-        "collection_name": report.collection.name,
-        "results": results,
-        "ids": [[shown(each.hit) for each in found] for found in report.matches],
-        "message": f"{plural(sum(map(len, report.matches)), 'match')} in {report.collection.name!r}.",
-    }
-    if "distances" in include:
-        fields["distances"] = [[distance(space, each.cosine) for each in found] for found in report.matches]
-    return fields
+    distances = [[distance(space, each.cosine) for each in found] for found in report.matches]
+    return ChromaQueryDocumentsResult(
+        collection_name=report.collection.name,
+        results=results,
+        ids=[[shown(each.hit) for each in found] for found in report.matches],
+        distances=distances if "distances" in include else UNSET,
+        message=f"{plural(sum(map(len, report.matches)), 'match')} in {report.collection.name!r}.",
+    )
 
 
-def _match(near: Near, space: Distance, report: SimilarReport, include: Sequence[str]) -> dict[str, Any]:
+def _match(near: Near, space: Distance, report: SimilarReport, include: Sequence[str]) -> QueryMatch:
     hit = near.hit
-    match: dict[str, Any] = {"id": shown(hit), "source_id": hit.doc_id}
-    if "documents" in include:
-        match["document"] = hit.text[:LISTED]
-        if len(hit.text) > LISTED:
-            match["truncated"] = True
-    if "metadatas" in include:
-        match["metadata"] = hit.placed_metadata
-    if "distances" in include:
-        match["distance"] = distance(space, near.cosine)
-        match["similarity"] = similarity(near.cosine)
-    if "embeddings" in include:
-        match["embedding"] = report.embeddings[chunk_id(hit.doc_id, hit.chunk)]
-    return match
+    texts, distances = "documents" in include, "distances" in include
+    return QueryMatch(
+        id=shown(hit),
+        source_id=hit.doc_id,
+        document=hit.text[:LISTED] if texts else UNSET,
+        truncated=True if texts and len(hit.text) > LISTED else UNSET,
+        metadata=hit.placed_metadata if "metadatas" in include else UNSET,
+        distance=distance(space, near.cosine) if distances else UNSET,
+        similarity=similarity(near.cosine) if distances else UNSET,
+        embedding=report.embeddings[chunk_id(hit.doc_id, hit.chunk)] if "embeddings" in include else UNSET,
+    )
 
 
 def shown(hit: Hit) -> str:
@@ -130,7 +135,9 @@ def shown(hit: Hit) -> str:
 
 
 def distance(space: Distance, cosine: float) -> float:
-    """As Chroma has it between unit vectors: l2 is squared. Never below zero, where rounding might take it."""
+    """As Chroma has it between unit vectors: l2 is squared. Never below zero, where rounding might
+    take it.
+    """
     return max(0.0, round((2 if space == "l2" else 1) * (1 - cosine), 6))
 
 
@@ -150,28 +157,27 @@ def chroma_get_documents(
     include: Parts = ("documents", "metadatas"),  # type: ignore[assignment]
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
-) -> dict[str, Any]:
+) -> ChromaGetDocumentsResult:
     """Get whole documents by ids or filters, or page through a collection."""
     wanted = PageRequest(limit, offset, call.behaviour.page_chars, "documents" in include, "embeddings" in include)
     page = paged(call, collection_name, Selection(ids, where, where_document), wanted)
-    rows = []
-    for each in page.items:
-        row: dict[str, Any] = {"id": each.name}
-        if "documents" in include:
-            row["document"] = each.text
-        if "metadatas" in include:
-            row["metadata"] = each.metadata
-        if "embeddings" in include:
-            row["embedding"] = each.embeddings
-        rows.append(row)
-    return {
-        "collection_name": page.collection.name,
-        "documents": rows,
-        "total_matching": page.total,
-        "has_more": page.more(offset),
-        "missing_ids": page.missing,
-        "message": told(page, offset),
-    }
+    rows = [
+        FoundDocument(
+            id=each.name,
+            document=each.text or "" if "documents" in include else UNSET,
+            metadata=each.metadata if "metadatas" in include else UNSET,
+            embedding=each.embeddings or [] if "embeddings" in include else UNSET,
+        )
+        for each in page.items
+    ]
+    return ChromaGetDocumentsResult(
+        collection_name=page.collection.name,
+        documents=rows,
+        total_matching=page.total,
+        has_more=page.more(offset),
+        missing_ids=page.missing,
+        message=told(page, offset),
+    )
 
 
 def paged(call: Call, name: str, selection: Selection, wanted: PageRequest) -> DocumentPage:
@@ -198,8 +204,10 @@ def chroma_add_documents(
     documents: Texts,
     ids: list[str] | None = None,
     metadatas: list[dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """Add documents to a collection, all or none; queries find them at once. Keep them with dolt_commit."""
+) -> ChromaAddDocumentsResult:
+    """Add documents to a collection, all or none; queries find them at once. Keep them with
+    dolt_commit.
+    """
     _same_length(documents=documents, ids=ids, metadatas=metadatas)
     new = [
         New(text, ids[number] if ids else None, metadatas[number] if metadatas else {})
@@ -207,13 +215,13 @@ def chroma_add_documents(
     ]
     ids, done = added(call, collection_name, new)
     name = done.report.collection
-    return {
-        "collection_name": name,
-        "documents_added": len(ids),
-        "ids": ids,
-        "chunks_created": done.chunks,
-        "message": f"{plural(len(ids), 'document')} added to {name!r}; dolt_commit keeps them.",
-    }
+    return ChromaAddDocumentsResult(
+        collection_name=name,
+        documents_added=len(ids),
+        ids=ids,
+        chunks_created=done.chunks,
+        message=f"{plural(len(ids), 'document')} added to {name!r}; dolt_commit keeps them.",
+    )
 
 
 def added(call: Call, name: str, new: Sequence[New], *, follow: bool = True) -> tuple[list[str], Landed[PutCounts]]:
@@ -233,7 +241,7 @@ def chroma_update_documents(
     documents: Annotated[list[str | None] | None, Given("new texts; null leaves one as it is")] = None,
     metadatas: Annotated[list[dict[str, Any] | None] | None, Given("each replaces the old one")] = None,
     embeddings: list[list[float] | None] | None = None,
-) -> dict[str, Any]:
+) -> ChromaUpdateDocumentsResult:
     """Change texts, metadata or both of documents, all or none."""
     if documents is None and metadatas is None and embeddings is None:
         raise UsageInvalid(
@@ -252,14 +260,14 @@ def chroma_update_documents(
     report = updated(call, collection_name, changes)
     if any(embeddings or ()):
         call.warn("CUSTOM_EMBEDDING", "The embeddings are this machine's; building the index again replaces them.")
-    return {
-        "collection_name": report.collection,
-        "documents_updated": len(report.ids),
-        "ids": report.ids,
-        "unchanged_ids": report.unchanged,
-        "message": f"{plural(len(report.ids), 'document')} changed in {report.collection!r}"
-        + (f", {len(report.unchanged)} were like that already." if report.unchanged else "."),
-    }
+    unchanged = f", {len(report.unchanged)} were like that already." if report.unchanged else "."
+    return ChromaUpdateDocumentsResult(
+        collection_name=report.collection,
+        documents_updated=len(report.ids),
+        ids=report.ids,
+        unchanged_ids=report.unchanged,
+        message=f"{plural(len(report.ids), 'document')} changed in {report.collection!r}{unchanged}",
+    )
 
 
 def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateCounts:
@@ -272,19 +280,19 @@ def updated(call: Call, name: str, changes: Sequence[DocumentUpdate]) -> UpdateC
 @tool("WD")
 def chroma_delete_documents(
     call: Call, *, collection_name: str, ids: Ids = None, where: Filter = None, where_document: TextFilter = None
-) -> dict[str, Any]:
+) -> ChromaDeleteDocumentsResult:
     """Delete documents by ids or filters; what is given must all hold."""
     done = remove(call.ws, collection_name, Selection(ids, where, where_document))
     call.pending(done.pending)
     report = done.report
     missing = f"; {len(report.missing)} ids name nothing" if report.missing else ""
-    return {
-        "collection_name": report.collection,
-        "documents_deleted": len(report.ids),
-        "ids_deleted": report.ids,
-        "missing_ids": report.missing,
-        "message": f"{plural(len(report.ids), 'document')} deleted from {report.collection!r}{missing}.",
-    }
+    return ChromaDeleteDocumentsResult(
+        collection_name=report.collection,
+        documents_deleted=len(report.ids),
+        ids_deleted=report.ids,
+        missing_ids=report.missing,
+        message=f"{plural(len(report.ids), 'document')} deleted from {report.collection!r}{missing}.",
+    )
 
 
 def _same_length(**lists: Sequence[Any] | None) -> None:

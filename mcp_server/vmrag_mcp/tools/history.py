@@ -49,7 +49,9 @@ LISTED = 1000
 def dolt_status(
     call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
 ) -> DoltStatusResult:
-    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and the pin .dolt-version compare."""
+    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and
+    the pin .dolt-version compare.
+    """
     changes, remote = uncommitted(call), upstream(call.ws)
     problem = kb_status.reach(call.ws, remote) if remote else ""
     if problem:

@@ -25,7 +25,9 @@ def dolt_link_git(
     bidirectional: Annotated[bool, Given("write and stage link_file, too")] = False,
     link_file: Annotated[str, Given("relative to the repository root; NAME.dolt-version")] = PIN_NAME,
 ) -> DoltLinkGitResult:
-    """Record which commit of the knowledge base belongs to a git commit; a second time replaces that."""
+    """Record which commit of the knowledge base belongs to a git commit; a second time replaces
+    that.
+    """
     report = link.link(
         call.ws,
         git_repo_path=_allowed(call, git_repo_path),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from vmrag_link.errors import plural
 from vmrag_link.ops.branches import merge_branches as merging
@@ -10,6 +10,9 @@ from vmrag_link.ops.branches.resolve_bulk import BulkReport, resolve_bulk
 from vmrag_link.ops.merge import conflict_rows
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
+from vmrag_mcp.results.commits import CommitWithParent
+from vmrag_mcp.results.merging import MergeBranchResult, ResolveConflictsResult
+from vmrag_mcp.results.summaries import SyncSummary
 from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
@@ -28,7 +31,7 @@ def merge_branch(
         Given("keep leaves the merge open; abort changes nothing; ours and theirs take a side"),
     ] = "keep",
     if_uncommitted: Literal["abort", "commit_first", "reset_first"] = "abort",
-) -> dict[str, Any]:
+) -> MergeBranchResult:
     """Merge a branch of the knowledge base into another. Conflicts wait for resolve_conflicts."""
     done = merging.merge_branch(
         call.ws, source, target=target, message=message, on_conflict=on_conflict, how=if_uncommitted
@@ -37,17 +40,17 @@ def merge_branch(
     outcome.warn(call, pending=report.pending, staged=report.staged)
     for note in report.notes:
         call.warn("NOTE", note)
-    return {
-        "source": source,
-        "target": done.target,
-        "merge_type": _TYPES.get(report.result, report.result),
-        "commits_merged": done.commits,
-        "from_commit": report.ours,
-        "to_commit": report.revision or report.ours,
-        "conflicts": conflict_rows.as_json(conflict_rows.rows(call.ws, done.decided)),
-        "sync_summary": outcome.sync_summary(report.changes),
-        "message": _merged(done, source),
-    }
+    return MergeBranchResult(
+        source=source,
+        target=done.target,
+        merge_type=_TYPES.get(report.result, report.result),  # type: ignore[arg-type]  # of a merge that ended well
+        commits_merged=done.commits,
+        from_commit=report.ours,
+        to_commit=report.revision or report.ours,
+        conflicts=conflict_rows.rows(call.ws, done.decided),
+        sync_summary=SyncSummary.of(report.changes),
+        message=_merged(done, source),
+    )
 
 
 def _merged(done: merging.BranchMerge, source: str) -> str:
@@ -69,19 +72,22 @@ def resolve_conflicts(
     doc_ids: Annotated[list[str] | None, Given("only these")] = None,
     commit: Annotated[bool, Given("close the merge if nothing is left")] = False,
     message: str = "Resolved merge conflicts",
-) -> dict[str, Any]:
-    """Decide about conflicts; ours is the branch merged into. To mend one by hand: update the document, then ours for it."""
+) -> ResolveConflictsResult:
+    """Decide about conflicts; ours is the branch merged into. To mend one by hand: update the
+    document, then ours for it.
+    """
     report = resolve_bulk(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
     outcome.warn(call, pending=report.pending, staged=report.staged)
-    return {
-        "table": table,
-        "strategy": strategy,
-        "resolved": report.decided,
-        "remaining": len(report.left),
-        "conflicts": conflict_rows.as_json(report.left),
-        "commit": outcome.commit(call, report.revision) if report.revision else None,
-        "message": _resolved(report),
-    }
+    engine = call.ws.engine
+    return ResolveConflictsResult(
+        table=table,
+        strategy=strategy,
+        resolved=report.decided,
+        remaining=len(report.left),
+        conflicts=list(report.left),
+        commit=CommitWithParent.at(engine, engine.info(report.revision)) if report.revision else None,
+        message=_resolved(report),
+    )
 
 
 def _resolved(report: BulkReport) -> str:

@@ -1,36 +1,8 @@
-"""What the results of tools that commit or move a branch say alike."""
+"""What tools that commit or move a branch warn about alike."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from vmrag_link.models import ChangeCounts
-from vmrag_mcp.results.commits import CommitWithParent
-from vmrag_mcp.results.diff import Summary
 from vmrag_mcp.session import Call
-
-
-def summary(changes: ChangeCounts) -> dict[str, int]:
-    """Numbers of documents that differ."""
-    return msgspec.to_builtins(Summary.of(changes))  # type: ignore[no-any-return]
-
-
-def sync_summary(changes: ChangeCounts) -> dict[str, int]:
-    """Numbers of documents that queries find differently now."""
-    return {
-        "documents_added": changes.added,
-        "documents_modified": changes.modified,
-        "documents_deleted": changes.removed,
-        "total_changes": changes.total,
-    }
-
-
-def commit(call: Call, revision: str) -> dict[str, Any]:
-    engine = call.ws.engine
-    made: dict[str, Any] = msgspec.to_builtins(CommitWithParent.at(engine, engine.info(revision)))
-    return made
 
 
 def warn(call: Call, *, pending: str, staged: bool) -> None:

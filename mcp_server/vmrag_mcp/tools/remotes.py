@@ -175,7 +175,10 @@ def dolt_push(
     set_upstream: bool = True,  # noqa: ARG001  see below
     force: bool = False,
 ) -> DoltPushResult:
-    """Push what is committed. A branch's upstream is always the remote's of the same name, whatever set_upstream is."""
+    """Push what is committed.
+
+    A branch's upstream is always the remote's of the same name, whatever set_upstream is.
+    """
     done = push.push_branch(call.ws, _named(call, remote), branch=branch or None, force=force)
     if done.uncommitted:
         call.warn("UNCOMMITTED_CHANGES", "There are uncommitted documents, which were not pushed.")

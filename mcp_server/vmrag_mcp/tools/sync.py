@@ -101,7 +101,10 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
 
 @tool("W")
 def force_full_resync(call: Call, *, collection: Annotated[str, Given("or all")]) -> ForceFullResyncResult:
-    """Build the vector index again from nothing; searches go on meanwhile. Seldom needed: sync_all finds what has changed."""
+    """Build the vector index again from nothing; searches go on meanwhile.
+
+    Seldom needed: sync_all finds what has changed.
+    """
     started = time.monotonic()
     name = None
     if collection != "all":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import structs
 
@@ -14,9 +14,17 @@ from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.commits import SHORT
-from vmrag_mcp.results.vcs_aliases import BranchHead, CreateBranchResult, GetBranchStatusResult, GetLogResult
+from vmrag_mcp.results.sync import SyncTotals
+from vmrag_mcp.results.vcs_aliases import (
+    BranchHead,
+    CommitAliasResult,
+    CreateBranchResult,
+    GetBranchStatusResult,
+    GetLogResult,
+)
+from vmrag_mcp.results.working import DoltCheckoutResult
 from vmrag_mcp.session import Call
-from vmrag_mcp.tools import history, outcome, working
+from vmrag_mcp.tools import history, working
 from vmrag_mcp.tools.working import Carrying, Message
 
 
@@ -26,15 +34,16 @@ def commit(
     *,
     message: Message,
     sync: Annotated[bool, Given("bring the index up to date")] = True,
-) -> dict[str, Any]:
+) -> CommitAliasResult:
     """Commit all uncommitted documents, as dolt_commit does."""
     report = committing.commit(call.ws, message, follow=sync)
     chunks = committing.chunks(call.ws, report)
-    numbers = outcome.summary(report.changes)
-    return {
-        **working.committed(call, report),
-        "sync": {name: numbers[name] for name in ("added", "modified", "deleted")} | {"chunks": chunks},
-    }
+    changes = report.changes
+    return CommitAliasResult(
+        **structs.asdict(working.commit_result(call, report)),
+        linked=None,
+        sync=SyncTotals(changes.added, changes.modified, changes.removed, chunks),
+    )
 
 
 @tool("V")
@@ -56,14 +65,14 @@ def switch_branch(
     branch: Annotated[str, Given(aliases=("name",))],
     create: bool = False,
     if_uncommitted: Carrying = "abort",
-) -> dict[str, Any]:
+) -> DoltCheckoutResult:
     """Go to another branch of the knowledge base, as dolt_checkout does."""
     return working.dolt_checkout(call, target=branch, create_branch=create, if_uncommitted=if_uncommitted)
 
 
 @tool("R")
 def get_branch_status(call: Call) -> GetBranchStatusResult:
-    """Show where the knowledge base stands, as dolt_status does, and its branches; contacts nobody."""
+    """Show where the knowledge base stands, as dolt_status does, and its branches; asks nobody."""
     changes, remote = history.uncommitted(call), upstream(call.ws)
     connected = kb_status.known(call.ws, remote) if remote else None
     status = history.status_result(call, changes, remote, connected=connected)

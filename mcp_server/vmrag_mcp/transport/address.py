@@ -1,4 +1,4 @@
-"""Where to listen, and whether that is safe: known before anything is imported that could listen."""
+"""Where to listen, and whether that is safe; checked before anything is imported that listens."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def origin(text: str) -> str:
 
 
 def checked(asked: ListenAddress, *, allow_remote: bool, token: str | None) -> None:
-    """Raises `UsageInvalid` where others could reach the knowledge without anything having been said about it."""
+    """Raises `UsageInvalid` where others could reach the knowledge and nobody has allowed that."""
     if asked.loopback:
         return
     if not allow_remote:

@@ -1,8 +1,8 @@
-"""The protocol over HTTP, at `/mcp`: for several clients at once, on this computer unless somebody says otherwise.
+"""The protocol over HTTP, at `/mcp`, for several clients; by default on this computer alone.
 
-A page in a browser must not reach it, unless a person named its origin: the names under which it is addressed (DNS rebinding), and where
-requests come from, are checked here. The SDK's own checks take any port for the right one, and compare nothing where the server listens on
-all addresses. Who comes from another computer has to know the token.
+A page in a browser must not reach the server, unless a person named its origin. So the name that a
+request uses (DNS rebinding) and its origin are checked here: the SDK's own checks accept any port,
+and compare nothing where the server listens on all addresses. Other computers need the token.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ def _listening(asked: ListenAddress) -> socket.socket:
 
 
 def _hosts(asked: ListenAddress, bound: ListenAddress) -> frozenset[bytes]:
-    """What `Host` may say, in lower case. Empty, for anything: on all addresses, where nobody gets in without the token anyway."""
+    """What `Host` may say, in lower case.
+
+    Empty: anything, because clients need the token anyway.
+    """
     if asked.anywhere:
         return frozenset()
     names = {asked.bracketed.lower(), bound.bracketed} | ({"localhost"} if asked.loopback else set())
@@ -98,9 +101,9 @@ def _hosts(asked: ListenAddress, bound: ListenAddress) -> frozenset[bytes]:
 
 
 class Checked:
-    """Lets requests through that name this server, and that no page has made but one of the origins that were named.
+    """Lets requests through that name this server and come from no page, or from an allowed origin.
 
-    The server's own origin counts as named: it has no pages, and programs send it (MCP's conformance suite does).
+    The server's own origin is allowed: it has no pages, and MCP's conformance suite sends it.
     """
 
     def __init__(self, app: App, hosts: Collection[bytes], origins: Collection[str]) -> None:
@@ -132,7 +135,7 @@ class Checked:
 
 
 class Guarded:
-    """Lets those through who say the token."""
+    """Lets requests through that have the token."""
 
     def __init__(self, app: App, token: str) -> None:
         self._app = app

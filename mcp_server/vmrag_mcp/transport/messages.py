@@ -1,4 +1,4 @@
-"""A line of the protocol and the message that it stands for. What is no message gets the error that JSON-RPC has for it."""
+"""Lines of the protocol and their messages. A line that is no message gets JSON-RPC's error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MessageRefused(ValueError):
 
 
 def parsed(line: bytes) -> Message:
-    """Raises `MessageRefused`. Half of a surrogate pair in an argument is the tool's to refuse: it is JSON."""
+    """Raises `MessageRefused`. Half of a surrogate pair is JSON, so the tool refuses that."""
     try:
         found = json.loads(line.decode(), parse_constant=_no_number)
     except UnicodeDecodeError:
@@ -60,7 +60,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _id(found: dict[str, Any]) -> types.RequestId | None:
-    """The id to answer to. One of a broken answer is ours: the client may have given the same to something that it waits for."""
+    """The id to answer to; None for a broken answer: its id is one of ours, not of the client's."""
     about = found.get("id")
     if "method" not in found and ("result" in found or "error" in found):
         return None

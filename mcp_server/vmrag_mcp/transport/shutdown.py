@@ -1,4 +1,7 @@
-"""How the server ends: at once, whatever its threads are doing. Operations can be killed anywhere, so nothing that was stored is lost."""
+"""The end of the server: at once, whatever its threads do.
+
+Operations can be killed anywhere, so nothing that was stored is lost.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,14 @@ def leave(code: int = OK) -> NoReturn:
 
 
 def leave_when_told() -> None:
-    """SIGTERM and a terminal that is closed end the server as its client does, Ctrl-C as it ends every command."""
+    """SIGTERM and a closed terminal end it as its client does, Ctrl-C as it ends commands."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: leave())
     signal.signal(signal.SIGINT, lambda *_: leave(INTERRUPTED))
 
 
 def leave_with_parent() -> None:
-    """A client that was killed may have left the pipe to others, who keep it open: then no end of input comes."""
+    """End with the client's process: others may keep the pipe open, so no end of input comes."""
     parent = os.getppid()
 
     def watch() -> None:

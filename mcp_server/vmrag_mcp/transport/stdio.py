@@ -1,7 +1,7 @@
 """The protocol over the standard streams: one message a line, and nothing else ever.
 
-The SDK's own transport drops malformed lines, gives up what is being done at the end of input, and waits for threads then. This one
-answers them, grants a moment, and leaves.
+The SDK's own transport drops malformed lines, gives up the calls under way at the end of input, and
+waits for threads then. This one answers malformed lines, grants a moment, and leaves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vmrag_mcp.transport.shutdown import leave
 from vmrag_mcp.transport.wire import Wire
 
 GRACE_SECONDS = 0.5
-"""How long calls may still take at the end of input: who pipes requests in wants the answers."""
+"""How long calls may take after the end of input: a caller that pipes requests in wants answers."""
 
 
 def serve(server: KnowledgeServer, wire: Wire) -> None:

@@ -1,4 +1,4 @@
-"""The standard streams, taken away from everybody else before anything that could print is imported."""
+"""The standard streams, taken away before anything is imported that could print."""
 
 from __future__ import annotations
 

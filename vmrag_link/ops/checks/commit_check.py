@@ -110,7 +110,7 @@ def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[byt
         CommitFinding(
             "KNOWLEDGE_DROPPED",
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
-            pin_merge.reopening(ws.places) or repair,
+            pin_merge.reopen_command(ws.places) or repair,
         )
         for side in rules.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
     ]

@@ -193,7 +193,7 @@ class Examination:
             return None
         return self._past.revisions(bases)
 
-    # -- more than one commit by itself ---------------------------------------------------------------------------------
+    # -- more than one commit by itself ------------------------------------------------------------
 
     def against(self, base: str, name: str) -> PinFinding | None:
         """Of a pull request: does its head drop what has come to the base branch since?"""

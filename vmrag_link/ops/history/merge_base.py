@@ -49,7 +49,9 @@ def _one_of(ws: Workspace, pinning: dict[str, str]) -> str:
 
 
 def pinned(ws: Workspace, commit: str) -> str | None:
-    """The revision that a commit pins, or None. One that is missing is an error: it may be the base."""
+    """The revision that a commit pins, or None. One that is missing is an error: it may be the
+    base.
+    """
     try:
         return lazy_fetch.pinned_at(ws, commit)
     except PinMissing:

@@ -7,8 +7,8 @@
 5. the first characters of a revision's hash.
 
 A KB branch with the name of a git ref is named in a warning if it stands elsewhere. A remote's
-branch that contains what git's pins was fetched later, and is taken then: what a fetch of knowledge
-brought has no other name.
+branch that contains what git's pins was fetched later, and is taken then: what a fetch brought
+has no other name.
 
 `HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their
 specification says. Where a tool goes to a KB branch or works on one, its parameter names that
@@ -25,7 +25,6 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import (
     BranchMissing,
-    GitError,
     GitReferenceMissing,
     PinError,
     PinMissing,
@@ -120,7 +119,7 @@ def tool_branch_rev(ws: Workspace, name: str, here: Standing | None = None) -> s
     its pin. What git's ref of that name pins instead is named in a warning. Raises `BranchMissing`.
     """
     if branch := _kb_branch(ws, name):
-        with contextlib.suppress(GitError, PinError, RevisionMissing):
+        with contextlib.suppress(GitReferenceMissing, PinError, RevisionMissing):
             pinned = _pinned_here(ws, name)
             if pinned != branch.head:
                 ws.progress.note(

@@ -46,13 +46,13 @@ def reach(ws: Workspace, remote: Upstream) -> str:
     """
     if remote.address is None:
         return remote.problem
-    problem = probe.asked(ws.places, remote.address).problem
+    problem = probe.ask(ws.places, remote.address).problem
     return problem.message if problem else ""
 
 
 def known(ws: Workspace, remote: Upstream) -> bool | None:
     """Whether the remote answered when it was asked a moment ago; None if it was not asked."""
-    answer = probe.remembered(ws.places, remote.address) if remote.address else None
+    answer = probe.last_result(ws.places, remote.address) if remote.address else None
     return answer.problem is None if answer else None
 
 

@@ -1,0 +1,114 @@
+"""Results of the tools for documents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from vmrag_link.models import Record
+from vmrag_mcp.results.base import ToolResult
+
+WithDocuments = Meta(description="include has documents")
+WithMetadatas = Meta(description="include has metadatas")
+WithDistances = Meta(description="include has distances")
+WithEmbeddings = Meta(description="include has embeddings")
+Truncated = Annotated[bool | UnsetType, Meta(description="the document was cut to 2000 characters")]
+
+
+class PeekedDocument(Record, frozen=True):
+    """`truncated`: the text was cut."""
+
+    id: str
+    document: str
+    metadata: dict[str, Any]
+    truncated: bool
+
+
+class DocumentColumns(Record, frozen=True):
+    """The same documents as lists of equal length."""
+
+    ids: list[str]
+    documents: list[str]
+    metadatas: list[dict[str, Any]]
+
+
+class ChromaPeekCollectionResult(ToolResult, frozen=True):
+    collection_name: str
+    documents: list[PeekedDocument]
+    total_in_collection: int
+    limit: int
+    peek_result: DocumentColumns
+
+
+class QueryMatch(Record, frozen=True):
+    """A chunk. `id` is its document's where that has no other chunk; `source_id`: the document."""
+
+    id: str
+    source_id: str
+    document: Annotated[str | UnsetType, WithDocuments] = UNSET
+    truncated: Truncated = UNSET
+    metadata: Annotated[dict[str, Any] | UnsetType, WithMetadatas] = UNSET
+    distance: Annotated[float | UnsetType, WithDistances] = UNSET
+    similarity: Annotated[float | UnsetType, WithDistances] = UNSET
+    embedding: Annotated[list[float] | UnsetType, WithEmbeddings] = UNSET
+
+
+class QueryMatches(Record, frozen=True):
+    """Of one text, best first."""
+
+    query: str
+    matches: list[QueryMatch]
+
+
+class ChromaQueryDocumentsResult(ToolResult, frozen=True):
+    """`ids` and `distances` hold the matches of `results` in their order."""
+
+    collection_name: str
+    results: list[QueryMatches]
+    ids: list[list[str]]
+    distances: Annotated[list[list[float]] | UnsetType, WithDistances] = UNSET
+
+
+class FoundDocument(Record, frozen=True):
+    """`embedding`: a vector for each chunk."""
+
+    id: str
+    document: Annotated[str | UnsetType, WithDocuments] = UNSET
+    metadata: Annotated[dict[str, Any] | UnsetType, WithMetadatas] = UNSET
+    embedding: Annotated[list[list[float]] | UnsetType, WithEmbeddings] = UNSET
+
+
+class ChromaGetDocumentsResult(ToolResult, frozen=True):
+    """`missing_ids` name nothing."""
+
+    collection_name: str
+    documents: list[FoundDocument]
+    total_matching: int
+    has_more: bool
+    missing_ids: list[str]
+
+
+class ChromaAddDocumentsResult(ToolResult, frozen=True):
+    collection_name: str
+    documents_added: int
+    ids: list[str]
+    chunks_created: int
+
+
+class ChromaUpdateDocumentsResult(ToolResult, frozen=True):
+    """`unchanged_ids`: documents that were like that already."""
+
+    collection_name: str
+    documents_updated: int
+    ids: list[str]
+    unchanged_ids: list[str]
+
+
+class ChromaDeleteDocumentsResult(ToolResult, frozen=True):
+    """`missing_ids` name nothing."""
+
+    collection_name: str
+    documents_deleted: int
+    ids_deleted: list[str]
+    missing_ids: list[str]
