@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.contract.reading import COMMON, TOOLS, result_shape
-from vmrag_mcp.registry import DEFAULT, TOOLSETS, Listed, catalogue
+from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, catalogue
 
 EFFECTS: dict[str, str] = COMMON["effects"]
 
@@ -38,7 +38,7 @@ def _lines() -> Iterator[str]:
                 yield from _tool(tool, TOOLS[tool.name])
 
 
-def _tool(tool: Listed, contract: dict[str, Any]) -> Iterator[str]:
+def _tool(tool: ToolInfo, contract: dict[str, Any]) -> Iterator[str]:
     yield f"### `{tool.name}`\n"
     yield f"{tool.description} *{'; '.join(EFFECTS[letter] for letter in tool.effect)}.*\n"
     parameters = tool.schema["properties"]
