@@ -1,4 +1,7 @@
-"""The contract of all tools, in the files beside this one (`_common.yaml` says how), and its checks."""
+"""The contract of all tools, from the files beside this one, and its checks.
+
+`_common.yaml` says how the files are read.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ Function = Literal["default", "openai", "cohere", "huggingface", "minilm", "olla
 
 @tool("R")
 def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGetCollectionInfoResult:
-    """Show a collection: metadata, HNSW settings, numbers of documents and chunks, embedding function, chunking."""
+    """Show a collection: metadata, HNSW settings, numbers of documents and chunks, embedding
+    function, chunking.
+    """
     found = _indexed(call, collection_name, hnsw=True)
     each = found.collection
     effective = {"embedding_model": each.embedding_model, **found.hnsw}
