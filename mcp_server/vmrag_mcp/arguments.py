@@ -2,8 +2,8 @@
 
 A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. Clients were
 written against several servers, so more is taken than the schema says: JSON as text, numbers and
-booleans as text, one string for a list of them, aliases. That is why nobody else checks arguments:
-of the SDK's models, pydantic requires an object and no more.
+booleans as text, one string for a list of them, aliases. Nothing else checks arguments: the SDK's
+models require an object, and its server does not apply the schema.
 """
 
 from __future__ import annotations

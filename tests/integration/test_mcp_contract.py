@@ -19,6 +19,7 @@ from tests.contract.reading import (
     WARNINGS,
     Expected,
     broken_failure,
+    declared,
     examples,
     refusals,
 )
@@ -27,6 +28,7 @@ from vmrag_mcp.arguments import Parameter, parameters, parse_arguments
 from vmrag_mcp.options import Chosen, selection
 from vmrag_mcp.reference import catalogue_json
 from vmrag_mcp.registry import CATALOGUE, DEFAULT, TOOLSETS, catalogue, function_of
+from vmrag_mcp.result_schema import result_keys
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -60,6 +62,9 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
     assert set(contract["warnings"]) <= WARNINGS
     clamped = any(each.get("above_maximum") == "clamped" for each in contract["parameters"].values())
     assert not clamped or "IGNORED_SETTING" in contract["warnings"]
+    assert {key.partition(".")[0] for key in contract.get("result", {})} <= {
+        each.path for each in result_keys(declared(name))
+    }
     texts = any(each["type"] in RULES["json_string"] for each in contract["parameters"].values())
     assert texts == ("json" in contract["common_errors"])
     for each in [*examples(name), *refusals(name)]:
