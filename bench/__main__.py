@@ -1,4 +1,7 @@
-"""`python -m bench [--into DIR] [--sizes 1000,10000,100000]`: measure, print a table, write JSON. Exit code 1 if a limit is broken."""
+"""`python -m bench [--into DIR] [--sizes 1000,10000]`: measure, print a table, write JSON.
+
+Exit code 1 if a limit is broken.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The yardstick of a start: a process that imports the SDK's server and answers `tools/list` over stdio, with no tool."""
+"""The yardstick of a start: a process that answers `tools/list` over stdio with the SDK's bare
+server.
+"""
 
 from __future__ import annotations
 

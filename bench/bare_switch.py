@@ -1,8 +1,8 @@
-"""The yardstick of a switch: the work that no program can leave out, without names, checks, locks or words.
+"""The yardstick of a switch: the necessary work, without names, checks, locks or words.
 
-Row diff, cached vectors, copy of the snapshot, delete, add, swap: `python bare_switch.py FOLDER`, on
-a folder that `bench.switch.prepared` made. It imports nothing of vmrag, so that what slows vmrag down
-does not slow the yardstick as well.
+Row diff, cached vectors, copy of the snapshot, delete, add, swap: `python bare_switch.py FOLDER`,
+on a folder that `bench.switch.prepared` made. It imports nothing of vmrag, so that whatever slows
+vmrag down does not slow the yardstick as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What the hooks cost git: with nothing to do, against `exit 0` and beside other tools; when the pin moves, against the sync alone."""
+"""The time that hooks cost git: idle, against `exit 0` and other tools; and when the pin moves.
+
+The latter is compared with the sync alone.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,9 @@ def _moved(timed: dict[str, Sample]) -> list[Figure]:
 
 
 def _moving(repo: Path, hooks: dict[str, Path], env: dict[str, str]) -> dict[str, Callable[[], Run]]:
-    """To `feature`, whose snapshot has to be made; there with the hook, or by git alone and then `vmrag sync`."""
+    """Switch to `feature`, whose snapshot is missing: with the hook, or by git alone and then
+    `vmrag sync`.
+    """
 
     def prepare(path: Path) -> None:
         knowledge.git(repo, "config", "core.hooksPath", str(path), env=env)
@@ -141,7 +146,9 @@ NOTHING = """repos:
 
 
 def _branches(repo: Path, env: dict[str, str]) -> None:
-    """Branches with one pin: `pin/a`, `pin/b` to go between, `pin/topic` of ten commits to rebase onto `pin/b`."""
+    """Branches with one pin: `pin/a` and `pin/b` to switch between, `pin/topic` of ten commits to
+    rebase.
+    """
     knowledge.git(repo, "switch", "-q", "main", env=env)
     for name in ("pin/a", "pin/b", "pin/topic"):
         knowledge.git(repo, "switch", "-q", "-c", name, "main", env=env)

@@ -1,4 +1,6 @@
-"""Repositories to measure on: N documents of one chunk each, and a branch on which 100 of them differ."""
+"""Repositories to measure on: N documents of one chunk each, and a branch on which 100 of them
+differ.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ VMRAG = [sys.executable, "-m", "vmrag_link.cli.main"]
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Nobody's git configuration, no hooks but those under test, and compiled modules as an installation has them."""
+    """No git configuration, only the hooks under test, and compiled modules as an installation has
+    them.
+    """
     home.mkdir(parents=True, exist_ok=True)
     identity = {"NAME": "Bench", "EMAIL": "bench@example.com"}
     return {
@@ -40,7 +44,9 @@ def git(repo: Path, *arguments: str, env: dict[str, str]) -> str:
 
 
 def make(folder: Path, documents: int, env: dict[str, str]) -> Path:
-    """A repository with the branches `main` and `feature`, indexed and bound at `main`; made once per folder."""
+    """A repository with the branches `main` and `feature`, indexed and bound at `main`; made once
+    per folder.
+    """
     repo = folder / f"repo-{documents}"
     if (repo / "done").exists():
         return repo

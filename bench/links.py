@@ -1,4 +1,4 @@
-"""What it costs to derive the table of links from a long history, against git's own walk over it."""
+"""The time to derive the table of links from a long history, against git's own walk over it."""
 
 from __future__ import annotations
 

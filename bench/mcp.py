@@ -1,6 +1,7 @@
-"""The MCP server over stdio, as a client has it: its start, a query, the first query, the size of its schemas; beside chroma-mcp.
+"""The MCP server over stdio: its start, a query, the first query, the size of its schemas.
 
-`python -m bench.mcp library REPO`, `modules REPO` and `imports NAMES` are the processes that it is compared with.
+`chroma-mcp` is measured beside it. `python -m bench.mcp library REPO`, `modules REPO` and
+`imports NAMES` are the processes that it is compared with.
 """
 
 from __future__ import annotations
@@ -139,7 +140,9 @@ def _query(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
 
 
 def _first_query(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
-    """The first query of a server, against importing what it needs in a process that has imported what the server has."""
+    """The first query of a server, against importing its modules into a process with the server's
+    others.
+    """
 
     def python(*arguments: str) -> str:
         argv = [sys.executable, "-m", "bench.mcp", *arguments]
@@ -166,7 +169,10 @@ def _first_query(repo: Path, rounds: int, env: dict[str, str]) -> Figure:
 
 
 def _side_by_side(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
-    """`chroma-mcp` from PyPI in an environment of its own (its SDK takes no newer pydantic), on the index that we made."""
+    """`chroma-mcp` from PyPI, on our index.
+
+    Its own environment, because its SDK takes no newer pydantic.
+    """
     repo = knowledge.make(folder, SIDE_BY_SIDE, env)
     program = folder / "chroma-mcp" / "bin" / "chroma-mcp"
     if not program.exists():
@@ -207,7 +213,7 @@ def library(repo: Path) -> float:
     """The same query inside a process that keeps its workspace."""
     from vmrag_link.ops.index.query import query
     from vmrag_link.progress import QUIET
-    from vmrag_link.retrieval.search import Mode, Query
+    from vmrag_link.retrieval.query import Mode, Query
     from vmrag_link.workspace import Workspace
 
     ws = Workspace.open(repo, QUIET)

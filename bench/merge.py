@@ -1,4 +1,8 @@
-"""What knowledge adds to a git merge: the driver on 10 changed documents a side, and 10 uncommitted ones that follow a moved pin."""
+"""The time that knowledge adds to a git merge: the driver on 10 changed documents a side, and a
+replay.
+
+The replay has 10 uncommitted documents follow a moved pin.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,10 @@ def measured(repo: Path, size: int, rounds: int, env: dict[str, str]) -> dict[st
         return timing.once(["git", "merge", "-q", "-m", "merge", theirs], cwd=repo, env=env)
 
     def replay() -> Run:
-        """To and fro between two pins whose snapshots are there: `git reset` fires no hook, so nothing else is timed."""
+        """To and fro between two pins with snapshots.
+
+        `git reset` fires no hook, so nothing else is timed.
+        """
         knowledge.git(repo, "symbolic-ref", "HEAD", "refs/heads/mine", env=env)
         here, start = knowledge.git(repo, "rev-parse", "HEAD", "main", env=env).split()
         reset("uncommitted-there" if here == start else "main")
@@ -80,7 +87,9 @@ def measured(repo: Path, size: int, rounds: int, env: dict[str, str]) -> dict[st
 
 
 def prepared(folder: Path, size: int, env: dict[str, str]) -> Path:
-    """A copy of the repository with branches to merge, and uncommitted documents on the code branch `mine`."""
+    """A copy of the repository with branches to merge, and uncommitted documents on the code branch
+    `mine`.
+    """
     source, repo = knowledge.make(folder, size, env), folder / f"merge-{size}"
     if (repo / "done").exists():
         shutil.rmtree(repo)

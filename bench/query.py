@@ -1,4 +1,7 @@
-"""Warm queries inside a process, against Chroma's own query of the same store: `python -m bench.query REPO ours|chroma`."""
+"""Warm queries in a process, against Chroma's query of the same store.
+
+`python -m bench.query REPO ours|chroma`
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,8 @@ def run(folder: Path, sizes: list[int], env: dict[str, str]) -> list[Figure]:
 
 def measure(repo: Path, kind: str) -> dict[str, float]:
     from vmrag_link.progress import QUIET
-    from vmrag_link.retrieval.search import Mode, Query, Searcher
+    from vmrag_link.retrieval.query import Mode, Query
+    from vmrag_link.retrieval.search import Searcher
     from vmrag_link.workspace import Workspace
 
     ws = Workspace.open(repo, QUIET)

@@ -1,4 +1,6 @@
-"""Moving between two revisions of which 100 documents differ, against the bare work of that (`bare_switch`)."""
+"""Moving between two revisions of which 100 documents differ, against the bare work
+(`bare_switch`).
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,8 @@ def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> list[Fi
         1.0,
         {name: seconds[name] for name in ("vmrag sync", "bare switch", "vmrag --version")},
     )
-    # Three git calls: where the work tree is, its configuration, and the KB branch of the code branch.
+    # Three git calls: where the work tree is, its configuration, and the KB branch of the code
+    # branch.
     one_start = seconds["vmrag --version"]
     back_figure = Figure(
         f"back to a snapshot that is there, {size:,} documents: against one start + git",
@@ -119,8 +122,8 @@ def fresh(folder: Path, size: int, switched: float, env: dict[str, str]) -> Figu
 def prepared(folder: Path, size: int) -> Path:
     """The folder that `bare_switch` works on; made once.
 
-    Documents of about 480 characters, one chunk each, in a knowledge base whose branch `feature` has 100 others;
-    random vectors for all of them; and a store of `main`.
+    Documents of about 480 characters, one chunk each, in a knowledge base whose branch `feature`
+    has 100 others; random vectors for all of them; and a store of `main`.
     """
     made = folder / f"prototype-{size}"
     if (made / "cid").exists():

@@ -1,4 +1,7 @@
-"""Whole processes, timed from outside: wall and CPU seconds, paired so that a machine that drifts slows both alike."""
+"""Whole processes, timed from outside: wall and CPU seconds.
+
+Things are run in turn, so that a machine that drifts slows them alike.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ def in_turn(things: dict[str, Callable[[], Run]], rounds: int, *, warm_up: int =
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the report. `limit` is what binds the ratio (None: only reported); `at_least` turns it round."""
+    """One line of the report.
+
+    `limit` binds the ratio (None: only reported), from below with `at_least`.
+    """
 
     name: str
     ratio: float
@@ -79,7 +85,11 @@ class Figure:
 
 
 def growths(seconds: dict[str, dict[int, float]], limit: float) -> list[Figure]:
-    """Of each thing, whose seconds are given by size, from the smallest size to the largest; nothing where there is one size only."""
+    """The growth of each thing, whose seconds are given by size, from the smallest size to the
+    largest.
+
+    Nothing where there is one size only.
+    """
     figures = []
     for name, by_size in seconds.items():
         small, large = min(by_size), max(by_size)

@@ -1,4 +1,6 @@
-"""What it costs to send and to get 10 changed documents through git, against git's own push and fetch of a text with 10 changed lines."""
+"""The time to push and fetch 10 changed documents through git, against a text with 10 changed
+lines.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from vmrag_link.models import Document, content_hash
 CHANGED = 10
 LINES = 2_000
 GROWTH = 4.0
-"""Of a push and a fetch from 1,000 to 100,000 documents: both read the whole file once, to see what is unchanged."""
+"""The limit for a push and a fetch from 1,000 to 100,000 documents: both read the whole file once.
+"""
 
 
 def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:

@@ -46,7 +46,7 @@ def run(folder: Path, rounds: int, env: dict[str, str]) -> list[Figure]:
 
 
 def make(repo: Path, env: dict[str, str]) -> None:
-    """A history in which every twentieth commit moves the pin on a branch, which is merged later."""
+    """A history in which every twentieth commit moves the pin on a branch that is merged later."""
     repo.mkdir(parents=True)
     knowledge.git(repo, "init", "-q", "-b", "main", env=env)
     timing.once([*VMRAG, "init", "-q", "--no-hooks"], cwd=repo, env=env)

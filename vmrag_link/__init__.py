@@ -1,3 +1,5 @@
-"""One commit for code and knowledge: a knowledge base and its vector index at the revision that the code pins."""
+"""One commit for code and knowledge: a knowledge base and its vector index at the revision that the
+code pins.
+"""
 
 __version__ = "0.1.0"

@@ -116,7 +116,7 @@ def load(
 
 
 def stated(text: bytes | None, path_label: str) -> list[Stated]:
-    """What of a file needs agreement, in its order. Raises `ConfigInvalid`."""
+    """The settings of a file that need agreement, in its order. Raises `ConfigInvalid`."""
     found = _from_file(text, path_label) if text else {}
     return [
         Stated(name, item.value, item.place.details["line"])
@@ -175,7 +175,9 @@ def _from_git(overrides: Mapping[str, str]) -> dict[str, _Found]:
 
 
 def _misspelled(overrides: Mapping[str, str]) -> list[str]:
-    """Other things live in that section, too: only what is nearly a setting is worth a sentence."""
+    """Sentences about keys that are nearly a setting's. Others in that section are not ours to
+    judge.
+    """
     names = [key.git_name for key in KEYS.values() if key.in_git]
     near = {name: nearest(name, names, cutoff=0.9) for name in overrides if name not in names}
     return [f"git config {name} is not a setting; did you mean {found}?" for name, found in near.items() if found]
@@ -208,11 +210,9 @@ def _before_agreement(
     agreed: Mapping[str, Any],
     known_remote: Callable[[str], bool],
 ) -> tuple[dict[str, _Found], dict[str, str]]:
-    """What counts of a file while nobody has agreed to it as it is; and, by name, what does not,
-    for a sentence.
+    """What counts of a file before it was agreed to as it is; and, by name, what does not.
 
-    `own`: what it states of the settings that need agreement; `agreed`: what was agreed to last,
-    before it changed.
+    `own`: what it states of the settings that need agreement; `agreed`: what was agreed to last.
     """
     counting, ignored = dict(found), dict[str, str]()
     for name in KEYS:
@@ -237,8 +237,8 @@ _AGREED = _Place("what was agreed to", AGREE, {})
 
 
 def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
-    """What was agreed to; a newer version may not know that value any more: then it raises
-    `ConfigInvalid`.
+    """What was agreed to. Raises `ConfigInvalid` for a value that this version does not know any
+    more.
     """
     if key.name not in agreed:
         return key.default
@@ -255,9 +255,7 @@ def _unagreed(label: str, ignored: Sequence[str], *, before: bool) -> str:
 
 
 def _added_up(name: str, item: _Found, below: _Found | None) -> _Found:
-    """The value of a source that precedes another; a restriction of the other one holds all the
-    same.
-    """
+    """The value of the source that takes precedence, with the other one's restrictions added."""
     key = KEYS[name]
     if not key.adds_up or below is None or key.narrower is None:
         return item

@@ -1,6 +1,8 @@
-"""Services that answer JSON over HTTP: three attempts with growing pauses; after that nobody asks there for a while.
+"""Services that answer JSON over HTTP: three attempts with growing pauses, then a pause for the
+address.
 
-That an address does not answer holds for the whole process: a thousand texts do not wait for it a thousand times.
+A silent address is remembered in the whole process: a thousand texts do not wait for it a thousand
+times.
 """
 
 from __future__ import annotations
@@ -18,17 +20,20 @@ import msgspec
 from vmrag_link import terminal_text
 
 if TYPE_CHECKING:
-    import httpx  # a tenth of a second, for those who ask somebody
+    import httpx  # 0.1 s, only where a service is asked
 
 ATTEMPTS = 3
 PAUSES = (0.5, 2.0)
 """Seconds between the attempts, unless the service says otherwise."""
 
 LONGEST_PAUSE = 15.0
-"""Seconds that a service may tell us to wait (`Retry-After`); one that wants more is not asked a second time."""
+"""The longest wait that a service may ask for (`Retry-After`), in seconds.
+
+For a longer one there is no second attempt.
+"""
 
 OPEN_SECONDS = 30.0
-"""For how long nobody asks an address that has not answered."""
+"""Seconds for which a silent address is not asked again."""
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
@@ -40,9 +45,10 @@ _open_until: dict[str, float] = {}
 
 
 class NoAnswer(Exception):
-    """Why there is no answer, as the end of a sentence that begins with the service. `status`: HTTP's, if it did say something.
+    """The reason for no answer, as the end of a sentence about the service.
 
-    What a service says to a key that it refuses is never part of it, because it quotes the key.
+    `status`: HTTP's, if it came. The reply to a refused key is never part of it, because it quotes
+    the key.
     """
 
     def __init__(self, reason: str, *, status: int | None = None) -> None:
@@ -60,7 +66,10 @@ class _Again(Exception):
 
 
 def ask(url: str, body: object, *, key: str | None = None) -> bytes:
-    """What is answered to a POST of `body` as JSON. Raises `NoAnswer`, and `ModuleNotFoundError` without httpx."""
+    """The answer to a POST of `body` as JSON.
+
+    Raises `NoAnswer`, and `ModuleNotFoundError` without httpx.
+    """
     pause = _open_until.get(url, 0.0) - time.monotonic()
     if pause > 0:
         raise NoAnswer(f"did not answer a moment ago, and is asked again in {math.ceil(pause)} s")
@@ -90,7 +99,9 @@ def _attempt(url: str, content: bytes, key: str | None) -> bytes:
     except httpx.RequestError as error:
         raise _Again(f"cannot be reached ({str(error) or type(error).__name__})") from error
     if answer.status_code == TOO_MANY or answer.status_code >= SERVER_ERRORS:
-        raise _Again(_failure(answer, key), status=answer.status_code, wait=_wanted(answer.headers.get("Retry-After")))
+        raise _Again(
+            _failure(answer, key), status=answer.status_code, wait=_retry_seconds(answer.headers.get("Retry-After"))
+        )
     if not answer.is_success:
         raise NoAnswer(_failure(answer, key), status=answer.status_code)
     return answer.content
@@ -98,7 +109,10 @@ def _attempt(url: str, content: bytes, key: str | None) -> bytes:
 
 @functools.cache
 def _client(*, direct: bool) -> httpx.Client:
-    """One for the process: connections stay open from request to request. `direct`: past any proxy of the environment."""
+    """One client per process keeps connections open.
+
+    `direct`: past any proxy of the environment.
+    """
     import httpx
 
     try:
@@ -108,12 +122,15 @@ def _client(*, direct: bool) -> httpx.Client:
 
 
 def is_private(url: str) -> bool:
-    """Whether nobody on the way can read what is sent there: by https, or without leaving this machine."""
+    """Whether requests to it are private: by https, or because it is this machine."""
     return urlsplit(url).scheme == "https" or _is_here(url)
 
 
 def _is_here(url: str) -> bool:
-    """Whether a URL names this machine, to which no proxy leads. `127.example.org` is somebody's name."""
+    """Whether a URL names this machine, to which no proxy leads.
+
+    `127.example.org` is another one's name.
+    """
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -121,8 +138,8 @@ def _is_here(url: str) -> bool:
         return host == "localhost"
 
 
-def _wanted(retry_after: str | None) -> float:
-    """Seconds of the header `Retry-After`, which holds a number or a date; 0 for what is neither."""
+def _retry_seconds(retry_after: str | None) -> float:
+    """Seconds of the header `Retry-After`, a number or a date; 0 for anything else."""
     if retry_after is None:
         return 0.0
     if retry_after.strip().isdecimal():

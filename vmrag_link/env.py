@@ -72,8 +72,8 @@ SSH_PROGRAM = "GIT_SSH"
 
 
 def git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`GIT_OPTIONS` to hand on to a git that talks to others: elsewhere it is scrubbed, for it may
-    name another repository.
+    """`GIT_OPTIONS`, for a git that talks to remotes. Elsewhere it is scrubbed, because it may name
+    another repository.
     """
     return {GIT_OPTIONS: environ[GIT_OPTIONS]} if environ.get(GIT_OPTIONS) else {}
 
@@ -105,8 +105,8 @@ _SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
 
 
 def unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What keeps git and ssh from asking by a dialog, where `UNATTENDED` says so; empty elsewhere,
-    for CI answers that way.
+    """The variables that keep git and ssh from opening a dialog, if `UNATTENDED` is set. Empty
+    else, because CI answers by dialog programs.
     """
     return _SILENCED if environ.get(UNATTENDED) else {}
 
@@ -133,7 +133,9 @@ https://specifications.freedesktop.org/basedir-spec.
 
 
 def data_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """A relative path in the variable counts for nothing, as the specification has it."""
+    """The user's data folder. A relative path in the variable is ignored, as the specification
+    demands.
+    """
     given = Path(environ.get(DATA_HOME) or "")
     return given if given.is_absolute() else Path(os.path.expanduser("~")) / ".local" / "share"  # noqa: PTH111  never raises
 
@@ -143,7 +145,7 @@ def switched_off(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def commit_index(environ: Mapping[str, str] = os.environ) -> str | None:
-    """None where no git commit is under way."""
+    """The index of the git commit under way; None if there is none."""
     return environ.get(COMMIT_INDEX) or None
 
 
@@ -225,14 +227,12 @@ def client_project(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def secret(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """What a variable holds that is no setting, and that a person has named."""
+    """The value of a variable that a person has named, and that is no setting."""
     return environ.get(name) or None
 
 
 def lasting_path(environ: Mapping[str, str] = os.environ) -> str:
-    """Where programs are found by their name, in every shell and not only in one that has activated
-    a virtual environment.
-    """
+    """PATH without an activated virtual environment: programs on it are found in every shell."""
     activated = environ.get(ENVIRONMENT)
     folders = environ.get(EXECUTABLES, "").split(os.pathsep)
     return os.pathsep.join(folder for folder in folders if not activated or Path(activated) not in Path(folder).parents)

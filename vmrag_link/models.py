@@ -1,4 +1,4 @@
-"""The records that the parts exchange. All are immutable; texts are exact; times are ISO 8601 UTC with `Z`."""
+"""The shared records. All are immutable; texts are exact; times are ISO 8601 UTC with `Z`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Collection(Record, frozen=True):
 
 
 class DocumentHeader(Record, frozen=True):
-    """What decides whether two documents are the same to an index: everything but the text itself.
+    """Everything that distinguishes documents for an index, without the text.
 
-    `content_hash` is SHA-256 of the UTF-8 text, lower-case hex; `metadata` is canonical JSON text of an object.
+    `content_hash` is SHA-256 of the UTF-8 text, lower-case hex; `metadata` is canonical JSON text
+    of an object.
     """
 
     collection: str
@@ -80,7 +81,7 @@ class Document(Record, frozen=True):
 
 
 class DocumentChange(Record, frozen=True):
-    """One document's difference between two states; `before` is None for added, `after` for removed."""
+    """A document's change between two states; `before` is None for added, `after` for removed."""
 
     kind: ChangeKind
     before: DocumentHeader | None
@@ -108,7 +109,7 @@ class CollectionChange(Record, frozen=True):
 
 
 class Difference(Record, frozen=True):
-    """What turns one state of the knowledge base into another; documents sorted by (collection, doc_id)."""
+    """The changes from one state of the knowledge base to another, by (collection, doc_id)."""
 
     collections: tuple[CollectionChange, ...]
     documents: tuple[DocumentChange, ...]
@@ -153,10 +154,11 @@ class RevisionInfo(Record, frozen=True):
 
 
 class Link(Record, frozen=True):
-    """A row of `git_links`: a code commit and the revision that belongs to it.
+    """A row of `git_links`: a code commit and its revision.
 
-    `source`: `pin` rows follow from git's history and can be derived again; `manual` ones were made by hand. `superseded_by` is the commit
-    that an amend or a rebase has put in this one's place, `linked_at` the pin's, ISO 8601 UTC. Empty texts: not known.
+    `source`: `pin` rows are derived from git's history, `manual` ones were made by hand.
+    `superseded_by` is the commit that replaced this one in an amend or a rebase. `linked_at` is the
+    pin's time, ISO 8601 UTC. Empty texts: not known.
     """
 
     git_commit: str
@@ -181,7 +183,7 @@ At = str | Working
 
 
 class Chunk(Record, frozen=True):
-    """A piece of a document. `number` counts from 0; `start` and `end` are offsets into the document in characters."""
+    """A piece of a document. `number` counts from 0; `start` and `end` are character offsets."""
 
     number: int
     text: str
@@ -210,7 +212,10 @@ def canonical_json(value: Any) -> str:
 
 
 def metadata_from_row(text: str) -> dict[str, Any]:
-    """The metadata of a row that somebody else wrote. Raises `ValueError` for anything but the canonical JSON of an object."""
+    """The metadata of a stranger's row.
+
+    Raises `ValueError` for anything but canonical JSON of an object.
+    """
     try:
         value = json_from_user(text)
     except ValueError as error:
@@ -221,9 +226,10 @@ def metadata_from_row(text: str) -> dict[str, Any]:
 
 
 def json_from_user(text: str) -> Any:
-    """What was typed as JSON, if it can be stored as it is. Raises `ValueError`, whose message completes `It …`.
+    """The parsed JSON of a text, if it can be stored exactly.
 
-    Refused: numbers beyond 64 bits or not finite, halves of surrogate pairs, more than 100 levels.
+    Raises `ValueError`, whose message completes `It …`. Refused: numbers beyond 64 bits or not
+    finite, halves of surrogate pairs, more than 100 levels.
     """
     import json
 

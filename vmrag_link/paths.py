@@ -101,7 +101,7 @@ class Places(NamedTuple):
 
     @property
     def trust_id(self) -> Path:
-        """What tells this repository from another one that lay at the same path before it."""
+        """Holds an id that tells this repository from another one at the same path."""
         return self.shared / "trust-id"
 
     # -- of this work tree
@@ -189,8 +189,8 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK:
 
 
 def require_files(*paths: Path) -> None:
-    """Raises `FileFailed` where one of them is there and is no file: through a link, what lies
-    elsewhere would be read or written.
+    """Raise `FileFailed` if one of them exists and is no file: through a link, another place would
+    be read or written.
     """
     for path in paths:
         if what := what_it_is(path):
@@ -245,7 +245,7 @@ def fsync(path: Path) -> None:
 
 
 def stale_temporaries(*folders: Path, name: str = "*") -> list[Path]:
-    """What `write_atomically` was killed over when it wrote files of that name."""
+    """Temporary files of killed `write_atomically` calls for files of that name."""
     found = []
     for folder in folders:
         for path in folder.glob(f".{name}.{'[0-9a-f]' * 12}.tmp"):
@@ -261,10 +261,9 @@ def sweep_temporaries(*folders: Path) -> None:
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
-    """Before `needed` bytes are written for `what`: they fit, with some left over. Raises
-    `FileFailed`, which names both figures.
+    """Raise `FileFailed` unless `needed` bytes for `what` fit on the disk, with some left over.
 
-    `folder` need not be there yet.
+    The error names both figures. `folder` need not exist yet.
     """
     import shutil  # a checkout should not wait for it
 

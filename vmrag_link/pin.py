@@ -105,7 +105,7 @@ class _Flaw(Exception):
 
 
 class _ValueRefused(ValueError):
-    """Raised from within the JSON decoder, which does not say where it is."""
+    """Raised within the JSON decoder, which does not tell the line."""
 
 
 def _parse(data: bytes) -> Pin:
@@ -214,7 +214,7 @@ def _check(key: str, value: object, line: int) -> str:
 
 
 def _to_json(key: str, value: object, line: int) -> str:
-    """The value of an unknown key as JSON text that says the same for ever."""
+    """The value of an unknown key as JSON text that never changes."""
     if _deeper_than(value, MAX_DEPTH):
         raise _Flaw(f"the value of {shown(key)} is nested more than {MAX_DEPTH} deep", line)
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -28,8 +28,8 @@ class Finished(subprocess.CompletedProcess[bytes]):
 
     @property
     def complaint(self) -> str:
-        """What it said on standard error, for people: part of that may come from another machine,
-        and moves no cursor here.
+        """Its standard error, for people. Part of it may come from another machine, so control
+        characters are escaped.
         """
         lines = self.stderr.decode(errors="replace").splitlines()
         return "\n".join(terminal_text.visible(line) for line in lines).strip()
@@ -83,8 +83,8 @@ def run(
 
 
 def _clear_up(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C has reached the program, too, which then takes its locks away, as git does: killed at
-    once it would leave them.
+    """Wait for a program that Ctrl-C has reached, too: git then removes its locks. Killed at once
+    it would leave them.
     """
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number:
@@ -97,7 +97,9 @@ def _clear_up(process: subprocess.Popen[bytes]) -> None:
 def _bounded(
     argv: list[str], cwd: Path | None, env: Mapping[str, str] | None, stdin: bytes | None, timeout: float
 ) -> Finished:
-    """What the program starts, as git does to talk to others, is in one process group with it."""
+    """Run the program in a process group of its own, so that a timeout ends what it has started,
+    too.
+    """
     pipe = subprocess.PIPE
     given = subprocess.DEVNULL if stdin is None else pipe
     with subprocess.Popen(argv, cwd=cwd, env=env, stdin=given, stdout=pipe, stderr=pipe, process_group=0) as process:
@@ -116,7 +118,7 @@ def _bounded(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The program and its children; asked first, so that it can clear up."""
+    """End the program and its children. They are asked first, so that they can clear up."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
@@ -124,8 +126,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def abandon() -> None:
-    """Before this process leaves without waiting for its threads: what they wait for is asked to
-    end, with all that it has started.
+    """Ask the programs that our threads wait for to end, with their children. For a process that
+    exits without joining its threads.
     """
     for process in list(_bounded_now):
         with contextlib.suppress(ProcessLookupError):

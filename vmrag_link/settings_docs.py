@@ -105,7 +105,9 @@ the collection is searched by words alone (`vmrag query --mode keyword`).
 
 
 def template() -> str:
-    """What `vmrag init` writes: every line is a comment that shows a default, and can be uncommented by itself."""
+    """What `vmrag init` writes: every line is a comment that shows a default, and can be
+    uncommented by itself.
+    """
     lines = [
         "# Settings of this project's knowledge base, for everybody who clones it.",
         "# Everything may stay as it is; remove a # and change the value. All settings:",

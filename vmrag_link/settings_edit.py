@@ -1,6 +1,4 @@
-"""Set one value in a settings file that somebody else may have written: everything else in it stays
-as it is.
-"""
+"""Set one value in a settings file. Everything else in it stays byte for byte."""
 
 from __future__ import annotations
 

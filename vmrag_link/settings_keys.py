@@ -1,6 +1,4 @@
-"""The settings as whoever reads or describes them needs them: by their dotted names, with what
-their declarations say.
-"""
+"""The settings by their dotted names, with what their declarations say."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class Key(Record, frozen=True):
     flaw: Callable[[str], str | None] | None = None
 
     def trust_relevant(self, value: object) -> bool:
-        """Whether it must not have this value because a stranger says so."""
+        """Whether this value needs the person's agreement."""
         return self.needs_agreement and value not in self.free
 
     def before_agreement(self, own: Any, agreed: Any) -> Any:

@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """As `visible`, with newlines escaped, too: nobody's name or title begins a line."""
+    """As `visible`, with newlines escaped, too: no stranger's name or title begins a line."""
     return visible(text).replace("\n", "\\n")
 
 

@@ -46,7 +46,7 @@ def is_ours(path: Path) -> bool:
 
 
 def is_framework(path: Path) -> bool:
-    """pre-commit's or prek's."""
+    """Whether pre-commit or prek wrote the hook."""
     return _FRAMEWORK in _head(path)
 
 
@@ -58,14 +58,14 @@ def exists(path: Path) -> bool:
     return path.exists() or path.is_symlink()
 
 
-def kept(folder: Path, hook: str) -> Path:
+def chained_hook(folder: Path, hook: str) -> Path:
     """Where another tool's hook lies that ours runs first, if there is one."""
     own = folder / FOLDER / hook
     return own if exists(own) else _chained(folder, hook)
 
 
 def others(folder: Path) -> list[str]:
-    """What is in it but for ours and git's samples."""
+    """The names in a hooks folder, except ours and git's samples."""
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return [each.name for each in paths if ".vmrag" not in each.name and each.suffix != ".sample" and not is_ours(each)]
 
@@ -95,7 +95,9 @@ def chain(folder: Path, hook: str) -> None:
 
 
 def restore(folder: Path, hook: str, slot: Path) -> None:
-    """`slot`: the hook's place, or the one that pre-commit gave our shim in its stead."""
+    """Move the chained hook to `slot`: its own place, or the one to which pre-commit moved our
+    shim.
+    """
     own = folder / FOLDER / hook
     if exists(own):
         _move(own, slot, below=False)
@@ -105,7 +107,7 @@ def restore(folder: Path, hook: str, slot: Path) -> None:
 
 
 def drop(folder: Path, hook: str) -> None:
-    """Throw the chained hook away."""
+    """Delete the chained hook."""
     own = folder / FOLDER / hook
     if own.parent.is_dir():
         own.unlink(missing_ok=True)
@@ -142,7 +144,7 @@ def _move(hook: Path, to: Path, *, below: bool) -> None:
 
 
 def _open(own: Path) -> None:
-    """A hook finds there what it finds beside it in its own folder."""
+    """Make the folder, with links to what a hook finds beside it in its own."""
     own.mkdir(exist_ok=True)
     for name in others(own.parent):
         if name not in HOOKS and not exists(own / name):
@@ -159,7 +161,7 @@ def _close(own: Path) -> None:
 
 
 def _head(path: Path, limit: int = _HEADER) -> bytes:
-    """Empty for what is not there: a dangling link is nobody's hook."""
+    """The first bytes of a hook; empty for a missing file, a dangling link and what is no file."""
     try:
         if not path.is_file():  # a pipe would never end
             return b""

@@ -26,7 +26,7 @@ def hooks(ws: Workspace) -> Iterator[Finding]:
     """Where neither a pin nor one of our shims is, nothing is expected."""
     folder = installer.hooks_folder(ws.places)
     ours = installer.ours(folder)
-    if ours or any(chaining.kept(folder, hook).exists() for hook in HOOKS):
+    if ours or any(chaining.chained_hook(folder, hook).exists() for hook in HOOKS):
         install = _install(ws.places, folder)
         yield from _missing(folder, [hook for hook in scope.chosen(ws.places) if hook not in ours], install)
         yield from _shims(folder, ours, install)
@@ -83,7 +83,7 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
     wrote over ours.
     """
     replaced = []
-    for hook in (hook for hook in missing if chaining.kept(folder, hook).exists()):
+    for hook in (hook for hook in missing if chaining.chained_hook(folder, hook).exists()):
         try:
             installer.refuse_a_second_chained_hook(folder, hook)
         except HooksRefused as refused:
@@ -93,7 +93,7 @@ def _missing(folder: Path, missing: Sequence[str], install: str) -> Iterator[Fin
     if replaced:
         message = f"Another tool has written over these hooks of vmrag's: {', '.join(replaced)}."
         yield Finding("HOOK_REPLACED", "warning", message, install, " ".join(replaced))
-    if names := [hook for hook in missing if not chaining.kept(folder, hook).exists()]:
+    if names := [hook for hook in missing if not chaining.chained_hook(folder, hook).exists()]:
         message = f"Of vmrag's hooks these are not installed: {', '.join(names)}."
         yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
 
@@ -118,7 +118,7 @@ def _executable(folder: Path, ours: Sequence[str], install: str) -> Iterator[Fin
         message = f"These hooks are not executable, and git leaves them out: {', '.join(ignored)}."
         yield Finding("HOOK_NOT_EXECUTABLE", "warning", message, install, " ".join(ignored))
     for hook in ours:
-        chained = chaining.kept(folder, hook)
+        chained = chaining.chained_hook(folder, hook)
         if chained.exists() and not os.access(chained, os.X_OK):
             message = f"The {hook} hook that vmrag's runs first is not executable, and is left out."
             yield Finding("CHAINED_NOT_EXECUTABLE", "warning", message, f"chmod +x {quoted(chained)}", str(chained))

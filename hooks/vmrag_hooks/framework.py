@@ -33,7 +33,7 @@ def check() -> bool:
 
 
 def push() -> bool:
-    """Whether a pin stops the push. Of several refs the framework tells the first one."""
+    """Whether a pin stops the push. The framework passes on the first ref of several."""
     told = env.framework_push()
     places = plumbing.locate(Path.cwd())
     if told.remote and installer.runs_here(places, "pre-push"):
@@ -46,7 +46,7 @@ def push() -> bool:
 
 
 def sync() -> bool:
-    """Let our shim do what it would have done as git's hook. Never stops anything."""
+    """Let our shim do what it would have done as git's hook. Never stops git."""
     event = env.framework_event()
     places = plumbing.locate(Path.cwd())
     if event and installer.runs_here(places, event[0]):
@@ -75,7 +75,7 @@ HOOKS: Mapping[str, Callable[[], bool]] = {"check": check, "push": push, "sync":
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code of the hook; that we cannot look never stops git."""
+    """The exit code of the hook. A check that cannot be made never stops git."""
     stopped = False
 
     def run() -> None:

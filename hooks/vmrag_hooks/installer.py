@@ -57,7 +57,7 @@ class UninstallReport(Record, frozen=True):
     elsewhere: bool = False
 
 
-def named(text: str | None) -> tuple[str, ...]:
+def parse_hooks(text: str | None) -> tuple[str, ...]:
     """The hooks of a comma-separated list; all for None. Raises `UsageInvalid` for other names."""
     names = [name.strip() for name in text.split(",")] if text is not None else HOOKS
     for name in names:
@@ -81,13 +81,13 @@ def install(
     worktree: bool | None = None,
 ) -> InstallReport:
     """Write the shims, record the interpreter, register the merge driver; a second time changes
-    nothing. Other hooks of ours stay.
+    nothing.
 
-    `hooks`: some of `HOOKS`, wanted from now on beside those that were; None: those that are wanted
-    already, at first all. `worktree`: let them act in this work tree only, and those where that was
-    said, too; where they act in all already, they go on to. False: in all. None: as it was. Raises
-    `HooksRefused`, before anything is written, for a hooks directory that others have, too (unless
-    `force`; `refuse_shared`), and where a hook could be kept only at the cost of another one.
+    `hooks`: these are added to the chosen ones; None: the chosen ones, at first all. `worktree`:
+    True lets the hooks act in this work tree and others where that was said, unless they act in all
+    already; False in all; None leaves that as it is. Raises `HooksRefused`, before anything is
+    written, for a hooks directory that others use, too (`refuse_shared`; not with `force`), and
+    where two hooks of other tools would have to be kept.
     """
     folder = hooks_folder(places)
     if hooks is None:
@@ -119,7 +119,7 @@ def install(
         driver,
         pin_merge.is_attributed(places),
         scope.is_limited(places),
-        any(chaining.is_husky(chaining.kept(folder, hook)) for hook in hooks),
+        any(chaining.is_husky(chaining.chained_hook(folder, hook)) for hook in hooks),
     )
 
 
@@ -152,19 +152,21 @@ def uninstall(
 
 
 def write_shims(folder: Path, hooks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The hooks that were missing or others before, and those of them that are chained now."""
+    """Write the shims; returns those that were missing or different, and those of them that chain
+    another hook now.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = tuple(hook for hook in hooks if not _is_current(place_of(folder, hook), hook))
     return written, tuple([hook for hook in written if _write_shim(place_of(folder, hook), hook)])
 
 
 def foreign(folder: Path) -> tuple[str, ...]:
-    """The hooks of other tools that are in the places of ours."""
+    """The hooks of other tools that lie where ours would."""
     return tuple(hook for hook in HOOKS if chaining.exists(folder / hook) and not chaining.is_ours(folder / hook))
 
 
 def _forget(places: Places) -> bool:
-    """What the shims needed; returns whether the merge driver was registered."""
+    """Remove what the shims needed; returns whether the merge driver was registered."""
     places.interpreter.unlink(missing_ok=True)
     scope.widen(places)
     scope.choose(places, HOOKS)
@@ -193,7 +195,7 @@ def place_of(folder: Path, hook: str) -> Path:
 
 
 def ours(folder: Path) -> tuple[str, ...]:
-    """The hooks for which a shim of ours is there, of whatever version."""
+    """The hooks that have a shim of ours, of any version."""
     return tuple(hook for hook in HOOKS if chaining.is_ours(place_of(folder, hook)))
 
 
@@ -213,8 +215,8 @@ def _write_shim(slot: Path, hook: str) -> bool:
 
 
 def _remove_shim(folder: Path, hook: str) -> bool:
-    """Returns whether the hook that was there before is back."""
-    slot, front, chained = place_of(folder, hook), folder / hook, chaining.kept(folder, hook)
+    """Remove the shim; returns whether the hook that was there before is back."""
+    slot, front, chained = place_of(folder, hook), folder / hook, chaining.chained_hook(folder, hook)
     if chaining.is_ours(slot):
         slot.unlink()
     if not chaining.exists(chained):
@@ -275,7 +277,7 @@ def _outside(folder: Path) -> str:
 
 
 def _is_tracked(places: Places, folder: Path) -> bool:
-    """By this repository or a submodule of it."""
+    """Whether this repository, or a submodule of it, tracks files in the folder."""
     if not folder.is_dir() or folder.resolve().is_relative_to(places.common.resolve()):
         return False
     done = git_in(folder, "ls-files", "-z")
@@ -297,7 +299,7 @@ def refuse_what_is_no_hook(slot: Path) -> None:
 
 
 def refuse_a_second_chained_hook(folder: Path, hook: str) -> None:
-    slot, chained = place_of(folder, hook), chaining.kept(folder, hook)
+    slot, chained = place_of(folder, hook), chaining.chained_hook(folder, hook)
     third = chaining.exists(slot) and not chaining.is_ours(slot) and chaining.exists(chained)
     if third and not chaining.replaces(slot, chained):
         raise HooksRefused(

@@ -15,7 +15,7 @@ from vmrag_link.paths import Places, write_atomically
 
 
 def chosen(places: Places) -> tuple[str, ...]:
-    """The hooks that are wanted here: all, unless somebody named some."""
+    """The hooks that were chosen here: all, unless some were named."""
     try:
         names = _choice(places).read_text().split()
     except FileNotFoundError:
@@ -24,7 +24,7 @@ def chosen(places: Places) -> tuple[str, ...]:
 
 
 def choose(places: Places, hooks: Collection[str]) -> None:
-    """All of them leave no record."""
+    """Record the chosen hooks; all of them are no record."""
     if set(hooks) == set(HOOKS):
         _choice(places).unlink(missing_ok=True)
     else:
@@ -41,7 +41,7 @@ def acts(places: Places) -> bool:
 
 
 def limit(places: Places) -> None:
-    """To this work tree, and those that have a mark already."""
+    """Limit the hooks to this work tree, and those that have a mark already."""
     for path in (_mark(places), _limit(places)):  # never without a mark
         permissions.make_file(path)
 
@@ -53,7 +53,7 @@ def leave(places: Places) -> bool:
 
 
 def widen(places: Places) -> None:
-    """To all work trees."""
+    """Let the hooks act in all work trees."""
     _limit(places).unlink(missing_ok=True)
     for mark in _marks(places):
         mark.unlink(missing_ok=True)
@@ -72,6 +72,6 @@ def _mark(places: Places) -> Path:
 
 
 def _marks(places: Places) -> Iterator[Path]:
-    """Of all work trees, the main one included."""
+    """The marks of all work trees, the main one included."""
     there = [places.shared / "hooked", *places.common.glob("worktrees/*/vmrag/hooked")]
     return (mark for mark in there if mark.exists())

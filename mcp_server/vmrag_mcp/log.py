@@ -1,4 +1,6 @@
-"""What the server says beside the protocol: on standard error, because standard output is the client's."""
+"""What the server says beside the protocol: on standard error, because standard output is the
+client's.
+"""
 
 from __future__ import annotations
 

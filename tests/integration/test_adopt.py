@@ -20,10 +20,11 @@ from tests.support.repos import Repo
 from tests.support.terminal import Project
 from tests.support.travel import DATA, Clone, Pair, git_clone
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import KEEP_BRANCH, USUAL_LIMITS, Limits, Write
+from vmrag_link.engines.base import KEEP_BRANCH, Write
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection
 from vmrag_link.ops.publish import validate

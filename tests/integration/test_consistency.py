@@ -14,7 +14,8 @@ from vmrag_link.ops.documents.import_files import import_files
 from vmrag_link.ops.index import query
 from vmrag_link.ops.pins import pinning
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.search import Query, Searcher
+from vmrag_link.retrieval.query import Query
+from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
 
 template, project = terminal.template, terminal.project

@@ -366,7 +366,7 @@ def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) ->
             with pytest.raises(NameInvalid):
                 engine.create_branch(name, root(engine))
             with pytest.raises(EngineFailed):
-                engine._main.execute("SELECT dolt_branch(?, ?)", (name, root(engine)))
+                engine._session.main.execute("SELECT dolt_branch(?, ?)", (name, root(engine)))
     assert legal > 50
 
 
@@ -381,7 +381,7 @@ def test_what_a_kill_left_of_an_anchor_keeps_nothing_and_is_dropped(engine: Dolt
     engine.move_branch("main", root(engine), expected=revision)
     assert head(engine, KEEP_BRANCH) == revision
     engine.collect_garbage()
-    assert engine._main.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)) == []
+    assert engine._session.main.execute("SELECT 1 FROM dolt_branches WHERE name = ?", (UNFINISHED_BRANCH,)) == []
     assert engine.has_revision(revision)
 
 
@@ -452,8 +452,8 @@ def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored
     (tmp_path / "remote").mkdir()
     url = f"file://{tmp_path}/remote/r.db"
     for kb, call in ((other, "dolt_push('r', 'topic')"), (engine, "dolt_fetch('r')")):
-        kb._main.execute("SELECT dolt_remote('add', 'r', ?)", (url,))
-        kb._main.execute(f"SELECT {call}")
+        kb._session.main.execute("SELECT dolt_remote('add', 'r', ?)", (url,))
+        kb._session.main.execute(f"SELECT {call}")
     other.close()
     assert engine.has_revision(theirs)
     assert engine.merge_base(mine, theirs) is None

@@ -1,10 +1,11 @@
+import os
 import shutil
 import time
 
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
-from vmrag_link.git import history, plumbing
+from vmrag_link.git import history, plumbing, run
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +98,33 @@ def test_an_inherited_git_dir_does_not_lead_to_another_repository(repo, tmp_path
     other.commit("1", pin="other")
     monkeypatch.setenv("GIT_DIR", str(other.top / ".git"))
     assert set(pins(repo)) == {b"one"}
+
+
+def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_mean(repo, tmp_path, monkeypatch):
+    repo.commit("1", pin="one")
+    places = plumbing.locate(repo.top)
+    history.pins(places)  # at its import GitPython asks for git's version, which opens no repository
+    log, program = tmp_path / "environments", tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nenv >> "{log}"\necho "== $*" >> "{log}"\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    hostile = dict.fromkeys(run.SCRUBBED, "1") | {"GIT_EXTERNAL_DIFF": "false"}
+    for name, value in hostile.items():
+        monkeypatch.setenv(name, value)
+    setting = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "diff.external", "GIT_CONFIG_VALUE_0": "false"}
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+
+    assert plumbing.blob(places, "HEAD:.dolt-version") == b"one"
+    own = log.read_text().count("\n== ")
+    walk = history.walk(places, "HEAD")
+    assert set(walk.contents.values()) == set(history.pins(places)) == {b"one"}
+    assert [*history.subjects(places, walk.parents).values()] == ["1"]
+    assert log.read_text().count("\n== ") > own > 0, "both ways of starting git are recorded"
+    inherited = {line.split("=")[0] for line in log.read_text().splitlines()}
+    assert inherited & hostile.keys() == set()
+    assert setting.keys() <= inherited, "a person's own configuration holds everywhere"
 
 
 def test_ten_thousand_commits_take_less_than_two_seconds(repo):

@@ -413,10 +413,10 @@ def test_a_hook_that_git_would_not_run_is_not_run(repo, places, hooks, log):
 
 
 def test_only_the_named_hooks_are_written_and_others_of_ours_stay(places, hooks):
-    report = installer.install(places, hooks=installer.named("pre-push, post-merge"))
+    report = installer.install(places, hooks=installer.parse_hooks("pre-push, post-merge"))
     assert report.written == ("post-merge", "pre-push")
     assert {path.name for path in hooks.iterdir()} >= {"post-merge", "pre-push"}
-    assert installer.install(places, hooks=installer.named("post-commit")).written == ("post-commit",)
+    assert installer.install(places, hooks=installer.parse_hooks("post-commit")).written == ("post-commit",)
     assert set(shims.HOOKS) & {path.name for path in hooks.iterdir()} == {"post-merge", "pre-push", "post-commit"}
     assert set(installer.install(places, hooks=shims.HOOKS).unchanged) == {"post-merge", "pre-push", "post-commit"}
 
@@ -443,7 +443,7 @@ def test_which_hooks_were_named_is_remembered_until_all_are_installed_or_removed
 )
 def test_a_name_that_is_no_hook_of_ours_is_refused_with_what_was_probably_meant(text, near):
     with pytest.raises(UsageInvalid) as raised:
-        installer.named(text)
+        installer.parse_hooks(text)
     assert (near or "post-rewrite") in raised.value.hint
 
 

@@ -22,10 +22,11 @@ from tests.support.travel import LONG, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.documents import chunking as chunking_of_documents
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.engines.base import KEEP_BRANCH, Limits, Write
+from vmrag_link.engines.base import KEEP_BRANCH, Write
 from vmrag_link.engines.doltlite import links, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
 from vmrag_link.models import Chunking, content_hash
 from vmrag_link.pin import Pin

@@ -24,7 +24,7 @@ from vmrag_link.index import chroma_check, keywords, seal, vectors
 from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.index.contents import problem_of
 from vmrag_link.models import Chunking
-from vmrag_link.retrieval.search import Mode
+from vmrag_link.retrieval.query import Mode
 from vmrag_link.sync import indexer
 
 template, project = terminal.template, terminal.project

@@ -14,7 +14,7 @@ from tests.support.notes import LONG, TEXTS
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.ops.index import query
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.search import Mode, Query
+from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
 
 template, project, tools = notes.template, notes.project, notes.tools

@@ -13,7 +13,7 @@ from tests.support.terminal import Project
 from vmrag_link.ops.follow.lazy_fetch import pinned_at
 from vmrag_link.ops.index.query import query
 from vmrag_link.progress import Quiet, Task
-from vmrag_link.retrieval.search import Query
+from vmrag_link.retrieval.query import Query
 from vmrag_link.workspace import Workspace
 
 template, project = terminal.template, terminal.project

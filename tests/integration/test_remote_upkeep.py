@@ -46,7 +46,7 @@ def cloned(bare: Path, name: str) -> Project:
 
 def heads(project: Project) -> dict[str, str]:
     engine = DoltliteEngine.open(project.shared / "kb")
-    found = engine.remote_heads(address.given(plumbing.locate(project.top), "origin", branch="main")[0].key)
+    found = engine.remote_heads(address.parse(plumbing.locate(project.top), "origin", branch="main")[0].key)
     engine.close()
     return found
 

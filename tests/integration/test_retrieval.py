@@ -17,7 +17,8 @@ from vmrag_link.index import vectors
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval.fingerprint import fingerprint
-from vmrag_link.retrieval.search import UNIT, Mode, Query
+from vmrag_link.retrieval.query import Mode, Query
+from vmrag_link.retrieval.search import UNIT
 
 WORDS = "owl fox night forest river stone winter hunger light path bird nest hunt sleep snow rain tree root leaf seed".split()
 SMALL = Chunking(size=60, overlap=10)
@@ -151,7 +152,7 @@ KERNELS = [("Prescott", 1), ("Haswell", 2), ("SkylakeX", 1), ("Zen", 2), ("Nehal
 ANSWER = """
 import sys
 from tests.support.knowledge import *
-from vmrag_link.retrieval.search import Mode
+from vmrag_link.retrieval.query import Mode
 kb = Knowledge(Path(sys.argv[1]))
 path = Path(sys.argv[2])
 queries = [Query(text, k=30, mode=mode) for text in ('owls hunt at night', 'a river of stones') for mode in Mode]

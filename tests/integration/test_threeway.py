@@ -13,7 +13,7 @@ from tests.support import engines as support
 from tests.support.engines import AUTHOR, DATE, document, guide, root
 from tests.support.long import examples
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.merging.conflicts import COLLECTION, Choice, Decisions, all_taken, both_texts
+from vmrag_link.merging.conflicts import COLLECTION, Choice, Decisions, both_texts, decide_all
 from vmrag_link.merging.revisions import merged_revision, virtual_base
 from vmrag_link.merging.threeway import merge
 from vmrag_link.models import Chunking, Collection, Document, content_hash
@@ -203,7 +203,7 @@ def test_a_collection_that_one_side_removed_and_the_other_wrote_to_goes_or_stays
     assert (conflict.id, conflict.fields, conflict.documents) == ("notes/", (COLLECTION,), len(kept))
     for side in ("ours", "theirs"):
         outcome = merged_revision(
-            engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=all_taken([conflict], Choice(side))
+            engine, base=base, ours=ours, theirs=theirs, joins=False, decisions=decide_all([conflict], Choice(side))
         )
         assert outcome.revision
         stays = side != removing
@@ -255,7 +255,7 @@ def test_where_a_document_comes_from_is_decided_once(engine: Engine) -> None:
     at = [_holding(engine, each) for each in rows]
     (conflict,) = merge(engine, base=at[0], ours=at[1], theirs=at[2]).conflicts
     assert conflict.fields == ("source",)
-    decisions = all_taken([conflict], Choice("theirs"))
+    decisions = decide_all([conflict], Choice("theirs"))
     assert merge(engine, base=at[0], ours=at[1], theirs=at[2], decisions=decisions).rows.put_documents == (rows[2],)
 
 

@@ -18,7 +18,7 @@ from tests.support.terminal import Done
 from vmrag_link.engines.base import RESERVED_PREFIX
 from vmrag_link.git import plumbing, transfer
 from vmrag_link.progress import QUIET
-from vmrag_link.transport import address, git_transport, publish, segments
+from vmrag_link.transport import address, guarded_fetch, local_copy, publish, segments
 from vmrag_link.workspace import Workspace
 
 shared, world = people.shared, people.world
@@ -199,7 +199,7 @@ def test_what_a_killed_git_leaves_beside_our_refs_is_in_nobodys_way(world):
     ada = world.ada
     revision = noted(ada, 1)
     ada.vmrag("fetch")
-    key = address.given(plumbing.locate(ada.top), "origin", branch="main")[0].key
+    key = address.parse(plumbing.locate(ada.top), "origin", branch="main")[0].key
     folder = ada.shared / "remotes.git" / "refs" / "remotes" / key
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("data.lock", "data-fetched.lock"):
@@ -217,13 +217,13 @@ PUSHING: tuple[Step, ...] = (
     segments.store,
     transfer.push,
     transfer.set_ref,
-    git_transport._settled,
+    local_copy.note,
     transfer.tidy,
 )
 FETCHING: tuple[Step, ...] = (
     segments.restore,
-    git_transport.take,
-    git_transport._settled,
+    guarded_fetch.fetch,
+    local_copy.note,
     transfer.set_ref,
     transfer.tidy,
 )

@@ -20,7 +20,7 @@ from vmrag_link.engines.doltlite import remotes as engine_remotes
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import RemoteRejected
 from vmrag_link.git import objects, transfer
-from vmrag_link.transport import git_transport, segments
+from vmrag_link.transport import git_transport, local_copy, segments
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
@@ -143,7 +143,7 @@ def after(where: object, name: str, times: int = 1) -> Callable[[], None]:
 
 
 PUSH_STEPS = {
-    "before anything": instead(git_transport.Through, "push"),
+    "before anything": instead(git_transport.GitTransport, "push"),
     "one branch is in the copy": after(engine_remotes, "push"),
     "all branches are in the copy": instead(segments, "store"),
     "a segment is stored": after(objects, "write_blob"),
@@ -151,7 +151,7 @@ PUSH_STEPS = {
     "the commit is made": instead(transfer, "push"),
     "the remote has it": after(transfer, "push"),
     "the tracking ref was moved": after(transfer, "set_ref"),
-    "the note was written": after(git_transport, "_settled"),
+    "the note was written": after(local_copy, "note"),
 }
 
 FETCH_STEPS = {
@@ -160,7 +160,7 @@ FETCH_STEPS = {
     "the copy is about to be restored": instead(objects, "blobs"),
     "the copy is restored": after(segments, "restore"),
     "the engine has fetched": after(engine_remotes, "fetch"),
-    "the note was written": after(git_transport, "_settled"),
+    "the note was written": after(local_copy, "note"),
     "the tracking ref was moved": after(transfer, "set_ref"),
 }
 
@@ -335,14 +335,14 @@ def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:
 
 def test_a_ref_that_two_put_back_at_once_is_put_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.hub.git("update-ref", "-d", DATA)
-    real = git_transport.Through.put_back
+    real = git_transport.GitTransport.put_back
 
-    def other_first(self: git_transport.Through) -> bool:
+    def other_first(self: git_transport.GitTransport) -> bool:
         monkeypatch.undo()
         pair.ada.push()
         return real(self)
 
-    monkeypatch.setattr(git_transport.Through, "put_back", other_first)
+    monkeypatch.setattr(git_transport.GitTransport, "put_back", other_first)
     pair.bob.push("origin", "bob")
     assert pair.ada.fetch()
     assert pair.ada.heads().keys() == {"main", "bob"}

@@ -16,7 +16,8 @@ from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, json_text
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.search import Mode, Query, Searcher
+from vmrag_link.retrieval.query import Mode, Query
+from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.indexer import Indexer
 from vmrag_link.workspace import Workspace
 

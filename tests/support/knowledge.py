@@ -18,7 +18,8 @@ from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import Collection, Document, Working, canonical_json, content_hash, json_text
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.search import Query, Searcher
+from vmrag_link.retrieval.query import Query
+from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.build import Base, Built, snapshot
 from vmrag_link.sync.indexer import Indexer, IndexUpdate
 

@@ -32,7 +32,7 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.git import plumbing
 from vmrag_link.models import Working
 from vmrag_link.paths import Places
-from vmrag_link.transport import address, connection, git_transport
+from vmrag_link.transport import address, connection, local_copy
 from vmrag_link.transport.address import Address
 from vmrag_link.transport.git_transport import DATA
 from vmrag_link.transport.publish import Published, PublishRequest, publish
@@ -85,7 +85,7 @@ class Clone:
     # -- travelling
 
     def at(self, where: str = "origin") -> Address:
-        return address.given(self.places, where, branch="main")[0]
+        return address.parse(self.places, where, branch="main")[0]
 
     @property
     def tracking(self) -> str:
@@ -134,7 +134,7 @@ class Clone:
     @property
     def copy(self) -> Path:
         """The file that stands for `origin`."""
-        return git_transport.copy_of(self.places, self.at().key)
+        return local_copy.path(self.places, self.at().key)
 
     @property
     def store(self) -> Repo:

@@ -191,7 +191,7 @@ def test_pages_are_read_without_running_the_library_and_the_same_each_time():
 def test_the_story_changes_exactly_what_it_says(rendered):
     told = [pages.ModulePage(*each) for each in rendered.items()]
     story.check(told)
-    after = {page.name: page.text for page in story.revised(told)}
+    after = {page.name: page.text for page in story.revise(told)}
     assert rendered.keys() - after.keys() == set(story.REMOVED)
     assert after.keys() - rendered.keys() == story.ADDED.keys()
     assert {name for name in rendered.keys() & after.keys() if rendered[name] != after[name]} == story.EDITED.keys()
@@ -209,16 +209,16 @@ def found(*places: str) -> list[AnswerChunk]:
 
 
 def test_answers_are_compared_by_documents():
-    compared = answers.compared(found("d0", "a1", "c0", "c1"), found("a1", "b0", "c0", "a2"))
+    compared = answers.compare(found("d0", "a1", "c0", "c1"), found("a1", "b0", "c0", "a2"))
     assert (compared.came, compared.went, compared.moved, compared.reworded) == (("d",), ("b",), (), ())
     assert not compared.equal
 
 
 def test_a_document_has_moved_when_the_order_among_those_in_both_answers_is_another():
-    compared = answers.compared(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
+    compared = answers.compare(found("c0", "x0", "a0"), found("a0", "b0", "c0"))
     assert compared.moved == (Move("c", 3, 1), Move("a", 1, 3))
 
 
 def test_a_document_found_by_another_text_is_told():
-    assert answers.compared(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
-    assert answers.compared(found("a0", "b0"), found("a0", "b0", "b1")).equal
+    assert answers.compare(found("a0!", "b0"), found("a0", "b0", "b1")).reworded == ("a",)
+    assert answers.compare(found("a0", "b0"), found("a0", "b0", "b1")).equal

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.repos import isolate, make_repo
-from vmrag_link.engines.base import Limits
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import FileFailed, KnowledgeRefused
 from vmrag_link.git import objects, plumbing
 from vmrag_link.paths import Places

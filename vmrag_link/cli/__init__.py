@@ -1,1 +1,4 @@
-"""The command line: one module a command. Renders reports and maps errors to exit codes; decides nothing about the domain."""
+"""The command line: one module a command.
+
+Renders reports and maps errors to exit codes; decides nothing about the domain.
+"""

@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.engines.base import USUAL_LIMITS, Limits
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import plural
 from vmrag_link.ops.publish import adopt as operation
 from vmrag_link.ops.publish.adopt import AdoptReport
@@ -41,9 +41,10 @@ def command(
 ) -> int:
     """Take the knowledge that a fork's code pins, and push it to where the code's own knowledge is.
 
-    SOURCE: the fork, a git remote or a URL. COMMIT: a commit that is here (by default HEAD), else a branch of the fork.
-    What is new is looked at in a quarantine first; where that is anything but documents, on top of what is known here, nothing is taken.
-    Exit code 1 when the fork does not have everything that the commits before COMMIT pin.
+    SOURCE: the fork, a git remote or a URL. COMMIT: a commit that is here (by default HEAD), else a
+    branch of the fork. What is new is looked at in a quarantine first; where that is anything but
+    documents, on top of what is known here, nothing is taken. Exit code 1 when the fork does not
+    have everything that the commits before COMMIT pin.
     """
     with invocation.workspace() as ws:
         limits = Limits(file_bytes=max_mb * MEGABYTE, text_bytes=ws.settings.limits.text_bytes)

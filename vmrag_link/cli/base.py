@@ -1,4 +1,4 @@
-"""What all commands share: their common options, the workspace they work on, and how a report gets out."""
+"""What all commands share: common options, the workspace, and how a report is printed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class Invocation:
 
     @contextlib.contextmanager
     def workspace(self, *, warn: bool = True) -> Iterator[Workspace]:
-        """The work tree that the command works on. `warn`: what was ignored of its settings goes to standard error."""
+        """The work tree that the command works on.
+
+        `warn`: what was ignored of its settings goes to standard error.
+        """
         from vmrag_link.workspace import Workspace
 
         with self.progress() as progress:
@@ -64,7 +67,7 @@ class Invocation:
             yield terminal
 
     def emit(self, report: Any, lines: Iterable[str] = ()) -> None:
-        """The report as JSON, or the lines that render it (none when quiet); each element is one line."""
+        """Print the report as JSON, or the lines that render it. Nothing when quiet."""
         if self.as_json:
             output.print_json(json_text(report))
         elif self.verbosity >= 0 and (shown := list(lines)):

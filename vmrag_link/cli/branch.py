@@ -18,10 +18,11 @@ from vmrag_link.ops.documents import branches
     "--switch", "name", metavar="NAME|REVISION", help="Write the documents of the checked-out code branch there."
 )
 def command(invocation: Invocation, *, name: str | None) -> int:
-    """List the branches of the knowledge base and the code branches whose documents are written on them.
+    """List the branches of the knowledge base and the code branches whose documents are written on
+    them.
 
-    With --switch, the pin changes with the branch and is staged, as when a submodule is moved. A revision is read as it is: the first
-    document that is stored on it makes a branch.
+    With --switch, the pin changes with the branch and is staged, as when a submodule is moved. A
+    revision is read as it is: the first document that is stored on it makes a branch.
     """
     if name is not None:
         return _switch(invocation, name)

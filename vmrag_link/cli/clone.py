@@ -15,7 +15,8 @@ from vmrag_link.ops.remotes import clone as operation
 @vmrag_command("clone")
 @click.argument("remote", required=False)
 def command(invocation: Invocation, *, remote: str | None) -> int:
-    """Fetch the knowledge base of a repository that was just cloned: from the code's own git remote, or from REMOTE.
+    """Fetch the knowledge base of a repository that was just cloned: from the code's own git
+    remote, or from REMOTE.
 
     Exit code 1 when what the checked-out code pins is not there.
     """

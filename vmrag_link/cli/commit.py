@@ -14,7 +14,9 @@ from vmrag_link.ops.branches import commit as operation
 @click.option("-m", "--message", required=True, help="What changed in the knowledge.")
 @click.option("--author", help="'Name <email>', or one of both; by default git's.")
 def command(invocation: Invocation, *, message: str, author: str | None) -> int:
-    """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage it for 'git commit'."""
+    """Commit the documents to the knowledge base, pin the new revision in .dolt-version and stage
+    it for 'git commit'.
+    """
     with invocation.workspace() as ws:
         report = operation.commit(ws, message, author=author)
     lines = [f"[{report.branch} {report.revision[:7]}] {headline(message)}", f" {described(report.changes)}"]

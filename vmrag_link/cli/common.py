@@ -1,4 +1,7 @@
-"""Exit codes, and the options that `vmrag` takes before a command as well as behind it. Imports click only."""
+"""Exit codes, and the options that `vmrag` takes before a command as well as behind it.
+
+Imports click only.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from vmrag_link.errors import UsageInvalid
 @vmrag_command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(invocation: Invocation, *, shell: str) -> None:
-    """Print the completion script: eval "$(vmrag completion bash)", or 'vmrag completion fish | source'."""
+    """Print the completion script: eval "$(vmrag completion bash)", or 'vmrag completion fish |
+    source'.
+    """
     from vmrag_link.cli.main import cli
 
     completion = get_completion_class(shell)

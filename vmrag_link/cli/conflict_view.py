@@ -1,4 +1,4 @@
-"""How a conflict looks on a terminal: its fields, and for each what the two sides made of the base, word by word."""
+"""A conflict on a terminal: for each field what the two sides made of the base, word by word."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def lines(row: ConflictRow) -> list[str]:
             elif conflict.fields == (COLLECTION,):
                 shown.append(f"  {side}: keeps it, with {plural(conflict.documents, 'document')}")
             else:
-                shown += _changed(side, _value(conflict.base, "content"), _value(version, "content"))
+                shown += _change_lines(side, _value(conflict.base, "content"), _value(version, "content"))
         return shown
     for field in conflict.fields:
         mark = "" if field in row.open else "  (decided)"
         shown.append(f"  {field}{mark}")
         for side, version in (("ours", conflict.ours), ("theirs", conflict.theirs)):
-            shown += _changed(side, _value(conflict.base, field), _value(version, field))
+            shown += _change_lines(side, _value(conflict.base, field), _value(version, field))
     return shown
 
 
@@ -40,7 +40,7 @@ def template(row: ConflictRow) -> str:
     return both_texts(ours, theirs)
 
 
-def _changed(side: str, base: str, version: str) -> list[str]:
+def _change_lines(side: str, base: str, version: str) -> list[str]:
     text = worddiff.render(worddiff.cut(worddiff.difference(base, version)), style=_style)
     return [f"    {side}:", *(f"      {line}" for line in terminal_text.lines(text))]
 

@@ -30,7 +30,8 @@ WORTH_TELLING = 0.1
 """Seconds from which a step is in the summary."""
 
 HOOK_SECONDS = 5.0
-"""How long a hook that an interrupted git left behind may still write while the repository is removed."""
+"""Seconds that a hook of an interrupted git may still write while the repository is removed.
+"""
 
 
 @vmrag_command("demo")
@@ -39,7 +40,8 @@ HOOK_SECONDS = 5.0
 )
 @click.option("--pages", "number", type=click.IntRange(10), help="Import only about this many pages (default: all).")
 def command(invocation: Invocation, *, into: Path | None, number: int | None) -> int:
-    """See the whole loop on real input: the documentation of Python's library, on two branches that know different things.
+    """See the whole loop on real input: the documentation of Python's library, on two branches that
+    know different things.
 
     Works in a temporary repository, needs no network, and takes less than a minute.
     """
@@ -56,7 +58,10 @@ def command(invocation: Invocation, *, into: Path | None, number: int | None) ->
 
 @contextlib.contextmanager
 def _repository(into: Path | None) -> Iterator[Path]:
-    """An empty directory: `into`, which stays, or a temporary one. Raises `UsageInvalid` if `into` is in use, `FileFailed`."""
+    """An empty directory: `into`, which stays, or a temporary one.
+
+    Raises `UsageInvalid` if `into` is in use, `FileFailed`.
+    """
     if into is not None:
         yield _made(into)
         return

@@ -30,10 +30,11 @@ INDENT = "    "
 def command(
     invocation: Invocation, *, old: str | None, new: str | None, detail: word_diff.Detail | None, only: str | None
 ) -> None:
-    """Show what differs between two places: git refs, revisions, branches of the knowledge base, or WORKING.
+    """Show what differs between two places: git refs, revisions, branches of the knowledge base, or
+    WORKING.
 
-    Without arguments: the uncommitted documents. Changed texts are compared word by word: [-removed-]{+added+}; equal
-    text far from a change is left out.
+    Without arguments: the uncommitted documents. Changed texts are compared word by word:
+    [-removed-]{+added+}; equal text far from a change is left out.
     """
     with invocation.workspace() as ws:
         report = word_diff.word_diff(ws, old, new, only=only, detail=detail or "text")
@@ -51,7 +52,7 @@ def _changes(report: DiffReport) -> Iterator[str]:
         yield _headline(each.kind, name)
         yield from _fields(each.fields)
         if each.text:
-            yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_rendered(each.text)))
+            yield from (f"{INDENT}{line}" if line else "" for line in terminal_text.lines(_render(each.text)))
     yield described(report.changes)
 
 
@@ -75,10 +76,10 @@ def _collections(report: DiffReport) -> Iterator[str]:
 
 def _fields(fields: Iterable[word_diff.FieldDiff]) -> Iterator[str]:
     for each in fields:
-        yield f"{INDENT}{each.name}: {_rendered(worddiff.difference(each.before, each.after))}"
+        yield f"{INDENT}{each.name}: {_render(worddiff.difference(each.before, each.after))}"
 
 
-def _rendered(pieces: Iterable[Piece]) -> str:
+def _render(pieces: Iterable[Piece]) -> str:
     """The marks stay beneath the colours: they are all there is where the output is no terminal."""
     return worddiff.render(pieces, style=lambda op, text: output.style(text, fg=COLOURS[op]))
 

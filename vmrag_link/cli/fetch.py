@@ -16,7 +16,8 @@ from vmrag_link.transport.publish import Moved
 @vmrag_command("fetch")
 @click.argument("remote", required=False)
 def command(invocation: Invocation, *, remote: str | None) -> int:
-    """Bring what a remote's knowledge base holds: that of the code's own git remote, or of REMOTE (a git remote or a URL).
+    """Bring what a remote's knowledge base holds: that of the code's own git remote, or of REMOTE
+    (a git remote or a URL).
 
     Exit code 1 when the remote does not have what the checked-out code pins.
     """

@@ -27,9 +27,11 @@ MEGABYTE = 1_000_000
     help="Write anew what the remote holds instead, without what it has gathered; mends one that is damaged.",
 )
 def command(invocation: Invocation, *, apply: bool, remote: str | None) -> int:
-    """Drop revisions that no pin needs, branches whose code branch is gone, spare indexes and old vectors.
+    """Drop revisions that no pin needs, branches whose code branch is gone, spare indexes and old
+    vectors.
 
-    Every revision that git can still check out is kept, and all uncommitted documents; on a remote, everything that it reaches.
+    Every revision that git can still check out is kept, and all uncommitted documents; on a remote,
+    everything that it reaches.
     """
     if remote is not None:
         with invocation.workspace() as ws:

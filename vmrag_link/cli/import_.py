@@ -20,10 +20,12 @@ SHOWN = 5
 @click.option("--prune", is_flag=True, help="Remove the collection's documents whose file is gone.")
 @click.option("--replace", is_flag=True, help="Let files take the place of documents that came from other files.")
 def command(invocation: Invocation, *, sources: tuple[Path, ...], collection: str, prune: bool, replace: bool) -> None:
-    """Store files and folders as documents: Markdown, text, reStructuredText and HTML, one document a file.
+    """Store files and folders as documents: Markdown, text, reStructuredText and HTML, one document
+    a file.
 
-    What is stored already is left alone. A document's id is its path below the folder that is named, so that of another file may
-    have it already: then nothing is stored. The documents can be found at once; 'vmrag commit' pins them.
+    What is stored already is left alone. A document's id is its path below the folder that is
+    named, so that of another file may have it already: then nothing is stored. The documents can be
+    found at once; 'vmrag commit' pins them.
     """
     paths = [invocation.directory / source for source in sources]
     with invocation.workspace() as ws:

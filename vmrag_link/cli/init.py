@@ -27,7 +27,8 @@ from vmrag_link.paths import Places
 )
 @click.option("--new", is_flag=True, help="Start a new one although other branches pin a knowledge base already.")
 def command(invocation: Invocation, *, no_hooks: bool, template: Path | None, new: bool) -> None:
-    """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin, git hooks and merge driver.
+    """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin, git
+    hooks and merge driver.
 
     Where the repository's history pins one already, that is fetched instead.
     """

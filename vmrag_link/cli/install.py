@@ -28,8 +28,10 @@ from vmrag_link.workspace import Workspace, reasons
     help="Also into a hooks directory outside of the repository, or with files that git tracks.",
 )
 def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force: bool) -> None:
-    """Install the git hooks and the merge driver of .dolt-version; hooks that are there already are kept and run first."""
-    names = installer.named(hooks)
+    """Install the git hooks and the merge driver of .dolt-version; hooks that are there already are
+    kept and run first.
+    """
+    names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:
         report = installer.install(ws.places, hooks=names, force=force, worktree=worktree)
         arrived = _arrived(ws)
@@ -53,7 +55,10 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
 
 
 def _arrived(ws: Workspace) -> list[str]:
-    """In a fresh clone the knowledge base comes now; that it cannot come is no reason to have no hooks."""
+    """Fetch the knowledge base of a fresh clone.
+
+    A failure does not keep the hooks from being installed.
+    """
     if ws.initialized:
         return []
     try:

@@ -17,7 +17,9 @@ from vmrag_link.ops.links import links as operation
 @click.argument("ref", required=False)
 @click.option("--revision", help="list: only the commits that are linked to this revision.")
 def command(invocation: Invocation, *, action: str, ref: str | None, revision: str | None) -> None:
-    """Show which revision of the knowledge belongs to which code commit, or derive that from git's history again."""
+    """Show which revision of the knowledge belongs to which code commit, or derive that from git's
+    history again.
+    """
     if (action == "show") != (ref is not None) or (revision and action != "list"):
         raise UsageInvalid(
             "These arguments do not go together.", hint="vmrag links list, vmrag links show REF, vmrag links rebuild"

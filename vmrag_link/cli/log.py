@@ -14,7 +14,8 @@ from vmrag_link.ops.history import log
 @click.argument("ref", required=False)
 @click.option("-n", "limit", type=click.IntRange(1), default=20, show_default=True, help="How many revisions.")
 def command(invocation: Invocation, *, ref: str | None, limit: int) -> None:
-    """Show the history of the knowledge base, newest first, with the git commits that pin each revision.
+    """Show the history of the knowledge base, newest first, with the git commits that pin each
+    revision.
 
     Of this work tree, or of REF: a git ref, a revision, or a branch of the knowledge base.
     """

@@ -1,6 +1,7 @@
 """`vmrag`: finds the command, and is the one place where errors become exit codes.
 
-A command's module is imported when the command runs: `vmrag --version` imports click and nothing else of weight.
+A command's module is imported when the command runs: `vmrag --version` imports click and nothing
+else of weight.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="vmrag")
 def cli(**_: object) -> None:
-    """One commit for code and knowledge: git checkout moves the knowledge base and its vector index with the code."""
+    """One commit for code and knowledge: git checkout moves the knowledge base and its vector index
+    with the code.
+    """
 
 
 cli.params += common_options()  # a command finds them in its parent's context
@@ -102,7 +105,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run a command line; returns the exit code: 0 ok, 1 drift or failed check, 2 usage, 3 failed, 4 bug, 130 interrupted."""
+    """Run a command line and return its exit code.
+
+    0 ok, 1 drift or failed check, 2 usage, 3 failed, 4 bug, 130 interrupted.
+    """
     as_json = "--json" in argv
     try:
         result: Any = cli.main(list(argv), prog_name="vmrag", standalone_mode=False)

@@ -80,7 +80,8 @@ def command(
     client: str | None,
     print_only: bool,
 ) -> None:
-    """Serve the knowledge of the checked-out code to agents (MCP), or tell a client of this server: `vmrag mcp install`.
+    """Serve the knowledge of the checked-out code to agents (MCP), or tell a client of this server:
+    `vmrag mcp install`.
 
     A client starts `vmrag-mcp`, which is the same command. See docs/mcp.md.
     """

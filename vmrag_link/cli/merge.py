@@ -22,10 +22,11 @@ from vmrag_link.ops.merge import repair as repairing
 def command(
     invocation: Invocation, *, source: str | None, no_commit: bool, proceed: bool, abort: bool, repair: str | None
 ) -> int:
-    """Take other knowledge into that of the checked-out code: what a git ref pins, a revision, or a KB branch.
+    """Take other knowledge into that of the checked-out code: what a git ref pins, a revision, or a
+    KB branch.
 
-    Exit code 1 when documents are in conflict: `vmrag resolve` decides about them. A name that begins with vmrag/wip/ brings uncommitted
-    documents back that were set aside.
+    Exit code 1 when documents are in conflict: `vmrag resolve` decides about them. A name that
+    begins with vmrag/wip/ brings uncommitted documents back that were set aside.
     """
     if sum(map(bool, (source, proceed, abort, repair))) != 1 or (no_commit and not source):
         raise UsageInvalid("Give one of: what to merge, --continue, --abort, --repair.", hint="vmrag merge --help")

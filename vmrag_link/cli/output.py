@@ -1,6 +1,7 @@
-"""Everything that the command line prints goes through here: what strangers wrote reaches no terminal and no CI log as a command.
+"""All output of the command line. Strangers' text reaches no terminal and no CI log as a command.
 
-Texts are filtered as a whole when they are printed, so no command can forget it; `style` is how our own colours get through.
+Texts are filtered as a whole when they are printed, so no command can forget it. `style` marks our
+own colours, which get through.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import click
 from vmrag_link import env, terminal_text
 
 _MARK = f"\x1b{os.urandom(8).hex()}"
-"""What a colour begins with until it is printed. Nobody can guess it, so no colour of a stranger's text is taken for ours."""
+"""What a colour begins with until it is printed.
+
+Nobody can guess it, so no colour of a stranger's text is taken for ours.
+"""
 
 _MARKED = re.compile(re.escape(terminal_text.visible(_MARK)) + r"(\[[0-9;]*m)")
 
@@ -32,7 +36,7 @@ def style(text: str, **look: Any) -> str:
 def print_lines(lines: Iterable[str]) -> None:
     """Each element is one line, whatever it holds: a newline in a name is escaped."""
     shown = "\n".join(terminal_text.one_line(line) for line in lines)
-    _write(sys.stdout, _coloured(shown, sys.stdout))
+    _write(sys.stdout, _colour(shown, sys.stdout))
 
 
 def print_json(text: str, *, to_stderr: bool = False) -> None:
@@ -41,8 +45,10 @@ def print_json(text: str, *, to_stderr: bool = False) -> None:
 
 
 def print_exactly(text: str, *, raw: bool = False) -> bool:
-    """The text byte for byte to a file, or to a program that reads it. Returns False if it was changed, because a terminal reads it, or
-    GitHub's runner, which reads what a job prints to a pipe. `raw`: byte for byte in any case.
+    """The text byte for byte to a file, or to a program that reads it.
+
+    Returns False if it was changed, because a terminal reads it, or GitHub's runner, which reads
+    what a job prints to a pipe. `raw`: byte for byte in any case.
     """
     shown = text if raw else _for_reader(text)
     with _reader_may_leave():
@@ -60,24 +66,24 @@ def print_exactly(text: str, *, raw: bool = False) -> bool:
 def complain(sentence: str, label: str = "", **look: Any) -> None:
     """A warning, a note or an error, on standard error; what follows its first line is indented."""
     told = f"{style(label, **look)} {sentence}" if label else sentence
-    _write(sys.stderr, _coloured(terminal_text.continued(told), sys.stderr))
+    _write(sys.stderr, _colour(terminal_text.continued(told), sys.stderr))
 
 
 def print_stderr(lines: Iterable[str]) -> None:
     """Lines on standard error, as `print_lines`."""
-    _write(sys.stderr, _coloured("\n".join(terminal_text.one_line(line) for line in lines), sys.stderr))
+    _write(sys.stderr, _colour("\n".join(terminal_text.one_line(line) for line in lines), sys.stderr))
 
 
 def choose(question: str, answers: Sequence[str]) -> str:
     """One of the answers, which a person is asked for on the terminal until it is one."""
-    shown = _coloured(terminal_text.one_line(question), sys.stdout)
+    shown = _colour(terminal_text.one_line(question), sys.stdout)
     return str(click.prompt(shown, type=click.Choice(answers), show_choices=False))
 
 
 def _for_reader(text: str) -> str:
-    """The text for who reads standard output: a terminal and GitHub's runner get nothing that they would obey.
+    """The text without what a terminal or GitHub's runner would obey, if one of them reads it.
 
-    A regular file is no log: a step that redirects into one reads it itself.
+    A regular file is no log: the step that redirects into it reads it itself.
     """
     if not sys.stdout.isatty() and not (env.in_github_actions() and not _is_file(sys.stdout)):
         return text
@@ -91,8 +97,11 @@ def _is_file(stream: IO[str]) -> bool:
         return False
 
 
-def _coloured(shown: str, stream: IO[str]) -> str:
-    """Our colours on a terminal, nowhere else; in a CI job none, because a colour might take a command apart until it is dropped."""
+def _colour(shown: str, stream: IO[str]) -> str:
+    """Our colours, on a terminal only.
+
+    None in a CI job: a colour could hide a command from the filter until it is dropped.
+    """
     if stream.isatty() and not env.in_github_actions():
         return _MARKED.sub("\x1b\\1", shown)
     return terminal_text.for_log(_MARKED.sub("", shown))
@@ -108,5 +117,6 @@ def _reader_may_leave() -> Any:
     try:
         yield
     except BrokenPipeError:
-        # Whoever read our output has seen enough. click would exit with 1, Python complain once more when it flushes.
+        # Whoever read our output has seen enough. click would exit with 1, Python complain once
+        # more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

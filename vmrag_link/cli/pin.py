@@ -13,7 +13,9 @@ from vmrag_link.ops.follow import pin as operation
 @vmrag_command("pin")
 @click.argument("revision", required=False, metavar="[REVISION|KB-BRANCH]")
 def command(invocation: Invocation, *, revision: str | None) -> int:
-    """Let .dolt-version name a revision (by default the newest of this branch), stage it and go there."""
+    """Let .dolt-version name a revision (by default the newest of this branch), stage it and go
+    there.
+    """
     with invocation.workspace() as ws:
         report = operation.pin(ws, revision)
     name = report.pin.dolt_commit[:7]

@@ -24,8 +24,9 @@ from vmrag_link.ops.branches import pull as operation
 def command(invocation: Invocation, *, remote: str | None, branch: str | None) -> int:
     """Fetch, and merge what the upstream of the checked-out branch pins, without its code.
 
-    The upstream counts as `git fetch` brought it last; without one, the remote's branch of the same name does. What the code has reverted
-    stays reverted. (`git pull` brings code and knowledge at once.) Exit code 1 when documents are in conflict.
+    The upstream counts as `git fetch` brought it last; without one, the remote's branch of the same
+    name does. What the code has reverted stays reverted. (`git pull` brings code and knowledge at
+    once.) Exit code 1 when documents are in conflict.
     """
     with invocation.workspace() as ws:
         report = operation.pull(ws, remote, branch=branch)

@@ -37,7 +37,8 @@ def command(
 ) -> None:
     """Push the knowledge that the history of HEAD pins, and HEAD's KB branch.
 
-    With the hooks installed `git push` does so by itself. REMOTE: a git remote or a URL, in place of the code's own remote.
+    With the hooks installed `git push` does so by itself. REMOTE: a git remote or a URL, in place
+    of the code's own remote.
     """
     if delete and (branches or every or force):
         raise UsageInvalid("--delete pushes nothing.", hint="vmrag push --delete KB-BRANCH, and vmrag push on its own")

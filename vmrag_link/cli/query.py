@@ -11,7 +11,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.ops.index import query as operation
 from vmrag_link.retrieval import filters
-from vmrag_link.retrieval.search import Mode, Query
+from vmrag_link.retrieval.query import Mode, Query
 
 WIDTH = 100
 LINES = 3

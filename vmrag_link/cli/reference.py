@@ -1,4 +1,4 @@
-"""docs/commands.md, made from the commands themselves: `python -m vmrag_link.cli.reference > docs/commands.md`."""
+"""Prints docs/commands.md: `python -m vmrag_link.cli.reference > docs/commands.md`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _section(name: str, command: click.Command, common: list[tuple[str, str]]) -
 
 
 def _options(command: click.Command) -> list[tuple[str, str]]:
-    """How each option is written, and its help; not taken from click, whose versions write them differently."""
+    """How each option is written, and its help. click's versions format options differently."""
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     return [(_written(each), f"{each.help or ''}{' Required.' * each.required}".strip()) for each in options]
 

@@ -45,10 +45,11 @@ def command(
     fields: tuple[str, ...],
     only_list: bool,
 ) -> int:
-    """Decide about the documents that both sides of a merge changed. On a terminal: one after the other.
+    """Decide about the documents that both sides of a merge changed. On a terminal: one after the
+    other.
 
-    Works for git's own merges and for vmrag merge. Decisions are kept; it can be left and gone on with later. Exit code 1 while something
-    is undecided.
+    Works for git's own merges and for vmrag merge. Decisions are kept; it can be left and gone on
+    with later. Exit code 1 while something is undecided.
     """
     deciding = bool(side or fields or file)
     if deciding and only_list:
@@ -92,9 +93,9 @@ def _fields(given: tuple[str, ...]) -> dict[str, Side]:
 
 
 def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]) -> operation.ResolveReport:
-    """One conflict after the other, each stored when it is answered, until all are or the person stops.
+    """Ask about one conflict after the other, and store each answer, until the person stops.
 
-    An answer may settle others, too, and end the merge: what is asked next is what is open then.
+    An answer may settle others, too, and end the merge, so the open ones are read again each time.
     """
     asked: set[str] = set()
     drafts: dict[str, str] = {}
@@ -114,7 +115,7 @@ def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]
             taken: Side = "ours" if answer == "o" else "theirs"
             report = operation.resolve(ws, [row.id], fields=dict.fromkeys(row.open, taken))
         elif answer == "e":
-            edited = _edited(drafts.get(row.id) or conflict_view.template(row))
+            edited = _edit(drafts.get(row.id) or conflict_view.template(row))
             if edited is None:
                 continue
             try:
@@ -128,8 +129,8 @@ def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]
     return report
 
 
-def _edited(text: str) -> str | None:
-    """What a person made of the text in their editor, byte for byte; None if they left it as it was."""
+def _edit(text: str) -> str | None:
+    """The text as edited by a person, byte for byte; None if it was not changed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "conflict.md"
         path.write_bytes(text.encode())

@@ -66,10 +66,12 @@ def command(
     timeout: int,
     export: Path | None,
 ) -> None:
-    """Let others clone, fetch and push the knowledge bases in FOLDER at http://ADDRESS:PORT/NAME, until Ctrl-C.
+    """Let others clone, fetch and push the knowledge bases in FOLDER at http://ADDRESS:PORT/NAME,
+    until Ctrl-C.
 
-    FOLDER holds remote knowledge bases and nothing else; it is made if it is missing, and so is a knowledge base whose NAME is new
-    when it is pushed. On this computer every program may read and write; for other computers see docs/serving.md.
+    FOLDER holds remote knowledge bases and nothing else; it is made if it is missing, and so is a
+    knowledge base whose NAME is new when it is pushed. On this computer every program may read and
+    write; for other computers see docs/serving.md.
     """
     there = invocation.directory
     if export:
@@ -100,7 +102,10 @@ def command(
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[Callable[[], object]]:
-    """Ctrl-C and SIGTERM end the wait, and nothing else: threads that start in the block leave these signals to it."""
+    """Ctrl-C and SIGTERM end the wait and nothing else.
+
+    Threads that start in the block do not take these signals.
+    """
     stops = {signal.SIGINT, signal.SIGTERM}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     try:

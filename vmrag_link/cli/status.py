@@ -21,7 +21,9 @@ TITLES = {
 
 @vmrag_command("status")
 def command(invocation: Invocation) -> int:
-    """Show whether pin, knowledge base and index agree; exit code 1 if they do not. Changes nothing."""
+    """Show whether pin, knowledge base and index agree; exit code 1 if they do not. Changes
+    nothing.
+    """
     with invocation.workspace(warn=False) as ws:  # the report has the warnings among its reasons
         report = operation.status(ws)
     invocation.emit(report, _lines(report))

@@ -15,7 +15,8 @@ PATIENCE = 0.5
 """Seconds before a bar appears: most work is done by then, and rich need not be imported."""
 
 LINE_SECONDS = 5.0
-"""How often a line says how far work is where no bars are shown: a person who waits through a pipe, or a log, learns for what."""
+"""Seconds between lines of progress where no bars are shown: through a pipe, or in a log.
+"""
 
 
 class Terminal:

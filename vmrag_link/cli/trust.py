@@ -27,15 +27,15 @@ _ANSWERS = ("y", "yes", "n", "no")
 def command(invocation: Invocation, *, yes: bool, service: str | None, listing: bool, revoke: bool) -> int:
     """See what the .vmrag.yaml of this clone asks for, and agree to it.
 
-    Settings that name a host, a program or a file outside, or that decide what is written, shown or published, count
-    only after that. It is remembered for this repository and exactly these values. Exit code 1 while something is not
-    agreed to.
+    Settings that name a host, a program or a file outside, or that decide what is written, shown or
+    published, count only after that. It is remembered for this repository and exactly these values.
+    Exit code 1 while something is not agreed to.
     """
     if sum((yes, service is not None, listing, revoke)) > 1:
         raise UsageInvalid("One of --yes, --service, --list and --revoke at a time.", hint="vmrag trust --help")
     if listing:
         every = operation.every()
-        invocation.emit(every, _listed(every))
+        invocation.emit(every, _agreement_lines(every))
         return OK
     with invocation.workspace(warn=False) as ws:
         if revoke:
@@ -63,7 +63,7 @@ def command(invocation: Invocation, *, yes: bool, service: str | None, listing: 
 def _person_agrees(invocation: Invocation, report: TrustReport) -> bool:
     """Shows what it is about; asks on a terminal only."""
     asks = not invocation.as_json and sys.stdin.isatty() and sys.stdout.isatty()
-    invocation.emit(report, [*_shown(report), *([] if asks else ["To agree: vmrag trust --yes"])])
+    invocation.emit(report, [*_report_lines(report), *([] if asks else ["To agree: vmrag trust --yes"])])
     return asks and output.choose("Let it count in this repository? (yes, no)", _ANSWERS) in ("y", "yes")
 
 
@@ -80,7 +80,7 @@ def _services(names: Iterable[str]) -> Iterator[str]:
     return (f"  may ask {name}" for name in names)
 
 
-def _shown(report: TrustReport) -> Iterator[str]:
+def _report_lines(report: TrustReport) -> Iterator[str]:
     if report.stated:
         yield f"{report.file} states, and not all of it counts yet:"
     for each in report.stated:
@@ -97,7 +97,7 @@ def _change(name: str, value: Value, counts: Value) -> str:
     return f"{name}: {_text(value)}{now}"
 
 
-def _listed(every: list[Agreements]) -> Iterator[str]:
+def _agreement_lines(every: list[Agreements]) -> Iterator[str]:
     if not every:
         yield "Nothing was agreed to on this machine."
     for each in every:
@@ -112,7 +112,7 @@ def _line(name: str, value: Value) -> str:
 
 
 def _text(value: Value) -> str:
-    """A value as it could stand in the file; with quotes where it could be taken for words of ours."""
+    """A value as it could stand in the file, in quotes where it could be taken for our words."""
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)

@@ -18,7 +18,7 @@ def command(invocation: Invocation, *, worktree: bool, hooks: str | None, force:
     """Remove the git hooks and put back what was there before. The knowledge base stays."""
     if worktree and hooks is not None:
         raise UsageInvalid("--worktree takes all hooks.", hint="vmrag uninstall --worktree")
-    names = installer.named(hooks)
+    names = installer.parse_hooks(hooks)
     with invocation.workspace() as ws:
         report = installer.uninstall(ws.places, hooks=names, force=force, worktree=worktree)
     if report.elsewhere:

@@ -27,11 +27,12 @@ _WIDTH = 13
 def command(
     invocation: Invocation, *, revisions: str | None, pull_request: tuple[str, str] | None, remote: str | None
 ) -> int:
-    """Find the code commits whose pin drops knowledge that their parents pin: merges made without the merge driver, say.
+    """Find the code commits whose pin drops knowledge that their parents pin: merges made without
+    the merge driver, say.
 
-    RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and origin's default branch has not,
-    or, where that is nothing, HEAD with what it merged. What a later commit has mended is only mentioned.
-    Exit code 1 if something is lost or wrong.
+    RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and
+    origin's default branch has not, or, where that is nothing, HEAD with what it merged. What a
+    later commit has mended is only mentioned. Exit code 1 if something is lost or wrong.
     """
     with invocation.workspace() as ws:
         if remote:

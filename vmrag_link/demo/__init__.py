@@ -1,1 +1,3 @@
-"""What `vmrag demo` shows: Python's own documentation as a knowledge base, and a walk over two branches that know different things."""
+"""`vmrag demo`: Python's documentation as a knowledge base, and two branches with different
+knowledge.
+"""

@@ -25,9 +25,10 @@ class Move(Record, frozen=True):
 
 
 class Compared(Record, frozen=True):
-    """An answer against the same query's on the branch before.
+    """An answer, compared with the same query's on the branch before.
 
-    `moved`: in another order among those that are in both; `reworded`: in both, the best passage being another one.
+    `moved`: in another order among those that are in both. `reworded`: in both, with another best
+    passage.
     """
 
     came: tuple[str, ...]
@@ -41,7 +42,9 @@ class Compared(Record, frozen=True):
 
 
 class QueryAnswer(Record, frozen=True):
-    """`revision`, `in_sync` and `results` as `vmrag query --json` gave them; `compared` is None on the first visit."""
+    """`revision`, `in_sync` and `results` of `vmrag query --json`; `compared` is None on the first
+    visit.
+    """
 
     query: str
     revision: str
@@ -56,7 +59,7 @@ class QueryAnswer(Record, frozen=True):
         return _documents(self.results)
 
 
-def compared(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -> Compared:
+def compare(now: Sequence[AnswerChunk], before: Sequence[AnswerChunk]) -> Compared:
     old, new = _documents(before), _documents(now)
     old_order = [doc_id for doc_id in old if doc_id in new]
     new_order = [doc_id for doc_id in new if doc_id in old]

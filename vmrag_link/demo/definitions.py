@@ -1,4 +1,4 @@
-"""What a module documents, read from its source (so that nothing of it runs) or, for a module in C, from its objects."""
+"""The documentation of a module: from its source, without running it, or from C objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class DocEntry(Record, frozen=True):
-    """A public, documented class, function or method. `name` counts from the module: `JSONDecoder.decode`."""
+    """A public, documented class, function or method.
+
+    `name` counts from the module: `JSONDecoder.decode`.
+    """
 
     name: str
     signature: str
@@ -30,18 +33,18 @@ class Documentation(Record, frozen=True):
 
 
 def documentation(module: library.Module) -> Documentation:
-    """Names in the order of the source; for a module in C in that of the alphabet. Private and undocumented ones are left out."""
+    """Public, documented names in the order of the source; of a C module alphabetically."""
     if module.source is None:
-        return _of_objects(library.imported(module.name))
+        return _of_objects(library.import_module(module.name))
     return _of_source(module, module.source)
 
 
-# -- from source --------------------------------------------------------------------------------------------------------
+# -- from source -----------------------------------------------------------------------------------
 
 
 def _of_source(module: library.Module, source: str) -> Documentation:
-    tree = _parsed(source)
-    exported = _exported(tree)
+    tree = _parse(source)
+    exported = _exported_names(tree)
     entries: dict[str, DocEntry] = {}
     for node in _definitions(tree.body, module, exported):
         if node.name not in entries and (exported is None or node.name in exported) and not node.name.startswith("_"):
@@ -49,13 +52,13 @@ def _of_source(module: library.Module, source: str) -> Documentation:
     return Documentation(_doc(tree), tuple(entries.values()))
 
 
-def _parsed(source: str) -> ast.Module:
+def _parse(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the library's own source
         return ast.parse(source)
 
 
-def _exported(tree: ast.Module) -> frozenset[str] | None:
+def _exported_names(tree: ast.Module) -> frozenset[str] | None:
     """The names in `__all__`; None where there is none, or where it is computed."""
     statements = [node for node in tree.body if not isinstance(node, Definition)]
     names_used = (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name))
@@ -75,10 +78,12 @@ def _exported(tree: ast.Module) -> frozenset[str] | None:
 
 
 def _definitions(body: list[ast.stmt], module: library.Module, exported: frozenset[str] | None) -> Iterator[Definition]:
-    """Definitions at the top, and those that a private module gives to be passed on (`from _pydecimal import *`)."""
+    """Definitions at the top, and those that a private module exports for it
+    (`from _pydecimal import *`).
+    """
     for node in _outermost(body):
         if isinstance(node, ast.ImportFrom):
-            yield from _taken(node, module, exported or frozenset())
+            yield from _imported_definitions(node, module, exported or frozenset())
         else:
             yield node
 
@@ -96,8 +101,13 @@ def _outermost(body: list[ast.stmt]) -> Iterator[Definition | ast.ImportFrom]:
                 yield from _outermost(node.body + node.orelse + alternatives)
 
 
-def _taken(node: ast.ImportFrom, module: library.Module, exported: frozenset[str]) -> Iterator[Definition]:
-    """What that module defines itself; what it takes from others would lead in circles (`_pyio` takes from `_io`)."""
+def _imported_definitions(
+    node: ast.ImportFrom, module: library.Module, exported: frozenset[str]
+) -> Iterator[Definition]:
+    """The module's own definitions.
+
+    Imported ones would lead in circles (`_pyio` takes from `_io`).
+    """
     names = {alias.name for alias in node.names}
     if "*" not in names and names.isdisjoint(exported):
         return  # for the module's own use
@@ -105,7 +115,7 @@ def _taken(node: ast.ImportFrom, module: library.Module, exported: frozenset[str
     found = _private_source(resolve_name("." * node.level + (node.module or ""), package or None))
     if found is None or found.source is None:
         return
-    for each in _outermost(_parsed(found.source).body):
+    for each in _outermost(_parse(found.source).body):
         if not isinstance(each, ast.ImportFrom) and ("*" in names or each.name in names & exported):
             yield each
 
@@ -153,7 +163,7 @@ def _doc(node: ast.Module | Definition) -> str:
     return (ast.get_docstring(node) or "").strip()
 
 
-# -- from objects -------------------------------------------------------------------------------------------------------
+# -- from objects ----------------------------------------------------------------------------------
 
 
 def _of_objects(module: ModuleType) -> Documentation:

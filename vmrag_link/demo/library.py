@@ -25,7 +25,7 @@ IMPORTABLE = frozenset(
     "array atexit binascii builtins cmath errno faulthandler fcntl gc grp itertools marshal math mmap posix pwd"
     " pyexpat resource select sys syslog termios time unicodedata zlib".split()
 )
-"""Modules written in C whose import does nothing but define names: their documentation is nowhere but in them."""
+"""C modules whose import only defines names. Their documentation is nowhere else."""
 
 
 class Module(Record, frozen=True):
@@ -37,7 +37,10 @@ class Module(Record, frozen=True):
 
 
 def modules() -> Iterator[Module]:
-    """By name; each package before its submodules. Whatever has neither source nor a safe import is left out."""
+    """Modules by name, each package before its submodules.
+
+    Those with neither source nor a safe import are left out.
+    """
     for name in sorted(sys.stdlib_module_names):
         if not _private(name):
             yield from _with_submodules(name, _paths())
@@ -56,7 +59,7 @@ def find(name: str) -> Module | None:
     return _module(name, spec) if spec and name.partition(".")[0] in sys.stdlib_module_names else None
 
 
-def imported(name: str) -> ModuleType:
+def import_module(name: str) -> ModuleType:
     """One of `IMPORTABLE`."""
     return importlib.import_module(name)
 

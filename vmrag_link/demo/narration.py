@@ -1,4 +1,4 @@
-"""How the demo is told while it goes on, apart from who prints it."""
+"""The narration of the demo, apart from its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown pages of the standard library's documentation, one a module; the same bytes each time for one Python."""
+"""Markdown pages of the standard library, one per module, the same for one Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo itself, in three acts: a pinned knowledge base, a branch that knows something else, and checkouts back and forth."""
+"""The demo in three acts: a pinned knowledge base, a branch with other knowledge, and checkouts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link.demo import library, story
-from vmrag_link.demo.answers import AnswerChunk, Compared, QueryAnswer, compared
+from vmrag_link.demo.answers import AnswerChunk, Compared, QueryAnswer, compare
 from vmrag_link.demo.narration import Narrator
 from vmrag_link.demo.pages import ModulePage, pages
 from vmrag_link.demo.stage import PAGES, Stage, Step
@@ -27,9 +27,9 @@ Shown = Callable[[], contextlib.AbstractContextManager[Progress]]
 
 
 class Visit(Record, frozen=True):
-    """One checkout and what the queries found after it; `seconds` are the checkout's, hook included.
+    """One checkout and the queries' results after it; `seconds` are the checkout's, hook included.
 
-    `revision` is what the checked-out code pins; `snapshot` says whether its index was there already.
+    `revision` is the pinned one; `snapshot` says whether its index existed already.
     """
 
     branch: str
@@ -55,7 +55,9 @@ class Check(Record, frozen=True):
 
 
 class DemoReport(Record, frozen=True):
-    """`repository` is None where it is removed at the end; `branches` gives the revision that each pins."""
+    """`repository` is None if it is removed at the end; `branches` gives the revision that each
+    pins.
+    """
 
     ok: bool
     python: str
@@ -73,7 +75,10 @@ class DemoReport(Record, frozen=True):
 def play(
     top: Path, narrator: Narrator, progress: Shown, *, kept: bool, bars: bool = False, number: int | None = None
 ) -> DemoReport:
-    """`top` is an empty directory; `kept` says that it stays. `number` limits the pages. Raises `DemoFailed`, `FileFailed`."""
+    """`top` is an empty directory, which stays if `kept`. `number` limits the pages.
+
+    Raises `DemoFailed`, `FileFailed`.
+    """
     started = time.perf_counter()
     stage = Stage(top, narrator, bars=bars)
     rendered = _begin(stage, narrator, progress, number)
@@ -98,7 +103,7 @@ def play(
     )
 
 
-# -- the acts -----------------------------------------------------------------------------------------------------------
+# -- the acts --------------------------------------------------------------------------------------
 
 
 def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None) -> list[ModulePage]:
@@ -108,7 +113,7 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
         stage.set_git(key, value)
     stage.run("vmrag", "init")
     since = time.perf_counter()
-    rendered = _rendered(progress, number)
+    rendered = _render(progress, number)
     stage.write_pages(rendered)
     size = sum(len(page.text) for page in rendered) / 1e6
     stage.did(f"Wrote {len(rendered)} pages ({size:.1f} MB) into {PAGES}/, read from this Python's own library", since)
@@ -121,7 +126,7 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
     return rendered
 
 
-def _rendered(progress: Shown, number: int | None) -> list[ModulePage]:
+def _render(progress: Shown, number: int | None) -> list[ModulePage]:
     modules = list(library.modules())
     with progress() as bars:
         found = pages(modules if number is None else story.selection(modules, number), bars)
@@ -133,7 +138,7 @@ def _branch_off(stage: Stage, narrator: Narrator, rendered: list[ModulePage]) ->
     narrator.chapter("A branch whose code needs other knowledge")
     stage.run("git", "checkout", "-b", story.NEXT)
     since = time.perf_counter()
-    stage.write_pages(story.revised(rendered))
+    stage.write_pages(story.revise(rendered))
     edited, removed, added = (", ".join(names) for names in (story.EDITED, story.REMOVED, story.ADDED))
     stage.did(f"Edited the pages {edited}; removed {removed}; added {added}", since)
     stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--prune", long=True)
@@ -167,7 +172,7 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
         before = visits[-1].answers if visits else (None,) * len(story.QUESTIONS)
         answers = []
         for question, other in zip(story.QUESTIONS, before, strict=True):
-            answers.append(_answered(stage, question.text, other))
+            answers.append(_answer(stage, question.text, other))
             narrator.answer(answers[-1])
         how = "reused" if bound and all(item in known.items() for item in bound) else "made"
         visits.append(Visit(branch, revision, how, seconds, tuple(answers)))
@@ -176,14 +181,14 @@ def _walk(stage: Stage, narrator: Narrator) -> tuple[Visit, ...]:
     return tuple(visits)
 
 
-def _answered(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
+def _answer(stage: Stage, text: str, before: QueryAnswer | None) -> QueryAnswer:
     report, seconds = stage.asked("vmrag", "query", text)
     results = msgspec.convert(report["results"], tuple[AnswerChunk, ...])
-    difference: Compared | None = compared(results, before.results) if before else None
+    difference: Compared | None = compare(results, before.results) if before else None
     return QueryAnswer(text, report["kb"]["commit"], report["kb"]["in_sync"], seconds, results, difference)
 
 
-# -- what it promises ---------------------------------------------------------------------------------------------------
+# -- what it promises ------------------------------------------------------------------------------
 
 
 def _checks(branches: dict[str, str], difference: BranchDifference, visits: tuple[Visit, ...]) -> tuple[Check, ...]:

@@ -1,4 +1,4 @@
-"""The repository in which the demo plays: real commands, run as a user would run them, narrated and timed."""
+"""The repository of the demo: real commands, run as a user would run them, narrated and timed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vmrag_link import env, proc
 from vmrag_link.demo.narration import Narrator
 from vmrag_link.demo.pages import ModulePage
 from vmrag_link.errors import DemoFailed, GitFailed
-from vmrag_link.git.run import LOCAL_VARIABLES
+from vmrag_link.git.run import SCRUBBED
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin, parse
@@ -45,13 +45,13 @@ class Stage:
     def run(self, *words: str, long: bool = False) -> None:
         """A `git` or `vmrag` command. Raises `DemoFailed` with what it said."""
         self._narrator.command(shlex.join(words))
-        done, seconds = self._timed(*words, show_stderr=long and self._bars)
+        done, seconds = self._run_timed(*words, show_stderr=long and self._bars)
         said = [*done.text.splitlines(), *done.complaint.splitlines()]
         self._narrator.output([line for line in said if not line.startswith("Next: ")], seconds)
 
     def set_git(self, key: str, value: str) -> None:
         """A setting of this repository; not narrated."""
-        self._timed("git", "config", key, value)
+        self._run_timed("git", "config", key, value)
         self.steps.pop()
 
     def write(self, name: str, text: str) -> None:
@@ -59,7 +59,7 @@ class Stage:
 
     def asked(self, *words: str) -> tuple[dict[str, Any], float]:
         """What a `vmrag` command answers to a program, and its seconds; not narrated."""
-        done, seconds = self._timed(*words, "--json")
+        done, seconds = self._run_timed(*words, "--json")
         report: dict[str, Any] = msgspec.json.decode(done.stdout)
         return report, seconds
 
@@ -85,11 +85,11 @@ class Stage:
         return parse(self.places.pin.read_bytes())
 
     def snapshots(self) -> dict[str, int]:
-        """The indexes that are there: name and inode, which tells a new one from an old one of that name."""
+        """The existing indexes: name and inode, which differs for a new one of that name."""
         folders = [each for each in self.places.snapshots.iterdir() if each.is_dir()]
         return {each.name: each.stat().st_ino for each in folders}
 
-    def _timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.Finished, float]:
+    def _run_timed(self, *words: str, show_stderr: bool = False) -> tuple[proc.Finished, float]:
         argv = [*OURS, *words[1:]] if words[0] == "vmrag" else list(words)
         started = time.perf_counter()
         try:
@@ -106,7 +106,10 @@ class Stage:
 
 
 def _environment() -> dict[str, str]:
-    """Without what points git elsewhere, and without anyone's settings: signed commits, hooks elsewhere, switched-off hooks."""
-    inherited = env.without(frozenset(LOCAL_VARIABLES))
+    """The environment without variables for other repositories and without anyone's settings.
+
+    Those could sign commits, move hooks or switch them off.
+    """
+    inherited = env.without(SCRUBBED)
     kept = {name: value for name, value in inherited.items() if not name.startswith("VMRAG")}
     return kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}

@@ -1,4 +1,7 @@
-"""What the two branches of the demo know. `main` has Python's documentation as it is; what is new on the other one is made up."""
+"""The knowledge of the demo's two branches.
+
+`main` has Python's documentation; the other's news are made up.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ ADDED = {
 
 
 class Question(Record, frozen=True):
-    """A query, and what its answer must show: on the other branch `first` comes first; `never` there, but on main."""
+    """A query and its expected answer: `first` comes first on the other branch; `never` is only on
+    main.
+    """
 
     text: str
     about: str
@@ -67,14 +72,14 @@ def selection(modules: Sequence[Module], number: int) -> list[Module]:
     return [*needed, *others[: max(0, number - len(needed))]]
 
 
-def revised(pages: Sequence[ModulePage]) -> list[ModulePage]:
+def revise(pages: Sequence[ModulePage]) -> list[ModulePage]:
     """The pages of the other branch."""
     kept = [page for page in pages if page.name not in REMOVED]
-    edited = [_edited(page) for page in kept]
+    edited = [_edit(page) for page in kept]
     return [*edited, *(ModulePage(name, f"# {name}\n\n{text}\n") for name, text in ADDED.items())]
 
 
-def _edited(page: ModulePage) -> ModulePage:
+def _edit(page: ModulePage) -> ModulePage:
     if page.name not in EDITED:
         return page
     title, _, rest = page.text.partition("\n")

@@ -26,12 +26,15 @@ LEAST_SIZE, MOST_OVERLAP = 32, 0.9
 
 
 def chunks(text: str, chunking: Chunking) -> list[Chunk]:
-    """The pieces of a text, in order; every character is in at least one of them, `size` characters at most in each.
+    """The pieces of a text, in order; every character is in one of them, at most `size` in each.
 
-    A piece ends at the last paragraph, else sentence or line, else space in the second half of its room, else where the
-    room ends. The next begins up to `overlap` characters earlier, at a word where there is one. Starts and ends both
-    increase strictly, so no piece lies within its predecessor. An empty text is one empty piece: it is listed, too.
-    Raises `UsageInvalid` for sizes that cannot be, `LimitExceeded` where a text makes too much of them: they may be a stranger's.
+    A piece ends at the last paragraph, else sentence or line, else space in the second half of its
+    room, else at the end of its room. The next begins up to `overlap` characters earlier, at a word
+    if there is one. Starts and ends both increase strictly, so no piece lies within its
+    predecessor. An empty text is one empty piece, so that it is listed.
+
+    Raises `UsageInvalid` for impossible sizes, and `LimitExceeded` where a text makes too many
+    pieces: the sizes may be a stranger's.
     """
     require_possible(chunking)
     size, overlap = chunking.size, chunking.overlap
@@ -41,7 +44,7 @@ def chunks(text: str, chunking: Chunking) -> list[Chunk]:
         room -= size
         if len(pieces) >= MOST_CHUNKS or room < 0:
             raise _too_many(text, chunking)
-        end = _cut(text, start + max(overlap, size // 2), start + size)
+        end = _piece_end(text, start + max(overlap, size // 2), start + size)
         pieces.append(Chunk(len(pieces), text[start:end], start, end))
         start = _word(text, end - overlap, end)
     pieces.append(Chunk(len(pieces), text[start:], start, len(text)))
@@ -59,7 +62,7 @@ def _too_many(text: str, chunking: Chunking) -> LimitExceeded:
 
 
 def require_modest(chunking: Chunking) -> None:
-    """Raises `ValueError` for sizes that nobody wants who does not mean to keep others' machines busy."""
+    """Raises `ValueError` for sizes that only serve to keep another person's machine busy."""
     if chunking.size < LEAST_SIZE or chunking.overlap > chunking.size * MOST_OVERLAP:
         raise ValueError(
             f"its chunks of {chunking.size:,} characters that overlap by {chunking.overlap:,} make an index many times as large as its "
@@ -79,8 +82,10 @@ def require_possible(chunking: Chunking) -> None:
         )
 
 
-def _cut(text: str, floor: int, limit: int) -> int:
-    """The best place to end a piece, in (floor, limit]: above `floor` the next piece is sure to end later."""
+def _piece_end(text: str, floor: int, limit: int) -> int:
+    """The best place to end a piece, in (floor, limit]. Above `floor` the next piece ends later for
+    sure.
+    """
     for boundary in _BOUNDARIES:
         last = 0
         for match in boundary.finditer(text, floor, limit):
@@ -91,7 +96,9 @@ def _cut(text: str, floor: int, limit: int) -> int:
 
 
 def _word(text: str, earliest: int, end: int) -> int:
-    """Where the piece after one that ends at `end` begins: at the first word from `earliest` on, else right there."""
+    """The start of the piece after one that ends at `end`: the first word from `earliest` on, or
+    `earliest`.
+    """
     if earliest == 0 or text[earliest - 1].isspace():
         return earliest
     space = _SPACE.search(text, earliest, end)

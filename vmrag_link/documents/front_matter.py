@@ -9,7 +9,7 @@ from typing import Any
 MAX_CHARACTERS = 1 << 16
 MAX_LEVELS = 100
 LONGEST_NUMBER = 400
-"""Characters of a number, a boolean or the like: PyYAML takes seconds for `1:1:1:…` of 64 kB, and no such number can be stored."""
+"""Characters of a scalar that is no text. PyYAML takes seconds for `1:1:1:…` of 64 kB."""
 
 _BLOCK = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _STORABLE = range(-(2**63), 2**63)
@@ -17,7 +17,10 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class FrontMatterRefused(Exception):
-    """A mapping that no document's metadata can hold. `reason` completes `line N …`; `line` counts in the file, from 1."""
+    """A mapping that no document's metadata can hold.
+
+    `reason` completes `line N …`, counted from 1 in the file.
+    """
 
     def __init__(self, reason: str, line: int) -> None:
         super().__init__(reason)
@@ -26,10 +29,11 @@ class FrontMatterRefused(Exception):
 
 
 def split(text: str) -> tuple[dict[str, Any], str]:
-    """Metadata and the rest of the text. What is no mapping, or no YAML, is a text between two rules, and stays as it is.
+    """Metadata and the rest of the text. Without a mapping or valid YAML the text stays as it is.
 
-    Metadata is what JSON has; dates stay text as written, keys too. Raises `FrontMatterRefused` for a mapping that holds anything else, a
-    key twice, an alias, or more than `MAX_LEVELS` levels: whoever wrote it meant something that would be lost.
+    Metadata is what JSON can hold; dates and keys stay text as written. Raises `FrontMatterRefused`
+    for a mapping that holds anything else, a key twice, an alias, or more than `MAX_LEVELS` levels,
+    because some of it would be lost.
     """
     block = _BLOCK.match(text, 0, MAX_CHARACTERS) if text.startswith("---") else None
     if block is None:
@@ -50,7 +54,7 @@ def _mapping(source: str) -> dict[str, Any] | None:
         return None
     value = _plain(node, yaml.SafeLoader(""), set())
     if not isinstance(value, dict):
-        raise _refused(node, f"has the tag {node.tag!r}")
+        raise _refusal(node, f"has the tag {node.tag!r}")
     return value
 
 
@@ -61,15 +65,18 @@ def _check_levels(events: Any) -> None:
     for event in events:
         level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if level > MAX_LEVELS:
-            raise _refused(event, f"is nested deeper than {MAX_LEVELS} levels")
+            raise _refusal(event, f"is nested deeper than {MAX_LEVELS} levels")
 
 
 def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
-    """The node's value for JSON. An aliased node is refused: a few of them within each other grow without bounds."""
+    """The node's value for JSON.
+
+    An aliased node is refused: a few nested ones grow without bounds.
+    """
     import yaml
 
     if id(node) in seen:
-        raise _refused(node, "has an anchor that is used again; write out what is meant")
+        raise _refusal(node, "has an anchor that is used again; write out what is meant")
     seen.add(id(node))
     match node:
         case yaml.MappingNode(tag=tag) if tag == f"{_TAG}map":
@@ -79,8 +86,8 @@ def _plain(node: Any, loader: Any, seen: set[int]) -> Any:
         case yaml.ScalarNode(tag=tag, value=str(text)) if tag == f"{_TAG}timestamp":
             return _storable(node, text)
         case yaml.ScalarNode():
-            return _storable(node, _constructed(node, loader))
-    raise _refused(node, f"has the tag {node.tag!r}, which does not fit what follows it")
+            return _storable(node, _construct(node, loader))
+    raise _refusal(node, f"has the tag {node.tag!r}, which does not fit what follows it")
 
 
 def _pairs(node: Any, loader: Any, seen: set[int]) -> dict[str, Any]:
@@ -89,23 +96,23 @@ def _pairs(node: Any, loader: Any, seen: set[int]) -> dict[str, Any]:
     pairs: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or not _text(key.value):
-            raise _refused(key, "has a key that is no plain text")
+            raise _refusal(key, "has a key that is no plain text")
         if key.value in pairs:
-            raise _refused(key, f"has the key {key.value!r} a second time")
+            raise _refusal(key, f"has the key {key.value!r} a second time")
         pairs[key.value] = _plain(value, loader, seen)
     return pairs
 
 
-def _constructed(node: Any, loader: Any) -> Any:
-    """What PyYAML makes of a scalar. It reads texts as the tag says, without looking whether they can be that."""
+def _construct(node: Any, loader: Any) -> Any:
+    """PyYAML's value of a scalar. It trusts the tag, so the text may not fit it."""
     import yaml
 
     if node.tag != f"{_TAG}str" and len(node.value) > LONGEST_NUMBER:
-        raise _refused(node, f"{node.value[:40]!r}… cannot be {node.tag.removeprefix(_TAG)!r}")
+        raise _refusal(node, f"{node.value[:40]!r}… cannot be {node.tag.removeprefix(_TAG)!r}")
     try:
         return loader.construct_object(node, deep=True)
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError):
-        raise _refused(node, f"{node.value[:40]!r} cannot be {node.tag.removeprefix(_TAG)!r}") from None
+        raise _refusal(node, f"{node.value[:40]!r} cannot be {node.tag.removeprefix(_TAG)!r}") from None
 
 
 def _storable(node: Any, value: Any) -> Any:
@@ -118,15 +125,15 @@ def _storable(node: Any, value: Any) -> Any:
     ):
         return value
     if isinstance(value, int):
-        raise _refused(node, "is a whole number beyond 64 bits")
+        raise _refusal(node, "is a whole number beyond 64 bits")
     if isinstance(value, float):
-        raise _refused(node, f"{node.value[:40]!r} is a number that is not finite")
+        raise _refusal(node, f"{node.value[:40]!r} is a number that is not finite")
     if isinstance(value, str):
-        raise _refused(node, "holds a NUL, or half of a surrogate pair, which is no character")
-    raise _refused(node, f"has the tag {node.tag!r}, which metadata does not have")
+        raise _refusal(node, "holds a NUL, or half of a surrogate pair, which is no character")
+    raise _refusal(node, f"has the tag {node.tag!r}, which metadata does not have")
 
 
-def _refused(where: Any, reason: str) -> FrontMatterRefused:
+def _refusal(where: Any, reason: str) -> FrontMatterRefused:
     """`where`: a node or an event. The first line of the file is the one of dashes."""
     return FrontMatterRefused(reason, where.start_mark.line + 2)
 

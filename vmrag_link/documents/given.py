@@ -1,4 +1,4 @@
-"""The text of one file, or of standard input, that a person names: read as far as a document can be large, and no further."""
+"""The text of a file or of standard input that a person names, read up to a document's limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from vmrag_link.errors import FileFailed, quoted
 
 
 def file_text(path: Path) -> str:
-    """The text of a regular file. Raises `FileFailed` for a folder, a device, a pipe or a socket, without reading any of it."""
+    """The text of a regular file.
+
+    Raises `FileFailed` for anything else, without reading any of it.
+    """
     name = terminal_text.one_line(str(path))
     try:
         # A pipe that nobody writes to would keep the open waiting.
@@ -27,12 +30,12 @@ def file_text(path: Path) -> str:
         hint = "vmrag import FOLDER" if kind == "a folder" else f"cat {quoted(path)} | vmrag … -"
         raise FileFailed(f"{name} is {kind}, and a document comes from a file.", hint=hint, path=name)
     with os.fdopen(descriptor, "rb") as opened:
-        return _decoded(opened.read(MAX_BYTES + 1), name)
+        return _decode(opened.read(MAX_BYTES + 1), name)
 
 
 def stream_text(stream: BinaryIO) -> str:
     """The text of standard input, to its end."""
-    return _decoded(stream.read(MAX_BYTES + 1), "Standard input")
+    return _decode(stream.read(MAX_BYTES + 1), "Standard input")
 
 
 def _kind(place: Path | int) -> str | None:
@@ -51,7 +54,7 @@ def _kind(place: Path | int) -> str | None:
     return kinds.get(stat.S_IFMT(mode))
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
         raise FileFailed(
             f"{name} holds more than {MAX_BYTES >> 20} MiB, the most that a document can have.",

@@ -20,9 +20,9 @@ _SPACES = re.compile(r"[ \t\r\n\f]+")
 
 
 def text_of(source: str) -> tuple[str, str]:
-    """Title (`<title>`, else the first `<h1>`, else empty) and text: paragraphs apart by an empty line, cells by a tab.
+    """Title (`<title>`, else the first `<h1>`, else empty) and text.
 
-    Raises `nesting.NestedTooDeeply`.
+    Paragraphs are separated by an empty line, cells by a tab. Raises `nesting.NestedTooDeeply`.
     """
     if nesting.nests_too_deeply(source):
         raise nesting.NestedTooDeeply
@@ -65,7 +65,7 @@ def _text(body: LexborNode) -> str:
 
 
 class _Lines:
-    """Text that grows piece by piece; breaks between pieces are kept back until more text follows."""
+    """Text that grows piece by piece; breaks between pieces wait until more text follows."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []

@@ -1,6 +1,6 @@
-"""Which files of a folder become documents, under which ids, and the documents themselves.
+"""The files of a folder that become documents, their ids, and the documents themselves.
 
-What is left out is listed with its reason; what should be readable and is not is an error. Nothing goes missing silently.
+Every file that is left out is listed with its reason. One that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -46,14 +46,17 @@ class Skipped(Record, frozen=True):
 
 
 class Scan(Record, frozen=True):
-    """Files sorted by document id, and everything beside them; a skipped folder is named once, for all that is in it."""
+    """Files sorted by document id, and skipped ones. A skipped folder is listed once."""
 
     files: tuple[SourceFile, ...]
     skipped: tuple[Skipped, ...]
 
 
 class ImportedDocument(Record, frozen=True):
-    """A file as a document. `metadata` is canonical JSON text; `source` a POSIX path (see `read`)."""
+    """A file as a document.
+
+    `metadata` is canonical JSON text; `source` a POSIX path (see `read`).
+    """
 
     doc_id: str
     title: str
@@ -68,7 +71,8 @@ class ImportedDocument(Record, frozen=True):
 def scan(sources: Sequence[Path]) -> Scan:
     """The files of these files and folders. Ids count from each folder, or a file's parent.
 
-    Raises `UsageInvalid` for a source that is not there, and for two files with one id; `FileFailed` for a folder that cannot be read.
+    Raises `UsageInvalid` for a missing source and for two files with one id, and `FileFailed` for a
+    folder that cannot be read.
     """
     found: dict[str, SourceFile] = {}
     skipped: set[Skipped] = set()
@@ -90,17 +94,17 @@ def scan(sources: Sequence[Path]) -> Scan:
 
 
 def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument | Skipped:
-    """The file as a document; `Skipped` where its contents, or its front matter, are nothing that can be stored.
+    """The file as a document; `Skipped` if its contents or its front matter cannot be stored.
 
-    `source` is relative to `work_tree` where the file lies in it, so that it is the same on every machine, else absolute.
-    Raises `FileFailed` when the file has gone or cannot be read.
+    `source` is relative to `work_tree` for a file in it, so that it is the same on every machine,
+    else absolute. Raises `FileFailed` if the file is gone or cannot be read.
     """
     try:
         with file.path.open("rb") as opened:
             content = opened.read(MAX_BYTES + 1)
             modified = os.fstat(opened.fileno()).st_mtime
     except OSError as error:
-        raise _failed(file.path, error) from error
+        raise _read_error(file.path, error) from error
     if len(content) > MAX_BYTES:
         return Skipped(file.doc_id, _TOO_LARGE)
     if b"\0" in content:
@@ -135,7 +139,7 @@ def _items(source: Path) -> Iterator[SourceFile | Skipped]:
     try:
         there = absolute.exists()
     except OSError as error:
-        raise _failed(absolute, error) from error
+        raise _read_error(absolute, error) from error
     if not there:
         raise UsageInvalid(f"There is no file or folder {source}.", hint="Check the path.", path=str(source))
     if absolute.is_dir():
@@ -145,14 +149,14 @@ def _items(source: Path) -> Iterator[SourceFile | Skipped]:
 
 
 def _below(base: Path) -> Iterator[SourceFile | Skipped]:
-    """Everything in the folder; subfolders are waiting in a list, because depth must not end in a recursion error."""
+    """Everything in the folder. Subfolders wait in a list, so that depth is no recursion error."""
     waiting = [base]
     while waiting:
         current = waiting.pop()
         try:
             entries = list(os.scandir(current))
         except OSError as error:
-            raise _failed(current, error) from error
+            raise _read_error(current, error) from error
         for entry in entries:
             path = Path(entry.path)
             if entry.name.startswith("."):
@@ -166,9 +170,9 @@ def _below(base: Path) -> Iterator[SourceFile | Skipped]:
 def _file(path: Path, base: Path) -> SourceFile | Skipped:
     doc_id = _id(path, base)
     try:
-        reason = _name_refused(doc_id) or _link_refused(path, base) or _type_refused(path) or _size_refused(path)
+        reason = _name_problem(doc_id) or _link_problem(path, base) or _type_problem(path) or _size_problem(path)
     except OSError as error:
-        raise _failed(path, error) from error
+        raise _read_error(path, error) from error
     return (
         Skipped(terminal_text.one_line(doc_id), reason)
         if reason
@@ -176,7 +180,7 @@ def _file(path: Path, base: Path) -> SourceFile | Skipped:
     )
 
 
-def _name_refused(doc_id: str) -> str | None:
+def _name_problem(doc_id: str) -> str | None:
     if len(doc_id) > MAX_ID:
         return f"its path is longer than {MAX_ID} characters"
     for character in doc_id:
@@ -188,22 +192,25 @@ def _name_refused(doc_id: str) -> str | None:
     return None
 
 
-def _type_refused(path: Path) -> str | None:
+def _type_problem(path: Path) -> str | None:
     suffix = path.suffix.lower()
     if suffix in FILE_TYPES:
         return None
     return f"its type {suffix} is not supported" if suffix else "has no file type"
 
 
-def _size_refused(path: Path) -> str | None:
+def _size_problem(path: Path) -> str | None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     return _TOO_LARGE if status.st_size > MAX_BYTES else None
 
 
-def _link_refused(path: Path, base: Path) -> str | None:
-    """A link is followed to a file that could be imported itself: what it hides or leaves in must stay where it is."""
+def _link_problem(path: Path, base: Path) -> str | None:
+    """The reason not to follow a link; None to follow it, to a file that could be imported itself.
+
+    Hidden files and files outside of the folder stay where they are.
+    """
     if not path.is_symlink():
         return None
     target = _relative(Path(os.path.realpath(path)), Path(os.path.realpath(base)))
@@ -226,7 +233,7 @@ def _relative(path: Path, base: Path | None) -> str | None:
     return path.relative_to(base).as_posix() if base and path.is_relative_to(base) else None
 
 
-def _failed(path: Path, error: OSError) -> FileFailed:
+def _read_error(path: Path, error: OSError) -> FileFailed:
     name = terminal_text.one_line(str(path))
     return FileFailed(
         f"Cannot read {name}: {error.strerror}.",

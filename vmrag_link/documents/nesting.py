@@ -1,7 +1,8 @@
-"""How deeply the elements of an HTML page nest, before a parser builds them.
+"""The depth to which the elements of an HTML page nest, before a parser builds them.
 
-The parser looks through all open elements at many tags, and opens formatting elements that are open again in each paragraph, as the
-standard wants: 62 kB of `<p><b a1></p><p><b a2></p>…` took 2.6 GB, 1 MB of `<div>` minutes.
+At many tags the parser looks through all open elements, and it reopens formatting elements in each
+paragraph, as the standard demands: 62 kB of `<p><b a1></p><p><b a2></p>…` took 2.6 GB, 1 MB of
+`<div>` minutes.
 """
 
 from __future__ import annotations
@@ -62,19 +63,22 @@ class NestedTooDeeply(Exception):
 
 
 def without_formatting(source: str) -> str:
-    """The page with its formatting elements renamed to such as mean nothing to a parser; its text stays the same."""
+    """The page with its formatting elements renamed to ones without a meaning; its text is the
+    same.
+    """
     return _FORMATTING_TAG.sub(rf"<\1{_PREFIX}", source)
 
 
 def with_names_back(text: str) -> str:
-    """A text of that page, in which a tag may be meant as text: `<title>The <b> element</title>`."""
+    """A text of that page, in which a tag may be text: `<title>The <b> element</title>`."""
     return _PREFIXED_TAG.sub(r"<\1", text) if _PREFIX in text else text
 
 
 def nests_too_deeply(source: str) -> bool:
     """Whether more than `MAX_DEPTH` elements may be open at one time.
 
-    An end tag closes what it certainly closes for a parser, too, so what is counted is never less than what a parser opens.
+    An end tag counts as closing only what it certainly closes for a parser, so the count is never
+    too low.
     """
     if source.count("<") <= MAX_DEPTH:
         return False
@@ -100,7 +104,10 @@ def nests_too_deeply(source: str) -> bool:
 
 
 def _opened_inside(raw: str, *, foreign: bool) -> int:
-    """What a parser may open in what is mere text elsewhere: within SVG and MathML it is none, and a script may end further on."""
+    """The most elements that a parser may open in raw text.
+
+    Within SVG and MathML no text is raw, and a script may end later.
+    """
     return raw.count("<") if foreign else int("<!--" in raw)
 
 
@@ -109,7 +116,7 @@ def _ended(stack: list[str], names: set[str]) -> int:
 
 
 def _closed(stack: list[str], name: str, open_now: Counter[str]) -> int:
-    """How many elements an end tag closes: none where one that it does not reach through stands before its own."""
+    """The number of elements that an end tag closes; none where it cannot reach its own."""
     if not open_now[name]:
         return 0
     for number, each in enumerate(reversed(stack[-_LOOKED_THROUGH:]), 1):

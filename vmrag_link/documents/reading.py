@@ -20,10 +20,13 @@ _RST_RULE = re.compile(r"([!-/:-@\[-`{-~])\1*")
 
 
 TITLE_WITHIN = 1 << 16
-"""Characters of a text in which its title is looked for: below that, somebody else's headings cost more than they tell."""
+"""Characters of a text in which its title is looked for. Further headings cost more than they tell.
+"""
 
 _MOST_LINES = 1000
-"""Lines that may be a heading and are none, before it is given up: a long list of comments in a code block is the usual reason."""
+"""Lines that look like a heading and are none, before the search ends: usually comments in a code
+block.
+"""
 
 _LONGEST_HEADING = 1000
 """Characters of a heading that are read: `![![![…` takes the parser 50 µs each."""
@@ -38,12 +41,15 @@ class FileText(Record, frozen=True):
 
 
 def page(text: str, file_type: str) -> FileText:
-    """`file_type` as in `importing.FILE_TYPES`. The content is the text as it is, but for front matter and HTML."""
+    """`file_type` as in `importing.FILE_TYPES`.
+
+    The content is the text, except front matter and HTML tags.
+    """
     return _READERS[file_type](text)
 
 
 def _markdown(text: str) -> FileText:
-    """A title in the front matter goes before the first heading: where there is one, headings are mere sections."""
+    """A title in the front matter precedes the first heading: with one, headings are sections."""
     metadata, content = front_matter.split(text)
     stated = metadata.get("title")
     title = " ".join(stated.split()) if isinstance(stated, str) else ""
@@ -67,17 +73,19 @@ _READERS: dict[str, Callable[[str], FileText]] = {"markdown": _markdown, "text":
 
 
 def markdown_title(text: str) -> str:
-    """The text of the first heading that stands by itself (not in a quote, a list or a code block); empty without one.
+    """The text of the first heading outside of quotes, lists and code blocks; empty without one.
 
-    It is looked for in the first `TITLE_WITHIN` characters, and in the first `_MOST_LINES` lines that look like one. The parser costs
-    60 ms to import, so it is left out for a plain `# Title` on top and where no line looks like a heading.
+    It is looked for in the first `TITLE_WITHIN` characters and the first `_MOST_LINES` lines that
+    look like one. Importing the parser takes 60 ms, so it is left out for a plain `# Title` on top,
+    and where no line looks like a heading.
     """
     text = text[:TITLE_WITHIN]
     if (top := _ATX_HEADING_ON_TOP.match(text)) and not _MARKUP.search(top[1]):
         return " ".join(top[1][:_LONGEST_HEADING].split())
     parsed = end = 0
     for line in itertools.islice(_MAYBE_HEADING.finditer(text), _MOST_LINES):
-        # Blocks are decided line by line, so what comes after this line cannot change whether it is a heading.
+        # Blocks are decided line by line, so what comes after this line cannot change whether it is
+        # a heading.
         end = text.find("\n", line.end()) + 1 or len(text)
         if end >= 2 * parsed:  # twice as far each time: at most twice the work of one run
             if title := _first_heading(text[:end]):
@@ -97,12 +105,12 @@ def _first_heading(text: str) -> str:
     for opening, inline in itertools.pairwise(blocks):
         if opening.type == "heading_open" and opening.level == 0:
             spans = parser.parseInline(inline.content[:_LONGEST_HEADING], environment)[0].children or []
-            if title := " ".join("".join(_shown(span) for span in spans).split()):
+            if title := " ".join("".join(_plain_text(span) for span in spans).split()):
                 return title
     return ""
 
 
-def _shown(span: Token) -> str:
+def _plain_text(span: Token) -> str:
     """What a reader sees of a piece of a heading; an image's content is its description."""
     if span.type in ("softbreak", "hardbreak"):
         return " "
@@ -110,7 +118,8 @@ def _shown(span: Token) -> str:
 
 
 def rst_title(text: str) -> str:
-    """The first title of reStructuredText: a line underlined, or over- and underlined, with one repeated character.
+    """The first title of reStructuredText: a line underlined, or over- and underlined, by one
+    character.
 
     It is looked for in the first `TITLE_WITHIN` characters.
     """

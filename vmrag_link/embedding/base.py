@@ -14,60 +14,60 @@ from typing import Protocol
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, IndexExtraMissing
 
 Vector = bytes
-"""A vector of unit length: `dimensions` float32 numbers, little-endian. Bytes, so that the hot path needs no numpy."""
+"""A unit vector as little-endian float32. Bytes, so that the hot path needs no numpy."""
 
 
 class Model(Protocol):
-    """Turns texts into vectors. Everything but to embed works without loading weights, and without the index extra;
-    only a service is asked for the dimensions of a model that no collection was made with yet.
+    """Turns texts into vectors.
+
+    Only embedding loads weights and needs the index extra. A service is asked for the dimensions of
+    a model that no collection was made with yet.
     """
 
     @property
     def name(self) -> str:
-        """As the configuration names it: `default`, `openai` and the others of `registry.NAMES`."""
+        """Its name in the configuration: one of `registry.NAMES`."""
 
     @property
     def fingerprint(self) -> str:
-        """Short text that decides vectors: models with equal fingerprints give vectors of the same space."""
+        """A short text: models with equal fingerprints give vectors of the same space."""
 
     @property
     def dimensions(self) -> int: ...
 
     @property
-    def deterministic(self) -> bool:
-        """Whether equal texts give equal bytes on every machine."""
-
-    @property
     def local(self) -> bool:
-        """Whether it runs here: texts are sent nowhere."""
+        """Whether it runs here, so that no text is sent anywhere."""
         return True
 
     @property
     def window(self) -> int | None:
-        """Characters beyond which a text is better cut before it is embedded; None = any length is as good.
+        """The length in characters above which a text is better cut; None where length does not
+        matter.
 
         No model drops the rest of a longer text.
         """
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector a text, in order; a text's vector does not depend on its neighbours.
+        """One vector per text, in order, whatever the other texts are.
 
-        A text in which the model finds nothing gets `featureless(dimensions)`. Raises `IndexExtraMissing`,
-        `EmbeddingMismatch` (the installed weights are not those of the fingerprint), `EmbeddingFailed`.
+        A text in which the model finds nothing gets `featureless(dimensions)`. Raises
+        `IndexExtraMissing`, `EmbeddingMismatch` (the installed weights are not those of the
+        fingerprint), `EmbeddingFailed`.
         """
 
     def embed_query(self, text: str) -> Vector:
-        """The vector that those of texts which answer a question are near to. Raises as `embed`."""
+        """A vector that is near those of texts that answer the query. Raises as `embed`."""
         return self.embed([text])[0]
 
 
 def featureless(dimensions: int) -> Vector:
-    """The unit vector with equal components: an empty text needs some direction, a zero vector has no cosine."""
+    """The unit vector with equal components, for an empty text: a zero vector has no cosine."""
     return struct.pack(f"<{dimensions}f", *[1 / math.sqrt(dimensions)] * dimensions)
 
 
 def require_unicode(texts: Sequence[str]) -> None:
-    """Raises `EmbeddingFailed` for a text with lone surrogates, which no tokenizer takes."""
+    """Raise `EmbeddingFailed` for a text with lone surrogates, which no tokenizer takes."""
     for text in texts:
         try:
             text.encode()
@@ -80,7 +80,7 @@ def require_unicode(texts: Sequence[str]) -> None:
 
 
 def package_folder(package: str, *, extra: str) -> Path:
-    """Where an installed package lies, without importing it. Raises `IndexExtraMissing`."""
+    """The folder of an installed package, which is not imported. Raises `IndexExtraMissing`."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise extra_missing(package, extra=extra)

@@ -1,13 +1,14 @@
-"""The cache of vectors: no chunk is embedded twice. One SQLite file for all worktrees; losing it costs only time.
+"""The cache of vectors: no chunk is embedded twice.
 
-A connection lives for one call, under a lock that all users of the file share; who replaces a damaged file holds it
-alone. Otherwise the connections of others would go on working, by name, with the journal of a file that is not theirs.
-The journal is SQLite's rollback journal, waited for `BUSY_SECONDS`: a killed writer's transaction is undone by the next
-process, and it works on network file systems, where WAL does not. Opening costs half a millisecond.
+One SQLite file for all work trees, derived data. A connection lives for one call, under a lock that
+all users of the file share. A damaged file is replaced under the lock held alone: other connections
+would go on, by name, with the journal of a file that is not theirs. The journal is SQLite's
+rollback journal, waited for `BUSY_SECONDS`. The next process undoes a killed writer's transaction,
+and it works on network file systems, where WAL does not. Opening takes half a millisecond.
 
-A row that does not prove itself by its checksum counts as absent, and is embedded again and replaced (two microseconds a row).
-Of the rows without one, from before there were checksums, what a service was paid for is taken over and gets its checksum;
-what a local model made is made again. The tables are in `cache_table`.
+A row with a wrong checksum counts as absent; it is embedded again and replaced (two microseconds
+per row). Older rows have no checksum. Those that a service was paid for get one; those of a local
+model are made again. The tables are in `cache_table`.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ class Excess(Record, frozen=True):
 
 
 class EmbeddingCache:
-    """Vectors by (model fingerprint, chunk hash). Safe for several processes; nothing is held between calls.
+    """Vectors by (model fingerprint, chunk hash).
 
-    A damaged or foreign file is set aside as `<name>.corrupt-<n>`, `progress` gets a note, and a new cache with those of its
-    rows that prove themselves takes its place, at any call. Calls raise `FileFailed` (disk full, no permission) and `Busy`.
+    Safe for several processes; holds nothing between calls. Any call sets a damaged or foreign file
+    aside as `<name>.corrupt-<n>`, tells `progress`, and makes a new cache with the rows that are
+    sound. Calls raise `FileFailed` (disk full, no permission) and `Busy`.
     """
 
     def __init__(self, path: Path, *, progress: Progress = QUIET) -> None:
@@ -60,9 +62,10 @@ class EmbeddingCache:
     def get(
         self, model_fingerprint: str, hashes: Sequence[str], *, dimensions: int, adopt: bool = False
     ) -> dict[str, Vector]:
-        """The vectors that are there. One that is not what was stored, or not `dimensions` long, counts as absent.
+        """The vectors that are there.
 
-        `adopt`: rows without a checksum count, and get one: their vectors were paid for.
+        Damaged ones, and ones not `dimensions` long, count as absent. `adopt`: rows without a
+        checksum count and get one, because their vectors were paid for.
         """
         names = {_key(model_fingerprint, chunk): chunk for chunk in hashes}
 
@@ -83,7 +86,7 @@ class EmbeddingCache:
                     elif row.checksum is None:
                         unproven.append(row.id)
             if adopt and unproven:
-                found |= table.adopted(connection, unproven)
+                found |= table.adopt(connection, unproven)
             table.note(connection, used)
             size = dimensions * table.FLOAT32
             return {names[key]: vector for key, vector in found.items() if len(vector) == size and key in names}
@@ -115,10 +118,11 @@ class EmbeddingCache:
         return self._run(measure)
 
     def prune(self, *, megabytes: int, days: int) -> Excess:
-        """Remove what was not used for so many days, and then the oldest until the file is no larger; 0 is no limit.
+        """Remove vectors unused for `days`, then the oldest until the file is within its size; 0 is
+        no limit.
 
-        The rest is copied to a file that takes the place of this one: the space is given back at once, and a kill at any
-        moment leaves the one or the other.
+        The rest is copied to a file that replaces this one. So the space is free at once, and a
+        kill leaves one or the other.
         """
         if not self.excess(megabytes=megabytes, days=days).number:
             return Excess()
@@ -139,16 +143,16 @@ class EmbeddingCache:
         return Excess(number, before - self._path.stat().st_size)
 
     def damage(self) -> str:
-        """A sentence about what is wrong with the file or with rows; empty where nothing is, or no file. 3 ms a megabyte.
+        """The problem of the file or of rows, as a sentence; empty if there is none, or no file.
 
-        The file stays as it is, unlike with all other calls.
+        Takes 3 ms per megabyte. Unlike all other calls, it leaves the file as it is.
         """
         if not self._path.exists():
             return ""
 
         def look(connection: sqlite3.Connection) -> tuple[str, int]:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            return str(found), len(table.disproved(connection)) if found == "ok" else 0
+            return str(found), len(table.damaged_rows(connection)) if found == "ok" else 0
 
         try:
             with locks.shared(self._lock, purpose="check the embedding cache", timeout=BUSY_SECONDS):
@@ -161,13 +165,13 @@ class EmbeddingCache:
         return f"{number} cannot be trusted: not what was stored." if wrong else ""
 
     def mend(self) -> None:
-        """Leave only the rows that prove themselves, and those from before there were checksums; in a new file, if need be."""
+        """Keep only the rows that are sound or older than checksums, in a new file if need be."""
 
         def remove(connection: sqlite3.Connection) -> None:
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise _Unusable(f"The embedding cache {self._path} is damaged.")
             with table.transaction(connection):
-                wrong = [(row,) for row in table.disproved(connection)]
+                wrong = [(row,) for row in table.damaged_rows(connection)]
                 connection.executemany("DELETE FROM vectors WHERE rowid = ?", wrong)
 
         with locks.exclusive(self._lock, purpose="repair the embedding cache", timeout=BUSY_SECONDS):
@@ -184,7 +188,9 @@ class EmbeddingCache:
         return self._path.with_name(self._path.name + ".lock")
 
     def _run(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """The action's result, on a fresh cache where there is none or the file proves damaged, even half way."""
+        """The action's result, on a fresh cache if there is none or the file proves damaged, even
+        half way.
+        """
         try:
             with (
                 contextlib.suppress(_Unusable),
@@ -206,13 +212,16 @@ class EmbeddingCache:
     def _on_connection(
         self, action: Callable[[sqlite3.Connection], T], *, new: bool = False, upgrade: bool = True
     ) -> T:
-        """Raises `_Unusable` for a missing, damaged or foreign file, unless it is `new`. `upgrade` a file of before checksums."""
+        """Raises `_Unusable` for a missing, damaged or foreign file, unless it is `new`.
+
+        `upgrade`: add checksums to an older file.
+        """
         if not new and not self._path.exists():
             raise _Unusable("There is no embedding cache yet.")
         try:
             if new:
                 permissions.make_file(self._path)  # what SQLite puts beside it is as open as the database
-            connection = table.opened(self._path, BUSY_SECONDS)
+            connection = table.connect(self._path, BUSY_SECONDS)
             with contextlib.closing(connection):
                 if not new and connection.execute("PRAGMA application_id").fetchone() != (table.APPLICATION_ID,):
                     raise _Unusable(f"{self._path} is a database of another program or version.")
@@ -222,10 +231,13 @@ class EmbeddingCache:
                     table.require_checksums(connection)
                 return action(connection)
         except sqlite3.Error as error:
-            raise self._translated(error) from error
+            raise self._public_error(error) from error
 
     def _make_anew(self) -> tuple[Path | None, int]:
-        """A cache of those rows of the damaged file that prove themselves: where that lies now, and how many. Call it with the lock."""
+        """Replace a damaged file by a cache of its sound rows. Hold the lock.
+
+        Returns the damaged file's new path, and the number of rows.
+        """
         aside = self._set_aside()
         self._on_connection(table.create, new=True)
         return aside, self._on_connection(lambda connection: table.salvage(connection, aside)) if aside else 0
@@ -236,7 +248,7 @@ class EmbeddingCache:
             self._progress.note(f"{damage} It was set aside as {aside.name}; {rest} are computed again when needed.")
 
     def _set_aside(self) -> Path | None:
-        """Rename the file; None for one that is not there or holds nothing at all (a creation that was killed)."""
+        """Rename the file; None for a missing or empty one, as a killed creation leaves it."""
         if not self._path.exists() or not self._path.stat().st_size:
             return None
         names = (self._path.with_name(f"{self._path.name}.corrupt-{number}") for number in itertools.count(1))
@@ -246,9 +258,10 @@ class EmbeddingCache:
                 self._path.with_name(self._path.name + suffix).replace(aside.with_name(aside.name + suffix))
         return aside
 
-    def _translated(self, error: sqlite3.Error) -> Exception:
+    def _public_error(self, error: sqlite3.Error) -> Exception:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        # All SQL here is constant: an error in it (SQLITE_ERROR) says that the file's tables are not ours.
+        # All SQL here is constant: an error in it (SQLITE_ERROR) says that the file's tables are
+        # not ours.
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
             return _Unusable(f"The embedding cache {self._path} is damaged ({error}).")
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -1,11 +1,13 @@
-"""The tables of the cache of vectors, on an open connection: rows that prove themselves, and when they were used.
+"""The tables of the cache of vectors, on an open connection: rows with checksums, and their last
+use.
 
-Each row has a checksum over its key (which names model and text) and its vector. Rows without one are from before there were
-checksums, or from an older program, which knows the same table without that column.
+A checksum covers a row's key (which names model and text) and its vector. Rows without one are
+older than checksums, or were written by an older program, which knows the table without that
+column.
 
-`uses` says on which day something of each block of 64 neighbouring rows was asked for last; what is stored together is
-mostly used together. A day for each vector would make finding 10,000 of them a third slower, a day in the vectors' own
-rows would rewrite them all once a day.
+`uses` holds the day of the last use for each block of 64 neighbouring rows, because rows that are
+stored together are mostly used together. A day per vector would make finding 10,000 of them a third
+slower; a day in the vectors' own rows would rewrite all of them once a day.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ BLOCK = 64
 MEGABYTE = 1_000_000
 DAY_SECONDS = 86_400
 
-# A rowid table: WITHOUT ROWID is four times as slow. Older programs made it without the checksum, and leave that out when they write.
+# A rowid table: WITHOUT ROWID is four times as slow. Older programs made it without the checksum,
+# and leave that out when they write.
 _VECTORS = "vectors (key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, checksum BLOB)"
 STORE = "INSERT OR REPLACE INTO vectors (key, vector, checksum) VALUES (?, ?, ?)"
 _USES = "uses (block INTEGER PRIMARY KEY, day INTEGER NOT NULL)"
-# A block that nobody has noted a use of counts as used on the day when uses began to be noted in this file.
+# A block that nobody has noted a use of counts as used on the day when uses began to be noted in
+# this file.
 _DAY = "CAST(coalesce(uses.day, (SELECT user_version FROM pragma_user_version)) AS INTEGER)"
 _BLOCKS = f"FROM vectors LEFT JOIN uses ON uses.block = vectors.rowid / {BLOCK}"
 
@@ -49,13 +53,13 @@ class Row(NamedTuple):
 
     @property
     def proven(self) -> bool:
-        """Whether it is what was stored. In a damaged row anything may stand in the place of the bytes."""
+        """Whether it is what was stored. A damaged row may hold a value of any type."""
         whole = isinstance(self.key, bytes) and isinstance(self.vector, bytes) and 0 < len(self.key) <= KEY_BYTES
         return whole and self.checksum == _digest(self.key, self.vector)
 
 
 class Boundary(Record, frozen=True):
-    """The first `number` vectors in the order of (day, block), up to this place, are beyond the limits."""
+    """The first `number` vectors in the order of (day, block), up to here, exceed the limits."""
 
     number: int = 0
     day: int = 0
@@ -90,7 +94,7 @@ def _digest(key: bytes, vector: Vector) -> bytes:
 
 
 def require_checksums(connection: sqlite3.Connection) -> None:
-    """Give the table its column for checksums; a file of before stays as it is otherwise, and older programs go on with it."""
+    """Add the column for checksums to a table without it. Older programs can still use the file."""
     there = "SELECT count(*) FROM pragma_table_info('vectors') WHERE name = 'checksum'"
     if connection.execute(there).fetchone()[0]:
         return
@@ -99,10 +103,10 @@ def require_checksums(connection: sqlite3.Connection) -> None:
             connection.execute("ALTER TABLE vectors ADD COLUMN checksum BLOB")
 
 
-def adopted(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[bytes, Vector]:
-    """Rows of before there were checksums, by key, which have one from now on.
+def adopt(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[bytes, Vector]:
+    """Give rows without a checksum one. Returns their vectors by key.
 
-    They are read from the table itself: the key that an index names is no proof that the row behind it is the one.
+    They are read from the table itself: an index's key does not prove which row is behind it.
     """
     found: dict[bytes, Vector] = {}
     for one in ids:
@@ -119,14 +123,17 @@ def adopted(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[bytes, V
     return found
 
 
-def opened(path: Path, timeout: float) -> sqlite3.Connection:
+def connect(path: Path, timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
     connection.text_factory = lambda text: text.decode(errors="replace")  # where damage has made a text of a blob
     return connection
 
 
 def rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator[Row]:
-    """Every row of the table, whatever its index says. Raises `sqlite3.Error` where the file is damaged."""
+    """Every row of the table, without its index.
+
+    Raises `sqlite3.Error` where the file is damaged.
+    """
     order = "DESC" if backwards else "ASC"
     has = connection.execute("SELECT count(*) FROM pragma_table_info('vectors') WHERE name = 'checksum'").fetchone()[0]
     rows = connection.execute(
@@ -135,15 +142,18 @@ def rows(connection: sqlite3.Connection, *, backwards: bool = False) -> Iterator
     return map(Row._make, rows)
 
 
-def disproved(connection: sqlite3.Connection) -> list[int]:
-    """The rows that are not what was stored; those from before there were checksums are not among them."""
+def damaged_rows(connection: sqlite3.Connection) -> list[int]:
+    """The rows that are not what was stored. Rows without a checksum are not among them."""
     return [row.id for row in rows(connection) if row.checksum is not None and not row.proven]
 
 
 def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
-    """Copy the rows that prove themselves from a damaged file, from both of its ends up to the damage; returns how many."""
+    """Copy the sound rows of a damaged file, from both ends up to the damage.
+
+    Returns their number.
+    """
     kept: set[bytes] = set()
-    with contextlib.closing(opened(damaged, 0)) as source, transaction(connection):
+    with contextlib.closing(connect(damaged, 0)) as source, transaction(connection):
         for backwards in (False, True):
             with contextlib.suppress(sqlite3.Error):
                 for row in rows(source, backwards=backwards):
@@ -172,7 +182,7 @@ def note(connection: sqlite3.Connection, used: set[int]) -> None:
     noted = connection.execute("SELECT block FROM uses WHERE day >= ? AND block BETWEEN ? AND ?", bounds)
     if fresh := used.difference(block for (block,) in noted):
         connection.execute("PRAGMA busy_timeout = 0")
-        # Busy, read-only, disk full: whoever uses them next notes it. What was found is found.
+        # Busy, read-only, disk full: the next use notes it. The vectors are found all the same.
         with contextlib.suppress(sqlite3.OperationalError), transaction(connection):
             use(connection, fresh)
 
@@ -212,7 +222,10 @@ def bytes_each(connection: sqlite3.Connection) -> float:
 
 
 def copy(connection: sqlite3.Connection, target: Path, megabytes: int, days: int) -> int:
-    """Write what is within the limits to a new file; returns how many vectors that leaves out. Not durable on return."""
+    """Write the rows within the limits to a new file, not durably.
+
+    Returns the number of those left out.
+    """
     beyond = boundary(connection, megabytes, days)
     place = beyond.day, beyond.block
     connection.execute("ATTACH ? AS kept", (str(target),))

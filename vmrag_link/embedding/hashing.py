@@ -1,4 +1,6 @@
-"""The model `hash`: words and their letter triples, hashed into 256 dimensions. Pure Python, no weights; for tests."""
+"""The model `hash`, for tests: words and their letter triples hashed into 256 dimensions, in
+Python.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,10 @@ _WORDS = re.compile(r"\w+")
 
 
 class HashModel(Model):
-    """Whole numbers are summed and brought to unit length by one square root, so the bytes are the same everywhere."""
+    """Sums whole numbers and takes one square root, so the bytes are the same everywhere."""
 
     name = "hash"
     dimensions = DIMENSIONS
-    deterministic = True
     window = None
     fingerprint = "hash-words-triples-256 v1"
 

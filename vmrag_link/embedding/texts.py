@@ -25,9 +25,10 @@ class Counts(Record, frozen=True):
 def vectors_for(
     cache: EmbeddingCache, model: Model, texts: Mapping[str, str], progress: Progress = QUIET
 ) -> tuple[dict[str, Vector], Counts]:
-    """The vector of every text; keys are `models.content_hash`. Each batch is stored at once: a kill loses only one.
+    """The vector of every text, by `models.content_hash`.
 
-    What the cache took over from before it had checksums counts only if it was paid for. Raises `EmbeddingFailed`.
+    Each batch is stored at once, so a kill loses one. Cached rows older than checksums count only
+    if they were paid for. Raises `EmbeddingFailed`.
     """
     vectors = cache.get(model.fingerprint, list(texts), dimensions=model.dimensions, adopt=not model.local)
     missing = [chunk for chunk in texts if chunk not in vectors]
@@ -45,7 +46,7 @@ def vectors_for(
 
 
 def _require_numbers(model: Model, vectors: Mapping[str, Vector]) -> None:
-    """NaN and infinity have no distance to anything; whoever answers with them, it is not to be stored."""
+    """Refuse NaN and infinity, which have no distance to anything, before they are stored."""
     if not all(math.isfinite(sum(array.array("f", vector))) for vector in vectors.values()):
         raise EmbeddingFailed(
             f"The embedding model {model.name!r} answered with a vector whose components are no numbers.",

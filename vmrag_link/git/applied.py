@@ -17,13 +17,16 @@ NO_PIN = b"nopin"
 
 
 def encode_applied(symbolic: str | None, pin: bytes | None) -> bytes:
-    """`symbolic` is a full name such as `refs/heads/main`, None for a detached HEAD; `pin` None for no pin."""
+    """`symbolic`: a full name such as `refs/heads/main`, None for a detached HEAD.
+
+    `pin`: None for no pin.
+    """
     head = DETACHED if symbolic is None else os.fsencode(symbolic)
     return b"\n".join((head, NO_PIN if pin is None else PIN, pin or b""))
 
 
 def decode_applied(data: bytes) -> tuple[str | None, bytes | None] | None:
-    """The pair that was encoded; None for bytes that no encoder wrote: then nothing counts as applied."""
+    """The pair that was encoded. None for any other bytes: then nothing counts as applied."""
     head, _, rest = data.partition(b"\n")
     kind, separator, pin = rest.partition(b"\n")
     if not separator or not (head == DETACHED or head.startswith(b"refs/")):

@@ -27,7 +27,10 @@ _HINTS = {
 
 
 class Head(NamedTuple):
-    """`symbolic` such as `refs/heads/main`, None when detached; `commit` full hash, None on an unborn branch."""
+    """`symbolic` such as `refs/heads/main`, None when detached.
+
+    `commit`: full hash, None on an unborn branch.
+    """
 
     symbolic: str | None
     commit: str | None
@@ -38,7 +41,7 @@ class Head(NamedTuple):
 
 
 def head(places: Places) -> Head:
-    """HEAD of this work tree; git itself is asked only where the files do not tell."""
+    """HEAD of this work tree. git itself is asked only where its files are not enough."""
     try:
         content = (places.git_dir / "HEAD").read_bytes().rstrip()
     except OSError as error:
@@ -47,12 +50,12 @@ def head(places: Places) -> Head:
         return Head(None, content.decode())
     symbolic = content.removeprefix(b"ref:").strip()
     if content == _REFTABLE or not symbolic.startswith(BRANCHES.encode()):
-        return _asked(places)
+        return _ask_git(places)
     commit = _loose(places.common, symbolic)
     if commit is None:  # looked up after the loose file: git packs a ref first and removes the file then
-        commit = _packed(places.common, symbolic)
+        commit = _packed_ref(places.common, symbolic)
     elif not _HASH.fullmatch(commit):  # a branch that points to another one
-        return _asked(places)
+        return _ask_git(places)
     return Head(os.fsdecode(symbolic), commit.decode() if commit else None)
 
 
@@ -63,7 +66,7 @@ def _loose(common: Path, ref: bytes) -> bytes | None:
         return None
 
 
-def _packed(common: Path, ref: bytes) -> bytes | None:
+def _packed_ref(common: Path, ref: bytes) -> bytes | None:
     try:
         lines = (common / "packed-refs").read_bytes()
     except FileNotFoundError:
@@ -72,7 +75,7 @@ def _packed(common: Path, ref: bytes) -> bytes | None:
     return found and found[1]
 
 
-def _asked(places: Places) -> Head:
+def _ask_git(places: Places) -> Head:
     name = git(places, "symbolic-ref", "--quiet", "HEAD")
     commit = git(places, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if name.returncode != 0 and commit.returncode != 0:
@@ -86,7 +89,9 @@ def index_locked(places: Places) -> bool:
 
 
 def busy(places: Places) -> str | None:
-    """What git is in the middle of here: rebase, am, merge, cherry-pick, revert, bisect; None for nothing."""
+    """The operation that git is in the middle of: rebase, am, merge, cherry-pick, revert, bisect,
+    or None.
+    """
     own = places.git_dir
     if (own / "rebase-merge").is_dir():
         return "rebase"  # first: a rebase that stops leaves CHERRY_PICK_HEAD, too

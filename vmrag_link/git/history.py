@@ -1,4 +1,8 @@
-"""The pins of the whole history, on GitPython (170 ms to import: only where history is worked on)."""
+"""The pins of the whole history, on GitPython, which takes 170 ms to import.
+
+GitPython runs the commands, and their answers are read in one batch each. Its objects (`Commit`,
+`Tree`) ask git for one object at a time: for 500 pins they take eight times as long.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from vmrag_link.git import partial
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
 if TYPE_CHECKING:
-    import git
+    from vmrag_link.git.console import Console
 
 
 class PinEntry(NamedTuple):
@@ -29,7 +33,10 @@ class PinEntry(NamedTuple):
 
 
 class PinChange(NamedTuple):
-    """A commit whose pin differs from that of a parent, or a root that has one. `before`: of each parent; None: no pin."""
+    """A commit whose pin differs from a parent's, or a root with a pin.
+
+    `before`: the pin of each parent; None for no pin.
+    """
 
     commit: str
     parents: tuple[str, ...]
@@ -38,9 +45,11 @@ class PinChange(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The commits of a range with their parents, and where the pin changes: parents before children in both.
+    """The commits of a range with their parents, and the changes of the pin; parents before
+    children.
 
-    `contents`: of the files among the pins by name, without those above 8 KiB. `cut`: commits whose parents a shallow clone does not have.
+    `contents`: of the files among the pins by name, up to 8 KiB. `cut`: commits whose parents a
+    shallow clone lacks.
     """
 
     parents: dict[str, tuple[str, ...]]
@@ -69,23 +78,27 @@ def is_shallow(places: Places) -> bool:
 
 
 def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> dict[bytes, list[str]]:
-    """Every content that `.dolt-version` has in a commit that a ref or HEAD of any work tree reaches, or (`reflogs`) reached.
+    """Every content of `.dolt-version` in commits that a ref or a work tree's HEAD reaches, or
+    (`reflogs`) reached.
 
-    Mapped to the commits that introduced it, newest first; a merge counts only where it equals none of its parents.
-    Contents above 8 KiB pin nothing and are left out. `also`: further commits, which may be gone.
-    The index and the work tree are no commits.
+    Mapped to the commits that introduced it, newest first; a merge counts only where it equals none
+    of its parents. Contents above 8 KiB pin nothing and are left out. `also`: further commits,
+    which may be gone. The index and the work tree are no commits.
     """
     with _git(places) as console:
-        return _by_content(_introduced(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
+        return _by_content(_introduced_pins(console, _commits_that_touch_the_pin(console, also, reflogs=reflogs)))
 
 
 def new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach and no branch of any remote, as those were when they were last fetched."""
+    """As `pins`, of the commits that the tips reach and no remote-tracking branch reaches."""
     return _pins_of(places, tips, "--not", "--remotes")
 
 
 def reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
-    """As `pins`, of the commits that the tips reach. One that begins with ^ does not count, with all before it."""
+    """As `pins`, of the commits that the tips reach.
+
+    A tip that begins with ^ excludes what it reaches.
+    """
     return _pins_of(places, tips)
 
 
@@ -93,7 +106,7 @@ def _pins_of(places: Places, tips: Iterable[str], *without: str) -> dict[bytes, 
     with _git(places) as console, _lines(tips) as asked:
         # --stdin first: some versions of git would take its lines for exclusions as well.
         options = ("--full-history", "--ignore-missing", "--stdin", *without, "--", PIN_NAME)
-        return _by_content(_introduced(console, str(console.rev_list(*options, istream=asked)).split()))
+        return _by_content(_introduced_pins(console, str(console.rev_list(*options, istream=asked)).split()))
 
 
 def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
@@ -102,7 +115,7 @@ def pins_at(places: Places, tips: Iterable[str]) -> set[bytes]:
 
 
 def pins_of(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
-    """As `pins_at`, by what was asked for; what has no pin is left out."""
+    """As `pins_at`, by the given name. Commits without a pin are left out."""
     asked = list(dict.fromkeys(commits))
     with _git(places) as console:
         blobs = {commit: blob for commit, blob in zip(asked, _pin_blobs(console, asked), strict=True) if blob}
@@ -110,12 +123,15 @@ def pins_of(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
 
 
 def introduced(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
-    """The pins that these commits introduce, by commit, as `pins` counts. Commits that are gone are left out."""
+    """The pins that these commits introduce, by commit, in the sense of `pins`.
+
+    Missing commits are left out.
+    """
     with _git(places) as console:
-        return _introduced(console, commits)
+        return _introduced_pins(console, commits)
 
 
-def _introduced(console: git.Git, commits: Iterable[str]) -> dict[str, bytes]:
+def _introduced_pins(console: Console, commits: Iterable[str]) -> dict[str, bytes]:
     parents = _parents(console, commits)
     trees = dict.fromkeys([*parents, *itertools.chain(*parents.values())])
     blobs = dict(zip(trees, _pin_blobs(console, trees), strict=True))
@@ -155,21 +171,18 @@ def subjects(places: Places, commits: Iterable[str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _git(places: Places) -> Iterator[git.Git]:
-    """GitPython's git on this repository. What goes wrong within is a `GitFailed`."""
-    import git
+def _git(places: Places) -> Iterator[Console]:
+    """GitPython's git on this repository. Its errors become `GitFailed`."""
+    from vmrag_link.git.console import CommandError, Console
 
-    console = git.Git(places.top)
-    # GIT_DIR of a hook's environment would send its children to another repository.
-    console.set_persistent_git_options(git_dir=str(places.git_dir))
     try:
-        yield console
-    except git.GitCommandError as error:
+        yield Console(places)
+    except CommandError as error:
         said = str(error.stderr).strip()
         raise GitFailed(f"Cannot read the history of {PIN_NAME}: {said}", hint="git fsck", said=said) from error
 
 
-def _commits_that_touch_the_pin(console: git.Git, also: Iterable[str], *, reflogs: bool) -> list[str]:
+def _commits_that_touch_the_pin(console: Console, also: Iterable[str], *, reflogs: bool) -> list[str]:
     sources = ("--all", "--reflog") if reflogs else ("--all",)
     with _lines(also) as more:
         # Without --full-history git skips side branches whose pin a merge dropped.
@@ -177,8 +190,10 @@ def _commits_that_touch_the_pin(console: git.Git, also: Iterable[str], *, reflog
         return str(console.rev_list(*sources, *options, "--", PIN_NAME, istream=more)).split()
 
 
-def _changes(console: git.Git, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
-    """One comparison of two trees' own entries for each parent: a merge that takes one side's pin differs from the other's."""
+def _changes(console: Console, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
+    """Compare the trees' own entries with each parent's: a merge that takes one side's pin differs
+    from the other.
+    """
     questions = (f"{commit} {each}" for commit, before in parents.items() for each in before or ("",))
     with _lines(questions) as asked:
         options = ("--stdin", "--always", "--root", "--raw", "--no-abbrev", "--no-renames", "--", PIN_NAME)
@@ -187,15 +202,17 @@ def _changes(console: git.Git, parents: dict[str, tuple[str, ...]]) -> Iterator[
     for commit, each in parents.items():
         sides: list[tuple[PinEntry | None, PinEntry | None] | None] = []
         for _ in each or ("",):
-            at, side = _compared(lines, at + 1)
+            at, side = _read_comparison(lines, at + 1)
             sides.append(side)
         if changed := [side for side in sides if side]:
             after = changed[0][1]
             yield PinChange(commit, each, tuple(side[0] if side else after for side in sides) if each else (), after)
 
 
-def _compared(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:
-    """What follows a commit's name: nothing for equal pins, a line, or two where a directory takes the place of a file."""
+def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:
+    """The lines after a commit's name: none for equal pins, one, or two where a directory replaces
+    a file.
+    """
     old = new = None
     start = at
     while at < len(lines) and lines[at].startswith(":"):
@@ -213,8 +230,11 @@ def _boundary(places: Places) -> set[str]:
         return set()
 
 
-def _small(console: git.Git, names: Iterable[str]) -> list[str]:
-    """Those of these blobs that are small enough for a pin. Raises `GitFailed` for one that is not here."""
+def _small(console: Console, names: Iterable[str]) -> list[str]:
+    """Those of these blobs that are small enough for a pin.
+
+    Raises `GitFailed` for a missing one.
+    """
     small = []
     for line in _cat_file(console, "--batch-check", dict.fromkeys(names)).decode().splitlines():
         name, kind, *size = line.split()
@@ -225,7 +245,7 @@ def _small(console: git.Git, names: Iterable[str]) -> list[str]:
     return small
 
 
-def _parents(console: git.Git, commits: Iterable[str]) -> dict[str, list[str]]:
+def _parents(console: Console, commits: Iterable[str]) -> dict[str, list[str]]:
     """Of the commits that are there, in the order given; as a shallow clone sees them."""
     if not (asked := list(commits)):  # git would take that for a mistake
         return {}
@@ -235,8 +255,8 @@ def _parents(console: git.Git, commits: Iterable[str]) -> dict[str, list[str]]:
     return {commit: before for commit, *before in map(str.split, answers)}
 
 
-def _pin_blobs(console: git.Git, commits: Iterable[str]) -> Iterator[str | None]:
-    """The blob's hash for each commit; None where the commit removed the pin, or has something else in its place."""
+def _pin_blobs(console: Console, commits: Iterable[str]) -> Iterator[str | None]:
+    """The blob's hash for each commit; None if there is no pin, or something else in its place."""
     answers = _cat_file(console, "--batch-check", (f"{commit}:{PIN_NAME}" for commit in commits))
     for line in answers.decode().splitlines():
         match line.split(" "):
@@ -246,7 +266,7 @@ def _pin_blobs(console: git.Git, commits: Iterable[str]) -> Iterator[str | None]
                 yield None
 
 
-def _contents(console: git.Git, names: Iterable[str]) -> Iterator[bytes]:
+def _contents(console: Console, names: Iterable[str]) -> Iterator[bytes]:
     rest = _cat_file(console, "--batch", names)
     while rest:
         header, _, rest = rest.partition(b"\n")
@@ -255,7 +275,7 @@ def _contents(console: git.Git, names: Iterable[str]) -> Iterator[bytes]:
         rest = rest[size + 1 :]
 
 
-def _cat_file(console: git.Git, mode: str, objects: Iterable[str]) -> bytes:
+def _cat_file(console: Console, mode: str, objects: Iterable[str]) -> bytes:
     with _lines(objects) as questions:
         answers = console.cat_file(mode, istream=questions, stdout_as_string=False, strip_newline_in_stdout=False)
     assert isinstance(answers, bytes)  # noqa: S101  because of stdout_as_string=False

@@ -18,7 +18,9 @@ BATCH = 64
 
 
 class TreeEntry(NamedTuple):
-    """A file of a tree: the blob's name and its size in bytes; -1 for what is no plain file, or is not here."""
+    """A file of a tree: the blob's name and its size in bytes, or -1 if it is no plain file or
+    missing.
+    """
 
     name: str
     size: int
@@ -37,24 +39,30 @@ def blob_name(content: bytes, *, like: str) -> str:
 def write_commit(
     places: Places, entries: Mapping[str, str], *, parent: str | None, message: str, signature: str
 ) -> str:
-    """A commit whose tree holds these blobs by their file names. Author and committer: `Name <email>`. No ref moves."""
+    """Make a commit whose tree holds these blobs by file name; no ref moves.
+
+    `signature`, for author and committer: `Name <email>`.
+    """
     listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(entries.items()))
     tree = demand(places, "mktree", stdin=listing.encode()).text.strip()
     name, _, email = signature.removesuffix(">").partition(" <")
-    who = {
+    identity = {
         f"GIT_{role}_{field}": value
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", name), ("EMAIL", email))
     }
     arguments = ("commit-tree", tree, "-m", message, *(["-p", f"{parent}^{{commit}}"] if parent else []))
-    done = git(places, *arguments, extra=who)
+    done = git(places, *arguments, extra=identity)
     if done.returncode != 0:
         raise failure(arguments, done)
     return done.text.strip()
 
 
 def tree(places: Places, commit: str) -> dict[str, TreeEntry]:
-    """What is at the top of a commit's tree by name. Raises `RemoteDamaged` for a commit that is none, or not here."""
+    """The top level of a commit's tree by name.
+
+    Raises `RemoteDamaged` if the commit is none, or missing.
+    """
     done = git(places, "ls-tree", "-l", "-z", "--full-tree", f"{commit}^{{commit}}")
     if done.returncode != 0:
         raise RemoteDamaged(f"git cannot read {commit[:12]}: {done.complaint}", hint="git fsck")
@@ -74,7 +82,10 @@ def blob(places: Places, name: str) -> bytes:
 
 
 def blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
-    """The contents of blobs, in the given order. Raises `RemoteDamaged` for one that is not here, `GitFailed` if git cannot read it."""
+    """The contents of blobs, in the given order.
+
+    Raises `RemoteDamaged` for a missing one, and `GitFailed` if git cannot read it.
+    """
     left = iter(names)
     while some := list(islice(left, BATCH)):
         answer = demand(places, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in some).encode()).stdout

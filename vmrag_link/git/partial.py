@@ -1,4 +1,4 @@
-"""Partial clones, which have no blobs until somebody asks for them."""
+"""Partial clones, which fetch blobs on demand."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=n
 
 
 def bring(places: Places, blobs: Iterable[str]) -> None:
-    """Fetch those of these blobs that are not here all at once; git itself would fetch one after the other.
+    """Fetch the missing ones of these blobs at once; git itself would fetch one after the other.
 
-    In other clones nothing happens. If it fails, git tries again when it needs them, and says why not.
+    Does nothing in other clones. If it fails, git tries again when it needs them, and reports why.
     """
     keys = [key for key, _ in config_entries(places, r"remote\..*\.promisor")]
     asked = dict.fromkeys(blobs)

@@ -1,4 +1,4 @@
-"""What git needs to know of our merge driver, and what it leaves behind where the pin is in conflict."""
+"""The configuration of our merge driver, and git's traces of a conflict in the pin."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def register_driver(places: Places, command: str) -> bool:
 
 
 def forget_driver(places: Places) -> bool:
-    """Take the whole section away: of what is left with a name and no command, git would die. Returns whether it was there."""
+    """Remove the whole section: git would die of a driver with a name and no command.
+
+    Returns whether it existed.
+    """
     arguments = ("config", "--local", "--remove-section", _SECTION)
     done = git(places, *arguments)
     if done.returncode and _NO_SUCH_SECTION not in done.complaint.lower():
@@ -71,7 +74,10 @@ def names_driver(attributes: bytes) -> bool:
 
 
 def marker_size(places: Places) -> int:
-    """The length of conflict markers in the pin (%L); git makes them longer while it merges several bases into one."""
+    """The length of conflict markers in the pin (%L).
+
+    It is larger while git merges several merge bases.
+    """
     wanted = _attribute(places, "conflict-marker-size")
     return int(wanted) if wanted.isdecimal() and int(wanted) else _MARKER_SIZE
 
@@ -90,8 +96,10 @@ def stages(places: Places) -> Stages | None:
     return Stages(found.get(1), found.get(2), found.get(3)) if found else None
 
 
-def reopening(places: Places) -> str | None:
-    """The command that goes on with git's conflict in the pin after `git add` closed it; None where git knows of none."""
+def reopen_command(places: Places) -> str | None:
+    """The command that continues after `git add` closed git's conflict in the pin; None if there is
+    none.
+    """
     again = "vmrag resolve"
     if stages(places):
         return again
@@ -102,8 +110,8 @@ def reopening(places: Places) -> str | None:
 def is_merge(places: Places) -> bool:
     """Whether git merges branches now, rather than picking, reverting or rebasing a commit.
 
-    `git merge` and `git pull` name their heads in the environment, and write MERGE_HEAD only when they stop; a rebase that makes merges
-    anew writes it before.
+    `git merge` and `git pull` name their heads in the environment, and write MERGE_HEAD only when
+    they stop. A rebase that recreates merges writes it before.
     """
     return bool(env.merge_heads()) or (places.git_dir / "MERGE_HEAD").exists()
 
@@ -114,7 +122,10 @@ def parents(places: Places, commit: str) -> list[str]:
 
 
 def staged_pin(places: Places, *, index_file: Path | None = None) -> bytes | None:
-    """The pin in the index, at most 8 KiB; None where it has none, or one in conflict. `index_file`: that of a commit under way."""
+    """The pin in the index, at most 8 KiB; None if it has none, or one in conflict.
+
+    `index_file`: the index of a commit under way.
+    """
     arguments = ("ls-files", "--stage", "-z", "--", PIN_NAME)
     done = git(places, *arguments, index_file=index_file)
     if done.returncode:
@@ -127,9 +138,10 @@ def staged_pin(places: Places, *, index_file: Path | None = None) -> bytes | Non
 
 
 def coming_parents(places: Places) -> list[str]:
-    """The parents that the commit under way will have: HEAD, and what is being merged into it.
+    """The parents that the commit under way will have: HEAD, and the heads that are merged.
 
-    `pre-merge-commit` runs before MERGE_HEAD is written; `git merge` names its heads in the environment then.
+    `pre-merge-commit` runs before MERGE_HEAD is written; then `git merge` names its heads in the
+    environment.
     """
     now = head(places).commit
     try:

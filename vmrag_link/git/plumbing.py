@@ -1,4 +1,4 @@
-"""The few git calls of the hot path, without GitPython; with `heads` and `settings`, all that callers need by one name."""
+"""The few git calls of the hot path, without GitPython, and the names of `heads` and `settings`."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def locate(start: Path) -> Places:
-    """The work tree around a directory, linked work trees and submodules included; one git call.
+    """The work tree around a directory, linked work trees and submodules included, by one git call.
 
-    Raises `GitRepositoryMissing` outside of one and in a bare repository, `GitFailed` where git refuses to look.
+    Raises `GitRepositoryMissing` outside of one and in a bare repository, `GitFailed` where git
+    refuses.
     """
     if not start.is_dir():
         raise GitRepositoryMissing(f"{start} is not a directory.", hint="Name a directory inside a git work tree.")
@@ -82,7 +83,7 @@ _LINK_BYTES = 4096
 
 
 def _lost_link(start: Path) -> GitRepositoryMissing | None:
-    """Why a linked work tree is none any more: its repository was moved, and the link to it was not."""
+    """The reason why a linked work tree is broken: its repository was moved without the link."""
     for folder in (start, *start.parents):
         try:
             link = _LINK.fullmatch(read_regular(folder / ".git", _LINK_BYTES))
@@ -100,9 +101,10 @@ def _lost_link(start: Path) -> GitRepositoryMissing | None:
 
 
 def blob(places: Places, spec: str, *, limit: int | None = None) -> bytes | None:
-    """Contents of `:path` (index), `HEAD:path` or `REF:path`; None if that path is not there.
+    """Contents of `:path` (index), `HEAD:path` or `REF:path`; None if that path does not exist.
 
-    Raises `GitReferenceMissing` if REF is not there, `GitFailed` for a directory and above `limit` bytes.
+    Raises `GitReferenceMissing` for a missing REF, `GitFailed` for a directory and above `limit`
+    bytes.
     """
     reference, _, path = spec.partition(":")
     found = _look_up(places, spec)
@@ -131,9 +133,10 @@ def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
 
 
 def pin_bytes(places: Places) -> bytes | None:
-    """The pin: the file in the work tree, else the index entry, else the blob in HEAD, else None. At most 8 KiB of it.
+    """At most 8 KiB of the pin: the file, else the index entry, else the blob in HEAD, else None.
 
-    Raises `GitFailed` for anything in its place that is not a file, links included: a pin comes from strangers.
+    Raises `GitFailed` for anything in its place that is not a file, links included: a pin comes
+    from strangers.
     """
     try:
         descriptor = os.open(places.pin, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -169,7 +172,10 @@ def _not_a_file(what: str) -> GitFailed:
 
 
 def resolve(places: Places, ref: str) -> str:
-    """The full hash of the commit that a branch, tag or other revision names. Raises `GitReferenceMissing`."""
+    """The full hash of the commit that a branch, tag or other revision names.
+
+    Raises `GitReferenceMissing`.
+    """
     if not ref or ref[0] in "-^" or "\0" in ref:  # an option, an exclusion
         raise _reference_missing(ref)
     done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}")
@@ -191,11 +197,13 @@ def _reference_missing(ref: str) -> GitReferenceMissing:
 
 
 def stage(places: Places, path: Path, *, index_file: Path | None = None) -> bool:
-    """`git add` of one path, ignored and sparse ones included; False when index.lock stays in the way for 2 s.
+    """`git add` of one path, ignored and sparse ones included. False if index.lock is held for 2 s.
 
-    `index_file`: the index of the commit under way, from a commit hook; otherwise the work tree's own.
+    `index_file`: the index of the commit under way, from a commit hook; otherwise the work tree's
+    own.
     """
-    # Forced, because a path that we are told to stage belongs into the commit even where `.*` is ignored.
+    # Forced, because a path that we are told to stage belongs into the commit even where `.*` is
+    # ignored.
     arguments = ("--literal-pathspecs", "add", "--force", "--sparse", "--", str(path))
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
     while True:
@@ -213,10 +221,10 @@ def identity(places: Places) -> str:
     """The author of a commit made now, as `Name <email>`."""
     arguments = ("var", "GIT_AUTHOR_IDENT")
     done = git(places, *arguments)
-    who = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
+    hint = 'git config --global user.name "Your Name" && git config --global user.email you@example.com'
     if done.returncode != 0:
-        raise failure(arguments, done, hint=who)
+        raise failure(arguments, done, hint=hint)
     author = done.text.rsplit(" ", 2)[0]  # without seconds and time zone
     if author.endswith("<>"):
-        raise GitFailed(f"git knows no e-mail address for {author.removesuffix(' <>')}.", hint=who)
+        raise GitFailed(f"git knows no e-mail address for {author.removesuffix(' <>')}.", hint=hint)
     return author

@@ -1,4 +1,4 @@
-"""The git remotes that are configured, and which of them is meant. What is shown of a URL lacks what precedes its @."""
+"""The configured git remotes, which of them `git:` names, and URLs without credentials."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def names(places: Places) -> list[str]:
     return git(places, "remote").text.split()
 
 
-def called(places: Places, text: str) -> str | None:
+def find_name(places: Places, text: str) -> str | None:
     """The configured remote that has this name, or this URL in the configuration."""
     there = names(places)
     if text in there:
@@ -28,19 +28,19 @@ def called(places: Places, text: str) -> str | None:
 
 
 def nearest(places: Places, branch: str | None) -> list[str]:
-    """The remotes that `git:` stands for on a code branch when it is read, the first to be asked first.
+    """The remotes that `git:` names on a code branch for reading, the preferred one first.
 
-    `vmrag.remote` in git config, the branch's own remote, `upstream`, `origin`; where none of them exists, an only remote.
-    Raises `RemoteInvalid` where `vmrag.remote` names none.
+    These are `vmrag.remote` in git config, the branch's own remote, `upstream` and `origin`, or an
+    only remote if none of them exists. Raises `RemoteInvalid` where `vmrag.remote` names no remote.
     """
-    return _there(places, _chosen(places), *_configured(places, branch, "remote"), "upstream", "origin")
+    return _there(places, _preferred(places), *_branch_setting(places, branch, "remote"), "upstream", "origin")
 
 
 def for_writing(places: Places, branch: str | None) -> list[str]:
-    """As `nearest`, when it is written: as `git push` chooses, and never `upstream` because it is called so."""
+    """As `nearest`, for writing: as `git push` chooses, `upstream` only if configured."""
     default = config_section(places, "remote").get("remote.pushdefault")
-    own = _configured(places, branch, "pushremote")
-    return _there(places, _chosen(places), *own, default, *_configured(places, branch, "remote"), "origin")
+    own = _branch_setting(places, branch, "pushremote")
+    return _there(places, _preferred(places), *own, default, *_branch_setting(places, branch, "remote"), "origin")
 
 
 def _there(places: Places, *wanted: str | None) -> list[str]:
@@ -49,7 +49,7 @@ def _there(places: Places, *wanted: str | None) -> list[str]:
     return found or (there if len(there) == 1 else [])
 
 
-def _chosen(places: Places) -> str | None:
+def _preferred(places: Places) -> str | None:
     chosen = config_section(places, "vmrag").get("vmrag.remote")
     if chosen is not None and chosen not in names(places):
         raise RemoteInvalid(
@@ -59,14 +59,17 @@ def _chosen(places: Places) -> str | None:
     return chosen
 
 
-def _configured(places: Places, branch: str | None, key: str) -> list[str]:
+def _branch_setting(places: Places, branch: str | None, key: str) -> list[str]:
     section = f"branch.{branch}"
     found = config_section(places, section).get(f"{section}.{key}") if branch else None
     return [found] if found else []
 
 
 def url(places: Places, name: str) -> str:
-    """Where a configured remote is fetched from, `insteadOf` applied. May carry credentials: not to be shown."""
+    """The URL from which a configured remote is fetched, with `insteadOf` applied.
+
+    It may carry credentials: not to be shown.
+    """
     return _urls(places, name)[0]
 
 
@@ -83,15 +86,16 @@ def _urls(places: Places, name: str, *options: str) -> list[str]:
 
 
 def is_mirror(places: Places, name: str) -> bool:
-    """Whether `git push NAME` makes the other side's refs those of this repository, deletions included."""
+    """Whether `git push NAME` makes the other side's refs equal to ours, deletions included."""
     section = f"remote.{name}"
     return config_section(places, section).get(f"{section}.mirror", "false") != "false"
 
 
 def default_branch(places: Places, name: str) -> str | None:
-    """The tracking ref of a remote's default branch, as git wrote it down when it cloned.
+    """The tracking ref of a remote's default branch, as git noted it when it cloned.
 
-    Only a symbolic ref says so: whoever may push can make a branch `HEAD`, which is fetched under the same name.
+    Only a symbolic ref counts: every pusher can make a branch `HEAD`, which is fetched under the
+    same name.
     """
     head = f"refs/remotes/{name}/HEAD"
     target = git(places, "symbolic-ref", "--quiet", head).text.strip()
@@ -99,9 +103,10 @@ def default_branch(places: Places, name: str) -> str | None:
 
 
 def is_in_any_commit(places: Places, name: str) -> bool:
-    """Whether a file is in the history of any branch, tag or other ref, of HEAD, or of what was fetched last.
+    """Whether a file is in the history of any ref, of HEAD, or of what was fetched last.
 
-    Not of remotes' branches alone: a bare clone has none, `git pull URL` and `git fetch origin pull/5/head:mine` make none.
+    Remotes' branches are not enough: a bare clone has none, and `git pull URL` and
+    `git fetch origin pull/5/head:mine` make none.
     """
     options = ("-1", "--full-history", "--ignore-missing", "--all")
     return bool(demand(places, "rev-list", *options, "FETCH_HEAD", "--", name).text.strip())
@@ -113,7 +118,7 @@ def tracked(places: Places, name: str) -> list[str]:
 
 
 def shown(text: str) -> str:
-    """A URL, or what git and a stranger's server said, without what precedes the @ of a URL, and without what steers a terminal."""
+    """A text with URLs, without credentials and terminal control sequences."""
     return masked(terminal_text.visible(text))
 
 

@@ -16,9 +16,10 @@ _CREDENTIALS = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/@]*@", re.IGNORECASE)
 
 
 class CodeCommit(NamedTuple):
-    """A commit of a repository. `branch` is HEAD's, where HEAD is this commit; `places` None: the repository is bare.
+    """A commit of a repository. `places` None: the repository is bare.
 
-    `url` is the remote `origin`'s without credentials, empty where there is none.
+    `branch` is HEAD's, if HEAD is this commit. `url` is `origin`'s without credentials, empty if
+    there is none.
     """
 
     commit: str
@@ -28,7 +29,9 @@ class CodeCommit(NamedTuple):
 
 
 def commit(path: Path, ref: str) -> CodeCommit:
-    """Raises `GitRepositoryMissing`, `GitReferenceMissing`, and `AccessDenied` for a repository that came as files of another one."""
+    """Raises `GitRepositoryMissing`, `GitReferenceMissing`, and `AccessDenied` for a repository
+    inside another one's files.
+    """
     bare = git_in(path, "rev-parse", "--is-bare-repository") if path.is_dir() else None
     if bare is None or bare.returncode:
         raise GitRepositoryMissing(f"{path} is not a git repository.", hint="git init", path=str(path))
@@ -45,9 +48,11 @@ def commit(path: Path, ref: str) -> CodeCommit:
 
 
 def _require_own_configuration(path: Path) -> None:
-    """A repository's configuration names programs that git starts. No clone carries a `.git`, but perhaps a folder that is built like one.
+    """Refuse a repository that came as files of another one: its configuration names programs for
+    git to start.
 
-    So a repository that is in no `.git` must not lie in the work tree of another one. Raises `AccessDenied`.
+    No clone carries a `.git`, but it may carry a folder that is built like one. So a repository
+    outside of any `.git` must not lie in another one's work tree. Raises `AccessDenied`.
     """
     folder, common = _folders(path) or (path, path)
     if ".git" in folder.parts or (
@@ -62,7 +67,9 @@ def _require_own_configuration(path: Path) -> None:
 
 
 def _folders(path: Path) -> tuple[Path, Path] | None:
-    """The git directory and the common one of the repository around a folder, links resolved; None where there is none."""
+    """The git directory and the common one of the repository around a folder, links resolved, or
+    None.
+    """
     done = git_in(path, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
     if done.returncode:
         return None

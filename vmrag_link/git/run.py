@@ -1,4 +1,6 @@
-"""How git is called: repository-local variables scrubbed, in the C locale, with the repository named outright."""
+"""How git is called: with a scrubbed environment, in the C locale, with the repository named
+outright.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed
 from vmrag_link.paths import Places
 
-# `git rev-parse --local-env-vars`, plus what git sets for its hooks: inherited, they send git to another repository or
-# index. GIT_CONFIG_COUNT is not among them: it is how containers and CI configure git (safe.directory) for every repository.
+# `git rev-parse --local-env-vars`, plus what git sets for its hooks. Inherited, they send git to
+# another repository or index. GIT_CONFIG_COUNT is not among them, although git lists it: containers
+# and CI configure git with it for every repository (safe.directory).
 LOCAL_VARIABLES = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -29,7 +32,18 @@ LOCAL_VARIABLES = (
     "GIT_WORK_TREE",
 )
 
-_SCRUBBED = frozenset(LOCAL_VARIABLES)
+# They change what git prints, or which files an argument means. `git --literal-pathspecs commit`,
+# as Magit calls it, hands one of them to hooks.
+_MEANINGS = (
+    "GIT_EXTERNAL_DIFF",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_NOGLOB_PATHSPECS",
+)
+
+SCRUBBED = frozenset((*LOCAL_VARIABLES, *_MEANINGS))
+"""The variables that no git process inherits."""
 
 
 def git_in(
@@ -40,11 +54,12 @@ def git_in(
     extra: Mapping[str, str] | None = None,
     timeout: float | None = None,
 ) -> proc.Finished:
-    """Run git in a directory that exists, wherever that lies; `extra` goes into its environment.
+    """Run git in any existing directory and return what it left. `extra` goes into its environment.
 
-    Raises `GitFailed` when there is no git, or a signal ended it, which is no answer; and as `proc.run` after `timeout` seconds.
+    Raises `GitFailed` where there is no git or a signal ended it, and as `proc.run` after `timeout`
+    seconds.
     """
-    environ = env.without(_SCRUBBED) | dict(extra or {})
+    environ = env.without(SCRUBBED) | dict(extra or {})
     environ["LC_ALL"] = "C"  # a few messages are told apart
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)
@@ -72,7 +87,7 @@ def git(
     timeout: float | None = None,
 ) -> proc.Finished:
     """Run git on this work tree, from its top, whatever the outcome."""
-    # Named outright, so that a work tree without a .git of its own (core.worktree) is found too.
+    # Named outright, because a work tree of core.worktree has no .git of its own.
     where = (f"--git-dir={places.git_dir}", f"--work-tree={places.top}")
     return git_in(places.top, *where, *arguments, stdin=stdin, index_file=index_file, extra=extra, timeout=timeout)
 

@@ -1,4 +1,4 @@
-"""git's configuration: where settings live that are not the repository's to give, and each code branch's KB branch."""
+"""git's configuration: settings that a repository cannot give, and each code branch's KB branch."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ _MAPPING = "vmragBranch"
 _Stamp = tuple[int, int, int, int]
 
 _known_mappings: dict[Path, tuple[_Stamp | None, list[tuple[str, str]]]] = {}
-"""By the repository's common directory: the stamp of its configuration when git was asked, and the answer."""
+"""By common directory: the stamp of the repository's configuration when git read it, and the
+result.
+"""
 
 
 def config_section(places: Places, prefix: str) -> dict[str, str]:
     """Every key below a prefix such as `vmrag` or `branch.main`, by its full name as git spells it.
 
-    git lowers the case of section and last part and keeps what is between; give the prefix so. A key without `=` is `true`.
+    git lowers the case of section and last part and keeps the rest; give the prefix so. A key
+    without `=` is `true`.
     """
     entries = demand(places, "config", "--null", "--list").text.split("\0")
     pairs = (entry.partition("\n") for entry in entries)
@@ -28,10 +31,11 @@ def config_section(places: Places, prefix: str) -> dict[str, str]:
 
 
 def kb_mappings(places: Places) -> list[tuple[str, str]]:
-    """Every (code branch, KB branch) that is written down, whether these branches exist or not.
+    """Every configured (code branch, KB branch), whether these branches exist or not.
 
-    git is asked again when the repository's own configuration, where `set_kb_branch` writes, is another file or was
-    changed: a command asks for its branch up to ten times, and each process of git costs eight milliseconds.
+    git is called again when the repository's own configuration, where `set_kb_branch` writes, was
+    replaced or changed. A command needs this up to ten times, and each git process takes eight
+    milliseconds.
     """
     stamp = _stamp(places.common / "config")
     known = _known_mappings.get(places.common)
@@ -43,7 +47,7 @@ def kb_mappings(places: Places) -> list[tuple[str, str]]:
 
 
 def _stamp(file: Path) -> _Stamp | None:
-    """What differs when the file was replaced, as git does, or written to; None if it cannot be told."""
+    """A value that changes when the file is replaced, as git does, or written to; or None."""
     try:
         found = file.stat()
     except OSError:
@@ -54,7 +58,7 @@ def _stamp(file: Path) -> _Stamp | None:
 def kb_branches(places: Places) -> dict[str, str]:
     """KB branches by code branch; `git branch -m` and `-D` carry and drop them.
 
-    `git branch -c` copies the entry, and puts the copy behind the original: a KB branch belongs to who names it first.
+    `git branch -c` copies the entry and appends the copy: the first entry owns the KB branch.
     """
     owners: dict[str, str] = {}
     for code, kb_branch in kb_mappings(places):

@@ -1,4 +1,6 @@
-"""Who besides its owner may use a repository: `core.sharedRepository`, by git's own rules, for our folders in it."""
+"""The users of a repository besides its owner: `core.sharedRepository`, by git's rules, for our
+folders.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,10 @@ def setting(places: Places) -> str | None:
 
 
 def folder_mode(setting: str | None) -> int | None:
-    """The mode of our folders: 0700 where nothing is said, None where the umask decides because somebody said so.
+    """The mode of our folders: 0700 by default, None where the configuration leaves it to the
+    umask.
 
-    `group` is the group and nobody else: git leaves others to the umask, and who may read may hold our locks.
+    `group` is the group alone. git leaves others to the umask, but a reader could hold our locks.
     """
     if setting is None:
         return PRIVATE
@@ -86,7 +89,10 @@ def too_closed(places: Places) -> list[Path]:
 
 
 def tighten(places: Places) -> None:
-    """Nothing is opened: who closed a folder meant it. Another user's stay as they are."""
+    """Open nothing: closed folders were closed on purpose.
+
+    Another user's folders stay as they are.
+    """
     _tighten([each for each in _tops(places) if _is_open(each)], folder_mode(setting(places)))
 
 
@@ -97,7 +103,7 @@ def _tighten(folders: Iterable[Path], mode: int | None) -> None:
 
 
 def _tops(places: Places) -> list[Path]:
-    """In a removed work tree there is none of its own; what somebody put elsewhere by a link is theirs."""
+    """Skip the missing folder of a removed work tree, and folders that are links elsewhere."""
     both = dict.fromkeys((places.shared, places.own))
     return [each for each in both if each.parent.is_dir() and not each.is_symlink()]
 

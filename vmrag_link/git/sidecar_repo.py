@@ -1,4 +1,7 @@
-"""Repositories beside ours: with our configuration, so that remotes and credentials are the same; nothing of them gets into ours."""
+"""Repositories beside ours with our configuration, and so the same remotes and credentials.
+
+Nothing of them gets into ours.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _SETTINGS = "[core]\n\tbare = true\n\thooksPath = /dev/null\n[transfer]\n\tfsckO
 
 
 def make(places: Places, folder: Path) -> Places:
-    """A bare repository in an empty directory. git runs in our work tree all the same: remotes may have paths relative to it."""
+    """A bare repository in an empty directory.
+
+    git runs in our work tree all the same, because remotes may have relative paths.
+    """
     kind = demand(places, "rev-parse", "--show-object-format").text.strip()
     apart = at(places, folder)
     arguments = ("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", *_shared(places), str(folder))
@@ -28,8 +34,8 @@ def make(places: Places, folder: Path) -> Places:
     own = folder / "config.own"
     permissions.make_file(own)
     own.write_text(_SETTINGS)
-    # What is set for our repository alone, credentials and proxies among it, counts here, too; what is read later counts more.
-    # Relative: a project may be moved to another place.
+    # What is set for our repository alone, credentials and proxies among it, counts here, too; what
+    # is read later counts more. Relative: a project may be moved to another place.
     for each in (places.common / "config", own):
         demand(apart, "config", "--local", "--add", "include.path", os.path.relpath(each, folder))
     return apart
@@ -43,8 +49,10 @@ def _shared(places: Places) -> list[str]:
 
 @contextlib.contextmanager
 def incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
-    """A repository that sees what `store` holds, for what is fetched and not looked at yet. It is gone at the end, with all that
-    `keep` has not moved. The caller sees to it that nobody else uses the folder.
+    """A repository for fetched objects that are not checked yet; it sees the objects of `store`.
+
+    It is removed at the end with everything that `keep` has not moved. The caller ensures that
+    nobody else uses the folder.
     """
     shutil.rmtree(folder, ignore_errors=True)  # somebody was killed over it
     permissions.make_folder(folder)
@@ -57,7 +65,10 @@ def incoming(places: Places, store: Places, folder: Path) -> Iterator[Places]:
 
 
 def keep(source: Places, store: Places) -> None:
-    """Move all objects of an `incoming` repository to the store. A pack's index goes last, which makes the pack count."""
+    """Move all objects of an `incoming` repository to the store.
+
+    A pack's index goes last, because it makes the pack count.
+    """
     objects = source.common / "objects"
     for file in sorted(objects.glob("*/*"), key=lambda each: each.suffix == ".idx"):
         if file.parent.name != "info" and file.is_file():
@@ -84,7 +95,7 @@ def _write_alternates(places: Places, apart: Places) -> None:
 
 
 def lasting(places: Places, folder: Path) -> Places:
-    """The repository there, which is made if it is missing; a kill leaves none that is half made."""
+    """The repository there, made if it is missing. A kill leaves none that is half made."""
     if not _is_made(folder):
         with locks.exclusive(places.locks / f"{folder.name}.lock", purpose=f"make {folder.name}", timeout=_PATIENCE):
             if not _is_made(folder):

@@ -1,27 +1,22 @@
-"""One ref is fetched from other repositories and pushed to them, by git itself with the user's own credentials.
+"""Fetching and pushing one ref by git itself, with the user's own credentials.
 
-Nothing here asks at a terminal unless `ask` says that somebody sits there.
+It asks at the terminal only with `ask`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from typing import NamedTuple
 
 from vmrag_link import env, proc
 from vmrag_link.errors import (
-    AuthenticationFailed,
-    RemoteDamaged,
-    RemoteError,
     RemoteInvalid,
-    RemoteMissing,
     RemoteMoved,
-    RemoteRejected,
     RemoteUnreachable,
     quoted,
 )
+from vmrag_link.git import remote_errors
 from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
 from vmrag_link.git.settings import config_values
@@ -30,8 +25,8 @@ from vmrag_link.paths import Places
 _LOCK_SECONDS = 1.0
 """How long git may hold a ref: it writes a line."""
 
-# Of the user's configuration only what says how to get there should count: who pushes one ref pushes that ref alone, unsigned,
-# and leaves housekeeping to the user's own commands.
+# The user's configuration should only decide how to reach the other side: one ref is pushed alone
+# and unsigned, and housekeeping is left to the user's own commands.
 _OPTIONS = (
     "gc.auto=0",
     "maintenance.auto=false",
@@ -46,48 +41,30 @@ _OPTIONS = (
 )
 
 _SILENT_SECONDS, _PATIENT_SECONDS = 30, 300
-"""How long a host may say nothing: while nobody watches, and while a person does, for a server may think long over a large push."""
+"""Seconds of silence that a host is allowed: unattended, and with a person watching.
+
+A server may think long over a large push.
+"""
 
 _MOST_SECONDS, _MOST_SECONDS_OF_A_QUESTION = 900, 60
-"""How long git may take at all while nobody watches: not every transport knows what silence is. A question is `ls-remote`."""
+"""Seconds that git may take at all while nobody watches: not every transport notices silence.
+
+A question is `ls-remote`.
+"""
 
 _SSH_OPTIONS = f"-o ConnectTimeout={_SILENT_SECONDS} -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
-_MOST_SAID = 300
 
 _TRANSPORTS = ("ext", "fd", "file", "ftp", "ftps", "git", "http", "https", "ssh")
 """All that git comes with."""
 
-_VERDICT = re.compile(r"^!\t[^\t]*\t(\[(?:remote )?rejected\].*)$", re.MULTILINE)
-"""What `push --porcelain` says of a ref that was not pushed."""
-
-_MOVED = re.compile(
-    r"\((?:stale info|fetch first|non-fast-forward|needs force|remote ref updated since checkout)\)"
-    r"|cannot lock ref|failed to update ref|reference already exists|incorrect old value|failed to lock"
-)
-_NOT_WRITABLE = re.compile(r"Unable to create '[^']*': (?!File exists)")
-_AUTHENTICATION = re.compile(
-    r"authentication failed|could not read (?:username|password)|permission denied|terminal prompts disabled"
-    r"|returned error: 40[13]|access denied|not authorized|host key verification failed",
-    re.IGNORECASE,
-)
-_ABSENT = re.compile(
-    r"repository .*not found|does not appear to be a git repository|returned error: 404|no such remote"
-    r"|not a git repository|invalid gitfile format|project you were looking for could not be found",
-    re.IGNORECASE,
-)
-_DAMAGED = re.compile(
-    r"repository corruption on the remote side|did not send all necessary objects|did not receive expected object"
-    r"|fsck error|unresolved deltas"
-)
 _NO_REF = "couldn't find remote ref"
-_FORBIDDEN = re.compile(
-    r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
-)
 
 
 class Peer(NamedTuple):
-    """Whom git talks to: `where` is the name of a configured remote or a URL. `schemes`: the only transports that may be used for it,
-    as far as git's own configuration allows them; None: all that it allows. `ask`: a person may be asked for a password.
+    """The other side of git: `where` is the name of a configured remote or a URL.
+
+    `schemes`: the only transports that may be used for it, within git's own configuration; None for
+    all that it allows. `ask`: a person may be asked for a password.
     """
 
     where: str
@@ -107,7 +84,7 @@ def count(places: Places, commit: str) -> int:
 
 
 def contains(places: Places, commit: str, part: str) -> bool:
-    """Whether a commit has another one among its ancestors; one that is not here is not known to be."""
+    """Whether a commit has another one among its ancestors; False if one of them is missing."""
     return git(places, "merge-base", "--is-ancestor", "--end-of-options", part, commit).returncode == 0
 
 
@@ -122,30 +99,31 @@ def set_ref(places: Places, ref: str, commit: str | None) -> None:
 
 
 def release(places: Places, ref: str) -> None:
-    """Remove what a git that was killed has left beside a ref, or the refs that begin with it, and that no git would ever remove.
+    """Remove the locks that a killed git left beside a ref or the refs below it; git never does.
 
-    The caller sees to it that nobody else moves them.
+    The caller ensures that nobody else moves them.
     """
     path = places.common / ref
     for lock in path.parent.glob(f"{path.name}*.lock"):
-        with contextlib.suppress(FileNotFoundError):  # it belonged to somebody who is alive: git, when it packs refs
+        with contextlib.suppress(FileNotFoundError):  # its owner is alive: git, when it packs refs
             age = time.time() - lock.stat().st_mtime
             time.sleep(_LOCK_SECONDS if 0 <= age < _LOCK_SECONDS else 0)
             lock.unlink()
 
 
 def tidy(places: Places) -> None:
-    """Let git pack what has gathered, where nobody else ever asks it to."""
+    """Let git pack its loose objects, because nothing else ever does here."""
     demand(places, "gc", "--auto", "--quiet")
 
 
 def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
-    """Fetch `ref` of the other side as the local ref `into`, with all its objects; None: the other side has no such ref.
+    """Fetch `ref` of the other side as the local ref `into`, with all its objects.
 
-    Then `into` stays as it was. Raises `RemoteUnreachable`, `RemoteMissing`, `RemoteDamaged`,
-    `AuthenticationFailed`.
+    None: the other side has no such ref, and `into` stays as it was. Raises `RemoteUnreachable`,
+    `RemoteMissing`, `RemoteDamaged`, `AuthenticationFailed`.
     """
-    # Without --no-filter a partial clone would leave the contents behind, and fetch them one by one when they are read.
+    # Without --no-filter a partial clone would leave the contents behind, and fetch them one by one
+    # when they are read.
     options = (
         "--quiet",
         "--no-tags",
@@ -155,33 +133,33 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
         "--refmap=",
         "--no-filter",
     )
-    done = _asked(places, peer, "fetch", *options, "--", peer.where, f"+{ref}:{into}")
+    done = _talk(places, peer, "fetch", *options, "--", peer.where, f"+{ref}:{into}")
     if done.returncode == 0:
         return tip(places, into)
     if _NO_REF in done.complaint:
         return None
-    raise _failed(peer, done)
+    raise remote_errors.of_answer(peer.where, done)
 
 
 def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
-    """The commit that `ref` is at on the other side, without fetching anything. Raises as `fetch`.
+    """The commit of `ref` on the other side, without fetching anything. Raises as `fetch`.
 
-    `within`: seconds to wait for the answer, where nobody is asked for a password.
+    `within`: seconds to wait for the answer, if nobody is asked for a password.
     """
-    return _listed(places, peer, "--", peer.where, ref, within=within).get(ref)
+    return _list_refs(places, peer, "--", peer.where, ref, within=within).get(ref)
 
 
 def branches(places: Places, peer: Peer) -> list[str]:
-    """The commits that the branches of the other side are at now, as far as they are here. Raises as `fetch`."""
-    there = dict.fromkeys(_listed(places, peer, "--heads", "--", peer.where).values())
+    """The commits of the other side's branches now, as far as they are here. Raises as `fetch`."""
+    there = dict.fromkeys(_list_refs(places, peer, "--heads", "--", peer.where).values())
     return [commit for commit in there if tip(places, f"{commit}^{{commit}}")]
 
 
-def _listed(places: Places, peer: Peer, *what: str, within: float | None = None) -> dict[str, str]:
+def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = None) -> dict[str, str]:
     """Commits by the refs of the other side."""
-    done = _asked(places, peer, "ls-remote", "--quiet", *what, within=within)
+    done = _talk(places, peer, "ls-remote", "--quiet", *what, within=within)
     if done.returncode != 0:
-        raise _failed(peer, done)
+        raise remote_errors.of_answer(peer.where, done)
     lines = (line.partition("\t") for line in done.text.splitlines())
     return {name: commit for commit, _, name in lines}
 
@@ -202,49 +180,22 @@ def push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | N
         except RemoteMoved as again:
             if advertised(places, peer, ref) != expected:
                 raise
-            raise _stuck(peer, ref, str(again.details["told"])) from again
+            raise remote_errors.stuck(peer.where, ref, str(again.details["told"])) from again
 
 
 def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | None) -> None:
-    """As `push`; what is taken for somebody else's push may be something in the way."""
+    """As `push`. Something in the way may look like another person's push."""
     # git refuses to push one ref to a mirror by its name.
     to = push_urls(places, peer.where)[0] if is_mirror(places, peer.where) else peer.where
     # The user's own pre-push hook is for code, and ours would call this again.
     lease = f"--force-with-lease={ref}:{expected or ''}"
-    done = _asked(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
+    done = _talk(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
     if done.returncode == 0:
         return
-    verdict = _VERDICT.search(done.text)
-    if verdict is None:
-        raise _failed(peer, done)
-    where, said = shown(peer.where), shown(done.complaint)
-    if _MOVED.search(verdict[1]) and not _NOT_WRITABLE.search(said):
-        raise RemoteMoved(
-            f"Somebody else pushed knowledge to {where} meanwhile; nothing was pushed.",
-            hint="vmrag push",
-            said=shown(verdict[1]),
-            told=said,
-        )
-    told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
-    raise RemoteRejected(
-        f"{where} does not take knowledge: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
-        hint=f"Ask who runs it to allow pushes to {ref}.",
-        said=said,
-        remote=where,
-    )
+    raise remote_errors.of_push(peer.where, ref, done)
 
 
-def _stuck(peer: Peer, ref: str, said: str) -> RemoteRejected:
-    where = shown(peer.where)
-    return RemoteRejected(
-        f"{where} cannot change {ref}, though nobody else does: {_essence(said)}"[:_MOST_SAID],
-        hint=f"Ask who runs it to remove what is in the way of {ref}: a lock that a killed git has left, or a ref of a part of that name.",
-        said=said,
-        remote=where,
-    )
-
-
-def _asked(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:
+def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:
     if peer.where.startswith("-") or "::" in peer.where.partition("://")[0]:
         raise RemoteInvalid(f"{shown(peer.where)[:80]!r} is no remote.", hint="git remote -v")
     patience = _PATIENT_SECONDS if peer.ask else _SILENT_SECONDS
@@ -268,7 +219,10 @@ def _asked(places: Places, peer: Peer, *arguments: str, within: float | None = N
 
 
 def _ssh(places: Places, *, ask: bool) -> dict[str, str]:
-    """Left to itself ssh waits for ever, and asks at the terminal whatever git is told. Another program in its place is left alone."""
+    """Keep ssh from waiting for ever and from asking at the terminal.
+
+    Another program in its place is left alone.
+    """
     configured = config_values(places, r"core\.sshcommand")
     command = env.ssh_command() or (configured[-1] if configured else None)
     if command is None:
@@ -276,33 +230,3 @@ def _ssh(places: Places, *, ask: bool) -> dict[str, str]:
     if command.partition(" ")[0].rpartition("/")[2] != "ssh":
         return {}
     return {env.SSH_COMMAND: f"{command} {_SSH_OPTIONS}{'' if ask else ' -o BatchMode=yes'}"}
-
-
-def _failed(peer: Peer, done: proc.Finished) -> RemoteError:
-    said = shown(done.complaint)
-    where, details = shown(peer.where), {"said": said, "remote": shown(peer.where)}
-    if _FORBIDDEN.search(said):
-        return RemoteInvalid(
-            f"git may not use that transport for {where}: {_essence(said)}", hint="git remote -v", **details
-        )
-    if _AUTHENTICATION.search(said):
-        hint = f"See that git itself gets in: git ls-remote {quoted(where)}"
-        return AuthenticationFailed(f"{where} did not let us in: {_essence(said)}", hint=hint, **details)
-    if _ABSENT.search(said):
-        return RemoteMissing(f"There is no git repository at {where}.", hint="git remote -v", **details)
-    if _DAMAGED.search(said):
-        return RemoteDamaged(
-            f"The knowledge base at {where} is damaged: {_essence(said)}. Nothing of it was taken.",
-            hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
-            **details,
-        )
-    return RemoteUnreachable(
-        f"{where} cannot be reached: {_essence(said)}", hint=f"git ls-remote {quoted(where)}", **details
-    )
-
-
-def _essence(said: str) -> str:
-    """The line that says what is wrong."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"(?:fatal|error|remote|ssh|!)", line)]
-    return (telling or lines or ["no reason was given"])[0][:_MOST_SAID]

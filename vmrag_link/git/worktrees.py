@@ -17,7 +17,9 @@ _OWN_REFS = ("refs/bisect/*", "refs/worktree/*", "refs/rewritten/*")  # `--all` 
 
 
 def git_dirs(places: Places) -> list[Path]:
-    """The main work tree's (or the bare repository's) and each linked one's, whether its directory still exists or not."""
+    """The main (or bare) repository's work tree and each linked one, whether its directory exists
+    or not.
+    """
     return [places.common, *sorted(head.parent for head in places.common.glob("worktrees/*/HEAD"))]
 
 
@@ -28,7 +30,7 @@ def tops(places: Places) -> list[Path]:
 
 
 def code_branches(places: Places) -> set[str]:
-    """Every branch that exists, and those that the HEAD of a work tree is on: they are born with its next commit."""
+    """Every branch, also unborn ones of work trees, which their next commit creates."""
     born = demand(places, "for-each-ref", "--format=%(refname)", BRANCHES).text.splitlines()
     checked_out = (value for key, value in _described(places) if key == "branch")
     return {name.removeprefix(BRANCHES) for name in (*born, *checked_out)}
@@ -41,7 +43,7 @@ def _described(places: Places) -> Iterator[tuple[str, str]]:
 
 
 def noted_commits(places: Places) -> list[str]:
-    """Commits that git has written down outside of refs and reflogs, for what is under way in some work tree.
+    """Commits that git noted outside of refs and reflogs for operations under way in any work tree.
 
     Some may be gone, or be other objects.
     """
@@ -55,7 +57,9 @@ def noted_commits(places: Places) -> list[str]:
 
 
 def uncommitted_pins(places: Places) -> list[bytes]:
-    """What the index of each work tree (every stage of a conflict) and each work tree itself have as `.dolt-version`."""
+    """Every `.dolt-version` in the index of a work tree (every stage of a conflict) and in work
+    trees.
+    """
     found: dict[bytes, None] = {}
     for folder in git_dirs(places):
         staged = demand(places._replace(git_dir=folder), "ls-files", "--stage", "-z", "--", PIN_NAME)

@@ -70,7 +70,10 @@ class Described(msgspec.Struct, frozen=True):
 
 
 def open_store(folder: Path) -> ChromaStore:
-    """Open or make the store in `folder`. Raises `IndexExtraMissing`, `IndexFailed`, `LimitTooLow`."""
+    """Open or make the store in `folder`.
+
+    Raises `IndexExtraMissing`, `IndexFailed`, `LimitTooLow`.
+    """
     require_supported()
     limits.require()
     return ChromaStore(folder)
@@ -107,7 +110,7 @@ REFUSALS = frozenset({"InvalidArgumentError", "InvalidWhereError", "ValueError",
 
 
 @contextlib.contextmanager
-def _translated(folder: Path, doing: str, *, filtered: bool = False) -> Iterator[None]:
+def _foreign_errors(folder: Path, doing: str, *, filtered: bool = False) -> Iterator[None]:
     """Raise Chroma's errors as ours. `filtered`: a refused argument is the filter."""
     try:
         yield
@@ -150,7 +153,7 @@ class ChromaStore:
             ) from error
 
         self._folder = folder
-        with _translated(folder, "open the store"):
+        with _foreign_errors(folder, "open the store"):
             config = rust.SqliteDBConfig(
                 hash_type=rust.MigrationHash.MD5,
                 migration_mode=rust.MigrationMode.Apply,
@@ -166,33 +169,33 @@ class ChromaStore:
         """Make an empty collection and return its id. `hnsw`: settings by Chroma's names."""
         wanted = {"hnsw": {**hnsw, "space": space}, "embedding_function": {"type": "legacy"}}
         settings = msgspec.json.encode(wanted).decode()
-        with _translated(self._folder, f"create collection {name!r}"):
+        with _foreign_errors(self._folder, f"create collection {name!r}"):
             made = self._rust.create_collection(name, settings, None, dict(metadata), False, TENANT, DATABASE)
         return str(made.id)
 
     def drop(self, name: str) -> None:
-        with _translated(self._folder, f"drop collection {name!r}"):
+        with _foreign_errors(self._folder, f"drop collection {name!r}"):
             self._rust.delete_collection(name, TENANT, DATABASE)
 
     def describe(self, collection_id: str, metadata: Mapping[str, MetadataValue]) -> None:
         """Replace the collection's own metadata."""
-        with _translated(self._folder, "describe a collection"):
+        with _foreign_errors(self._folder, "describe a collection"):
             self._rust.update_collection(collection_id, None, dict(metadata), None)
 
     def hnsw(self, name: str) -> dict[str, Any]:
         """The settings that the collection's HNSW index was made with."""
-        with _translated(self._folder, f"look at collection {name!r}"):
+        with _foreign_errors(self._folder, f"look at collection {name!r}"):
             return dict(self._rust.get_collection(name, TENANT, DATABASE).configuration["hnsw"])
 
     def collections(self) -> dict[str, str]:
         """The id of each collection by its name."""
-        with _translated(self._folder, "list collections"):
+        with _foreign_errors(self._folder, "list collections"):
             found = self._rust.list_collections(None, 0, TENANT, DATABASE)
         return {str(each.name): str(each.id) for each in found}
 
     def add(self, collection_id: str, rows: Rows) -> None:
         for part in _parts(rows):
-            with _translated(self._folder, f"add {len(part.ids)} chunks"):
+            with _foreign_errors(self._folder, f"add {len(part.ids)} chunks"):
                 self._rust.add(
                     part.ids,
                     collection_id,
@@ -206,11 +209,11 @@ class ChromaStore:
 
     def delete(self, collection_id: str, ids: Sequence[str]) -> None:
         for part in _batches(ids):
-            with _translated(self._folder, f"delete {len(part)} chunks"):
+            with _foreign_errors(self._folder, f"delete {len(part)} chunks"):
                 self._rust.delete(collection_id, part, None, None, None, TENANT, DATABASE)
 
     def count(self, collection_id: str) -> int:
-        with _translated(self._folder, "count"):
+        with _foreign_errors(self._folder, "count"):
             return int(self._rust.count(collection_id, TENANT, DATABASE))
 
     def ids(
@@ -225,7 +228,7 @@ class ChromaStore:
         filters = [msgspec.json.encode(each).decode() if each else None for each in (where, where_document)]
         found: list[str] = []
         for part in [None] if among is None else _batches(among):
-            with _translated(self._folder, "read ids", filtered=any(filters)):
+            with _foreign_errors(self._folder, "read ids", filtered=any(filters)):
                 answer = self._rust.get(collection_id, part, filters[0], None, 0, filters[1], [], TENANT, DATABASE)
             found += answer.ids
         return found
@@ -234,7 +237,7 @@ class ChromaStore:
         """The vectors of those of these rows that exist."""
         found: dict[str, list[float]] = {}
         for part in _batches(ids):
-            with _translated(self._folder, f"read {len(part)} vectors"):
+            with _foreign_errors(self._folder, f"read {len(part)} vectors"):
                 answer = self._rust.get(collection_id, part, None, None, 0, None, ["embeddings"], TENANT, DATABASE)
             found |= zip(answer.ids, answer.embeddings, strict=True)
         return found
@@ -242,20 +245,20 @@ class ChromaStore:
     def embed(self, collection_id: str, vectors: Mapping[str, bytes]) -> None:
         """Replace the vectors of rows that exist."""
         for part in _batches([*vectors]):
-            with _translated(self._folder, f"replace {len(part)} vectors"):
+            with _foreign_errors(self._folder, f"replace {len(part)} vectors"):
                 floats = [_floats(vectors[each]) for each in part]
                 self._rust.update(collection_id, part, floats, None, None, None, TENANT, DATABASE)
 
     def described(self) -> list[Described]:
         """Every collection, sorted by name."""
-        with _translated(self._folder, "list collections"):
+        with _foreign_errors(self._folder, "list collections"):
             found = self._rust.list_collections(None, 0, TENANT, DATABASE)
         return sorted(map(_described, found), key=lambda each: each.name)
 
     def texts(self, collection_id: str) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
         """Id, text and metadata of every row; no vector is read."""
         for at in itertools.count(0, BATCH):
-            with _translated(self._folder, "read documents"):
+            with _foreign_errors(self._folder, "read documents"):
                 answer = self._rust.get(
                     collection_id, None, None, BATCH, at, None, ["documents", "metadatas"], TENANT, DATABASE
                 )

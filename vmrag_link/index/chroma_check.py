@@ -1,7 +1,9 @@
-"""Whether Chroma's store holds what the rest of an index says. Its database changes by being read, so it is compared, not sealed.
+"""Comparison of Chroma's store with the rest of an index: reading changes its database, so it has
+no seal.
 
-Ids, texts and metadata have to be equal, vectors as near as int8 tells (a 300th of their length). The database's own structure is
-checked too, because filters are answered from its indexes: a flipped bit there finds other rows.
+Ids, texts and metadata have to be equal, vectors as near as int8 allows (a 300th of their length).
+The database's own structure is checked too, because filters use its indexes: a flipped bit there
+finds other rows.
 """
 
 from __future__ import annotations
@@ -38,12 +40,16 @@ def require_proven(folder: Path) -> None:
 
 
 def contents_problem(folder: Path) -> str:
-    """What is wrong with anything that an index holds, every byte and every vector looked at; empty if nothing is."""
+    """The first problem of anything in an index, with every byte and vector read; empty if there is
+    none.
+    """
     return seal.mismatch(folder) or problem(folder, with_vectors=True)
 
 
 def problem(folder: Path, *, with_vectors: bool = False) -> str:
-    """What is wrong with Chroma's store of a sealed index, whose other files are as they were written; empty if nothing is."""
+    """The first problem of Chroma's store in an index whose other files are sound; empty if there
+    is none.
+    """
     try:
         found = _structure(folder / "chroma" / DATABASE_FILE) or _differences(folder, with_vectors=with_vectors)
     except sqlite3.Error as error:

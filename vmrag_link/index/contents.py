@@ -1,4 +1,6 @@
-"""What an index directory holds that nobody changes meanwhile, and whether it may be trusted."""
+"""Reading the contents of an index directory that nobody changes meanwhile, and whether to trust
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ HNSW_WRITTEN_OUT = "index_metadata.pickle"
 """The file beside an HNSW index that holds something."""
 
 
-# -- verifying ----------------------------------------------------------------------------------------------------------
+# -- verifying -------------------------------------------------------------------------------------
 
 
 def unusable(folder: Path, problem: str) -> IndexFailed:
@@ -36,9 +38,10 @@ def unusable(folder: Path, problem: str) -> IndexFailed:
 
 
 def problem_of(folder: Path, *, revision: str, settings: str) -> str:
-    """Why a sealed index must not be served; empty when it verifies.
+    """Why a sealed index must not be served; empty if it verifies.
 
-    Reads the manifest and file sizes (about a millisecond), and what the files hold where `seal` says that this is due.
+    Reads the manifest and file sizes in about a millisecond, and the contents of files where `seal`
+    says that this is due.
     """
     if not folder.is_dir():
         return "it is not there"
@@ -75,10 +78,12 @@ def seal_contents(folder: Path, *, chroma: bool) -> None:
 
 
 def sizes(folder: Path) -> dict[str, int]:
-    """Names and sizes in bytes of the files that a reader needs, the manifest itself (which holds them) left out.
+    """Names and sizes in bytes of the files that a reader needs, except the manifest, which holds
+    them.
 
-    Chroma writes an HNSW index out after 1,000 changes. Until then its vectors lie in the database's log, and whoever opens
-    the collection, reader or not, writes the files anew: they hold nothing and may be empty at any moment.
+    Chroma writes an HNSW index to disk after 1,000 changes. Until then its vectors are in the
+    database's log, and everything that opens the collection writes those files again, so they may
+    be empty at any moment.
     """
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
@@ -91,12 +96,13 @@ def sizes(folder: Path) -> dict[str, int]:
     }
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 # Each raises `IndexFailed` for a damaged manifest.
 
 
 class Contents(NamedTuple):
-    """What an index holds: collections by name; documents, and their numbers of chunks, by (collection, doc_id).
+    """The contents of an index: collections by name, documents and their chunks by (collection,
+    doc_id).
 
     `unembedded`: as `Manifest.unembedded`.
     """
@@ -169,7 +175,7 @@ def hnsw_of(folder: Path, name: str) -> dict[str, int]:
 
 
 def has_given_vectors(folder: Path) -> bool:
-    """Whether an index, if it is there, holds vectors that nobody can make again from its texts."""
+    """Whether an index exists and holds vectors that cannot be made again from its texts."""
     if not folder.is_dir():
         return False
     try:

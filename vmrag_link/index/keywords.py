@@ -1,7 +1,8 @@
 """Words: one FTS5 table of the chunks' texts, ranked by BM25.
 
-`rowid` is `row_id(collection, slot)`, so a collection is a range of rows and nothing has to be joined. BM25 depends on the
-contents only, not on the order of insertion; its last digits may differ between machines and are rounded away.
+`rowid` is `row_id(collection, slot)`, so a collection is a range of rows and needs no join. BM25
+depends on the contents, not on the order of insertion. Its last digits may differ between machines
+and are rounded away.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ FILE = "keywords.sqlite"
 SLOT_BITS = 40
 DIGITS = 9
 
-# English words that carry no topic: dropped from a query (never from the texts), unless nothing else is left.
+# English words that carry no topic: dropped from a query (never from the texts), unless nothing
+# else is left.
 STOP_WORDS = frozenset(
     (
         "a about all also an and any are as at be been but by can could did do does for from had has have how i if in into "
@@ -38,7 +40,9 @@ def slot_of(row: int) -> int:
 
 
 def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
-    """A connection to the words of an index; made if absent. `frozen`: nobody changes the file while it is open."""
+    """A connection to the words of an index, made if absent. `frozen`: nobody changes the file
+    meanwhile.
+    """
     if frozen:
         return sqlite3.connect(f"{(folder / FILE).absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     connection = sqlite3.connect(folder / FILE, isolation_level=None)
@@ -85,7 +89,9 @@ def texts(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, str]
 
 
 def search(connection: sqlite3.Connection, query: str, collection_id: int, depth: int) -> list[tuple[int, float]]:
-    """Rows of one collection by descending BM25 (higher is better, rounded to 9 digits): the best `depth`, and ties."""
+    """The best `depth` rows of a collection by BM25 (higher is better, nine digits), and their
+    ties.
+    """
     words = match_expression(query)
     if not words:
         return []

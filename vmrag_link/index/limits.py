@@ -1,4 +1,6 @@
-"""What Chroma's library needs of the machine. It aborts the process where it gets less, so that is looked at before it is loaded."""
+"""The limits that Chroma's library needs. Below them it aborts the process, so they are checked
+first.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,15 @@ import sys
 from vmrag_link.errors import LimitTooLow
 
 DESCRIPTORS = 24
-"""Free file descriptors: its databases, its threads, and one HNSW index of five files. With 12 it aborts, with 16 it works."""
+"""Free file descriptors: its databases, its threads, and one HNSW index of five files.
+
+With 12 it aborts, with 16 it works.
+"""
 
 ADDRESS_SPACE = 400 << 20
-"""Free bytes: its threads and their arenas map that much when it is opened. With 300 MB it aborts now and then."""
+"""Free bytes: opening it maps that much for threads and their arenas. With 300 MB it sometimes
+aborts.
+"""
 
 LIBRARY = "chromadb_rust_bindings"
 

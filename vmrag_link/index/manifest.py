@@ -1,6 +1,7 @@
-"""What an index holds, document by document and chunk by chunk: the part of it that can be compared with the knowledge base.
+"""The documents and chunks of an index: the part that can be compared with the knowledge base.
 
-The chunks of a document lie in consecutive slots of its collection's vector file, from `first` on; `keywords.row_id` names them.
+The chunks of a document lie in consecutive slots of its collection's vector file, from `first` on;
+`keywords.row_id` names them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ CREATE TABLE touched (collection TEXT NOT NULL, doc_id TEXT NOT NULL, UNIQUE (co
 
 
 class IndexedCollection(Record, frozen=True):
-    """A collection as the index holds it. `slots` rows lie in its vector file, `dead` of them belong to no chunk any more."""
+    """A collection in the index. Its vector file has `slots` rows, `dead` of which belong to no
+    chunk.
+    """
 
     id: int
     collection: Collection
@@ -53,10 +56,15 @@ class HeldChunk(NamedTuple):
 
 
 class Manifest:
-    """The manifest of one index directory, open. Every method is one or a few statements; `with manifest:` is a transaction."""
+    """The open manifest of one index directory.
+
+    Every method is one or a few statements; `with manifest:` is a transaction.
+    """
 
     def __init__(self, folder: Path, *, create: bool = False, frozen: bool = False) -> None:
-        """`frozen`: nobody changes the file while it is open, so it needs no locks (and no writable directory)."""
+        """`frozen`: nobody changes the file meanwhile, so neither locks nor a writable directory
+        are needed.
+        """
         mode = "mode=rwc" if create else "mode=ro&immutable=1" if frozen else "mode=rw"
         self.connection = sqlite3.connect(
             f"{(folder / FILE).absolute().as_uri()}?{mode}", uri=True, isolation_level=None
@@ -82,7 +90,7 @@ class Manifest:
     def close(self) -> None:
         self.connection.close()
 
-    # -- meta ---------------------------------------------------------------------------------------------------------
+    # -- meta --------------------------------------------------------------------------------------
 
     def get(self, key: str) -> str | None:
         row = self.connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -95,13 +103,15 @@ class Manifest:
         self.connection.execute("DELETE FROM meta WHERE key = ?", (key,))
 
     def unembedded(self) -> dict[str, str]:
-        """Collections that have no vectors but stand-ins, and why: their service did not answer when they were indexed."""
+        """Why collections have only stand-ins for vectors: their service did not answer when they
+        were indexed.
+        """
         return msgspec.json.decode(self.get("unembedded") or "{}", type=dict[str, str])
 
     def note_unembedded(self, reasons: Mapping[str, str]) -> None:
         self.set(unembedded=msgspec.json.encode(reasons).decode())
 
-    # -- collections --------------------------------------------------------------------------------------------------
+    # -- collections -------------------------------------------------------------------------------
 
     def collections(self) -> dict[str, IndexedCollection]:
         rows = self.connection.execute("SELECT id, definition, chroma_id, slots, dead FROM collections ORDER BY name")
@@ -124,7 +134,7 @@ class Manifest:
         self.connection.execute("DELETE FROM documents WHERE collection_id = ?", (held.id,))
         self.connection.execute("DELETE FROM collections WHERE id = ?", (held.id,))
 
-    # -- documents ----------------------------------------------------------------------------------------------------
+    # -- documents ---------------------------------------------------------------------------------
 
     def headers(self) -> dict[tuple[str, str], DocumentHeader]:
         """All documents by (collection, doc_id)."""
@@ -181,7 +191,7 @@ class Manifest:
         self.connection.execute("UPDATE collections SET dead = dead + ? WHERE id = ?", (chunks, held.id))
         return range(first, first + chunks)
 
-    # -- touched: documents of a working copy that may differ from the revision it is based on ------------------------
+    # -- touched: documents of a working copy that may differ from the revision it is based on -----
 
     def touch(self, keys: Iterable[tuple[str, str]]) -> None:
         self.connection.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?)", keys)
@@ -192,7 +202,7 @@ class Manifest:
     def forget_touched(self) -> None:
         self.connection.execute("DELETE FROM touched")
 
-    # -- chunks -------------------------------------------------------------------------------------------------------
+    # -- chunks ------------------------------------------------------------------------------------
 
     def counts(self) -> tuple[int, int]:
         """Numbers of documents and of live chunks."""

@@ -1,4 +1,4 @@
-"""What Chroma, and whoever looks into it, is told of collections and chunks beside texts and vectors."""
+"""The metadata of collections and chunks in Chroma, for filters and for outside clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK = re.compile(r"(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})", re.DOTAL
 
 
 class HnswSetting(NamedTuple):
-    """A setting of an HNSW index: its name in Chroma's configuration, what it is if nobody says, and its possible values."""
+    """A setting of an HNSW index: its name in Chroma's configuration, default and limits."""
 
     chroma: str
     usual: int
@@ -36,7 +36,9 @@ HNSW = {
     "hnsw:construction_ef": HnswSetting("ef_construction", 100, 1, 10_000),
     "hnsw:search_ef": HnswSetting("ef_search", 100, 1, 10_000),
 }
-"""By the keys of a collection's metadata, where clients put them. The limits keep what somebody else wrote from filling the memory."""
+"""By the keys of a collection's metadata that clients use. The limits keep a stranger's values from
+filling the memory.
+"""
 
 
 def chunk_id(doc_id: str, number: int) -> str:
@@ -44,21 +46,25 @@ def chunk_id(doc_id: str, number: int) -> str:
     return f"{doc_id}_chunk_{number}"
 
 
-def parted(name: str) -> tuple[str, int] | None:
-    """The document and the number of the chunk that has this name; None for what can be no chunk's."""
+def parse_chunk_id(name: str) -> tuple[str, int] | None:
+    """The document and number of the chunk with this name; None if no chunk can have it."""
     found = _CHUNK.fullmatch(name)
     return (found["doc"], int(found["number"])) if found else None
 
 
 def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, MetadataValue]:
-    """What Chroma holds of a chunk besides text and vector. No branch, commit or time: equal contents give equal indexes."""
+    """The metadata of a chunk in Chroma.
+
+    No branch, commit or time: equal contents give equal indexes.
+    """
     return document_metadata(document.header) | place(document.header, chunk.number, total)
 
 
 def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:
-    """What filters see of a document, the same for each of its chunks.
+    """The document's metadata for filters, the same for each of its chunks.
 
-    None and keys that Chroma keeps to itself are left out; answers take a document's metadata from the manifest.
+    None and keys reserved by Chroma are left out; answers take a document's metadata from the
+    manifest.
     """
     given = msgspec.json.decode(document.metadata)
     kept = {key: _chroma_value(value) for key, value in given.items() if value is not None and _chroma_key(key)}
@@ -68,7 +74,7 @@ def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:
 
 
 def place(document: DocumentHeader, number: int, total: int) -> dict[str, MetadataValue]:
-    """Which chunk it is of which document, under names that are the index's own (`RESERVED_METADATA`)."""
+    """The chunk's place in its document, under the index's own names (`RESERVED_METADATA`)."""
     return _origin(document) | {"chunk_index": number, "total_chunks": total}
 
 
@@ -92,7 +98,8 @@ def description(collection: Collection) -> dict[str, MetadataValue]:
 
 
 def hnsw_settings(collection: Collection) -> dict[str, int]:
-    """What its metadata asks of Chroma's HNSW index, by Chroma's names; what is no possible value is left to Chroma.
+    """The HNSW settings in a collection's metadata, by Chroma's names; impossible values are left
+    out.
 
     Only outside clients search there: our own answers are exact.
     """
@@ -106,7 +113,7 @@ def _chroma_key(key: str) -> bool:
 
 
 def _chroma_value(value: Any) -> MetadataValue:
-    """Chroma takes scalars and non-empty lists of one kind of them; everything else reaches it as JSON text."""
+    """Chroma takes scalars and non-empty lists of one type. Everything else becomes JSON text."""
     if _scalar(value):
         return value  # type: ignore[no-any-return]
     if isinstance(value, list) and all(map(_scalar, value)) and len({type(each) for each in value}) == 1:

@@ -1,11 +1,12 @@
-"""What the files of a finished index hold, and since when that counts as proven on this machine.
+"""The checksums of a finished index, and when they were last compared on this machine.
 
-    seal.json      SHA-256 of each file but Chroma's database, which changes when it is read (`chroma_check` looks into that)
-    proven.json    the start of this machine (boot) in which that was proven, and the very files that it was proven of
+    seal.json      SHA-256 of each file except Chroma's database, which changes when it is read
+    proven.json    the boot of this machine in which that was proven, and the files' stamps then
 
-Reading every byte is no part of an ordinary query: contents are proven when the files are not those of `proven.json` (they were
-copied, restored or written to), and once after each start of the machine, which may have followed a power cut. What a disk
-forgets while the machine runs shows then, when the index is copied to make another, or with `vmrag doctor`.
+Reading every byte is no part of an ordinary query: contents are proven when the files are not those
+of `proven.json` (they were copied, restored or written to), and once after each start of the
+machine, which may have followed a power cut. Damage while the machine runs shows then, when the
+index is copied to make another, or with `vmrag doctor`. `chroma_check` compares Chroma's database.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ PROVEN = "proven.json"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Identity = tuple[int, int, int]
-"""Inode, and the times of the last change of content and of the file: whatever touches a file changes one of them."""
+"""Inode, and the times of the last change of content and of metadata: every change alters one of
+them.
+"""
 
 
 class _Proven(Record, frozen=True):
@@ -41,9 +44,10 @@ class _Proven(Record, frozen=True):
 
 
 def write(folder: Path, names: Iterable[str], *, chroma: bool = False) -> None:
-    """Seal these files of a finished index. `chroma`: what Chroma's database holds needs no proof, because it was made right now.
+    """Seal the files of a finished index. `chroma`: its database was made right now and needs no
+    proof.
 
-    Otherwise that is as it was with the index that this one is a copy of.
+    Otherwise its state is that of the index from which this one was copied.
     """
     before = _read(folder)
     database = _database(folder).stat().st_ino
@@ -54,12 +58,14 @@ def write(folder: Path, names: Iterable[str], *, chroma: bool = False) -> None:
 
 
 def problem(folder: Path) -> str:
-    """Why the contents must not be served; empty if they are what was sealed. Reads them only where that is not known yet."""
+    """Why the contents must not be served; empty if they are as sealed. Read only where that is not
+    known.
+    """
     return "" if _is_proven(folder, _read(folder)) else mismatch(folder)
 
 
 def mismatch(folder: Path) -> str:
-    """As `problem`, and every byte is read (half a second a gigabyte). What is found counts from then on."""
+    """As `problem`, with every byte read (half a second per gigabyte). The result is remembered."""
     try:
         digests = sealed(folder)
         for name, digest in digests.items():
@@ -102,7 +108,9 @@ def note_chroma(folder: Path) -> None:
 
 
 def write_through(folder: Path) -> None:
-    """Return when our own files would survive a power cut. If Chroma's do not, that shows, and the index is built again."""
+    """Return when our own files would survive a power cut. A loss of Chroma's is noticed and
+    rebuilt.
+    """
     for path in (*(each for each in folder.iterdir() if each.is_file()), folder):
         paths.fsync(path)
 
@@ -157,7 +165,9 @@ def _note(folder: Path, names: Iterable[str], chroma: int | None) -> None:
 
 
 def _write_proven(folder: Path, content: bytes) -> None:
-    """In place: who copies the folder meanwhile must not miss a file, and what is half written proves nothing."""
+    """Write in place: a concurrent copy of the folder must not miss the file, and half a file
+    proves nothing.
+    """
     path = folder / PROVEN
     with contextlib.suppress(OSError):  # where nothing can be written, contents are proven each time
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC

@@ -1,9 +1,10 @@
-"""Snapshots: complete, immutable indexes, each of one revision under one `settings`, shared by all worktrees.
+"""Snapshots: complete, immutable indexes of one revision and `settings`, shared by all work trees.
 
-    snapshots/<revision>-<settings>/    + <revision>-<settings>.lock beside it (stays until `vmrag gc` finds it alone)
-    snapshots/.building-<random>/       one that is being made; its lock is held by its maker, so a kill leaves something to sweep
+    snapshots/<revision>-<settings>/    with <revision>-<settings>.lock beside it
+    snapshots/.building-<random>/       one that is being made, locked by its maker
 
-Readers and copiers hold a snapshot's lock together; who removes one takes it alone, without waiting.
+Readers and copiers share a snapshot's lock; removing one takes it alone, without waiting. The lock
+file stays until `vmrag gc` finds it alone.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class Snapshot(Record, frozen=True):
 
 
 def settings_hash(*, store_documents: bool) -> str:
-    """What decides an index besides the revision's own rows (which name models, chunking and distances): 8 hex digits.
+    """Eight hex digits of everything that decides an index besides a revision's own rows.
 
-    A checksum tells the few values apart that there can be, and needs no cryptography to be loaded at each checkout.
+    The rows name models, chunking and distances. A checksum suffices for the few possible values,
+    and saves every checkout from loading cryptography.
     """
     return f"{zlib.crc32(canonical_json({'format': FORMAT, 'store_documents': store_documents}).encode()):08x}"
 
@@ -78,15 +80,17 @@ class Snapshots:
             yield
 
     def touch(self, path: Path) -> None:
-        """Note that the snapshot was used now: eviction takes the one that was not used for longest."""
+        """Note the use of a snapshot; eviction takes the least recently used."""
         with contextlib.suppress(OSError):
             path.touch()
 
-    # -- making -------------------------------------------------------------------------------------------------------
+    # -- making ------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def building(self) -> Iterator[Path]:
-        """A new, empty path to build at (the directory itself is for the builder to make). Gone afterwards unless published."""
+        """A new path to build at; the builder makes the directory. It is removed at the end unless
+        published.
+        """
         folder = self.root / f"{BUILDING}{os.urandom(6).hex()}"
         with locks.exclusive(_lock(folder), purpose="build a snapshot", timeout=0):
             try:
@@ -96,7 +100,7 @@ class Snapshots:
                 _lock(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
 
     def publish(self, built: Path, revision: str) -> Path:
-        """Give a sealed index its name. Finding a usable one of that name there already is success, too."""
+        """Give a sealed index its name. A usable one of that name is success, too."""
         target = self.path(revision)
         seal.write_through(built)
         while self.problem(revision):
@@ -117,7 +121,9 @@ class Snapshots:
         return target
 
     def replace(self, built: Path, revision: str, *, timeout: float) -> Path:
-        """Put a sealed index in the place of what is there, once nobody reads that. Raises `Busy`; then nothing has changed."""
+        """Replace an index by a sealed one once nobody reads it. Raises `Busy`; then nothing has
+        changed.
+        """
         target = self.path(revision)
         seal.write_through(built)
         with self._trash() as trash:
@@ -136,10 +142,10 @@ class Snapshots:
                 ) from None
         return target
 
-    # -- removing -----------------------------------------------------------------------------------------------------
+    # -- removing ----------------------------------------------------------------------------------
 
     def discard(self, path: Path, *, unless: Callable[[], Collection[Path]] = tuple) -> bool:
-        """Remove a snapshot that nobody reads; False when somebody does, or when it is among `unless` by then."""
+        """Remove a snapshot. Returns False if it has a reader or is among `unless` by then."""
         try:
             with locks.exclusive(_lock(path), purpose="remove a snapshot", timeout=0):
                 if path in unless():
@@ -152,7 +158,9 @@ class Snapshots:
 
     @contextlib.contextmanager
     def _trash(self) -> Iterator[Path]:
-        """A path for what is to go. It goes with the block, or, after a kill, with the next sweep."""
+        """A path for removed files. It is deleted with the block or, after a kill, by the next
+        sweep.
+        """
         trash = self.root / f"{BUILDING}{os.urandom(6).hex()}"
         with locks.exclusive(_lock(trash), purpose="remove a snapshot", timeout=0):
             try:
@@ -162,11 +170,15 @@ class Snapshots:
                 _lock(trash).unlink(missing_ok=True)
 
     def spare(self, *, bound: Collection[Path], keep: int) -> list[Snapshot]:
-        """What `evict` would remove: all but the bound ones and the `keep` most recently used others."""
+        """The snapshots that `evict` would remove: all but the bound ones and the `keep` most
+        recent others.
+        """
         return [each for each in self.all() if each.path not in bound][keep:]
 
     def evict(self, *, bound: Callable[[], Collection[Path]], keep: int) -> list[Snapshot]:
-        """`bound` is asked again with each snapshot's lock held: who binds one holds its lock from looking at it to binding it."""
+        """`bound` is called again under each snapshot's lock, which a process holds while it binds
+        one.
+        """
         return [each for each in self.spare(bound=bound(), keep=keep) if self.discard(each.path, unless=bound)]
 
     def unfinished(self) -> list[Path]:
@@ -188,12 +200,14 @@ class Snapshots:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy an index directory that others may read meanwhile; shares blocks where the file system can.
+    """Copy an index directory that others may read meanwhile; shares blocks where the file system
+    can.
 
-    What the copy holds is proven: nothing is made from an index that is not what was written. Raises `IndexFailed`, `FileFailed`.
+    The copy is verified: no index is made from a damaged one. Raises `IndexFailed`, `FileFailed`.
 
-    Even a reader's query writes a row into Chroma's database. A read transaction keeps such writers out while the bytes are
-    copied, by another process: closing the file in this one would drop the locks that SQLite holds on it.
+    Even a reader's query writes a row into Chroma's database. A read transaction keeps such writers
+    out while another process copies the bytes: closing the file in this one would drop the locks
+    that SQLite holds on it.
     """
     clone = ["-c"] if sys.platform == "darwin" else ["--reflink=auto"]
     try:
@@ -220,7 +234,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def lonely(root: Path) -> list[Path]:
-    """What lies in a folder of indexes beside an index that is gone: its lock, who held it, the mark of a killed writer."""
+    """Files beside an index that is gone: its lock, the holder, the mark of a killed writer."""
     if not root.is_dir():
         return []
     files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix == ".writing")
@@ -229,7 +243,9 @@ def lonely(root: Path) -> list[Path]:
 
 
 def remove_orphaned_lock(path: Path) -> None:
-    """Remove one of them, unless somebody is about to make the index. Whoever waits for the lock notices (`locks`)."""
+    """Remove one of them, unless somebody is about to make the index. Waiters for the lock notice
+    (`locks`).
+    """
     index = _index_of(path)
     with contextlib.suppress(Busy), locks.exclusive(_lock(index), purpose="sweep", timeout=0):
         if not index.exists():
@@ -247,7 +263,9 @@ def _lock(path: Path) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove an index directory (or what lies in its place) that nobody else touches; one that is not there is fine."""
+    """Remove an index directory, or a file in its place, that nobody else uses. A missing one is
+    fine.
+    """
     if folder.is_dir():
         import shutil
 

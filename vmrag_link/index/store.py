@@ -1,6 +1,8 @@
-"""One index directory: Chroma, vectors, words and manifest, which are changed together and verified together.
+"""One index directory: Chroma, vectors, words and manifest, which are changed together and verified
+together.
 
-    chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite · seal.json (what they hold)
+chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite · seal.json (what they
+hold)
 
 Nobody changes a directory that somebody else reads: see `snapshots` and `working`.
 """
@@ -32,7 +34,10 @@ class ChunkedDocument(Record, frozen=True):
 
 
 class IndexStore:
-    """An index directory, open for change. Close it before it is copied, renamed or read by others."""
+    """An index directory, open for change.
+
+    Close it before it is copied, renamed or read by others.
+    """
 
     def __init__(self, folder: Path, *, store_documents: bool, create: bool = False) -> None:
         self.folder = folder
@@ -76,7 +81,7 @@ class IndexStore:
         full = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
         return no_space(self.folder) if full else unusable(self.folder, str(error))
 
-    # -- changes ------------------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def create_collection(self, collection: Collection) -> None:
         chroma_id = self.chroma.create(
@@ -105,7 +110,7 @@ class IndexStore:
         return held.slots - held.dead
 
     def remove(self, collection: str, doc_ids: Sequence[str]) -> int:
-        """Remove documents that the index holds; returns the number of chunks that went with them."""
+        """Remove documents that the index holds; returns the number of their chunks."""
         held = self._held(collection)
         with self.manifest:
             gone = {doc_id: self.manifest.remove_document(held, doc_id) for doc_id in doc_ids}
@@ -137,9 +142,10 @@ class IndexStore:
         return len(rows.ids)
 
     def embed(self, collection: str, given: Mapping[str, bytes]) -> None:
-        """Give documents of one chunk other vectors than their texts have (unit length, float32): those of one machine.
+        """Replace the vectors of documents of one chunk by other unit vectors (float32), on this
+        machine only.
 
-        So the index is no base for others from now on (`has_given_vectors`).
+        No other index is made from this one any more (`has_given_vectors`).
         """
         held = self._held(collection)
         slots = self.manifest.slots_of([(collection, doc_id) for doc_id in given])
@@ -152,13 +158,13 @@ class IndexStore:
     def _held(self, name: str) -> IndexedCollection:
         return self.manifest.collections()[name]
 
-    # -- sealing and verifying ----------------------------------------------------------------------------------------
+    # -- sealing and verifying ---------------------------------------------------------------------
 
     def seal(self, *, revision: str, settings: str, added: Iterable[tuple[str, str]] = ()) -> None:
-        """Verify the whole index, then write down what a reader checks before it trusts the directory. Closes the store.
+        """Verify the whole index, write what readers check, and close the store.
 
-        `revision` is the one that the index stands at, apart from its touched documents. `added` are the documents whose
-        chunks are looked for one by one; what was removed shows in the counts.
+        `revision` is the one of the index, apart from its touched documents. The chunks of the
+        documents `added` are looked up one by one; removed ones show in the counts.
         """
         problem = self._disagreement(added)
         if problem:

@@ -1,7 +1,8 @@
-"""Vectors as whole numbers: one int8 row per slot in a flat file, so that scores are exact on every CPU.
+"""Vectors as whole numbers: one int8 row per slot of a flat file, so scores are exact on every CPU.
 
-A unit-length vector x becomes rint(127 · 2.5 · x), clipped to ±127. Products of such rows stay below 2^24 up to 1,040 dimensions,
-so their sum is the same in any order, in float32 and in integers. Written without numpy: the path of a checkout does not import it.
+A unit vector x becomes rint(127 · 2.5 · x), clipped to ±127. Products of such rows stay below 2^24
+up to 1,040 dimensions, so their sum is the same in any order, in float32 and in integers. Written
+without numpy, which a checkout does not import.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def replace(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None
 
 
 def append(folder: Path, collection_id: int, rows: list[bytes], *, slots: int, dimensions: int) -> None:
-    """Write rows behind the first `slots` ones. What a killed process left behind them is overwritten."""
+    """Write rows behind the first `slots` ones, over anything that a killed process left there."""
     path = folder / file_name(collection_id)
     with path.open("r+b" if path.exists() else "w+b") as out:
         out.truncate(slots * dimensions)

@@ -1,11 +1,13 @@
 """The working copy: the index of a KB branch's uncommitted documents.
 
-    <git common dir>/vmrag/working/<key>/      + <key>.lock; <key>.writing while somebody writes, <key>.behind until it has followed
+<git common dir>/vmrag/working/<key>/      + <key>.lock; <key>.writing while somebody writes,
+<key>.behind until it has followed
 
-It is keyed by (KB branch, base revision, settings), and shared like the uncommitted documents themselves: their code branch may be
-checked out in one work tree today and in another one tomorrow. A writer holds the lock alone from before the documents are stored until the
-index has followed; readers hold it together. A `writing` mark that nobody's lock stands behind means that a writer was killed: the copy
-is thrown away and made again from the snapshot and the uncommitted rows.
+It is keyed by (KB branch, base revision, settings), and shared like the uncommitted documents
+themselves: their code branch may be checked out in one work tree today and in another one tomorrow.
+A writer holds the lock alone from before the documents are stored until the index has followed;
+readers hold it together. A `writing` mark that nobody's lock stands behind means that a writer was
+killed: the copy is thrown away and made again from the snapshot and the uncommitted rows.
 """
 
 from __future__ import annotations
@@ -45,14 +47,16 @@ class WorkingCopy:
         return self.path.with_name(self.path.name + ".behind")
 
     def problem(self) -> str:
-        """Why the copy must not be read; empty when it may. Tells for as long as the lock is held."""
+        """Why the copy must not be read; empty if it may, for as long as the lock is held."""
         if self._behind.exists():
             return "documents were stored that it does not hold yet"
         return self.damage()
 
     @property
     def altered(self) -> bool:
-        """Whether it holds more than texts decide: it is read although nothing may be uncommitted, and becomes no snapshot."""
+        """Whether it has vectors that clients gave. Then it is read even if nothing is uncommitted,
+        and becomes no snapshot.
+        """
         return has_given_vectors(self.path)
 
     @property
@@ -68,15 +72,16 @@ class WorkingCopy:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[str]:
-        """Nobody changes the copy meanwhile. Yields its `problem`."""
+        """Keep the copy unchanged during the block. Yields its `problem`."""
         with locks.shared(self._lock, purpose="read uncommitted documents", timeout=self._timeout):
             yield self.problem()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[bool]:
-        """Hold the copy alone. Yields whether it can be taken over as it is; otherwise it is gone and has to be made again.
+        """Hold the copy alone. Yields whether it can be used; otherwise it was removed and has to
+        be made.
 
-        The mark goes away only when the block ends without an error.
+        The mark is removed only when the block ends without an error.
         """
         with locks.exclusive(self._lock, purpose="write uncommitted documents", timeout=self._timeout):
             usable = not self.damage() and not seal.mismatch(self.path)  # a new seal would hide what is wrong
@@ -90,10 +95,11 @@ class WorkingCopy:
 
     @contextlib.contextmanager
     def deferring(self) -> Iterator[None]:
-        """For storing documents that the copy will follow only when it is read next.
+        """Mark the copy as behind while documents are stored that it will follow with the next
+        read.
 
-        Nobody waits: a copy that somebody else brings on right now may have read the rows before these, and is marked once more when
-        they are stored.
+        Nobody waits: a copy that is being brought on may have read the rows before these, so it is
+        marked again when they are stored.
         """
         with contextlib.ExitStack() as held:
             alone = True
@@ -108,7 +114,7 @@ class WorkingCopy:
                 permissions.make_file(self._behind)
 
     def replace(self, make: Callable[[Path], None]) -> None:
-        """Put what `make` makes at a path in the place of the copy, which stays as it is when that fails."""
+        """Replace the copy by the result of `make`, or keep it if that fails."""
         beside = self.path.with_name(f"{self.path.name}.new")
         lock = beside.with_name(f"{beside.name}.lock")
         purpose = "build uncommitted documents again"
@@ -132,7 +138,7 @@ class WorkingCopy:
 
 
 def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
-    """Throw away the copies that are not needed any more and that nobody holds: their documents were committed, say."""
+    """Remove unused copies that are not needed any more, such as those of committed documents."""
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
     if not there:
         return

@@ -1,1 +1,1 @@
-"""Three-way merges of what the knowledge base holds, with a base of the caller's choice. Knows engines by their contract only."""
+"""Three-way merges of knowledge, with any base. Engines are known by their contract only."""

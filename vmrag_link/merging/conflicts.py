@@ -1,7 +1,7 @@
-"""What of a merge needs a person, and what the person decided. Pure.
+"""The conflicts of a merge, and a person's decisions about them. Pure.
 
-A row is merged cell by cell, as Dolt does; a text and its hash are one cell, and so are the parts of an embedding. Times are no
-reason for a conflict: the later one stays.
+A row is merged cell by cell, as Dolt does. A text and its hash are one cell, and so are the parts
+of an embedding. Times never conflict: the later one stays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ Side = Literal["ours", "theirs"]
 Row = Document | Collection
 
 DOCUMENT, COLLECTION = "document", "collection"
-"""The field of a conflict over a whole row: one side removed what the other changed; of a collection with all its documents."""
+"""The field of a conflict over a whole row, which one side removed and the other changed.
+
+A collection counts with all its documents.
+"""
 
 CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
     Document: {
@@ -41,9 +44,9 @@ R = TypeVar("R", Document, Collection)
 
 
 class Choice(Record, frozen=True):
-    """What becomes of one field in conflict; `edited` takes `text` as the content of the document.
+    """The result for one field in conflict; `edited` takes `text` as the content of the document.
 
-    `neither` is for the base that git makes of several: a value of which neither side can be an unchanged copy.
+    `neither` is for the base that git makes of several: a value that equals neither side's.
     """
 
     take: Literal["ours", "theirs", "edited", "neither"]
@@ -55,10 +58,11 @@ Decisions = Mapping[str, Mapping[str, Choice]]
 
 
 class Conflict(Record, frozen=True):
-    """A row that the sides changed differently, in `fields`; a side is None where the row does not exist.
+    """A row that the sides changed differently, in `fields`; a side is None if the row does not
+    exist.
 
-    `doc_id` is empty for the settings of a collection. `merged` is the row with everything merged that is not in conflict.
-    `documents`: how many the collection has on the side that keeps it, where the other one removed it.
+    `doc_id` is empty for a collection's settings. `merged` is the row with everything merged except
+    the conflicts. `documents`: their number in a collection that the other side removed.
     """
 
     collection: str
@@ -72,11 +76,11 @@ class Conflict(Record, frozen=True):
 
     @property
     def id(self) -> str:
-        """The same in every run: `COLLECTION/DOC_ID`, and `COLLECTION/` for a collection's settings."""
+        """A stable id: `COLLECTION/DOC_ID`, and `COLLECTION/` for a collection's settings."""
         return f"{self.collection}/{self.doc_id}"
 
     def open(self, choices: Mapping[str, Choice]) -> tuple[str, ...]:
-        """The fields that nobody has decided about."""
+        """The fields without a decision."""
         return tuple(field for field in self.fields if field not in choices)
 
     def resolved(self, choices: Mapping[str, Choice]) -> Row | None:
@@ -112,13 +116,13 @@ class Conflict(Record, frozen=True):
         return msgspec.structs.replace(row, **values)
 
 
-def all_taken(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
+def decide_all(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
     """The same choice for everything that is in conflict."""
     return {each.id: dict.fromkeys(each.fields, choice) for each in conflicts}
 
 
 def both_texts(ours: str, theirs: str) -> str:
-    """Between markers, as git writes them; a text that does not end its last line gets an end of line."""
+    """Between markers, as git writes them; a text without a final end of line gets one."""
     ours, theirs = (text if not text or text.endswith("\n") else text + "\n" for text in (ours, theirs))
     return f"{_OURS}\n{ours}=======\n{theirs}{_THEIRS}\n"
 
@@ -126,11 +130,11 @@ def both_texts(ours: str, theirs: str) -> str:
 _OURS, _THEIRS = "<<<<<<< ours", ">>>>>>> theirs"
 
 
-def marker_left(text: str, ours: str, theirs: str) -> tuple[int, str] | None:
-    """The number and the text of the first line of `both_texts` that is left; None if there is none.
+def find_marker(text: str, ours: str, theirs: str) -> tuple[int, str] | None:
+    """The number and text of the first remaining line of `both_texts`, or None.
 
-    Only lines with our labels count, and only more of them than the sides have: a text may be about conflicts. A line of seven `=`
-    underlines a heading, too, so it tells nothing by itself.
+    Only lines with our labels count, and only if there are more of them than in the sides, because
+    a text may be about conflicts. A line of seven `=` proves nothing: it also underlines headings.
     """
     allowed = {marker: sum(_lines(side).count(marker) for side in (ours, theirs)) for marker in (_OURS, _THEIRS)}
     for number, line in enumerate(_lines(text), 1):
@@ -146,7 +150,9 @@ def _lines(text: str) -> list[str]:
 
 
 def _neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
-    """Values for a cell, made of both sides' and equal to none of them; of their kind, because they are read from a revision."""
+    """Values for a cell, made of both sides' and equal to neither; of their types, because they are
+    read again.
+    """
     name = "embedding_function" if field == "embedding" else field
     sides: list[Any] = ["" if row is None else getattr(row, name) for row in (ours, theirs)]
     left, right = sides

@@ -1,7 +1,8 @@
-"""What a revision holds without descending from it: a cherry-pick, a rebase and a merge outside of a work tree merge a revision, and only
-name it in trailers of their message.
+"""The content of a revision that does not descend from it, after a cherry-pick, a rebase or a bare
+merge.
 
-Anybody can write a trailer, so none is believed. What it says is looked up in the documents.
+Such a revision only names the other one in trailers of its message. Anybody can write a trailer, so
+the documents are compared.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ def holds(engine: Engine, own: Sequence[RevisionInfo], part: str) -> bool:
     picked: dict[str, frozenset[str]] = {}
     for each in own:
         held = frozenset[str]().union(*(picked.get(parent, ()) for parent in each.parents))
-        theirs = _picked(engine, each, held)
+        theirs = _picked_revision(engine, each, held)
         picked[each.revision] = held | {theirs} if theirs else held
     return any(engine.is_ancestor(part, each) for each in picked[own[-1].revision])
 
 
-def _picked(engine: Engine, info: RevisionInfo, held: frozenset[str]) -> str | None:
-    """The revision that this one holds beside its parents; `held`: what those do.
+def _picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -> str | None:
+    """The revision that this one contains besides its parents; `held`: what those contain.
 
-    A trailer names a change, from base to theirs. Only on top of something that holds the base it is all of theirs.
+    A trailer names a change, from base to theirs. It is all of theirs only on top of a revision
+    that contains the base.
     """
     said = _TRAILERS.search(info.message)
     if said is None or len(info.parents) != 1:
@@ -50,7 +52,7 @@ def _picked(engine: Engine, info: RevisionInfo, held: frozenset[str]) -> str | N
 
 
 def _is_merged(engine: Engine, info: RevisionInfo, base: str, theirs: str) -> bool:
-    """Whether the change from base to theirs is in the revision, but for what a person had to decide about."""
+    """Whether the revision contains the change from base to theirs, conflicts excepted."""
     left = merge(engine, base=base, ours=info.revision, theirs=theirs)
     decided = merge(engine, base=base, ours=info.parents[0], theirs=theirs) if left.conflicts else left
     return left.empty and {each.id for each in left.conflicts} <= {each.id for each in decided.conflicts}

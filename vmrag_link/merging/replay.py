@@ -1,7 +1,8 @@
-"""Uncommitted documents follow their KB branch to another revision, as `git stash` would carry files.
+"""Uncommitted documents follow their KB branch to another revision, as `git stash` would carry
+files.
 
-They are set aside in a commit first. From then on every step can be repeated, so a kill between any two of them loses nothing:
-`finish` goes on from what it finds.
+They are committed aside first. From then on every step can be repeated, so a kill between two of
+them loses nothing: `finish` goes on from there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ AUTHOR = "vmrag <vmrag@localhost>"
 
 
 class Replayed(Record, frozen=True):
-    """`documents` are uncommitted on the revision now; with `kept_on` they are in that branch's head instead, because of `conflicts`.
+    """`documents` are uncommitted now or, with `kept_on`, in that branch's head because of
+    `conflicts`.
 
-    None of both: the revision holds them already.
+    Neither: the revision holds them already.
     """
 
     branch: str
@@ -46,7 +48,7 @@ class Replayed(Record, frozen=True):
 
 
 def replay(engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeout: float) -> Replayed:
-    """Move a branch with uncommitted documents to a revision, and them with it; on a conflict they are kept aside.
+    """Move a branch and its uncommitted documents to a revision. In a conflict they are kept aside.
 
     Raises `Busy`, `FileFailed` (no journal, nothing happened), `KnowledgeMoved`.
     """
@@ -55,11 +57,12 @@ def replay(engine: Engine, journal: Journal, branch: KbBranch, to: str, *, timeo
         with journal.entry(entry):
             _set_aside(engine, entry)
             engine.move_branch(branch.name, to, expected=branch.head)
-            return _landed(engine, entry)
+            return _result(engine, entry)
 
 
 def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: float) -> str:
-    """Keep the uncommitted documents of a branch in a commit and leave it clean; returns the KB branch that holds them.
+    """Commit a branch's uncommitted documents to another branch, which is returned, and leave it
+    clean.
 
     A kill brings them back. Raises as `replay`.
     """
@@ -71,9 +74,9 @@ def put_aside(engine: Engine, journal: Journal, branch: KbBranch, *, timeout: fl
 
 
 def finish(engine: Engine, entry: ReplayEntry) -> Replayed | None:
-    """Finish what was killed; None when nothing was set aside any more, or its documents are where they were."""
+    """Finish after a kill; None if nothing is set aside any more, or its documents are back."""
     with engine.writing("carry uncommitted documents"):
-        landed = _landed(engine, entry) if engine.branch(entry.aside) else None
+        landed = _result(engine, entry) if engine.branch(entry.aside) else None
     return landed if landed and (landed.kept_on or landed.to != entry.head) else None
 
 
@@ -102,8 +105,11 @@ def _set_aside(engine: Engine, entry: ReplayEntry) -> None:
     engine.take_back(entry.kb_branch, kept=kept, expected=entry.head)
 
 
-def _landed(engine: Engine, entry: ReplayEntry) -> Replayed:
-    """Make what was set aside uncommitted on its KB branch again, wherever that stands by now; done twice, it changes nothing."""
+def _result(engine: Engine, entry: ReplayEntry) -> Replayed:
+    """Make documents set aside uncommitted on their KB branch again, wherever it is now.
+
+    Can be repeated.
+    """
     aside, branch = engine.branch(entry.aside), engine.branch(entry.kb_branch)
     assert aside is not None  # noqa: S101  the callers have made it, or looked
     stranded = Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.head, aside.head).total, entry.aside)

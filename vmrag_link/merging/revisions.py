@@ -1,9 +1,12 @@
-"""From three revisions to the one that holds the changes of both sides. Moves no branch; what it makes is anchored."""
+"""Making the revision that holds the changes of two others.
+
+No branch moves; the result is anchored.
+"""
 
 from __future__ import annotations
 
 from vmrag_link.engines.base import Engine, Write
-from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, all_taken
+from vmrag_link.merging.conflicts import Choice, Conflict, Decisions, decide_all
 from vmrag_link.merging.picked import trailers
 from vmrag_link.merging.threeway import as_rows, merge
 from vmrag_link.models import At, Record, Working
@@ -17,7 +20,7 @@ class Outcome(Record, frozen=True):
 
 
 class Signature(Record, frozen=True):
-    """Who says what about a merged revision, and when (ISO 8601 UTC)."""
+    """Author, message and time (ISO 8601 UTC) of a merged revision."""
 
     message: str
     author: str
@@ -42,10 +45,11 @@ def merged_revision(
     working: Working | None = None,
     signature: Signature | None = None,
 ) -> Outcome:
-    """The revision that holds `ours` and what changed from `base` to `theirs`.
+    """The revision that holds `ours` and the changes from `base` to `theirs`.
 
-    `joins`: theirs becomes a parent, as in a merge of branches; otherwise the result only descends from `ours`, as after a
-    cherry-pick or a revert, and its trailers say what was merged. `working` is a working set on `ours` that goes into the result.
+    `joins`: theirs becomes a parent, as in a merge of branches. Otherwise the result only descends
+    from `ours`, as after a cherry-pick or a revert, and its trailers name the merge. `working` is a
+    working set on `ours` that goes into the result.
     """
     if working is None and theirs in (ours, base):
         return Outcome(ours)
@@ -70,13 +74,14 @@ def merged_revision(
 
 
 def virtual_base(engine: Engine, *, base: str, ours: str, theirs: str, joins: bool = True) -> str:
-    """Two bases of one merge made into one, as git does where histories cross.
+    """One merge base made of two, as git does where histories cross.
 
-    What is in conflict is like neither of them: a side that has settled it has changed it, and two that did so differently are in conflict.
+    A field in conflict equals neither: a side that resolved it has changed it, and two that did so
+    differently conflict.
     """
     outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins)
     if outcome.revision is None:
-        decisions = all_taken(outcome.conflicts, Choice("neither"))
+        decisions = decide_all(outcome.conflicts, Choice("neither"))
         outcome = merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=joins, decisions=decisions)
     assert outcome.revision is not None  # noqa: S101  all is decided
     return outcome.revision

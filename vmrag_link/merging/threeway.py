@@ -1,7 +1,7 @@
-"""The three-way merge: what has to be written on our side so that it holds the changes of both.
+"""The three-way merge: the rows to write on our side so that it holds the changes of both.
 
-It starts from the engine's row diffs against the base, so it costs by what was changed, and the base may be any revision: git's,
-where the engine's own merge base would be another one.
+It starts from the engine's row diffs against the base, so it costs by the number of changes, and
+any revision can be the base: git's, where the engine's own merge base would be another one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Key = tuple[str, str]
 
 
 class Merged(Record, frozen=True):
-    """`rows` turn our side into the result; they leave out what is in `conflicts`, about which nobody has decided.
+    """`rows` turn our side into the result, except undecided `conflicts`.
 
-    `decided` are the conflicts that the decisions have settled.
+    `decided` are the conflicts that the decisions settled.
     """
 
     rows: Write
@@ -68,7 +68,7 @@ def as_rows(difference: Difference) -> Write:
 
 
 class _Sides(NamedTuple):
-    """A collection's row on each side, and whether anything of the collection, documents included, was changed there."""
+    """A collection's row on each side, and whether that side changed it or its documents."""
 
     base: Collection | None
     ours: Collection | None
@@ -180,7 +180,7 @@ class _Merge:
 
 
 def _collections(left: Difference, right: Difference) -> dict[str, _Sides]:
-    """The collections about which there is something to say: changed by theirs, or removed by ours under their documents."""
+    """The collections to merge: changed by theirs, or removed by ours under their documents."""
     ours, theirs = {each.key: each for each in left.collections}, {each.key: each for each in right.collections}
     written = {each.key[0] for each in right.documents if each.after}
     ours_written = {each.key[0] for each in left.documents if each.after}

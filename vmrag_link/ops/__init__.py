@@ -1,1 +1,3 @@
-"""One module an operation. The command line, the MCP server and the Action call these and render their reports."""
+"""One module an operation. The command line, the MCP server and the Action call these and render
+their reports.
+"""

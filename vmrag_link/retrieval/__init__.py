@@ -1,1 +1,1 @@
-"""Retrieval that can be reproduced: equal fingerprints and equal queries give equal answers on every machine."""
+"""Reproducible retrieval: equal fingerprints and equal queries give equal answers everywhere."""

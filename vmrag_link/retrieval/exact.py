@@ -1,7 +1,8 @@
 """Exact scores over the whole-number vectors of one collection, memory-mapped.
 
-Float dot products differ in their last bits from one BLAS kernel to the next, so ranks would flip between machines. Sums of
-products of int8 values stay below 2^24 up to 1,040 dimensions (2^53 in float64 beyond): exact in any order, on any CPU.
+Float dot products differ in their last bits between BLAS kernels, so ranks would differ between
+machines. Sums of products of int8 values stay below 2^24 up to 1,040 dimensions (2^53 in float64
+beyond): exact in any order, on any CPU.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK = 4096
-"""Rows converted at a time: a block stays in the processor's cache (one block of everything is 70 times slower)."""
+"""Rows converted at a time.
+
+A block fits the processor's cache; one block of all is 70 times slower.
+"""
 
 EXACT_IN_FLOAT32 = 1040
 
@@ -62,18 +66,25 @@ class ExactVectors:
         for at in starts:
             rows = self._rows[at : at + BLOCK]
             block[: len(rows)] = rows
-            # A product a row, not one of matrix and vector: BLAS's own threads wait for each other, 50 ms on a busy machine.
+            # A product a row, not one of matrix and vector: BLAS's own threads wait for each other,
+            # 50 ms on a busy machine.
             np.vecdot(block[: len(rows)], vector, out=scores[at : at + BLOCK])
 
     def cosines(self, query: bytes, slots: list[int]) -> list[float]:
-        """Of some slots' vectors and the query: scores without what rounding and clipping did to lengths. The same on any CPU."""
+        """The cosines of some slots' vectors with the query, the same on any CPU.
+
+        Unlike scores, they do not depend on lengths, which rounding and clipping change.
+        """
         vector, rows = np.frombuffer(query, dtype=np.int8).astype(np.float64), self._rows[slots].astype(np.float64)
         lengths = np.sqrt(np.vecdot(rows, rows) * np.vecdot(vector, vector))
         found: list[float] = (np.vecdot(rows, vector) / lengths).tolist()
         return found
 
     def best(self, query: bytes, depth: int, *, among: list[int] | None = None) -> list[tuple[int, int]]:
-        """(slot, score) of the best `depth` slots and of all that tie with the last, unordered; only slots `among` these if given."""
+        """(slot, score) of the best `depth` slots and all ties with the last, unordered.
+
+        `among`: only these slots.
+        """
         scores = self.scores(query)
         if among is not None:
             chosen = np.full(self._slots, -np.inf, dtype=self._number)

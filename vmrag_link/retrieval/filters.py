@@ -1,7 +1,7 @@
-"""Filters over metadata and texts, as people write them: turned into what Chroma accepts, or applied to whole documents.
+"""Filters over metadata and texts, translated for Chroma or applied to whole documents.
 
-Several keys in one object are joined with `$and`, a one-element `$and` or `$or` is unwrapped, a bare value means `$eq`:
-Chroma 1.5 refuses the first two forms.
+Several keys in one object are joined with `$and`, a one-element `$and` or `$or` is unwrapped, a
+bare value means `$eq`: Chroma 1.5 refuses the first two forms.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def where_document(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def matching(given: Mapping[str, Any] | None) -> Matches | None:
-    """Whether a filter lets a document pass that has this metadata, as Chroma decides of its only chunk; None: it lets all pass."""
+    """Whether a filter passes a document with this metadata, as Chroma decides. None passes all."""
     return _decision(_normal(given, _comparison), _holds) if given else None
 
 
@@ -67,7 +67,10 @@ def _decision(normal: Mapping[str, Any], leaf: Callable[[str, Any], Callable[[An
 
 
 def _holds(key: str, condition: Mapping[str, Any]) -> Matches:
-    """One comparison. A key that is not there is unequal to everything, and neither less nor more than anything."""
+    """One comparison.
+
+    A missing key is unequal to everything, and neither less nor more than anything.
+    """
     [(name, operand)] = condition.items()
     negated = _NEGATIONS.get(name)
     compare = _COMPARISONS[negated or name]
@@ -86,7 +89,7 @@ def _reads(name: str, operand: str) -> TextMatches:
 
 
 def _regex(pattern: str) -> TextMatches:
-    """By the engine that Chroma uses, too: the same syntax, and no pattern takes more than linear time."""
+    """Uses Chroma's own engine: the same syntax, and linear time for every pattern."""
     try:
         from pydantic_core import SchemaError, SchemaValidator
     except ImportError as error:
@@ -133,7 +136,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _exact(normal: dict[str, Any]) -> dict[str, Any]:
-    """Chroma cuts a number's fraction off before it compares it with whole ones: for the one that comes out, this says what is right."""
+    """The filter made exact: Chroma cuts fractions off before it compares with whole numbers."""
     [(key, condition)] = normal.items()
     if key in JUNCTIONS:
         return {key: [_exact(each) for each in condition]}

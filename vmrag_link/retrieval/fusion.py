@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009): what several rankings place high comes first."""
+"""Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009) of several rankings."""
 
 from __future__ import annotations
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import heapq
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,26 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import EmbeddingMismatch, FilterInvalid, IndexFailed, UsageInvalid
+from vmrag_link.errors import FilterInvalid, UsageInvalid
 from vmrag_link.index import chroma_check, keywords, seal, vectors
 from vmrag_link.index.chroma import ChromaStore, open_store
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.index.metadata import place
-from vmrag_link.models import Collection, DocumentHeader, Record, canonical_json
+from vmrag_link.models import Collection, canonical_json
 from vmrag_link.retrieval import filters, fusion
+from vmrag_link.retrieval.query import Hit, Mode, Near, Query
+from vmrag_link.retrieval.query_vectors import QueryVectors
 from vmrag_link.suggest import no_collection
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.exact import ExactVectors
-
-
-class Mode(enum.StrEnum):
-    """How chunks are ranked: by words, by meaning, or by both (reciprocal rank fusion)."""
-
-    HYBRID = "hybrid"
-    VECTOR = "vector"
-    KEYWORD = "keyword"
 
 
 DEPTH = 100
@@ -46,49 +38,10 @@ UNIT = vectors.SCALE**2
 """The score of two equal unit vectors, before rounding."""
 
 
-class Query(Record, frozen=True):
-    """`collections` None = all of them; filters as people write them (`filters`)."""
-
-    text: str
-    collections: tuple[str, ...] | None = None
-    k: int = 5
-    mode: Mode = Mode.HYBRID
-    where: Mapping[str, Any] | None = None
-    where_document: Mapping[str, Any] | None = None
-
-
-class Hit(Record, frozen=True):
-    """One chunk of an answer; `rank` counts from 1. `content_hash` is that of its document, which has `chunks` of them.
-
-    `score` is about the cosine for `vector`, BM25 for `keyword`, the sum of reciprocal ranks for `hybrid`; higher is better.
-    """
-
-    rank: int
-    collection: str
-    doc_id: str
-    chunk: int
-    chunks: int
-    score: float
-    text: str
-    content_hash: str
-    metadata: dict[str, Any]
-
-    @property
-    def placed_metadata(self) -> dict[str, Any]:
-        """With which chunk it is of which document, as the index has it."""
-        document = DocumentHeader(self.collection, self.doc_id, "", self.content_hash, "")
-        return self.metadata | place(document, self.chunk, self.chunks)
-
-
-class Near(Record, frozen=True):
-    """A hit, and the cosine of its vector and the query's."""
-
-    hit: Hit
-    cosine: float
-
-
 class _Candidate(NamedTuple):
-    """Sorts by score (negated), then collection, doc_id, chunk: the same on every machine, whatever the slots are."""
+    """Sorts by score (negated), collection, doc_id, chunk: the same on every machine, whatever the
+    slots.
+    """
 
     negative: float
     collection: str
@@ -102,47 +55,52 @@ Scored = list[tuple[int, float]]
 
 
 class Searcher:
-    """One index directory, open for reading; nobody changes it meanwhile. `model_for` gives a collection's model.
+    """One index directory, open for reading; nobody changes it meanwhile. `model_for` gives a
+    collection's model.
 
-    What a query needs is loaded once and kept, so a long-lived searcher answers faster than a new one.
+    Several queries to one searcher share vectors, models and filters.
     """
 
     def __init__(self, folder: Path, model_for: Callable[[Collection], Model]) -> None:
         self._folder = folder
-        self._model_for = model_for
         with contextlib.ExitStack() as opened:
-            with self._damage_told():
+            with self._damage_errors():
                 self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, frozen=True)))
                 self._words = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
                 self._held = self._manifest.collections()
-                self._unembedded = self._manifest.unembedded()
+                self._query_vectors = QueryVectors(model_for, self._manifest.unembedded())
             self._opened = opened.pop_all()
         self._names = {held.id: name for name, held in self._held.items()}
         self._vectors: dict[int, ExactVectors] = {}
-        self._first_slots: dict[int, dict[str, int]] = {}
         self._passing: dict[str, dict[int, list[int]]] = {}
-        self._query: tuple[str, dict[str, bytes]] = ("", {})
 
     def close(self) -> None:
         self._vectors.clear()
         self._opened.close()
 
     def search(self, query: Query) -> list[Hit]:
-        """The best `k` chunks. Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`, `IndexFailed`."""
-        with self._damage_told():
+        """The best `k` chunks.
+
+        Raises `CollectionMissing`, `FilterInvalid`, `EmbeddingMismatch`, `UsageInvalid`,
+        `IndexFailed`.
+        """
+        with self._damage_errors():
             return self._search(query)
 
     def nearest(self, query: Query) -> list[Near]:
-        """As `search` by vectors of one collection, ranked again by cosines, which the scores are nearly. Raises the same."""
+        """As `search` by vectors of one collection, ranked again by exact cosines.
+
+        Raises the same.
+        """
         hits = self.search(msgspec.structs.replace(query, mode=Mode.VECTOR))
-        with self._damage_told():
+        with self._damage_errors():
             return self._by_cosine(query, hits) if hits else []
 
     def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
-        [held] = self._asked(query)
+        [held] = self._collections(query)
         places = self._manifest.slots_of({(hit.collection, hit.doc_id): None for hit in hits})
         slots = [places[hit.collection, hit.doc_id][hit.chunk] for hit in hits]
-        cosines = self._exact(held).cosines(self._embedded(held, query.text), slots)
+        cosines = self._exact(held).cosines(self._query_vectors.of(held, query.text), slots)
         near = [Near(hit, round(cosine, DIGITS)) for hit, cosine in zip(hits, cosines, strict=True)]
         near.sort(key=lambda each: (-each.cosine, each.hit.doc_id, each.hit.chunk))
         return [
@@ -150,18 +108,21 @@ class Searcher:
         ]
 
     def collection(self, name: str) -> Collection | None:
-        """As the index was made for it."""
+        """The definition with which the index was made."""
         held = self._held.get(name)
         return held.collection if held else None
 
     def chunks_of(self, collection: str, doc_ids: Sequence[str]) -> dict[str, int]:
-        """Numbers of chunks of those of these documents that the index holds. Raises `IndexFailed`."""
-        with self._damage_told():
+        """The number of chunks of each of these documents that the index holds.
+
+        Raises `IndexFailed`.
+        """
+        with self._damage_errors():
             return self._manifest.chunks_of(collection, doc_ids)
 
     @contextlib.contextmanager
-    def _damage_told(self) -> Iterator[None]:
-        """What damage in the files makes fail is `IndexFailed`; a failure over files that are what was written is a bug."""
+    def _damage_errors(self) -> Iterator[None]:
+        """Raise `IndexFailed` for an error that damaged files explain. Any other error is a bug."""
         try:
             yield
         except sqlite3.Error as error:
@@ -173,52 +134,51 @@ class Searcher:
             raise
 
     def embeddings(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, list[float]]:
-        """The stored vectors of these chunks (`index.store.chunk_id`), of those that are there.
+        """The stored vectors of those of these chunks that are there, by `index.metadata.chunk_id`.
 
-        Raises `IndexFailed`, and why its collection has none but stand-ins.
+        Raises `IndexFailed`, and why a collection has nothing but stand-ins.
         """
         if not chunk_ids:
             return {}
         held = self._held[collection]
-        if collection in self._unembedded:
-            self._require_vectors(held, self._model(held))
+        self._query_vectors.require_stored(held)
         return self._chroma.embeddings(held.chroma_id, chunk_ids)
 
     def _search(self, query: Query) -> list[Hit]:
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
-        among = self._filtered(query)
+        among = self._filtered_slots(query)
         if query.mode == Mode.VECTOR:
             return self._answer(self._by_vector(query, query.k, among), digits=DIGITS, unit=UNIT)
         if query.mode == Mode.KEYWORD:
             return self._answer(self._by_keyword(query, query.k, among), digits=keywords.DIGITS)
         depth = max(DEPTH, query.k)
         rankings = [self._by_vector(query, depth, among), self._by_keyword(query, depth, among)]
-        return self._answer(_fused(rankings)[: query.k], digits=keywords.DIGITS)
+        return self._answer(_fuse(rankings)[: query.k], digits=keywords.DIGITS)
 
-    # -- rankings -----------------------------------------------------------------------------------------------------
+    # -- rankings ----------------------------------------------------------------------------------
 
     def _by_vector(self, query: Query, depth: int, among: dict[int, list[int]] | None) -> list[_Candidate]:
         found: Scored = []
-        for held in self._asked(query):
+        for held in self._collections(query):
             slots = None if among is None else among[held.id]
-            best = self._exact(held).best(self._embedded(held, query.text), depth, among=slots)
+            best = self._exact(held).best(self._query_vectors.of(held, query.text), depth, among=slots)
             found += [(keywords.row_id(held.id, slot), score) for slot, score in best]
         return self._ordered(found, depth)
 
     def _by_keyword(self, query: Query, depth: int, among: dict[int, list[int]] | None) -> list[_Candidate]:
         found: Scored = []
-        for held in self._asked(query):
+        for held in self._collections(query):
             if among is None:
                 found += keywords.search(self._words, query.text, held.id, depth)
-            else:  # a filter may take away any of the best ones, so all matches are ranked
+            else:  # a filter may exclude any of the best ones, so all matches are ranked
                 allowed = {keywords.row_id(held.id, slot) for slot in among[held.id]}
                 hits = keywords.search(self._words, query.text, held.id, max(1, held.slots)) if allowed else []
                 found += [hit for hit in hits if hit[0] in allowed]
         return self._ordered(found, depth)
 
     def _ordered(self, found: Scored, depth: int) -> list[_Candidate]:
-        """The best `depth`, ties decided. Only what can be among them is looked up."""
+        """The best `depth`, ties broken. Only possible ones are looked up."""
         if len(found) > depth:
             lowest = heapq.nlargest(depth, (score for _, score in found))[-1]
             found = [hit for hit in found if hit[1] >= lowest]
@@ -229,46 +189,15 @@ class Searcher:
             candidates.append(_Candidate(-score, collection, chunk.doc_id, chunk.number, row))
         return sorted(candidates)[:depth]
 
-    # -- parts --------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
-    def _asked(self, query: Query) -> list[IndexedCollection]:
+    def _collections(self, query: Query) -> list[IndexedCollection]:
         if query.collections is None:
             return list(self._held.values())
         for name in query.collections:
             if name not in self._held:
                 raise no_collection(name, sorted(self._held))
         return [self._held[name] for name in dict.fromkeys(query.collections)]
-
-    def _model(self, held: IndexedCollection) -> Model:
-        model = self._model_for(held.collection)
-        if model.fingerprint != held.collection.embedding_model:
-            raise EmbeddingMismatch(
-                f"Collection {held.collection.name!r} was embedded with {held.collection.embedding_model}, "
-                f"but the installed model is {model.fingerprint}.",
-                hint="Install the version of vmrag-link that made the collection, or import it again into a new one.",
-            )
-        return model
-
-    def _require_vectors(self, held: IndexedCollection, model: Model) -> None:
-        """Raises why there are none still; `IndexFailed` where there can be by now: an index that is built again has them."""
-        name = held.collection.name
-        if name in self._unembedded:
-            model.embed([name])
-            raise IndexFailed(
-                f"The documents of collection {name!r} could not be embedded when the index was made.",
-                hint="vmrag sync --rebuild",
-                collection_name=name,
-            )
-
-    def _embedded(self, held: IndexedCollection, text: str) -> bytes:
-        model = self._model(held)
-        self._require_vectors(held, model)
-        if self._query[0] != text:
-            self._query = (text, {})
-        known = self._query[1]
-        if model.fingerprint not in known:
-            known[model.fingerprint] = vectors.quantise(model.embed_query(text))
-        return known[model.fingerprint]
 
     def _exact(self, held: IndexedCollection) -> ExactVectors:
         if held.id not in self._vectors:
@@ -282,8 +211,11 @@ class Searcher:
             )
         return self._vectors[held.id]
 
-    def _filtered(self, query: Query) -> dict[int, list[int]] | None:
-        """The slots that pass the filters, by collection; None without filters. Chroma evaluates them."""
+    def _filtered_slots(self, query: Query) -> dict[int, list[int]] | None:
+        """The slots that pass the filters, by collection id; None without filters.
+
+        Chroma evaluates them.
+        """
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None:
             return None
@@ -292,13 +224,13 @@ class Searcher:
                 "Filters on the text of chunks need the texts in Chroma, and this index was made without them.",
                 hint="Set index.store_documents to true in .vmrag.yaml, then: vmrag trust && vmrag sync",
             )
-        asked = canonical_json((query.collections, where, where_document))
-        if asked not in self._passing:
-            self._passing[asked] = {
+        key = canonical_json((query.collections, where, where_document))
+        if key not in self._passing:
+            self._passing[key] = {
                 held.id: self._slots(held, self._chroma.ids(held.chroma_id, where=where, where_document=where_document))
-                for held in self._asked(query)
+                for held in self._collections(query)
             }
-        return self._passing[asked]
+        return self._passing[key]
 
     @cached_property
     def _chroma(self) -> ChromaStore:
@@ -307,9 +239,7 @@ class Searcher:
 
     def _slots(self, held: IndexedCollection, chunk_ids: list[str]) -> list[int]:
         """The slots of chunks named `<doc_id>_chunk_<n>`."""
-        if held.id not in self._first_slots:
-            self._first_slots[held.id] = self._manifest.first_slots(held)
-        first = self._first_slots[held.id]
+        first = self._manifest.first_slots(held)
         parted = (chunk_id.rpartition("_chunk_") for chunk_id in chunk_ids)
         return [first[doc_id] + int(number) for doc_id, _, number in parted]
 
@@ -338,7 +268,7 @@ class Searcher:
         return hits
 
 
-def _fused(rankings: list[list[_Candidate]]) -> list[_Candidate]:
+def _fuse(rankings: list[list[_Candidate]]) -> list[_Candidate]:
     """Reciprocal ranks summed; ties by collection, doc_id, chunk."""
     scores = fusion.fuse([[each[1:] for each in ranking] for ranking in rankings])
     return sorted(_Candidate(-score, *place) for place, score in scores.items())

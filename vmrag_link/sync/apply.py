@@ -52,11 +52,11 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
 
 
 def move(context: SyncContext) -> tuple[str, ...]:
-    """Bring the KB branch to the pin, with its uncommitted documents; the index is left to whoever
-    needs it next.
+    """Bring the KB branch to the pin, with its uncommitted documents, and leave the index for
+    later.
 
-    Returns what a person should know about it. Raises `GitBusy`, and `Busy` where another process
-    switches the work tree.
+    Returns notes for a person. Raises `GitBusy`, and `Busy` where another process switches the work
+    tree.
     """
     for _ in range(ATTEMPTS):
         if current.is_applied(context.places, read_trigger(context.places)):

@@ -29,7 +29,7 @@ NEAR = 100
 class Base(Record, frozen=True):
     """An index to start from: a directory, and the revision that it stands at.
 
-    While `holding` it nobody changes it. That yields why it cannot be used, if so: it may have gone
+    `holding` locks it against changes, and yields why it cannot be used, if so: it may have gone
     since it was listed.
     """
 
@@ -105,7 +105,9 @@ def snapshot(
 
 
 def _update(folder: Path, revision: str, base: Base | None, snapshots: Snapshots, indexer: Indexer) -> IndexUpdate:
-    """A sealed index in `folder`, which holds a copy of the base, if there is one."""
+    """Make `folder` a sealed index of the revision. It holds a copy of the base, or is empty
+    without one.
+    """
     # Heavier than all the rest, and not needed on the way back to a snapshot.
     from vmrag_link.index.store import IndexStore
 
@@ -117,7 +119,9 @@ def _update(folder: Path, revision: str, base: Base | None, snapshots: Snapshots
 
 
 def _copy_nearest(folder: Path, engine: Engine, revision: str, bases: Iterable[Base], watch: Stopwatch) -> Base | None:
-    """The nearest base, copied to `folder`; None where building from nothing costs no more."""
+    """Copy the nearest base to `folder` and return it; None where building from nothing costs no
+    more.
+    """
     left = list(bases)
     while base := _nearest(engine, revision, left):
         watch.lap("diff")
@@ -164,7 +168,7 @@ class _Size(NamedTuple):
 
 
 def _size(base: Base) -> _Size | None:
-    """None for a base that cannot be used."""
+    """The size of a base; None if it cannot be used."""
     with base.holding() as problem:
         if problem:
             return None

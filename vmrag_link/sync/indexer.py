@@ -49,13 +49,13 @@ class Indexer:
         self._progress = progress
 
     def update(self, store: IndexStore, at: At, *, base: str | None) -> IndexUpdate:
-        """`base`: the revision that the index stands at apart from its touched documents; None
-        compares all rows.
+        """Let the index hold what the knowledge base holds at `at`, and leave it unsealed.
 
-        What a service does not embed now is indexed by its words alone, and tried again when a
-        revision is indexed (not with every write). The index is left unsealed. Raises
-        `MassDeletion`, `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ
-        afterwards) and what engine, model and Chroma raise.
+        `base`: the revision that the index stands at apart from its touched documents; None
+        compares all rows. What a service does not embed now is indexed by its words alone; it is
+        tried again when a revision is indexed, not with every write. Raises `MassDeletion`,
+        `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ afterwards) and what
+        engine, model and Chroma raise.
         """
         store.unseal()
         plan, documents = self._plan(store.manifest, at, base)
@@ -75,8 +75,7 @@ class Indexer:
         return IndexUpdate(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
 
     def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
-        """Have the vectors of documents that are about to be stored: what cannot be embedded shows
-        before that.
+        """Embed documents that are about to be stored, so that a failure shows before they are.
 
         Raises `EmbeddingMismatch`, and what the model raises.
         """
@@ -147,9 +146,7 @@ class Indexer:
     def _ready(
         self, model: Model, name: str, batch: list[tuple[Document, list[Chunk]]], lacking: dict[str, str]
     ) -> tuple[list[ChunkedDocument], Counts]:
-        """The batch with its vectors; with stand-ins once its collection is one of those `lacking`
-        them.
-        """
+        """The batch with its vectors, or with stand-ins if its collection is `lacking` them."""
         if name not in lacking:
             try:
                 return self._embed(model, batch)
@@ -190,7 +187,7 @@ class Indexer:
 
 @contextlib.contextmanager
 def _blaming(collection: str) -> Iterator[None]:
-    """An error of a model says whose documents could not be embedded."""
+    """Name the collection in the errors of its model."""
     try:
         yield
     except (EmbeddingError, IndexExtraMissing, UsageInvalid) as error:

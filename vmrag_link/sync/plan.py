@@ -48,7 +48,8 @@ def make(
     present: Mapping[Key, DocumentHeader],
     target: Mapping[Key, DocumentHeader],
 ) -> Plan:
-    """`held` and `present` are the index's, `wanted` and `target` the knowledge base's.
+    """The plan from what the index has (`held`, `present`) to what the knowledge base has
+    (`wanted`, `target`).
 
     `present` and `target` must hold every document that differs, and all documents of dropped and
     of `rebuilt` collections.
@@ -71,11 +72,10 @@ def make(
 
 
 def refuse_mass_deletion(plan: Plan, documents: int) -> None:
-    """Stop before more than half of an index's documents, and more than 100, go for a reason that
-    no history gives.
+    """Raise `MassDeletion` if more than half of an index's documents, and more than 100, would go.
 
-    Call it for plans that come from comparing all rows: a diff between two revisions explains what
-    it removes.
+    For plans that come from comparing all rows. A diff between two revisions explains what it
+    removes.
     """
     if plan.changes.removed > max(MASS_DELETION, documents // 2):
         raise MassDeletion(

@@ -1,4 +1,4 @@
-"""Where a knowledge base travels to: what `remote:`, a pin's `dolt_remote` or a person on the command line says, as somebody to talk to."""
+"""Addresses of remotes: `remote:`, a pin's `dolt_remote`, or the argument of a command."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ OWN = "git:"
 
 _NETWORK = ("https", "ssh")
 _GIT_SCHEMES = {"git+file": ("file",), "git+http": ("http", *_NETWORK), "git+https": _NETWORK, "git+ssh": _NETWORK}
-"""The transports that git may use, whatever an `insteadOf` or a server's redirection says: nothing less guarded than what was named."""
+"""The transports that git may use, whatever an `insteadOf` or a redirection says.
+
+None of them is less guarded than the one that was named.
+"""
 
 _ENGINE_SCHEMES = ("file", "http", "https")
 
 
 class Address(Record, frozen=True):
-    """One remote. `key`: the short name under which engine and git remember it, which is its URL's: a git remote that gets another URL is
-    another place. `text`: for people, without credentials. git talks to `peer`, or (None) the engine to `url`.
+    """One remote. git talks to `peer`, or (None) the engine to `url`.
+
+    `key`: its short name in engine and git, made from its URL: a git remote that gets another URL
+    is another place. `text`: for people, without credentials.
     """
 
     key: str
@@ -35,16 +40,19 @@ class Address(Record, frozen=True):
 
 
 def of_code(places: Places, branch: str | None, *, ask: bool = False) -> list[Address]:
-    """What `git:` stands for on a code branch, the first to be asked first. Raises `RemoteMissing` where git knows no remote."""
-    return _named(places, remotes.nearest(places, branch), ask=ask)
+    """The addresses that `git:` names on a code branch, the preferred one first.
+
+    Raises `RemoteMissing` where git has no remote.
+    """
+    return _addresses(places, remotes.nearest(places, branch), ask=ask)
 
 
 def to_code(places: Places, branch: str | None, *, ask: bool = False) -> list[Address]:
     """As `of_code`, where `git push` goes to on that branch."""
-    return _named(places, remotes.for_writing(places, branch), ask=ask)
+    return _addresses(places, remotes.for_writing(places, branch), ask=ask)
 
 
-def _named(places: Places, found: list[str], *, ask: bool) -> list[Address]:
+def _addresses(places: Places, found: list[str], *, ask: bool) -> list[Address]:
     if found:
         return [of_remote(places, name, ask=ask) for name in found]
     if remotes.names(places):
@@ -63,14 +71,17 @@ def of_remote(places: Places, name: str, *, ask: bool = False) -> Address:
 
 
 def of_pushed(places: Places, name: str, url: str, *, ask: bool = False) -> Address:
-    """Where `git push` goes, as it tells its hook. Two URLs of one remote are two places; the name stands for the one that is fetched."""
+    """The place to which `git push` goes, as it tells its hook.
+
+    Two URLs of one remote are two places; the name stands for the one that is fetched.
+    """
     known = name in remotes.names(places) and remotes.url(places, name) == url
     alone = known and remotes.push_urls(places, name) == [url]
     return Address(_git_key(url), name if known else remotes.shown(url), Peer(name if alone else url, ask=ask))
 
 
 def for_pushing(places: Places, address: Address) -> list[Address]:
-    """Where `git push` would go: a configured remote may have several URLs for that, and others than for fetching."""
+    """The places to which `git push` would go: a remote may have several URLs for that."""
     peer = address.peer
     if peer is None or peer.where not in remotes.names(places):
         return [address]
@@ -78,7 +89,10 @@ def for_pushing(places: Places, address: Address) -> list[Address]:
 
 
 def of_url(text: str, *, ask: bool = False) -> Address:
-    """Any other form of `remote:`. Raises `RemoteInvalid` for what is none, or needs another engine."""
+    """Any other form of `remote:`.
+
+    Raises `RemoteInvalid` for anything else and for other engines.
+    """
     if flaw := remote_flaw(text):
         raise RemoteInvalid(f"A remote {flaw}", hint="vmrag remote")
     scheme = _scheme(text)
@@ -109,11 +123,14 @@ def _path(text: str) -> str:
     return unquote(text.partition("://")[2])
 
 
-def given(places: Places, text: str, *, branch: str | None, ask: bool = False) -> list[Address]:
-    """What a person names on the command line: a git remote (name or URL), a URL, `git:`. Raises `RemoteMissing`, `RemoteInvalid`."""
+def parse(places: Places, text: str, *, branch: str | None, ask: bool = False) -> list[Address]:
+    """A remote on the command line: a git remote (name or URL), a URL, `git:`.
+
+    Raises `RemoteMissing`, `RemoteInvalid`.
+    """
     if text == OWN:
         return of_code(places, branch, ask=ask)
-    if name := remotes.called(places, text):
+    if name := remotes.find_name(places, text):
         return [of_remote(places, name, ask=ask)]
     if "://" not in text and "/" not in text:
         raise RemoteMissing(f"There is no git remote {text[:80]!r}.", hint="git remote -v", remote=text)
@@ -121,7 +138,7 @@ def given(places: Places, text: str, *, branch: str | None, ask: bool = False) -
 
 
 def _git_key(url: str) -> str:
-    """Of a git repository, by whatever name it is asked; a password that was changed makes no other place."""
+    """The key of a git repository, by any of its names; a changed password makes no other place."""
     return f"git-{_hash(remotes.shown(url))}"
 
 

@@ -1,6 +1,7 @@
-"""One remote, open: what it holds is brought here, and what it lacks goes there.
+"""An open connection to one remote, by one of two transports.
 
-The embedded engine reaches files and servers by itself; everything else git carries (`transport.git_transport`).
+The embedded engine reaches files and servers by itself (`direct_transport`); git carries the file
+of every other remote (`git_transport`).
 """
 
 from __future__ import annotations
@@ -10,50 +11,63 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from vmrag_link import locks
-from vmrag_link.engines.base import USUAL_LIMITS, Engine, Limits
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
 from vmrag_link.git import sharing
 from vmrag_link.paths import Places
 from vmrag_link.transport import git_transport
 from vmrag_link.transport.address import Address
-from vmrag_link.transport.git_transport import Through
+from vmrag_link.transport.direct_transport import DirectTransport
+from vmrag_link.transport.git_transport import GitTransport
 
 T = TypeVar("T")
 
 
-class Exchange(Protocol):
+class Transport(Protocol):
     """Call it with the remote's lock held, as `opened` does."""
 
     def heads(self) -> dict[str, str]:
-        """The remote's branches, as it stood when it was last asked; empty if that is not known."""
+        """The remote's branches as of the last fetch or push; empty if that is not known."""
 
     def fetch(self) -> bool:
-        """Ask it, and bring what it holds. False: there is no knowledge base there (yet).
+        """Fetch everything that it holds. False: it has no knowledge base.
 
-        Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than ours, `KnowledgeRefused` for what no
-        command of ours made or is too large, `FileFailed` where the disk has no room, and why it cannot be asked; then nothing has
-        moved, and nothing of it is here.
+        Raises `RemoteDamaged`, `RemoteTooNew`, `RemoteRejected` for another knowledge base than
+        ours, `KnowledgeRefused` for content that none of our commands makes or that is too large,
+        `FileFailed` where the disk has no room, and the errors of a remote that does not answer.
+        Then nothing has moved, and nothing of it is here.
         """
 
     def put_back(self) -> bool:
-        """Where there is nothing (any more): let it hold what it did when it was last asked, if that is known."""
+        """Restore an empty remote to its state when it was last fetched, if that is known."""
 
     def current(self) -> bool:
-        """Ask whether it still stands where it did when it was last asked, without bringing anything."""
+        """Ask whether it is still as it was when it was last fetched, without fetching."""
 
     def push(self, write: Callable[[str], T]) -> T:
-        """Let `write` push to the URL that it is given; its result. Raises `RemoteMoved` where the remote stands elsewhere by now."""
+        """Call `write` with a URL to push to; returns its result.
+
+        Raises `RemoteMoved` if the remote has changed since it was last fetched.
+        """
 
 
 @contextlib.contextmanager
-def opened(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Exchange]:
-    """Talk to a remote; one process of this repository at a time. `timeout`: seconds to wait for another one."""
+def opened(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Transport]:
+    """An open connection; one process of this repository at a time.
+
+    `timeout`: seconds to wait for another.
+    """
     with _alone(places, address, f"talk to {address.text}", timeout):
-        yield Direct(engine, address) if address.peer is None else Through(places, engine, address.key, address.peer)
+        yield (
+            DirectTransport(engine, address)
+            if address.peer is None
+            else GitTransport(places, engine, address.key, address.peer)
+        )
 
 
 @contextlib.contextmanager
-def carried(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[Through]:
+def carried(places: Places, engine: Engine, address: Address, *, timeout: float) -> Iterator[GitTransport]:
     """As `opened`. Raises `RemoteInvalid` for what git does not carry."""
     if address.peer is None:
         raise RemoteInvalid(
@@ -62,11 +76,11 @@ def carried(places: Places, engine: Engine, address: Address, *, timeout: float)
             remote=address.text,
         )
     with _alone(places, address, f"talk to {address.text}", timeout):
-        yield Through(places, engine, address.key, address.peer)
+        yield GitTransport(places, engine, address.key, address.peer)
 
 
 def remembered(places: Places, engine: Engine, address: Address, *, timeout: float) -> dict[str, str]:
-    """The remote's branches as it stood when it was last asked; asks no network. Empty if that is not known."""
+    """The remote's branches as of the last fetch or push, without network; empty if not known."""
     if address.peer is None:
         return engine.remote_heads(address.key)
     with opened(places, engine, address, timeout=timeout) as peer:
@@ -81,38 +95,6 @@ def _alone(places: Places, address: Address, purpose: str, timeout: float) -> It
         yield
 
 
-class Direct:
-    """The engine talks to it. Nobody can be asked for less than everything that is new, which is what `fetch` brings."""
-
-    def __init__(self, engine: Engine, address: Address) -> None:
-        self._engine, self._key, self._url = engine, address.key, address.url
-        self._asked = False
-
-    def heads(self) -> dict[str, str]:
-        if not self._asked:
-            self.fetch()
-        return self._engine.remote_heads(self._key)
-
-    def fetch(self) -> bool:
-        self._asked = True
-        try:
-            git_transport.take(self._engine, self._key, self._url)
-        except RemoteMissing:
-            self._engine.forget_remote(self._key)
-            return False
-        return True
-
-    def put_back(self) -> bool:
-        return False
-
-    def current(self) -> bool:
-        return self._asked
-
-    def push(self, write: Callable[[str], T]) -> T:
-        self._asked = False
-        return write(self._url)
-
-
 def clone(
     places: Places,
     address: Address,
@@ -121,7 +103,11 @@ def clone(
     timeout: float,
     limits: Limits = USUAL_LIMITS,
 ) -> Engine | None:
-    """A knowledge base that `make` creates from a short name and a URL; None where the remote has none. Raises as `Exchange.fetch`."""
+    """A knowledge base that `make` creates from a short name and a URL; None if the remote has
+    none.
+
+    Raises as `Transport.fetch`.
+    """
     with _alone(places, address, f"clone {address.text}", timeout):
         if address.peer is None:
             try:

@@ -1,6 +1,7 @@
-"""Does a remote answer, and does it still hold what it held when it was last asked? Nothing is fetched, and nobody waits long.
+"""Whether a remote answers and has changed since it was last fetched.
 
-An answer counts for a minute in this process: whoever looks at the status again and again asks nobody each time.
+Fetches nothing, waits briefly. An answer counts for a minute in this process, so a repeated status
+asks only once.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class ProbeResult(NamedTuple):
-    """`problem`: why there is none. `stands_at`: the commit that holds the knowledge base there, if git carries it and there is one."""
+    """`problem`: why there is no answer.
+
+    `stands_at`: the commit of the knowledge base, if git carries it.
+    """
 
     at: float
     problem: RemoteError | None
@@ -41,35 +45,35 @@ class ProbeResult(NamedTuple):
 _answers: dict[tuple[Path, str], ProbeResult] = {}
 
 
-def asked(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
+def ask(places: Places, address: Address, *, anew: bool = False) -> ProbeResult:
     """What the remote says, or said a moment ago. It is contacted: ask only one that is trusted."""
-    known = None if anew else remembered(places, address)
+    known = None if anew else last_result(places, address)
     if known is None:
-        known = _answers[places.common, address.key] = _asked(places, address)
+        known = _answers[places.common, address.key] = _probe(places, address)
     return known
 
 
-def remembered(places: Places, address: Address) -> ProbeResult | None:
-    """What the remote said a moment ago; nobody is asked."""
+def last_result(places: Places, address: Address) -> ProbeResult | None:
+    """The remote's latest answer, from memory."""
     known = _answers.get((places.common, address.key))
     return known if known and time.monotonic() - known.at < REMEMBERED else None
 
 
 def doubt(places: Places, engine: Engine, address: Address) -> str:
     """Why what is known of the remote may be older than what it holds; empty if it is not."""
-    answer = asked(places, address)
+    answer = ask(places, address)
     if answer.problem:
         return answer.problem.message
     if address.peer is None:
         return _compared(engine, address)
     if answer.stands_at != git_transport.last_seen(places, address.key):
-        answer = asked(places, address, anew=True)  # we may have fetched or pushed since
+        answer = ask(places, address, anew=True)  # we may have fetched or pushed since
         if answer.problem is None and answer.stands_at != git_transport.last_seen(places, address.key):
             return _moved(address)
     return answer.problem.message if answer.problem else ""
 
 
-def _asked(places: Places, address: Address) -> ProbeResult:
+def _probe(places: Places, address: Address) -> ProbeResult:
     stands_at = None
     problem: RemoteError | None = None
     try:
@@ -83,19 +87,22 @@ def _asked(places: Places, address: Address) -> ProbeResult:
 
 
 def _connect(address: Address) -> None:
-    """Look at a folder of this machine, or open a connection to a server. Raises `RemoteMissing`, `RemoteUnreachable`."""
+    """Look at a folder of this machine, or connect to a server.
+
+    Raises `RemoteMissing`, `RemoteUnreachable`.
+    """
     parts = urlsplit(address.url)
     if parts.scheme == "file":
         if not Path(address.url.partition("://")[2]).exists():
             raise RemoteMissing(f"There is nothing at {address.text}.", hint="vmrag remote", remote=address.text)
         return
-    why = _refused(parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80))
+    why = _connection_error(parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80))
     if why:
         raise RemoteUnreachable(f"{address.text} cannot be reached: {why}", hint="vmrag remote", remote=address.text)
 
 
-def _refused(host: str, port: int) -> str:
-    """Why nobody answers; in a thread, because nothing ends a look-up of a name that takes too long."""
+def _connection_error(host: str, port: int) -> str:
+    """The reason why there is no answer. In a thread, because nothing ends a slow name look-up."""
     said = [f"no answer within {PATIENCE:g} s"]
 
     def connect() -> None:

@@ -1,7 +1,8 @@
-"""Let a remote hold revisions that it lacks. What it held stays reachable there, whatever moves.
+"""Push revisions that a remote lacks. Whatever it held stays reachable there.
 
-Its branches are moved forward, or elsewhere or away after their old head was kept. What none of them then reaches goes under its own
-`vmrag_keep`, which grows from what it was there: ours holds much that was given up here and was never meant to travel.
+Its branches are moved forward, or elsewhere or deleted after their old head was kept. Revisions
+that none of them reaches then go under its own `vmrag_keep`, which grows from its state there. Ours
+is not pushed: it holds much that was given up here.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ import msgspec
 from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine, root_of
 from vmrag_link.errors import RemoteDiverged, RemoteMoved, quoted
 from vmrag_link.models import Record
-from vmrag_link.transport.connection import Exchange
+from vmrag_link.transport.connection import Transport
 
 ATTEMPTS = 40
 _PAUSE_SECONDS = 0.25
 
 
 class PublishRequest(Record, frozen=True):
-    """`branches`: KB branches of the remote and where they should be; `revisions`, newest first: what it must reach in the end.
+    """`branches`: the remote's KB branches and their new heads.
 
-    `superseded`: by KB branch, the revisions that the history of its code pins: a branch that stands at one of them was left there by a
-    revert, or by an older pin that is pinned again. A branch that cannot be moved forward is moved all the same (from there, and those
-    in `force`), or is no reason to fail (`lenient`), or raises. `delete`: branches that should not be there; others go first.
+    `revisions`: what it must reach, newest first. `superseded`: by KB branch, the revisions that
+    the history of its code pins. A branch at one of them was left there by a revert, or by an older
+    pin that is pinned again. A branch that cannot be moved forward is moved all the same (from
+    there, and those in `force`), or is no reason to fail (`lenient`), or raises. `delete`: branches
+    to delete, after all others.
     """
 
     branches: Mapping[str, str]
@@ -47,7 +50,9 @@ class Moved(Record, frozen=True):
 
 
 class Published(Record, frozen=True):
-    """`branches` that moved, `kept` revisions that `vmrag_keep` reaches now; `behind`: branches that stayed where they were; `deleted`."""
+    """`branches` that moved, `kept` revisions that `vmrag_keep` now reaches, `behind` branches that
+    stayed, `deleted` ones.
+    """
 
     branches: tuple[Moved, ...] = ()
     kept: tuple[str, ...] = ()
@@ -59,25 +64,25 @@ class Published(Record, frozen=True):
         return not (self.branches or self.kept or self.deleted)
 
 
-def publish(engine: Engine, key: str, exchange: Exchange, wanted: PublishRequest) -> Published:
+def publish(engine: Engine, key: str, transport: Transport, wanted: PublishRequest) -> Published:
     """Push until the remote has everything, however many others push at the same time.
 
-    Raises `RemoteDiverged`, and as `Exchange`.
+    Raises `RemoteDiverged`, and as `Transport`.
     """
     said = ""
     for attempt in range(ATTEMPTS):
         try:
-            if attempt and not exchange.fetch():
-                exchange.put_back()
-            plan = _plan(engine, exchange.heads(), wanted)
+            if attempt and not transport.fetch():
+                transport.put_back()
+            plan = _plan(engine, transport.heads(), wanted)
             if not plan.empty:
-                exchange.push(functools.partial(_carry_out, engine, key, plan))
+                transport.push(functools.partial(_carry_out, engine, key, plan))
                 return plan
-            if attempt or exchange.current():
+            if attempt or transport.current():
                 return plan
         except RemoteMoved as error:
             said = str(error.details.get("said", ""))
-            if attempt:  # not all of those who wait at once
+            if attempt:  # not all waiting processes at once
                 time.sleep(random.uniform(0, _PAUSE_SECONDS * min(attempt, 8)))  # noqa: S311
         except RemoteDiverged:
             if attempt:
@@ -121,7 +126,7 @@ def _plan(engine: Engine, heads: Mapping[str, str], wanted: PublishRequest) -> P
 
 
 def _carry_out(engine: Engine, key: str, plan: Published, url: str) -> None:
-    """What is kept goes first: a branch leaves its old head only when something else reaches that."""
+    """Keep first: a branch leaves its old head only when something else reaches it."""
     with engine.writing("push"):
         heads = engine.remote_heads(key)
         first = [move for move in plan.branches if move.branch == ROOT_BRANCH]

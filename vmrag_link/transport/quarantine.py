@@ -1,4 +1,6 @@
-"""Where a stranger's knowledge base lies while it is looked at: git objects and files apart from ours, gone when that is over."""
+"""A place for a stranger's knowledge base while it is checked, apart from ours and removed
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import Limits
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
 from vmrag_link.git import remotes, sidecar_repo, transfer
 from vmrag_link.git.transfer import Peer
@@ -26,7 +28,7 @@ _CODE = "refs/vmrag/code"
 
 
 class Quarantine(NamedTuple):
-    """`places`: a repository of its own. `vetted`: a file that is not there yet, for what may leave."""
+    """`places`: a repository of its own. `vetted`: the path of a new file for what may leave."""
 
     places: Places
     folder: Path
@@ -36,11 +38,17 @@ class Quarantine(NamedTuple):
         return self.folder / "vetted.doltlite"
 
     def code(self, peer: Peer, ref: str) -> str | None:
-        """The commit that a ref is at there, with its history; None where there is no such ref. Raises as `transfer.fetch`."""
+        """Fetch the commit of a ref with its history; None if there is no such ref.
+
+        Raises as `transfer.fetch`.
+        """
         return transfer.fetch(self.places, peer, ref, _CODE)
 
     def knowledge(self, peer: Peer, *, limits: Limits) -> Path:
-        """The file of its knowledge base. Raises as `code`, `RemoteMissing`, and as `segments.require_acceptable`."""
+        """The file of its knowledge base.
+
+        Raises as `code`, `RemoteMissing`, and as `segments.require_acceptable`.
+        """
         where = remotes.shown(peer.where)
         commit = transfer.fetch(self.places, peer, DATA, DATA)
         if commit is None:
@@ -65,7 +73,10 @@ class Quarantine(NamedTuple):
 
 @contextlib.contextmanager
 def opened(places: Places, *, timeout: float) -> Iterator[Quarantine]:
-    """One at a time; what a kill has left of others goes first. `timeout`: seconds to wait for another one."""
+    """One at a time; leftovers of killed ones go first.
+
+    `timeout`: seconds to wait for another one.
+    """
     with locks.exclusive(_lock(places), purpose="adopt knowledge", timeout=timeout):
         _clear(places)
         folder = places.quarantine / os.urandom(8).hex()
@@ -79,8 +90,8 @@ def opened(places: Places, *, timeout: float) -> Iterator[Quarantine]:
             _clear(places)
 
 
-def left(places: Places) -> list[Path]:
-    """What a kill has left, while nobody is at work here."""
+def leftovers(places: Places) -> list[Path]:
+    """The leftovers of killed processes, while nobody is at work here."""
     there = places.quarantine
     return [there] if there.exists() and not locks.is_held(_lock(places)) else []
 

@@ -1,7 +1,8 @@
-"""A file cut into segments that git can store: most of them are the same from one push to the next, and travel once.
+"""A file cut into segments for git; most stay the same from push to push and travel once.
 
-On a ref of git's lies one commit a push. Its tree holds `manifest.json` and the segments `000000`, `000001` …, each but the last
-`segment_size` bytes long. Whoever can push may have written all of that: nothing is believed before it was measured.
+A ref has one commit per push. Its tree holds `manifest.json` and the segments `000000`, `000001` …,
+all but the last `segment_size` bytes long. Any pusher may have written them, so nothing is believed
+before it was measured.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from vmrag_link import permissions
-from vmrag_link.engines.base import Limits, too_large
+from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteTooNew
 from vmrag_link.git import objects
 from vmrag_link.models import Record
@@ -32,13 +33,16 @@ _MOST_MANIFEST = (1000, 100)
 """Bytes, and bytes a segment: somewhat more than one has."""
 
 _MANY, _SMALL = 4096, 16 * 1024
-"""More segments than that, each smaller than so many bytes, cost a git process for every few bytes. We write none that small."""
+"""The limit for segments smaller than so many bytes: each costs a git process, and we write none.
+"""
 
 _SIGNATURE = "vmrag <vmrag@localhost>"
 
 
 class SegmentManifest(Record, frozen=True):
-    """`size` of the file and of a segment in bytes; SHA-256 of each segment, lower-case hexadecimal."""
+    """`size` of the file and of a segment in bytes; SHA-256 of each segment, lower-case
+    hexadecimal.
+    """
 
     format: int
     size: int
@@ -47,16 +51,17 @@ class SegmentManifest(Record, frozen=True):
 
 
 def store(places: Places, file: Path, parent: str | None, *, segment_size: int = SEGMENT_SIZE) -> str:
-    """Write the file as a child of the commit `parent`, which decides about the size of segments, and whose segments are not stored again.
+    """Write the file as a child of the commit `parent`, whose size of segments is kept and whose
+    segments are shared.
 
-    Returns the commit; `parent` itself where nothing changed. No ref moves.
+    Returns the commit, or `parent` itself if nothing changed. No ref moves.
     """
     stored = _Stored.read(places, parent) if parent else None
     length = stored.manifest.segment_size if stored else segment_size
     blobs = dict(zip(stored.manifest.sha256, stored.blobs, strict=True)) if stored else {}
     digests, size = [], 0
     with file.open("rb") as source:
-        for segment in _cut(source, length):
+        for segment in _pieces(source, length):
             digest = _digest(segment)
             if digest not in blobs:
                 blobs[digest] = objects.write_blob(places, segment)
@@ -71,9 +76,11 @@ def store(places: Places, file: Path, parent: str | None, *, segment_size: int =
 
 
 def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limits) -> None:
-    """Before any of it is written: what a commit that others made says of its file is within the limits, and the disk has room for it.
+    """Require that a stranger's commit describes a file within the limits, for which the disk has
+    room.
 
-    Raises `KnowledgeRefused`, `FileFailed` (no room), and as `restore`.
+    Called before any of it is written. Raises `KnowledgeRefused`, `FileFailed` (no room), and as
+    `restore`.
     """
     stored = _Stored.read(places, commit)
     manifest = stored.manifest
@@ -82,7 +89,8 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
     if len(stored.blobs) > _MANY and manifest.segment_size < _SMALL:
         raise _implausible(f"it is cut into {len(stored.blobs):,} segments of {manifest.segment_size:,} bytes")
     distinct = sum({blob: _length(manifest, number) for number, blob in enumerate(stored.blobs)}.values())
-    # A text that repeats itself makes equal segments. A few hundred bytes on the remote would fill the disk that way.
+    # A text that repeats itself makes equal segments. A few hundred bytes on the remote would fill
+    # the disk that way.
     if manifest.size - distinct > distinct + limits.text_bytes:
         most = max(Counter(stored.blobs).values())
         raise _implausible(
@@ -93,9 +101,10 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
 
 
 def restore(places: Places, commit: str, file: Path) -> None:
-    """Make the file what the commit holds; only segments that differ are read. An interruption leaves the file in between.
+    """Make the file equal to the commit's.
 
-    Raises `RemoteDamaged` for anything but what `store` writes, `RemoteTooNew`.
+    Only differing segments are read; an interruption leaves a mixture. Raises `RemoteDamaged` for
+    anything that `store` does not write, `RemoteTooNew`.
     """
     stored = _Stored.read(places, commit)
     manifest = stored.manifest
@@ -105,14 +114,15 @@ def restore(places: Places, commit: str, file: Path) -> None:
     permissions.adjust(descriptor, file)
     with os.fdopen(descriptor, "r+b") as target:
         wanted = dict(enumerate(stored.blobs))
-        for number, segment in enumerate(_cut(target, manifest.segment_size)):
+        for number, segment in enumerate(_pieces(target, manifest.segment_size)):
             blob = wanted.get(number)
-            # Both: the manifest may be right about what lies here, and the commit hold something else.
+            # Both: the manifest may be right about what lies here, and the commit hold something
+            # else.
             if blob and _digest(segment) == manifest.sha256[number] and objects.blob_name(segment, like=blob) == blob:
                 del wanted[number]
         for number, segment in _segments(places, wanted):
             if _digest(segment) != manifest.sha256[number]:
-                raise _damaged(f"segment {_name(number)} is not the one that its checksum names")
+                raise _damage_error(f"segment {_name(number)} is not the one that its checksum names")
             target.seek(number * manifest.segment_size)
             target.write(segment)
         target.truncate(manifest.size)
@@ -134,14 +144,14 @@ class _Stored(Record, frozen=True):
         tree = objects.tree(places, commit)
         entry = tree.pop(MANIFEST, None)
         if entry is None or not 0 <= entry.size <= _longest_manifest(MOST_SEGMENTS):
-            raise _damaged("it has no manifest.json, or one that is too long")
-        manifest = _parsed(objects.blob(places, entry.name))
+            raise _damage_error("it has no manifest.json, or one that is too long")
+        manifest = _parse_manifest(objects.blob(places, entry.name))
         if entry.size > _longest_manifest(len(tree)):
-            raise _damaged("its manifest is too long")
+            raise _damage_error("its manifest is too long")
         expected = {_name(number): _length(manifest, number) for number in range(len(manifest.sha256))}
         if expected != {name: each.size for name, each in tree.items()}:
             odd = sorted(set(expected.items()) ^ {(name, each.size) for name, each in tree.items()})
-            raise _damaged(f"segment {odd[0][0]} is missing, is too much, or has another length")
+            raise _damage_error(f"segment {odd[0][0]} is missing, is too much, or has another length")
         return cls(manifest, tuple(tree[name].name for name in expected))
 
 
@@ -151,7 +161,7 @@ class _Format(Record, frozen=True):
     format: int
 
 
-def _parsed(data: bytes) -> SegmentManifest:
+def _parse_manifest(data: bytes) -> SegmentManifest:
     """Raises `RemoteTooNew`, whatever else a newer program's manifest says."""
     try:
         known = msgspec.json.decode(data, type=_Format)
@@ -162,12 +172,12 @@ def _parsed(data: bytes) -> SegmentManifest:
             )
         manifest = msgspec.json.decode(data, type=SegmentManifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _damaged(f"its manifest cannot be read: {error}") from error
+        raise _damage_error(f"its manifest cannot be read: {error}") from error
     if manifest.format != FORMAT:
-        raise _damaged(f"there is no format {manifest.format}")
+        raise _damage_error(f"there is no format {manifest.format}")
     fits = 0 < manifest.segment_size <= _MOST_SEGMENT_SIZE and manifest.size > 0
     if not fits or len(manifest.sha256) != -(-manifest.size // manifest.segment_size) <= MOST_SEGMENTS:
-        raise _damaged("its manifest contradicts itself")
+        raise _damage_error("its manifest contradicts itself")
     return manifest
 
 
@@ -183,7 +193,7 @@ def _digest(segment: bytes) -> str:
     return hashlib.sha256(segment).hexdigest()
 
 
-def _cut(source: BinaryIO, length: int) -> Iterator[bytes]:
+def _pieces(source: BinaryIO, length: int) -> Iterator[bytes]:
     while segment := source.read(length):
         yield segment
 
@@ -204,7 +214,7 @@ def _implausible(why: str) -> KnowledgeRefused:
     )
 
 
-def _damaged(why: str) -> RemoteDamaged:
+def _damage_error(why: str) -> RemoteDamaged:
     return RemoteDamaged(
         f"The knowledge base on the remote is damaged: {why}. Nothing of it was taken.",
         hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",

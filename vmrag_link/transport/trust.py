@@ -1,4 +1,4 @@
-"""May this be contacted without being asked to? A pin and a settings file come from whoever wrote what was cloned."""
+"""Whether a remote may be contacted unasked: pin and settings may be a stranger's."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ ROOTS_KEY = "vmrag.fileRoot"
 
 
 def require(places: Places, remote: str, *, accepted: Callable[[], str | None]) -> None:
-    """Raises `RemoteNotTrusted` for a remote that neither this machine's git configuration names nor its person has agreed to.
+    """Raises `RemoteNotTrusted` for a remote that neither git's configuration here names nor the
+    person agreed to.
 
-    `git:` is the code's own remote, which is contacted for the code anyway. `accepted` gives the `remote` of the settings that count
-    here; a folder of this machine that it names must lie below a `vmrag.fileRoot` of git's configuration.
+    `git:` is the code's own remote, which is contacted for the code anyway. `accepted` gives the
+    `remote` of the settings that count here; a folder of this machine that it names must lie below
+    a `vmrag.fileRoot` of git's configuration.
     """
     if named_here(places, remote):
         return
@@ -36,10 +38,11 @@ def require(places: Places, remote: str, *, accepted: Callable[[], str | None]) 
 def require_from_agent(
     places: Places, remote: str, *, accepted: Callable[[], str | None], agreed: Collection[str]
 ) -> None:
-    """As `require`, for an address that is an argument of an agent, and that a text of a stranger may have put there.
+    """As `require`, for an address in an agent's arguments, which a stranger's text may have put
+    there.
 
-    `agreed` are the addresses that the person said yes to when they were asked. Where asking could help, the error's details hold `ask`:
-    never for a folder outside of the roots, which a push would write into.
+    `agreed` are the addresses that the person confirmed. If asking could help, the error's details
+    hold `ask`: never for a folder outside of the roots, into which a push would write.
     """
     if named_here(places, remote):
         return
@@ -54,12 +57,14 @@ def require_from_agent(
 
 
 def named_here(places: Places, remote: str) -> bool:
-    """Whether this machine's git configuration names a remote: as trusted, or as one of the code's."""
+    """Whether this machine's git configuration names a remote, as trusted or as the code's."""
     return remote == OWN or remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote)
 
 
 def require_below_root(places: Places, remote: str) -> None:
-    """Raises `RemoteNotTrusted` for a folder of this machine that does not lie below a `vmrag.fileRoot` of git's configuration."""
+    """Raises `RemoteNotTrusted` for a local folder that is not below a `vmrag.fileRoot` of git's
+    configuration.
+    """
     place = folder(remote)
     if place is not None and not below_root(places, place):
         raise RemoteNotTrusted(

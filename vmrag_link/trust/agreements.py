@@ -1,9 +1,7 @@
-"""What this person agreed to, repository by repository: outside of every work tree, in a folder of
-their own.
+"""What this person agreed to, repository by repository, in a folder outside of every work tree.
 
-A repository is told from another one that lay at the same path by a random id below its
-`.git/vmrag`, which no clone carries. So without an agreement nothing outside of the repository is
-looked at.
+A random id below `.git/vmrag`, which no clone carries, tells a repository from another one at the
+same path. Without an id nothing was agreed to, and nothing outside of the repository is read.
 """
 
 from __future__ import annotations
@@ -54,21 +52,21 @@ class Agreements(Record, frozen=True):
 
 
 def read(places: Places) -> Agreements:
-    """Raises `ConfigInvalid` for a damaged file: restrictions that a person agreed to may have
-    stood in it.
+    """The agreements of this repository. Raises `ConfigInvalid` for a damaged file, which may have
+    held restrictions.
     """
     path = _file(places)
     return (_read(path) if path else None) or Agreements(_repository(places))
 
 
 def files(places: Places) -> tuple[Path, ...]:
-    """Which files decide what `read` gives, whether they are there or not."""
+    """The files that `read` depends on, existing or not."""
     path = _file(places)
     return (places.trust_id, path) if path else (places.trust_id,)
 
 
 def every() -> list[Agreements]:
-    """Of every repository on this machine, by path."""
+    """The agreements of every repository on this machine, by path."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         found = [_read(path) for path in _folder().iterdir() if path.suffix == ".json"]
         return sorted((each for each in found if each), key=lambda each: each.repository)
@@ -93,7 +91,7 @@ def add_service(places: Places, name: str) -> None:
 
 
 def revoke(places: Places) -> bool:
-    """Forget all that was agreed to for this repository; whether there was anything."""
+    """Forget what was agreed to for this repository; whether there was anything."""
     path = _file(places)
     if path is None or not path.exists():
         return False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vmrag_link.config import Loaded
+from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.embedding.registry import Permission
-from vmrag_link.embedding.services import SERVICES
 from vmrag_link.git.settings import config_values
 from vmrag_link.paths import Places
 from vmrag_link.trust import agreements

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vmrag_link.config import Loaded
-from vmrag_link.engines.base import MEGABYTE, Limits
+from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
 from vmrag_link.trust import settings as trusted

@@ -55,7 +55,9 @@ def get_diff(
     limit: Annotated[int, Given(low=1, high=1000, clamped=True)] = 100,
     offset: Annotated[int, Given(low=0)] = 0,
 ) -> GetDiffResult:
-    """Compare two commits, or a commit with the uncommitted documents: which documents and collections differ, and how."""
+    """Compare two commits, or a commit with the uncommitted documents: which documents and
+    collections differ, and how.
+    """
     here, ws = call.standing(), call.ws
     old, new = (revparse.tool_at(ws, name, here) for name in (from_ref, to_ref))
     found = changes(ws.engine, old, new)
@@ -125,7 +127,9 @@ def documents(
     characters: int | None = None,
     kinds: dict[str, str] | None = None,
 ) -> list[ChangedDocument]:
-    """These of the changes, the first `texts` of them with their texts; as many as hold at most so many `characters`, but one.
+    """The selected changes as rows, the first `texts` of them with their texts.
+
+    At least one row, and no more than `characters` allow.
 
     `kinds`: of the collections, where the table of each document is wanted.
     """

@@ -20,7 +20,7 @@ from vmrag_link.ops.documents.update import DocumentUpdate, UpdateCounts, update
 from vmrag_link.ops.documents.writing import Landed
 from vmrag_link.ops.index import query
 from vmrag_link.ops.index.query import SimilarReport
-from vmrag_link.retrieval.search import Hit, Near
+from vmrag_link.retrieval.query import Hit, Near
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.documents import (

@@ -10,10 +10,14 @@ from msgspec import UNSET, structs
 from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.ops.branches import branch_list
 from vmrag_link.ops.commits import revisions
+from vmrag_link.ops.commits.ahead_behind import AheadBehind
+from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.history.log import log, made_between
+from vmrag_link.ops.merge import conflict_rows
+from vmrag_link.ops.merge.conflict_rows import OpenMerge
+from vmrag_link.ops.remotes.upstream import Upstream, upstream
 from vmrag_link.ops.status import kb_status
-from vmrag_link.ops.status.kb_status import Situation
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.commits import SHORT, CommitMatch, CommitWithParent, CommitWithStats
@@ -45,41 +49,42 @@ LISTED = 1000
 def dolt_status(
     call: Call, *, verbose: Annotated[bool, Given("list the uncommitted documents")] = False
 ) -> DoltStatusResult:
-    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and the pin .dolt-version compare."""
-    found = kb_status.situation(call.ws, call.standing())
-    connected = None
-    if found.remote:
-        asked = kb_status.reached(call.ws, found.remote)
-        connected = asked.connected
-        if asked.problem:
-            call.warn("REMOTE_UNREACHABLE", asked.problem)
-    changes = uncommitted(call)
-    status = status_result(call, found, changes, connected=connected)
+    """Show branch and commit, uncommitted documents, conflicts, and how the remote, the index and
+    the pin .dolt-version compare.
+    """
+    changes, remote = uncommitted(call), upstream(call.ws)
+    problem = kb_status.reach(call.ws, remote) if remote else ""
+    if problem:
+        call.warn("REMOTE_UNREACHABLE", problem)
+    status = status_result(call, changes, remote, connected=not problem)
     local = _local_changes(call, changes, verbose=verbose)
     return DoltStatusResult(**structs.asdict(status) | {"local_changes": local})
 
 
 def uncommitted(call: Call) -> Changes:
+    """Follows the pin first."""
     here = call.standing()
     return diff.changes(call.ws.engine, here.revision, here.at)
 
 
-def status_result(call: Call, found: Situation, changes: Changes, *, connected: bool | None) -> StatusResult:
-    """The result for a situation. `connected`: whether the remote answers, None where it was not asked."""
-    for note in found.notes:
-        call.warn("NOTE", note)
-    apart, remote = found.apart, found.remote
+def status_result(call: Call, changes: Changes, remote: Upstream | None, *, connected: bool | None) -> StatusResult:
+    """`connected`: whether the remote answers, None where it was not asked."""
+    ws, here = call.ws, call.standing()
+    merge = conflict_rows.open_merge(ws)
+    if merge and merge.problem:
+        call.warn("NOTE", merge.problem)
+    apart = kb_status.against_remote(ws, here, remote)
     return StatusResult(
-        branch=found.branch,
-        commit=found.commit,
+        branch=here.kb.branch,
+        commit=here.revision,
         remote=RemoteStatus(remote.name, remote.url, connected) if remote else None,
         local_changes=LocalChangesSummary(not changes.empty, Summary.of(changes.diff.changes)),
         sync_state=SyncState(apart.ahead, apart.behind, diverged=apart.ahead > 0 and apart.behind > 0),
-        merge_in_progress=found.merge_in_progress,
-        conflicts=list(found.conflicts),
-        index=found.index,
-        link=found.link,
-        message=_status_message(found, changes),
+        merge_in_progress=merge is not None,
+        conflicts=list(merge.conflicts) if merge else [],
+        index=kb_status.index_block(ws, here),
+        link=kb_status.pin_status(ws, here),
+        message=_status_message(here, changes, apart, merge),
     )
 
 
@@ -98,16 +103,16 @@ def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> Uncommitte
     )
 
 
-def _status_message(found: Situation, changes: Changes) -> str:
-    where = f"On {found.branch!r}" if found.branch else "On no branch"
-    total, apart = len(changes.diff.documents), found.apart
-    parts = [f"{where} at {found.commit[:7]}", f"{plural(total, 'uncommitted document')}"]
+def _status_message(here: Standing, changes: Changes, apart: AheadBehind, merge: OpenMerge | None) -> str:
+    where = f"On {here.kb.branch!r}" if here.kb.branch else "On no branch"
+    total = len(changes.diff.documents)
+    parts = [f"{where} at {here.revision[:7]}", f"{plural(total, 'uncommitted document')}"]
     if changes.collections and not total:
         parts.append("a collection is changed")
     if apart.ahead or apart.behind:
         parts.append(f"{apart.ahead} ahead of and {apart.behind} behind the remote")
-    if found.merge_in_progress:
-        parts.append(f"a merge is open with {plural(len(found.conflicts), 'conflict')}")
+    if merge:
+        parts.append(f"a merge is open with {plural(len(merge.conflicts), 'conflict')}")
     return f"{', '.join(parts)}."
 
 
@@ -171,7 +176,7 @@ def dolt_commits(
 
 
 def _moment(parameter: str, text: str, *, end: bool = False) -> dt.datetime | None:
-    """A time in ISO 8601, UTC unless it says otherwise; a day alone is its beginning, or its `end`."""
+    """A time in ISO 8601, by default UTC; a day alone is its beginning, or its `end`."""
     if not text:
         return None
     try:

@@ -25,7 +25,9 @@ def dolt_link_git(
     bidirectional: Annotated[bool, Given("write and stage link_file, too")] = False,
     link_file: Annotated[str, Given("relative to the repository root; NAME.dolt-version")] = PIN_NAME,
 ) -> DoltLinkGitResult:
-    """Record which commit of the knowledge base belongs to a git commit; a second time replaces that."""
+    """Record which commit of the knowledge base belongs to a git commit; a second time replaces
+    that.
+    """
     report = link.link(
         call.ws,
         git_repo_path=_allowed(call, git_repo_path),
@@ -43,7 +45,10 @@ def dolt_link_git(
 
 
 def _allowed(call: Call, git_repo_path: str) -> Path:
-    """In the work tree, or where this machine's person lets agents go. A link file is written there, and git follows its configuration."""
+    """In the work tree, or where this machine's person lets agents go.
+
+    A link file is written there, and git follows its configuration.
+    """
     places = call.ws.places
     if "\0" in git_repo_path:
         raise UsageInvalid("A path holds no NUL.", parameter="git_repo_path", value=git_repo_path)

@@ -9,6 +9,7 @@ from msgspec import structs
 from vmrag_link.engines.base import reserved
 from vmrag_link.ops.branches import commit as committing
 from vmrag_link.ops.branches import switch as switching
+from vmrag_link.ops.remotes.upstream import upstream
 from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
@@ -72,15 +73,14 @@ def switch_branch(
 @tool("R")
 def get_branch_status(call: Call) -> GetBranchStatusResult:
     """Show where the knowledge base stands, as dolt_status does, and its branches; contacts nobody."""
-    here = call.standing()
-    found = kb_status.situation(call.ws, here)
-    connected = kb_status.known(call.ws, found.remote) if found.remote else None
+    changes, remote = history.uncommitted(call), upstream(call.ws)
+    connected = kb_status.known(call.ws, remote) if remote else None
+    status = history.status_result(call, changes, remote, connected=connected)
     rows = [
-        BranchHead(each.name, each.name == found.branch, each.head[:SHORT])
+        BranchHead(each.name, each.name == status.branch, each.head[:SHORT])
         for each in call.ws.engine.branches()
         if not reserved(each.name)
     ]
-    status = history.status_result(call, found, history.uncommitted(call), connected=connected)
     return GetBranchStatusResult(**structs.asdict(status), branches=rows)
 
 

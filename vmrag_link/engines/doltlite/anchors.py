@@ -10,14 +10,17 @@ from vmrag_link.errors import EngineFailed
 
 
 def kept(main: Connection, head: str | None, revision: str, message: str, connect: Callable[[str], Connection]) -> str:
-    """The next head of a `vmrag_keep`, ours or a remote's, that reaches the revision, too; no branch is moved.
+    """The next head of a `vmrag_keep`, ours or a remote's, made to reach the revision too.
 
-    5-10 ms and a few KB, whatever the revision holds and however many documents.
+    No branch moves. It takes 5-10 ms and a few KB, whatever the revision holds.
 
-    Merged, the two themselves would store what nobody reads, and can conflict: in their rows, which could be resolved, and in
-    their tables, which cannot. So both sides are commits without any table: a child of the revision, and a child of the old
-    head unless that has none already. All of it is made on a branch of its own. `connect` opens a connection on a branch; the
-    caller holds the write lock until something reaches what is returned.
+    A merge of the two would store content that nobody reads. It could also conflict in tables,
+    which cannot be resolved. So both sides are commits without tables: a child of the revision, and
+    a child of the old head unless that has no tables already. They are made on a branch of their
+    own.
+
+    `connect` opens a connection on a branch. The caller holds the write lock until something
+    reaches the result.
     """
     if head is None:
         return revision

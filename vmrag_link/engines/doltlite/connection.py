@@ -57,16 +57,19 @@ Value = str | int | None
 
 
 class Connection:
-    """Opened on the default branch, or `at` a branch (with its working set) or a full revision hash (read-only).
+    """A connection on the default branch, or `at` a branch with its working set, or a revision
+    (read-only).
 
-    `access`: `read` changes nothing; `write` does not create a file, but makes an empty or zeroed one a database.
-    `timeout`: seconds to wait for another writer. `longest`: bytes of a text; what is longer raises `LimitExceeded`, unread.
-    `longest_step`: seconds that a statement may take until its next row; then it is given up, which raises `LimitExceeded`.
+    `access`: `read` changes nothing; `write` creates no file, but makes an empty or zeroed one a
+    database. `timeout`: seconds to wait for another writer. `longest`: bytes of a text; a longer
+    one raises `LimitExceeded`, unread. `longest_step`: seconds that a statement may take until its
+    next row; then `LimitExceeded` ends it.
 
-    The file may be a stranger's: nothing that its schema says is executed. Triggers and views are switched off, expressions in it may
-    call no function that has effects.
+    The file may be a stranger's, so nothing of its schema is executed. Triggers and views are
+    switched off, and expressions in it may call no function that has effects.
 
-    A statement runs with the interpreter unlocked; Ctrl-C is delivered between two rows, and inside one by `execute_long`.
+    Statements run without the interpreter's lock. Ctrl-C is delivered between two rows, and by
+    `execute_long` within one.
     """
 
     def __init__(
@@ -82,7 +85,8 @@ class Connection:
         self.path = path
         self._longest_step = longest_step
         self._due = due = [time.monotonic() + longest_step]
-        # It must live as long as the handle. A method of ours would keep this object alive in a ring.
+        # It must live as long as the handle. A method of ours would keep this object alive in a
+        # ring.
         self._watch = Watch(lambda _: int(time.monotonic() > due[0]))
         self._timeout = timeout
         self._lib = library()
@@ -135,13 +139,15 @@ class Connection:
     def execute_long(
         self, sql: str, args: Sequence[Value] = (), *, check: Callable[[], None] = lambda: None
     ) -> list[tuple[Any, ...]]:
-        """As `execute`, for a statement that may take minutes: Ctrl-C ends it at once, and it is rolled back.
+        """As `execute`, for a statement that may take minutes: Ctrl-C ends it at once and rolls it
+        back.
 
-        So does whatever `check` raises, which is called once a second.
+        So does any exception of `check`, which is called once a second.
         """
         from concurrent.futures import ThreadPoolExecutor, wait
 
-        # The main thread waits in Python, where signals arrive; in C they would wait for the end of the statement.
+        # The main thread waits in Python, where signals arrive; in C they would wait for the end of
+        # the statement.
         with ThreadPoolExecutor(1, "doltlite") as pool:
             rows = pool.submit(self.execute, sql, args)
             try:
@@ -202,22 +208,25 @@ class Connection:
             self._check(code)
 
     def _start(self, statement: ctypes.c_void_p) -> bool:
-        """The first step. Nothing has been done while it reports busy, so that it can be asked again."""
+        """Take the first step.
+
+        A busy database has done nothing yet, so the step can be repeated.
+        """
         deadline = time.monotonic() + self._timeout
         while True:
             self._due[0] = time.monotonic() + self._longest_step
             code = self._lib.step(statement)
             if code & 0xFF != BUSY or time.monotonic() >= deadline:
-                return self._stepped(code)
+                return self._has_row(code)
             self._lib.reset(statement)
 
     def _step(self, statement: ctypes.c_void_p) -> bool:
         if not self._handle:
             raise EngineFailed(f"The knowledge base {self.path} was closed while it was read.")
         self._due[0] = time.monotonic() + self._longest_step
-        return self._stepped(self._lib.step(statement))
+        return self._has_row(self._lib.step(statement))
 
-    def _stepped(self, code: int) -> bool:
+    def _has_row(self, code: int) -> bool:
         """Whether there is a row."""
         if code not in (ROW, DONE):
             raise self._failure()

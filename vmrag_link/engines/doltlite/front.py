@@ -1,9 +1,10 @@
-"""What stands before doltlite's own HTTP server: only requests that its own client could have sent get through to it.
+"""A filter before doltlite's own HTTP server, for requests that its own client could not have sent.
 
-The library answers whoever connects, and a web page makes a browser connect: to a name that was given this computer's address (DNS
-rebinding), or with requests that a browser sends across sites without asking first. So a request has to name this server, may come from no
-page elsewhere, and looks as the client's do (recorded from version 0.51.3): GET, or POST and PUT with `application/octet-stream`,
-`Host` without a port, one request a connection.
+The library answers every connection, and a web page can make a browser connect: to a name that
+resolves to this computer (DNS rebinding), or across sites with simple requests. So a request must
+name this server, must come from no other site's page, and must look as the client's do. Recorded
+from version 0.51.3, these are GET, or POST and PUT with `application/octet-stream`, `Host` without
+a port, one request per connection.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _OWN_SITE = ("same-origin", "none")
 
 
 class RequestRefused(Exception):
-    """A request that is not passed on: its status, and a sentence for whoever looks at the answer."""
+    """A request that is refused: its HTTP status, and a sentence for a person."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(why)
@@ -42,7 +43,9 @@ class RequestRefused(Exception):
 
 
 class Request(Record, frozen=True):
-    """A request that may pass: `head` holds what was checked and nothing else; `length` bytes of body follow."""
+    """An acceptable request: `head` holds what was checked and nothing else; `length` bytes of body
+    follow.
+    """
 
     head: bytes
     length: int
@@ -62,9 +65,10 @@ class Names(Record, frozen=True):
 
 @contextlib.contextmanager
 def answering(listening: socket.socket, inner: Path, *, hosts: Collection[str], timeout: int) -> Iterator[None]:
-    """Answer at a listening socket with what the server at the unix socket `inner` says, in a thread, until the block ends.
+    """Answer at a listening socket, in a thread, until the block ends.
 
-    Whatever takes longer than `timeout` seconds is cut off.
+    The answers are those of the server at the unix socket `inner`. A connection is cut off after
+    `timeout` seconds.
     """
     names = Names(frozenset(host.lower() for host in hosts), listening.getsockname()[1])
     loop = asyncio.new_event_loop()
@@ -98,12 +102,14 @@ class _Front:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The stream server of asyncio would make the task by itself, and print a stack trace for one that is cancelled."""
-        task = asyncio.create_task(self._connected(reader, writer))
+        """Start the task here: asyncio's stream server would print a stack trace for a cancelled
+        one.
+        """
+        task = asyncio.create_task(self._serve_connection(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A client that is slow, or gone, is nobody to tell anything.
         with contextlib.suppress(TimeoutError, OSError, asyncio.IncompleteReadError):
             try:
@@ -114,14 +120,14 @@ class _Front:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = allowed(await _head(reader), self._names)
-            inner = await self._opened()
+            request = parse_request(await _head(reader), self._names)
+            inner = await self._connect_inner()
         except RequestRefused as why:
             await _refuse(reader, writer, why)
         else:
             await _exchange(reader, writer, request, *inner)
 
-    async def _opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect_inner(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             return await asyncio.open_unix_connection(self._inner)
         except OSError as error:
@@ -139,7 +145,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
         ) from error
 
 
-def allowed(head: bytes, names: Names) -> Request:
+def parse_request(head: bytes, names: Names) -> Request:
     """The request that a head stands for. Raises `RequestRefused`."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     request = _REQUEST.fullmatch(first)

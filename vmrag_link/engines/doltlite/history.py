@@ -1,9 +1,10 @@
-"""Revisions and branches as doltlite stores them. Every function takes a connection and changes nothing.
+"""Revisions and branches as doltlite stores them. Every function takes a connection and changes
+nothing.
 
 `vmrag_unfinished` counts as no branch: a revision that only it reaches is as good as gone.
 
-`dolt_hashof` also resolves branch names and expressions, and reports a database as damaged when asked about a hash that is
-no commit; `dolt_commit_ancestors` answers for exactly the commit that was asked, reachable or not.
+`dolt_commit_ancestors` answers for exactly the given commit, reachable or not. `dolt_hashof` also
+resolves branch names and expressions, and calls a database damaged for a hash that is no commit.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple
 
 
 def unreachable(connection: Connection, revisions: Iterable[str], *, without: str = "") -> list[str]:
-    """Those that no branch other than `without` reaches, in the given order: one walk, which ends when all are found."""
+    """Those that no branch other than `without` reaches, in the given order. One walk, until all
+    are found.
+    """
     return _not_among(connection.stream(_FROM_BRANCHES, (without,)), revisions)
 
 

@@ -1,7 +1,9 @@
-"""What the branches of a remote lead to: looked at before anything of it is taken, and never executed.
+"""Checks of the heads of a remote's branches, before anything is taken and without executing
+anything.
 
-Every head has our tables and nothing else, is within the limits, and holds rows that we could have written. What lies behind
-the heads is looked at when it is opened (`DoltliteEngine`), and all of it by `validation`, for `vmrag adopt`.
+Every head has our tables and nothing else, is within the limits, and holds rows that we could have
+written. Older revisions are checked when they are opened (`Session`); `vmrag adopt` checks all of
+them (`validation`).
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import MEGABYTE, Limits, too_large
 from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.limits import MEGABYTE, Limits, too_large
 from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Collection, Document, content_hash, metadata_from_row
 from vmrag_link.paths import require_space
@@ -34,10 +36,10 @@ _HINT = (
 
 
 def require_room(url: str, into: Path, limits: Limits) -> None:
-    """Before a remote's file is fetched into ours: it is not too large, and there is room for what ours may lack of it. Nothing for a
-    server, which does not say.
+    """Require that a remote's file is not too large, and that the disk has room for it.
 
-    Raises `KnowledgeRefused`, `FileFailed`; leaves it to the fetch to say that there is no file.
+    A server does not tell its size, and a missing file is left to the fetch. Raises
+    `KnowledgeRefused`, `FileFailed`.
     """
     file = remotes.file_of(url)
     if file is None or not file.exists():
@@ -50,9 +52,10 @@ def require_room(url: str, into: Path, limits: Limits) -> None:
 
 
 def require_sound(file: Path, heads: Mapping[str, str], *, known: Mapping[str, str], limits: Limits) -> None:
-    """Look at the heads of a file's branches, but for those that were `known` (looked at) before.
+    """Check the heads of a file's branches, except those that were checked before (`known`).
 
-    Raises `KnowledgeRefused`. A schema of a newer program's is no reason to refuse the rest: nothing reads it here.
+    Raises `KnowledgeRefused`. A newer program's schema is no reason to refuse the rest, because
+    nothing reads it here.
     """
     if len(heads) > limits.branches:
         raise KnowledgeRefused(f"It has more than {limits.branches:,} branches. Nothing of it was taken.", hint=_HINT)
@@ -113,7 +116,9 @@ def _require_texts(connection: Connection, where: str, head: str, base: str | No
 
 
 def _has_other_types(connection: Connection, table: str, columns: Sequence[str], head: str, since: str | None) -> bool:
-    """Whether a row, or (`since` another revision) one that has changed, holds bytes, NULL or a number where a text belongs."""
+    """Whether a row holds bytes, NULL or a number in place of a text. `since`: only rows that
+    changed.
+    """
     kinds = {column: "integer" if column == "embedding_dimensions" else "text" for column in columns}
     prefix = "to_" if since else ""
     odd = " OR ".join(f"typeof({prefix}{column}) <> '{kind}'" for column, kind in kinds.items())
@@ -124,9 +129,9 @@ def _has_other_types(connection: Connection, table: str, columns: Sequence[str],
 
 
 def _require_records(connection: Connection, where: str, head: str, since: str | None) -> None:
-    """Every row, or (`since` another revision) every one that has changed, says what we could have written.
+    """Require rows that we could have written. `since`: only those that changed.
 
-    Which embedding models there are is not asked: a newer program may know more of them.
+    The embedding model may be unknown: a newer program may have more of them.
     """
     try:
         for row in validation.rows(connection, since, head):

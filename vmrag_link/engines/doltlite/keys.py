@@ -1,7 +1,8 @@
-"""The keys with which clients of a doltlite server show who they are, and the one that proves who the server is.
+"""The keys by which a doltlite server knows its clients, and the key that proves the server.
 
-A client has an Ed25519 key, by which it signs every request to an https remote: a JWK file named by its id in `env.client_keys`. The
-server has the public halves, in files of the same names. Nothing here prints or returns a secret.
+A client signs every request to an https remote with its Ed25519 key, a JWK file named by its id in
+`env.client_keys`. The server has the public halves, in files of the same names. Nothing here prints
+or returns a secret.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ PUBLIC = ("kty", "crv", "x")
 
 
 def export(folder: Path) -> Path:
-    """Write the public half of this user's key into a folder, for the administrator of a server; makes the key if there is none.
+    """Write the public half of this user's key into a folder, for a server's administrator.
 
-    Raises `UsageInvalid` where it is not clear which key is meant, and for a key that others can read.
+    Makes the key if there is none. Raises `UsageInvalid` if there are several keys and none is
+    named, and for a key that others can read.
     """
     private = _own_key()
     check_private(private)
@@ -44,7 +46,7 @@ def export(folder: Path) -> Path:
 
 
 def _own_key() -> Path:
-    """The key with which the engine signs: the one that the environment names, else the only one."""
+    """The key with which the engine signs: the one that the environment names, or the only one."""
     folder, chosen = env.client_keys()
     if chosen:
         return folder / f"{chosen}{SUFFIX}"
@@ -68,8 +70,11 @@ def _own_key() -> Path:
     return found[0]
 
 
-def authorized(folder: Path) -> tuple[str, ...]:
-    """The ids of the keys in a server's folder. Raises `UsageInvalid` if a file is no public key, or others could add one."""
+def authorized_ids(folder: Path) -> tuple[str, ...]:
+    """The ids of the keys in a server's folder.
+
+    Raises `UsageInvalid` if a file is no public key, or others could add one.
+    """
     if not folder.is_dir():
         raise UsageInvalid(
             f"There is no folder {folder} with the clients' public keys.",
@@ -142,7 +147,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _key_id(key: dict[str, Any]) -> str | None:
-    """SHA-512/224 of the public key, in base32hex without padding; None for what is no Ed25519 key."""
+    """SHA-512/224 of the public key, in base32hex without padding; None if it is no Ed25519 key."""
     if key.get("kty") != "OKP" or key.get("crv") != "Ed25519":
         return None
     try:

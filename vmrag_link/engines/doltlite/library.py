@@ -1,7 +1,8 @@
-"""libdoltlite, bound directly by ctypes.
+"""libdoltlite, bound by ctypes.
 
-The package `doltlite` is located but never imported: its loader redirects the process's own sqlite3 to doltlite and marks
-the environment of every child. Loaded with DEEPBIND the library lives beside stock SQLite without sharing a symbol.
+The package `doltlite` is located but never imported: its loader redirects the process's own sqlite3
+to doltlite and marks the environment of every child. Loaded with DEEPBIND, the library shares no
+symbol with stock SQLite.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ TRANSIENT = ctypes.c_void_p(-1)
 
 
 class ServeOptions(ctypes.Structure):
-    """`DoltliteServeOpts` of version 0.51.3; the library copies the texts. An absent text is None, paths are as the system encodes them."""
+    """`DoltliteServeOpts` of version 0.51.3. An absent text is None; the library copies the texts.
+
+    Paths are as the system encodes them.
+    """
 
     _fields_ = (
         ("folder", ctypes.c_char_p),
@@ -53,7 +57,9 @@ _REINSTALL = f"Install the engine again: python -m pip install --force-reinstall
 
 
 class Library:
-    """The functions of the C interface that are used, with their types; `confirmed` once its version was checked."""
+    """The functions of the C interface with their types. `confirmed` says whether its version was
+    checked.
+    """
 
     def __init__(self, path: Path) -> None:
         mode = os.RTLD_NOW | os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)
@@ -90,21 +96,23 @@ class Library:
         self.column_text = self._function("column_text", handle, handle, number)
         self.column_blob = self._function("column_blob", handle, handle, number)
         self.column_bytes = self._function("column_bytes", number, handle, number)
-        self.serve = self._named("doltliteServeAsyncOpts", handle, ctypes.POINTER(ServeOptions))
-        self.server_port = self._named("doltliteServerPort", number, handle)
-        self.server_stop = self._named("doltliteServerStop", None, handle)
+        self.serve = self._symbol("doltliteServeAsyncOpts", handle, ctypes.POINTER(ServeOptions))
+        self.server_port = self._symbol("doltliteServerPort", number, handle)
+        self.server_stop = self._symbol("doltliteServerStop", None, handle)
 
     def _function(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
-        return self._named(f"sqlite3_{name}", result, *arguments)
+        return self._symbol(f"sqlite3_{name}", result, *arguments)
 
-    def _named(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
+    def _symbol(self, name: str, result: type[Any] | None, *arguments: type[Any]) -> Callable[..., Any]:
         function = self._dll[name]
         function.restype = result
         function.argtypes = arguments
         return function
 
     def switch(self, connection: ctypes.c_void_p, option: int, *, on: bool) -> None:
-        """Set a `sqlite3_db_config` option of a connection. Raises `EngineFailed` where the library does not take it."""
+        """Set a `sqlite3_db_config` option. Raises `EngineFailed` where the library does not know
+        it.
+        """
         now = ctypes.c_int(-1)
         code = self.db_config(connection, option, ctypes.c_int(on), ctypes.byref(now))
         if code or bool(now.value) is not on:
@@ -166,7 +174,7 @@ _SENTENCES = {
 
 
 def failure(code: int, message: str, path: Path) -> VmragError:
-    """The error for an extended result code of SQLite; what the library said stays in the details."""
+    """The error for an extended result code of SQLite, with its message in the details."""
     primary = code & 0xFF
     details: dict[str, Any] = {"sqlite_code": code, "sqlite_message": message, "path": str(path)}
     if primary == BUSY:

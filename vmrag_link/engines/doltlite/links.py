@@ -1,4 +1,4 @@
-"""The table `git_links`, on a branch of its own that is never pinned and never merged into content."""
+"""The table `git_links`, on a branch of its own that is never pinned or merged into content."""
 
 from __future__ import annotations
 

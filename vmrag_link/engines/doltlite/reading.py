@@ -1,4 +1,4 @@
-"""Documents and collections at a revision or in a working set, and what differs between two such places."""
+"""Documents and collections at revisions or in working sets, and their differences."""
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ def document(connection: Connection, collection: str, doc_id: str) -> Document |
 
 
 def count(connection: Connection, collection: str | None) -> int:
-    """Constant time for all documents (the tree knows its size); linear, 1.5 µs a document, for one collection's."""
+    """The number of documents.
+
+    Constant time for all of them, because the tree knows its size; 1.5 µs per document for one
+    collection.
+    """
     if collection is None:
         rows = connection.execute("SELECT count(*) FROM documents")
     else:
@@ -123,9 +127,10 @@ def difference(connection: Connection, old: str, new: str) -> Difference:
 def compose(
     first: Difference, second: Difference, original: Callable[[tuple[str, str]], Document | None]
 ) -> Difference:
-    """The difference from where `first` starts to where `second` ends; what the second takes back is no change.
+    """The difference from the start of `first` to the end of `second`, which may undo changes of
+    the first.
 
-    `original` reads a document where `first` starts: the differences hold its header only.
+    `original` reads a document at the start: differences hold headers only.
     """
     collection_changes: dict[Any, CollectionChange] = {}
     for key, (before, after) in _sides(first.collections, second.collections).items():

@@ -1,7 +1,8 @@
-"""What other files and servers hold, as doltlite fetched it last, and how it gets there.
+"""The contents of other files and servers, as doltlite fetched them last, and how they are fetched.
 
-A database whose remote is called `origin` takes every unknown revision for a damage of its own: that name is never used. A connection
-that was open before a commit was made elsewhere cannot push it: each of these calls wants a fresh one.
+A database whose remote is called `origin` reports every unknown revision as its own damage, so that
+name is never used. A connection that was open before a commit was made elsewhere cannot push it, so
+each call needs a fresh one.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from vmrag_link.engines.base import too_large
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.limits import too_large
 from vmrag_link.errors import (
     AuthenticationFailed,
     EngineFailed,
@@ -37,15 +38,20 @@ _DAMAGED = (11, 26)
 
 
 def heads(connection: Connection, remote: str) -> dict[str, str]:
-    """The head of each of the remote's branches as it was last fetched or pushed, but for names that no engine lets anybody make."""
+    """The head of each of the remote's branches, as last fetched or pushed.
+
+    Names that no engine allows are left out.
+    """
     start = f"remotes/{_name(remote)}/"
     rows = connection.execute("SELECT name, hash FROM dolt_remote_branches")
     return {name.removeprefix(start): head for name, head in rows if name.startswith(start) and name.isprintable()}
 
 
 def fetch(connection: Connection, remote: str, url: str, *, most: int) -> None:
-    """Bring everything that the branches at `url` reach. What makes our file grow by more than `most` bytes is given up: a server does
-    not say before how much it has. Raises `KnowledgeRefused`, `FileFailed` where the disk is nearly full.
+    """Fetch everything that the branches at `url` reach.
+
+    A server does not tell its size before, so the fetch is given up when our file grows by more
+    than `most` bytes. Raises `KnowledgeRefused`, and `FileFailed` where the disk is nearly full.
     """
     _register(connection, remote, url)
     _bring(connection, url, most, "SELECT dolt_fetch(?)", _name(remote))
@@ -64,9 +70,11 @@ def push(
     *,
     refresh: Callable[[], None] | None = None,
 ) -> None:
-    """Make revisions the heads of branches at `url`, one after the other. Raises `RemoteMoved` for one that is no fast-forward, and
-    with `refresh`, which fetches, moves them anywhere; then for one that is not where it was when it was last asked: doltlite knows no
-    lease, so this is looked at right before.
+    """Make revisions the heads of branches at `url`, one after the other.
+
+    Raises `RemoteMoved` for one that is no fast-forward. `refresh` fetches and lets them move
+    anywhere; then `RemoteMoved` is for a branch that moved since it was last fetched. Doltlite has
+    no lease, so this is checked right before.
     """
     _register(connection, remote, url)
     for branch, revision in heads.items():
@@ -122,7 +130,9 @@ def known(connection: Connection) -> list[str]:
 
 
 def clone(connection: Connection, remote: str, url: str, branch: str, *, most: int) -> None:
-    """Fill a new, empty database with what `url` holds; one local branch, which is its default. `most`: as for `fetch`."""
+    """Fill a new, empty database from `url`, with one local branch, its default. `most`: as for
+    `fetch`.
+    """
     _bring(connection, url, most, "SELECT dolt_clone('--branch', ?, '--remote', ?, ?)", branch, _name(remote), url)
 
 
@@ -152,7 +162,9 @@ def _remotely(connection: Connection, url: str, sql: str, *args: str, check: Cal
 
 
 def _failure(error: EngineFailed, url: str) -> VmragError:
-    """What doltlite says of the other side it says of our own file; a server's words come from a stranger."""
+    """Doltlite reports the other side's errors as our own file's. A server's words are a
+    stranger's.
+    """
     code = error.result_code & 0xFF
     told = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SAID]
     details = {"remote": url, "said": told}

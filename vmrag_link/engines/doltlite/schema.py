@@ -14,9 +14,10 @@ from vmrag_link.engines.doltlite.connection import ROWS_HINT, Connection, Value
 from vmrag_link.errors import ContentRefused, EngineFailed, KnowledgeRefused, RowsInvalid, SchemaTooNew
 from vmrag_link.models import Chunking, Collection, Distance, Document, DocumentHeader, canonical_json
 
-# Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT say what Dolt needs.
-# WITHOUT ROWID: rows are stored by their key alone, so that equal contents have equal hashes however they were written.
-# No NOT NULL: every merge would look for it in all rows (35 ms instead of 1 at 50,000). What is stored are records, without nulls.
+# Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT
+# say what Dolt needs. WITHOUT ROWID: rows are stored by their key alone, so that equal contents
+# have equal hashes however they were written. No NOT NULL: every merge would look for it in all
+# rows (35 ms instead of 1 at 50,000). What is stored are records, without nulls.
 TABLES = (
     "CREATE TABLE vmrag_meta(key VARCHAR(255) PRIMARY KEY, value LONGTEXT) WITHOUT ROWID",
     """CREATE TABLE collections(
@@ -67,14 +68,16 @@ _NAME_LENGTH = 255
 _MOST_SHOWN = 100
 
 SchemaObject = tuple[str, str, str, str]
-"""A row of `sqlite_master`: type, name, table, and the statement that makes it, with single spaces."""
+"""A row of `sqlite_master`: type, name, table, and its statement with single spaces."""
 
 
 _BLANKS = re.compile(r"[ \t\n\f\r]+")
 
 
 def _words(sql: str) -> list[str]:
-    """A statement between what SQL takes for blanks; to Python other characters are, too, with which a name may begin."""
+    """A statement between what SQL takes for blanks; to Python other characters are, too, with
+    which a name may begin.
+    """
     return [word for word in _BLANKS.split(sql) if word]
 
 
@@ -98,10 +101,12 @@ def create(connection: Connection) -> None:
 
 
 def strange(connection: Connection, *, also: frozenset[SchemaObject] = frozenset()) -> str:
-    """What a place holds beside our tables, or instead of them: any other table, index, trigger, view or virtual table. Empty for nothing.
+    """What a place holds beside our tables, or instead of them: any other table, index, trigger,
+    view or virtual table. Empty for nothing.
 
-    Some may be in `also`; and there may be nothing at all, as in anchors and before the first revision. Raises `SchemaTooNew` where a
-    newer program wrote it. Nothing else may be asked of a place before: a table may stand there under the name of what is asked.
+    Some may be in `also`; and there may be nothing at all, as in anchors and before the first
+    revision. Raises `SchemaTooNew` where a newer program wrote it. Nothing else may be asked of a
+    place before: a table may stand there under the name of what is asked.
     """
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
     found = {(str(kind), str(name), str(table), " ".join(_words(str(sql)))) for kind, name, table, sql in rows}
@@ -124,7 +129,8 @@ def require_ours(connection: Connection, where: str, *, also: frozenset[SchemaOb
 
 
 def version(connection: Connection) -> int:
-    """The schema's version where the connection stands; 0 before there was one (the engine's own initial commit).
+    """The schema's version where the connection stands; 0 before there was one (the engine's own
+    initial commit).
 
     Raises `SchemaTooNew` when a newer program wrote it.
     """
@@ -162,6 +168,19 @@ def _insert(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT OR REPLACE INTO {table}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  our own names
 
 
+def is_dirty(connection: Connection) -> bool:
+    """Whether the branch on which the connection stands has uncommitted rows."""
+    return bool(connection.execute("SELECT 1 FROM dolt_status LIMIT 1"))
+
+
+def commit(connection: Connection, message: str, author: str, date: str) -> str:
+    """Commit everything where the connection stands; returns the revision."""
+    texts = (exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
+    rows = connection.execute("SELECT dolt_commit('-A', '-m', ?, '--author', ?, '--date', ?)", texts)
+    revision: str = rows[0][0]
+    return revision
+
+
 def exact(text: str, what: str) -> str:
     """The text, if every engine stores it as it is. Raises `ContentRefused` that names `what`."""
     if "\0" in text:
@@ -191,7 +210,9 @@ def document_row(document: Document) -> tuple[Value, ...]:
 
 
 def collection(row: Sequence[Any]) -> Collection:
-    """A record from a row of COLLECTION_COLUMNS. Whoever wrote the row may be a stranger: what cannot be is refused."""
+    """A record from a row of COLLECTION_COLUMNS. A stranger may have written it: impossible values
+    are refused.
+    """
     name, kind, metadata, function, model, dimensions, distance, chunking, created_at = row
     texts((*row[:5], *row[6:]))
     if type(dimensions) is not int:

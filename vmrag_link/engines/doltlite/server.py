@@ -1,7 +1,8 @@
 """doltlite's own HTTP server: a folder of remote files, each of them at `/NAME`.
 
-What a `file://` remote writes and what this serves is the same file. The server follows symbolic links, makes a file for every new
-name that is pushed, and lets whoever may push also overwrite (`--force`): `names` refuses what must not be in its folder.
+These are the files that `file://` remotes write. The server follows symbolic links, creates a file
+for every new name that is pushed, and lets every pusher overwrite (`--force`): `names` refuses what
+must not be in its folder.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ MAGIC = b"CTLD"
 LOOPBACK = "127.0.0.1"
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-"""The names that the server knows; everything else, dot files and folders among it, gets `not found`."""
+"""The names that the server answers. All others, dot files and folders included, are `not found`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """TLS, and the clients whose keys are known. There is no key authentication without TLS: clients do not sign in over http.
+    """TLS, and the clients whose keys are accepted. Clients do not sign without TLS.
 
-    `host` is the host in the URL that clients use, letter by letter: their signatures are made for it. `certificate` and `key` are PEM
-    files; `clients` is a folder of public keys (`keys.authorized`), which is read again with every request.
+    `host` is the host in the URL that clients use, letter by letter, because their signatures cover
+    it. `certificate` and `key` are PEM files. `clients` is a folder of public keys
+    (`keys.authorized_ids`), which is read with every request.
     """
 
     host: str
@@ -56,17 +59,19 @@ def serving(
     protection: Protection | None = None,
     timeout: int = 30,
 ) -> Iterator[str]:
-    """Serve the remote files in a folder, in threads of this process, until the block ends; gives the URL to which `/NAME` is added.
+    """Serve the remote files of a folder in threads until the block ends; yields the URL before
+    `/NAME`.
 
-    `port` 0 takes a free one; `bind` is an IPv4 address; a request that takes longer than `timeout` seconds is cut off. Without
-    `protection` every program that can connect reads and writes, by that address or one of the names in `hosts`; web pages do not.
-    Raises `Busy` for a port in use, `UsageInvalid`, `EngineFailed`.
+    `port` 0 takes a free one. `bind` is an IPv4 address. A request is cut off after `timeout`
+    seconds. Without `protection` every program that can connect reads and writes, by that address
+    or a name in `hosts`; web pages cannot. Raises `Busy` for a port in use, `UsageInvalid`,
+    `EngineFailed`.
     """
     options = ServeOptions(folder=os.fsencode(folder), port=port, bind=bind.encode(), timeout_ms=timeout * 1000)
     if protection:
         keys.check_private(protection.key)
         keys.check_certificate(protection.certificate, protection.key)
-        keys.authorized(protection.clients)
+        keys.authorized_ids(protection.clients)
         _listening(bind, port, folder).close()  # the library only says that it failed
         options.certificate = os.fsencode(protection.certificate)
         options.key = os.fsencode(protection.key)
@@ -105,11 +110,12 @@ def _started(options: ServeOptions) -> Iterator[int]:
 
 
 def _move(port: int, path: Path) -> None:
-    """Let the library's server, which can only listen on a TCP port, go on listening on a unix socket instead.
+    """Move the library's server, which can only listen on a TCP port, to a unix socket.
 
-    A web page can try all ports of this computer, and find the one behind the checks. The library waits for connections on a file
-    descriptor, by its number and for a tenth of a second at a time, so another socket takes its place under that number. Until then, for a
-    moment, it listens on a port that the system has just chosen and nobody was told.
+    A web page can try all ports of this computer and find the one behind the checks. The library
+    polls its listening descriptor by number, a tenth of a second at a time, so another socket takes
+    its place under that number. Until then it listens for a moment on a port that the system has
+    just chosen and nobody knows.
     """
     descriptor = _descriptor(port)
     with (
@@ -140,9 +146,10 @@ def _descriptor(port: int) -> int:
 
 
 def names(folder: Path) -> tuple[str, ...]:
-    """The knowledge bases in a folder that is to be served, in order. Raises `UsageInvalid` if it holds anything else.
+    """The knowledge bases in a folder to serve, sorted. Raises `UsageInvalid` if it holds anything
+    else.
 
-    Dot files are the engine's own, and nobody reaches them.
+    Dot files are the engine's own and not served.
     """
     if (folder / engine.FILE_NAME).exists() and (folder / engine.LOCK_NAME).exists():
         raise UsageInvalid(
@@ -176,11 +183,11 @@ def _listening(bind: str, port: int, folder: Path) -> socket.socket:
         found.listen(socket.SOMAXCONN)
     except OSError as error:
         found.close()
-        raise _address_refused(error, bind, port, folder) from error
+        raise _address_error(error, bind, port, folder) from error
     return found
 
 
-def _address_refused(error: OSError, bind: str, port: int, folder: Path) -> VmragError:
+def _address_error(error: OSError, bind: str, port: int, folder: Path) -> VmragError:
     again = f"vmrag serve {quoted(folder)}"
     match error.errno:
         case errno.EADDRINUSE:

@@ -1,4 +1,4 @@
-"""The branch on which a revision is made that no branch leads to yet. It counts as none, neither here nor in `history`."""
+"""The branch on which a revision is made that no branch leads to yet. It counts as no branch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from vmrag_link.engines.doltlite.connection import Connection
 
 @contextlib.contextmanager
 def branch(main: Connection, revision: str, connect: Callable[[str], Connection]) -> Iterator[Connection]:
-    """A connection on the branch, made at the revision and dropped at the end. Do not nest.
+    """A connection on the branch, which is made at the revision and dropped at the end. Do not
+    nest.
 
-    The caller holds the write lock until what was made here is anchored; `connect` opens a connection on a branch.
+    The caller holds the write lock until the result is anchored. `connect` opens a connection on a
+    branch.
     """
     drop(main)
     main.execute("SELECT dolt_branch(?, ?)", (UNFINISHED_BRANCH, revision))

@@ -1,7 +1,8 @@
-"""What a stranger's file holds of a few revisions: looked at, and taken over, without any of it being executed.
+"""Checking and copying a few revisions of a stranger's file, without executing anything of it.
 
-Whoever wrote the file may have put anything into it: tables that are views, triggers, rows of other types, texts that fill the memory.
-So nothing is read from a revision's tables before its whole schema has proved to be ours, and everything is read under limits.
+The file may hold anything: tables that are views, triggers, rows of other types, texts that fill
+the memory. So a revision's tables are read only after its whole schema proved to be ours, and
+always under limits.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import SCHEMA_VERSION, Limits
+from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused
 from vmrag_link.models import Collection as CollectionRow
 from vmrag_link.models import Document
@@ -39,16 +41,18 @@ _STRANGE = "it has no history in common with ours: it is another one"
 def take(
     file: Path, revisions: Sequence[str], *, root: str, known: Collection[str], into: Path, limits: Limits, sound: Sound
 ) -> list[str]:
-    """See `EngineError.vet`. `known`: what needs no look, and what all the rest must descend from; `root` is the first of it."""
+    """See `EngineError.vet`. `known` needs no check, and everything else must descend from it;
+    `root` is its first.
+    """
     try:
         with Connection(file, access="read", longest=limits.text_bytes) as connection:
             _require_whole(connection)
             if not history.exists(connection, root):
-                raise _refused(_STRANGE)
+                raise _refusal(_STRANGE)
             there = [each for each in revisions if each not in known and history.exists(connection, each)]
             new = _new(connection, there, known, limits)
     except EngineFailed as error:
-        raise _refused(_why(error, file)) from error
+        raise _refusal(_why(error, file)) from error
     if new:
         inner = {parent for parents in new.values() for parent in parents}
         heads = [each for each in new if each not in inner]
@@ -56,7 +60,7 @@ def take(
             numbered = {f"vetted-{number}": each for number, each in enumerate(heads)}
             remotes.push(connection, _REMOTE, f"file://{into}", numbered)
         for parent in {parents[0] for parents in new.values()} - new.keys():
-            with _examined(into, parent, limits):
+            with _checked_connection(into, parent, limits):
                 pass  # otherwise nothing could be said about what has changed since
         for each in TopologicalSorter(new).static_order():
             if each in new:
@@ -67,7 +71,7 @@ def take(
 def _require_whole(connection: Connection) -> None:
     """Every piece is the one that its hash names: so what is known by name is known by content."""
     if connection.execute_long("PRAGMA integrity_check") != [("ok",)]:
-        raise _refused("its file is damaged")
+        raise _refusal("its file is damaged")
 
 
 def _new(connection: Connection, revisions: Sequence[str], known: Collection[str], limits: Limits) -> Ancestors:
@@ -79,34 +83,34 @@ def _new(connection: Connection, revisions: Sequence[str], known: Collection[str
         for revision, parent in connection.stream(_PARENTS, (json.dumps(sorted(left)),)):
             layer[revision] += (parent,) if parent else ()
         if not all(layer.values()):
-            raise _refused(_STRANGE)
+            raise _refusal(_STRANGE)
         found |= layer
         if len(found) > limits.revisions:
-            raise _refused(f"it has more than {limits.revisions:,} new revisions")
+            raise _refusal(f"it has more than {limits.revisions:,} new revisions")
         left = {parent for parents in layer.values() for parent in parents} - found.keys() - set(known)
     return found
 
 
 def _examine(file: Path, revision: str, limits: Limits, sound: Sound, *, since: str | None) -> None:
     """All rows of a revision, or what it has changed `since` its first parent."""
-    with _examined(file, revision, limits) as connection:
+    with _checked_connection(file, revision, limits) as connection:
         next(history.log(connection, revision, 1))
         for table, most in (("collections", limits.collections), ("documents", limits.documents)):
             if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
-                raise _refused(f"it holds more than {most:,} {table}", revision)
+                raise _refusal(f"it holds more than {most:,} {table}", revision)
         for row in rows(connection, since, revision):
             sound(row)
 
 
 @contextlib.contextmanager
-def _examined(file: Path, revision: str, limits: Limits) -> Iterator[Connection]:
-    """Opened at a revision, whose tables are ours. What goes wrong within is a `KnowledgeRefused`."""
+def _checked_connection(file: Path, revision: str, limits: Limits) -> Iterator[Connection]:
+    """A connection at a revision whose tables are ours. Errors within become `KnowledgeRefused`."""
     try:
         with Connection(file, at=revision, access="read", longest=limits.text_bytes) as connection:
             _require_ours(connection)
             yield connection
     except (EngineError, msgspec.ValidationError) as error:
-        raise _refused(_why(error, file), revision) from error
+        raise _refusal(_why(error, file), revision) from error
 
 
 def _require_ours(connection: Connection) -> None:
@@ -117,7 +121,10 @@ def _require_ours(connection: Connection) -> None:
 
 
 def rows(connection: Connection, since: str | None, revision: str) -> Iterator[CollectionRow | Document]:
-    """A column takes values of any type: only what is a record, and can be stored as one, comes out."""
+    """The rows that are records.
+
+    A column can hold values of any type, so all others are refused.
+    """
     for columns in _stored(connection, "collections", schema.COLLECTION_COLUMNS, since, revision):
         collection = msgspec.convert(msgspec.structs.asdict(schema.collection(columns)), type=CollectionRow)
         schema.collection_row(collection)
@@ -145,7 +152,7 @@ def _why(error: Exception, file: Path) -> str:
     return said.replace(f"The knowledge base {file}", "it")
 
 
-def _refused(why: str, revision: str = "") -> KnowledgeRefused:
+def _refusal(why: str, revision: str = "") -> KnowledgeRefused:
     """A stranger's words may be in it."""
     told = terminal_text.one_line(why)[:_MOST_SHOWN].rstrip(".")
     what = f"Revision {revision[:12]}" if revision else "The knowledge base"

@@ -41,8 +41,8 @@ def branch_list(ws: Workspace, here: Standing, *, local: bool, pattern: str = ""
 
     `pattern`: a glob; reserved names are listed only if it begins like one.
 
-    The remote is asked whether it has moved, and nothing is fetched: that takes as long as it
-    takes, and changes the knowledge base.
+    The remote is asked whether it has moved; nothing is fetched, because that is slow and changes
+    the knowledge base.
     """
     remote = upstream(ws)
     ours = {each.name: each.head for each in ws.engine.branches()}

@@ -62,8 +62,9 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
 
     Without `follow` an index that lies behind already is left to the next command. Raises
     `NoChanges`, `KnowledgeMoved`, `GitBusy`, `FileFailed` (full disk: nothing happened), and as
-    `author_line` and `writing.writable`. Raises `MergeConflict` while something of it is not decided.
-    `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes it.
+    `author_line` and `writing.writable`. Raises `MergeConflict` while something of it is not
+    decided. `RevisionUnpinned`: committed, but HEAD moved at the same moment; coming back finishes
+    it.
     """
     if not message.strip():
         raise MessageMissing("A commit needs a message.", hint='vmrag commit -m "What changed in the knowledge"')
@@ -108,7 +109,7 @@ def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> Co
     """Close the open merge: its result is the commit, whatever documents it changes."""
     state = merge_state.required(ws)
     if not state.commit and not state.written:
-        merge.proceed(ws)  # its result was to be looked at: that is over now
+        merge.proceed(ws)  # its result waited for a look: the commit ends that
     report = merge.proceed(ws, Signature(message, author, clock.now()))
     name = target.kb_branch.name if target.kb_branch else ""
     return CommitReport(

@@ -12,7 +12,7 @@ from typing import Literal
 from vmrag_link import clock
 from vmrag_link.errors import MergeConflict, MergeRefused, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.merging.conflicts import Choice, Conflict, all_taken
+from vmrag_link.merging.conflicts import Choice, Conflict, decide_all
 from vmrag_link.merging.revisions import Signature
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, KbBranch, Record, Working
@@ -53,7 +53,8 @@ def merge_branch(
 ) -> BranchMerge:
     """Merge `source` into a KB branch, by default HEAD's.
 
-    `source`: as `revparse.tool_branch_rev` takes it, or a branch `vmrag/wip/…`. `how`: what becomes of
+    `source`: as `revparse.tool_branch_rev` takes it, or a branch `vmrag/wip/…`. `how`: what becomes
+    of
     uncommitted documents here. Raises `BranchMissing`, `BranchInUse`, `Uncommitted` before anything
     is changed, and as `merge.mergeable`; `MergeConflict` with `conflicts`: the merge is open then,
     on the target, unless `on_conflict` is `abort`.
@@ -112,7 +113,7 @@ def _merge_here(
 ) -> BranchMerge:
     """Merge into the KB branch `name`, which the workspace stands on."""
     conflicts = source.conflicts(ws, ws.at() if source.aside else into.revision)
-    decisions = all_taken(conflicts, Choice(on_conflict)) if on_conflict in ("ours", "theirs") else None
+    decisions = decide_all(conflicts, Choice(on_conflict)) if on_conflict in ("ours", "theirs") else None
     if source.aside:
         return BranchMerge(name, merge.merge_aside(ws, into, source.aside, decisions=decisions), 0, conflicts)
     commits = ahead_behind.beyond(ws.engine, [source.revision], [into.revision])

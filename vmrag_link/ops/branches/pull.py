@@ -65,10 +65,10 @@ class _Found(NamedTuple):
 def pull(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> PullReport:
     """Merge what the upstream of HEAD's code branch pins, or a KB branch of the remote; pin it.
 
-    The knowledge is fetched first; the code's branches are git's, and count as of its last fetch.
-    What the code has reverted since stays reverted; a KB branch that is named is taken in whatever
-    the code did with it. Raises `UpstreamMissing`, `BranchMissing`, and as
-    `ops.remotes.fetch.fetch` and `ops.merge.merge.merge`.
+    The knowledge is fetched first; the code's branches count as of git's last fetch. What the code
+    has reverted since stays reverted; a named KB branch is merged regardless of the code. Raises
+    `UpstreamMissing`, `BranchMissing`, and as `ops.remotes.fetch.fetch` and
+    `ops.merge.merge.merge`.
     """
     addresses = destinations.asked(ws, remote)
     return _merge(ws, _upstream_at(ws, addresses, remote) if branch is None else _kb_branch_at(ws, addresses, branch))

@@ -16,7 +16,7 @@ from vmrag_link.workspace import Workspace
 
 
 class ResetReport(Record, frozen=True):
-    """`discarded`: the uncommitted documents; `changes`: of those that are visible.
+    """`discarded`: the uncommitted documents; `changes` of the visible documents.
 
     `orphaned` are the commits, newest first, that no branch and no remote holds any more: only
     `vmrag_keep` does.

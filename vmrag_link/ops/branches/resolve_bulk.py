@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmrag_link.errors import DocumentMissing, MergeConflict, NothingSelected, TableMissing
-from vmrag_link.index.metadata import parted
+from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.merging.conflicts import Conflict, Side
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
@@ -107,7 +107,7 @@ def _is_collection(ws: Workspace, state: MergeState, name: str) -> bool:
 
 def _of_document(conflicts: Sequence[Conflict], doc_id: str, table: str) -> list[Conflict]:
     """A document's id, or that of a chunk of it; several collections may have it."""
-    chunk = parted(doc_id)
+    chunk = parse_chunk_id(doc_id)
     for wanted in (doc_id, chunk[0] if chunk else ""):
         if found := [each for each in conflicts if wanted and each.doc_id == wanted]:
             return found

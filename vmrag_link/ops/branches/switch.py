@@ -117,10 +117,7 @@ class CheckoutReport(Record, frozen=True):
 
 
 class _Goal(Record, frozen=True):
-    """`branch` None: a revision that is read by its hash.
-
-    `revision` None: where HEAD is when the branch is made.
-    """
+    """`branch` None: the revision is read by hash. `revision` None: HEAD's, once it is clean."""
 
     branch: str | None
     revision: str | None
@@ -149,7 +146,7 @@ def checkout(
     before, stood, left = here.kb_branch, ws.revision_here(), ws.at()
     handling: Handled = "none"
     if before and goal.branch == before.name and not goal.new and how in ("abort", "carry"):
-        switched = switch(ws, before.name)  # it is not left: what is uncommitted can stay
+        switched = switch(ws, before.name)  # the branch is not left: uncommitted documents can stay
     else:
         with uncommitted.cleared(
             ws, how, message=message or f"Before going to {target}", onto=_arrival(ws, goal)

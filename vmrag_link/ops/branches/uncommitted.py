@@ -1,4 +1,4 @@
-"""What becomes of uncommitted documents before something that needs a clean KB branch.
+"""Deal with uncommitted documents before an operation that needs a clean KB branch.
 
 They are committed, kept in a commit on a branch `vmrag/wip/…` until they can come back, or given
 up, which anchors them. So a kill between any two steps loses nothing. `vmrag status` names what was
@@ -50,11 +50,11 @@ class Cleared(Record, frozen=True):
 def cleared(ws: Workspace, how: Handling, *, message: str, onto: At | None = None) -> Iterator[Cleared]:
     """Clean HEAD's KB branch for the block; then bring back what `stash` and `carry` put aside.
 
-    Call it where `writing.writable` and `merge_state.refuse_if_open` let you. `message`: of the
-    commit of `commit_first`; `onto`: where the documents of `carry` will go. Raises `Uncommitted`
-    (`abort`), `MergeConflict` (`carry`) before anything is changed, and as `ops.branches.commit`.
-    When the block fails the documents come back, too; while it leaves a merge open they stay aside,
-    which the error's `aside` names.
+    Call `writing.writable` and `merge_state.refuse_if_open` first. `message`: of the commit of
+    `commit_first`; `onto`: where the documents of `carry` will go. Raises `Uncommitted` (`abort`),
+    `MergeConflict` (`carry`) before anything is changed, and as `ops.branches.commit`. When the
+    block fails the documents come back, too; while it leaves a merge open they stay aside, which
+    the error's `aside` names.
     """
     done = _clear(ws, how, message, onto)
     try:

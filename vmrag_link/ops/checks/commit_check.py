@@ -1,4 +1,4 @@
-"""What `pre-commit` and `pre-merge-commit` ask before git commits: is the pin that goes into the commit right?"""
+"""The check of `pre-commit` and `pre-merge-commit`: is the pin of the coming commit right?"""
 
 from __future__ import annotations
 
@@ -47,22 +47,25 @@ class CheckReport(Record, frozen=True):
 
 
 def check(ws: Workspace) -> CheckReport:
-    """Look at the pin as the coming commit will have it, in `ws.index_file`: git gives a commit of some paths an index of its own.
+    """Check the pin of the coming commit.
 
-    A pin that some parent has already is no mistake of this commit, wherever its revision is: of such a commit only what a merge drops
-    and uncommitted documents are looked at. Without a knowledge base only the pin's text can be.
+    It is read from `ws.index_file`: git gives a commit of some paths an index of its own.
+
+    A pin that a parent has already is no mistake of this commit, wherever its revision is. Then
+    only dropped sides of a merge and uncommitted documents are checked. Without a knowledge base
+    only the pin's text is.
     """
     partial = _is_partial(ws.index_file)
     committed = _commit_documents(ws) if ws.initialized and not partial else None
     staged = pin_merge.staged_pin(ws.places, index_file=ws.index_file)
     findings = _pin(ws, staged, partial=partial)
     if ws.initialized and not committed:
-        findings += _uncommitted(ws)
+        findings += _uncommitted_documents(ws)
     return CheckReport(tuple(findings), committed)
 
 
 def _is_partial(index_file: Path | None) -> bool:
-    """Whether git commits the paths that it was told, whatever else is staged: it knows what the user wants."""
+    """Whether git commits named paths only, whatever else is staged."""
     return index_file is not None and _PARTIAL.fullmatch(index_file.name) is not None
 
 
@@ -73,7 +76,7 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFi
     unchanged = staged == before[0] if before else staged is None
     found = plumbing.pin_bytes(ws.places)
     if unchanged and not merge:
-        return [_unstaged(blocks=False)] if staged and found != staged and not partial else []
+        return [_unstaged_finding(blocks=False)] if staged and found != staged and not partial else []
     if staged is None:
         return []
     inherited = staged in before
@@ -81,24 +84,24 @@ def _pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFi
         pin = pins.parse(staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
         return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, error.hint)]
-    findings = [] if unchanged or found == staged or partial else [_unstaged(blocks=True)]
+    findings = [] if unchanged or found == staged or partial else [_unstaged_finding(blocks=True)]
     if not ws.initialized:
         return findings
     if ws.engine.has_revision(pin.dolt_commit):
-        return findings + (_dropped(ws, pin, parents, before) if merge else [])
+        return findings + (_dropped_sides(ws, pin, parents, before) if merge else [])
     if not inherited:  # else: a colleague's, whose knowledge has not come yet; what it contains nobody here can say
         message = f"The pin names revision {pin.dolt_commit[:12]}, which is not in this knowledge base."
         findings.append(CommitFinding("PIN_REVISION_MISSING", message, "vmrag pin (pins what is here)"))
     return findings
 
 
-def _unstaged(*, blocks: bool) -> CommitFinding:
-    """A commit of another pin than the one that answers here is a mistake; one of code alone may be meant."""
+def _unstaged_finding(*, blocks: bool) -> CommitFinding:
+    """Committing another pin than the one that answers is a mistake; code alone may be meant."""
     message = f"The {PIN_NAME} of this work tree is not the one that goes into the commit."
     return CommitFinding("PIN_NOT_STAGED", message, f"git add {PIN_NAME}", blocks)
 
 
-def _dropped(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | None]) -> list[CommitFinding]:
+def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | None]) -> list[CommitFinding]:
     sides = [revision for each in before if (revision := _revision(each))]
     bases = [plumbing.blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.merge_bases(ws.places, parents)]
     known = {revision for each in bases if (revision := _revision(each))}
@@ -107,7 +110,7 @@ def _dropped(ws: Workspace, pin: Pin, parents: list[str], before: list[bytes | N
         CommitFinding(
             "KNOWLEDGE_DROPPED",
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
-            pin_merge.reopening(ws.places) or repair,
+            pin_merge.reopen_command(ws.places) or repair,
         )
         for side in rules.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
     ]
@@ -121,7 +124,7 @@ def _revision(data: bytes | None) -> str | None:
         return None
 
 
-def _uncommitted(ws: Workspace) -> list[CommitFinding]:
+def _uncommitted_documents(ws: Workspace) -> list[CommitFinding]:
     target = ws.target()
     branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block" and not _under_way(ws)
     if branch is None or not branch.dirty:
@@ -138,7 +141,9 @@ def _uncommitted(ws: Workspace) -> list[CommitFinding]:
 
 
 def _under_way(ws: Workspace) -> bool:
-    """Whether git is in the middle of something, so that `vmrag commit` would be refused, or of a merge whose tree it has fixed already.
+    """Whether git is in the middle of something.
+
+    `vmrag commit` would be refused, or a merge has fixed its tree already.
 
     Uncommitted documents then neither go into the commit nor stop it: they follow its pin.
     """
@@ -146,7 +151,7 @@ def _under_way(ws: Workspace) -> bool:
 
 
 def _commit_documents(ws: Workspace) -> str | None:
-    """`hooks.on_dirty: commit`: pin the uncommitted documents with the code, in the very index that is committed."""
+    """`hooks.on_dirty: commit`: pin the uncommitted documents in the index that is committed."""
     if ws.config.hooks.on_dirty != "commit" or _under_way(ws):
         return None
     branch = ws.kb_branch()

@@ -1,4 +1,7 @@
-"""What `pre-push` does before git pushes: the knowledge that the pushed commits pin goes where they go, or the push is stopped."""
+"""The work of `pre-push`: the knowledge that the pushed commits pin goes where they go.
+
+If it cannot, the push is stopped.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ from vmrag_link.workspace import Workspace
 
 
 class Ref(Record, frozen=True):
-    """One ref of a push: commits by their full hashes. `tip` None: it is deleted; `before` None: it is not there yet."""
+    """One ref of a push: commits by their full hashes.
+
+    `tip` None: it is deleted; `before` None: it is not there yet.
+    """
 
     local: str
     tip: str | None
@@ -42,7 +48,9 @@ class Ref(Record, frozen=True):
 
 
 class Push(Record, frozen=True):
-    """What git tells its hook. `remote` is a name or a URL; None: nobody pushes, somebody only wants to know.
+    """What git tells its hook.
+
+    `remote` is a name or a URL; None: nobody pushes, somebody only wants to know.
 
     `mirror`: the command line says `--mirror`, which our shim has looked up.
     """
@@ -61,10 +69,11 @@ class PushCheckReport(Record, frozen=True):
 
 
 def check(ws: Workspace, push: Push) -> PushCheckReport:
-    """Look at every pin that the commits introduce, and let the knowledge base's remote reach what they name.
+    """Check each pin that the commits introduce, and push the knowledge that they name.
 
-    No network is asked when the remote has these commits already, or none of them pins anything new. Only the pins that the pushed
-    branches end with can stop a push by what they are: old mistakes cannot be mended any more.
+    No network is asked if the remote has these commits already, or none of them pins anything new.
+    Only the last pin of a pushed branch can stop a push by its text: old mistakes cannot be mended
+    any more.
     """
     tips = [ref.tip for ref in push.refs if ref.tip]
     new = history.new_pins(ws.places, tips)
@@ -76,7 +85,7 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
         return PushCheckReport(tuple(flaws))
     sent = []
     own = _own(ws, push)
-    for where, wanted, ends in _wanted(ws, push, own):
+    for where, wanted, ends in _publish_requests(ws, push, own):
         try:
             address = own if where == OWN else destinations.named(ws, where, ask=True)[0]
             if not _remembered(ws, address, wanted):
@@ -100,7 +109,10 @@ def _flaw(ws: Workspace, data: bytes, commit: str, *, blocks: bool) -> CommitFin
 
 
 def _deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
-    """What takes the other side's knowledge base away, or moves it back: a mirror of a clone without it does so, and tells nobody."""
+    """Refuse to delete the other side's knowledge base or to move it back.
+
+    A mirror of a clone without it would do so silently.
+    """
     told = [ref for ref in push.refs if ref.name == DATA]
     lost = any(ref.before and not _contains(ws, ref.tip, ref.before) for ref in told)
     if not lost and (told or not _mirrors(ws, push) or not _holds(ws, push)):
@@ -124,7 +136,7 @@ def _mirrors(ws: Workspace, push: Push) -> bool:
 
 
 def _holds(ws: Workspace, push: Push) -> bool:
-    """Whether the other side has a knowledge base that the clone itself does not carry; one that cannot be asked cannot be pushed to."""
+    """Whether the other side has a knowledge base that the clone itself does not carry."""
     peer = _own(ws, push).peer
     try:
         there = transfer.advertised(ws.places, peer, DATA) if peer else None
@@ -140,13 +152,15 @@ def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
 # -- what has to be where
 
 
-def _wanted(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, PublishRequest, bool]]:
-    """For each `dolt_remote` of the pins: what it should reach, and whether a pushed branch ends with such a pin."""
+def _publish_requests(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, PublishRequest, bool]]:
+    """The revisions that each `dolt_remote` needs, and whether a pushed branch ends with one."""
     ends = [(ref, pin) for ref, pin in _ends(ws, push) if ws.engine.has_revision(pin.dolt_commit)]
     # A KB branch whose code branch goes back does so, too, and needs nothing new for that.
     back = {ref: pin for ref, pin in ends if _goes_back(ws, ref)}
     found = [
-        pin for data in _introduced(ws, push, own) if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)
+        pin
+        for data in _introduced_pins(ws, push, own)
+        if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)
     ]
     for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back.values())):
         moves = [(ref, pin, name) for ref, pin in ends if pin.dolt_remote == where and (name := _kb_branch(ws, ref))]
@@ -160,9 +174,11 @@ def _wanted(ws: Workspace, push: Push, own: Address) -> Iterator[tuple[str, Publ
         yield where, wanted, any(pin.dolt_remote == where for _, pin in ends)
 
 
-def _introduced(ws: Workspace, push: Push, own: Address) -> Iterable[bytes]:
-    """The pins that come to the other side with this push. One that was never asked may have got its code, with all pins, from a host
-    that copied it: who clones only that needs all of them.
+def _introduced_pins(ws: Workspace, push: Push, own: Address) -> Iterable[bytes]:
+    """The pins that come to the other side with this push.
+
+    One that was never asked may have got its code, with all pins, from a host that copied it: who
+    clones only that needs all of them.
     """
     tips = [ref.tip for ref in push.refs if ref.tip]
     known = [f"^{ref.before}" for ref in push.refs if ref.before and ref.tip]
@@ -192,8 +208,9 @@ def _kb_branch(ws: Workspace, ref: Ref) -> str | None:
 
 
 def _goes_back(ws: Workspace, ref: Ref) -> bool:
-    """Whether the push takes commits away from a branch, as far as this clone can tell. Those that it has never seen it cannot: git will
-    refuse the push, unless it is forced.
+    """Whether the push takes commits away from a branch, as far as this clone can tell.
+
+    Those that it has never seen it cannot: git will refuse the push, unless it is forced.
     """
     if not ref.tip or not ref.before or not transfer.tip(ws.places, f"{ref.before}^{{commit}}"):
         return False

@@ -1,4 +1,6 @@
-"""`vmrag verify`: do the pins of git's history lose knowledge? For where no hook and no merge driver ran: CI, before anything is merged."""
+"""`vmrag verify`: do the pins of git's history lose knowledge? CI asks that before a merge, as
+hooks and merge driver may not have run.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,12 @@ from vmrag_link.workspace import Workspace
 
 
 class VerifyReport(Record, frozen=True):
-    """`commits`: how many were looked at; `pins`: how many of them have another pin than a parent. Findings: parents before children.
+    """`commits`: how many were looked at; `pins`: how many of them have another pin than a parent.
 
-    `shallow`: some of the commits could not be compared with their parents, which this clone does not have.
+    Findings: parents before children.
+
+    `shallow`: some of the commits could not be compared with their parents, which this clone does
+    not have.
     """
 
     range: str
@@ -53,13 +58,15 @@ def verify(
     pull_request: tuple[str, str] | None = None,
     reachable: Callable[[Collection[str]], Collection[str]] | None = None,
 ) -> VerifyReport:
-    """Compare the pin of each commit of a range with those of its parents (`pin_rules`); only what the range brings is reported.
+    """Compare the pin of each commit of a range with those of its parents (`pins.rules`).
 
-    `revisions`: `A..B`, or a commit, which stands for its whole history; by default what HEAD has and the remote's default branch has
-    not, and where that is nothing, HEAD with what it merged.
-    `pull_request`: the names of base and head instead; then the head's pin is compared with that of the base's tip, too.
-    `reachable`: says which of the revisions that the range pins, its last commit in any case, the knowledge base's remote does NOT reach;
-    without it nobody is asked.
+    Only what the range brings is reported.
+
+    `revisions`: `A..B`, or a commit, which stands for its whole history; by default what HEAD has
+    and the remote's default branch has not, and where that is nothing, HEAD with what it merged.
+    `pull_request`: the names of base and head instead; then the head's pin is compared with that of
+    the base's tip, too. `reachable`: says which of the revisions that the range pins, its last
+    commit in any case, the knowledge base's remote does NOT reach; without it nobody is asked.
     Raises `UsageInvalid`, `GitReferenceMissing`, `NotInitialized`.
     """
     engine = ws.engine
@@ -82,7 +89,9 @@ def verify(
 def verify_on(
     ws: Workspace, remote: str, revisions: str | None = None, *, pull_request: tuple[str, str] | None = None
 ) -> VerifyReport:
-    """As `verify`, after everything was fetched from a remote: what the range and its last commit pin must be reachable there.
+    """As `verify`, after a fetch of everything from a remote.
+
+    The pins of the range and of its last commit must be reachable there.
 
     In a fresh clone the knowledge base comes from there, too. Raises as `ops.remotes.fetch.fetch`.
     """
@@ -127,7 +136,9 @@ def _between(ws: Workspace, left: str, right: str) -> Scope:
 
 
 def _news(ws: Workspace) -> Scope:
-    """HEAD without the remote's default branch, or where that is not known, the branch's upstream; what is there already: HEAD alone."""
+    """HEAD without the remote's default branch or, if that is unknown, without the branch's
+    upstream. HEAD alone, if that is empty.
+    """
     for accepted in ("refs/remotes/origin/HEAD", "@{upstream}"):
         with contextlib.suppress(GitReferenceMissing):
             news = _between(ws, accepted, "HEAD")
@@ -144,7 +155,10 @@ def _last(ws: Workspace) -> Scope:
 
 
 def _with_mended(walk: Walk, flaws: Sequence[Flaw], examination: Examination) -> list[PinFinding]:
-    """The findings; one whose loss a later commit made good is information. Every commit carries a bit for each flaw at or before it."""
+    """The findings; one whose loss a later commit made good is information.
+
+    Every commit carries a bit for each flaw at or before it.
+    """
     own: dict[str, int] = {}
     for number, flaw in enumerate(flaws):
         own[flaw.finding.commit] = own.get(flaw.finding.commit, 0) | 1 << number
@@ -157,7 +171,7 @@ def _with_mended(walk: Walk, flaws: Sequence[Flaw], examination: Examination) ->
         holds = examination.holding(change)
         left = (number for number in _numbers(before) if number not in mended and holds(flaws[number].needs))
         mended |= dict.fromkeys(left, change.commit)
-    return list(_leveled(flaws, mended))
+    return list(_findings(flaws, mended))
 
 
 def _numbers(bits: int) -> Iterator[int]:
@@ -167,7 +181,7 @@ def _numbers(bits: int) -> Iterator[int]:
         bits ^= lowest
 
 
-def _leveled(flaws: Sequence[Flaw], mended: Mapping[int, str]) -> Iterator[PinFinding]:
+def _findings(flaws: Sequence[Flaw], mended: Mapping[int, str]) -> Iterator[PinFinding]:
     for number, flaw in enumerate(flaws):
         by = mended.get(number)
         if by and flaw.finding.level == "error":

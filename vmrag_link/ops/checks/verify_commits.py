@@ -1,4 +1,7 @@
-"""What is wrong with the pin of one commit, as `vmrag verify` sees it: git's history and the revisions' ancestry, nothing else."""
+"""What is wrong with the pin of one commit.
+
+Only git's history and the revisions' ancestry are asked.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ Level = Literal["error", "information"]
 
 
 class PinFinding(Record, frozen=True):
-    """`mended_by`: the commit that made good what this one, `commit`, lost; it is information then."""
+    """`mended_by`: the commit that restored what `commit` lost; it is information then."""
 
     code: Code
     level: Level
@@ -40,7 +43,9 @@ class Flaw(NamedTuple):
 
 
 class Examination:
-    """Of the commits of one range, parents before children. `cut`: a shallow clone could not tell whether something was lost.
+    """Of the commits of one range, parents before children.
+
+    `cut`: a shallow clone could not tell whether something was lost.
 
     `of_remote`: all that the knowledge base's remote has is here.
     """
@@ -61,7 +66,7 @@ class Examination:
         """What this commit did wrong, not what its parents had done before."""
         sides = [revision for entry in change.before if (revision := self._pins.revision(entry))]
         if change.after is None:
-            return self._removed(change, sides)
+            return self._removal(change, sides)
         read = self._pins.read[change.after]
         if isinstance(read, PinMalformed):
             if change.after in change.before:
@@ -71,34 +76,34 @@ class Examination:
             return self._missing_pin(change, read, sides)
         if len(change.parents) == 1 and sides and not self._ancestry.has_revision(sides[0]):
             return self._unknown(change, sides[0])
-        return self._compared(change, read, sides)
+        return self._compare(change, read, sides)
 
-    def _compared(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
+    def _compare(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
         if not rules.dropped(self._ancestry, pin, bases=(), sides=sides):
             return None  # the ordinary case, without asking for merge bases
-        moved = self._moved(change)
+        moved = self._moved_pins(change)
         if moved is None:
             return None
         way, lost = rules.judged(self._ancestry, pin, sides=sides, moved=moved)
         if way == "fine":
             return None
         if way == "dropped":
-            return self._dropped(change, f"its pin {_short(pin)} does not contain", lost)
+            return self._drop(change, f"its pin {_short(pin)} does not contain", lost)
         message = f"Commit {_short(change.commit)} moves the pin back from {_short(lost[0])} to {_short(pin)}."
         hint = f"{_repair(change.commit)} (only if that was not meant)"
         return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
 
-    def _removed(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
+    def _removal(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
         inherited = None in change.before
-        moved = self._moved(change)
+        moved = self._moved_pins(change)
         if moved is None:
             return None
         if not inherited:
             message = f"Commit {_short(change.commit)} removes {PIN_NAME}: from there on code has no knowledge."
             return self._broken("PIN_REMOVED", change, message, moved or sides)
-        return self._dropped(change, "it has no pin, and so not", moved) if moved else None
+        return self._drop(change, "it has no pin, and so not", moved) if moved else None
 
-    def _dropped(self, change: PinChange, why: str, lost: Sequence[str]) -> Flaw:
+    def _drop(self, change: PinChange, why: str, lost: Sequence[str]) -> Flaw:
         merge = len(change.parents) > 1
         what = "merge" if merge else "commit"
         whose = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
@@ -112,7 +117,7 @@ class Examination:
         if pin not in sides:
             self._missing.add(pin)
             return Flaw(self._nowhere(change.commit, pin), self._needs(change, sides))
-        others = [side for side in self._moved(change) or () if side != pin]
+        others = [side for side in self._moved_pins(change) or () if side != pin]
         return self._unknown(change, pin) if others else None
 
     def _nowhere(self, commit: str, pin: str) -> PinFinding:
@@ -122,7 +127,7 @@ class Examination:
         return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _who(commit))
 
     def _unknown(self, change: PinChange, revision: str) -> Flaw | None:
-        """Where one of the pins to compare is somebody's whose knowledge is not here; once for each revision."""
+        """Report a pin to compare whose revision is not here, once for each revision."""
         if revision in self._missing:
             return None
         self._missing.add(revision)
@@ -143,7 +148,9 @@ class Examination:
         return Flaw(finding, self._needs(change, sides))
 
     def _restoring(self, change: PinChange) -> str:
-        """What brings the knowledge back: a merge into what the tip pins; where it pins nothing, a pin from before."""
+        """The command that restores the knowledge: a merge into the tip's pin, or an earlier pin if
+        the tip has none.
+        """
         if self._last is not None:
             return _repair(change.commit)
         for parent, entry in zip(change.parents, change.before, strict=True):
@@ -158,10 +165,13 @@ class Examination:
         return found if found and self._ancestry.has_revision(found) else None
 
     def _needs(self, change: PinChange, sides: Sequence[str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._moved(change) or sides))
+        return tuple(dict.fromkeys(self._moved_pins(change) or sides))
 
-    def _moved(self, change: PinChange) -> list[str] | None:
-        """What the sides of a merge pin that moved since their merge bases; None if a shallow clone does not have these."""
+    def _moved_pins(self, change: PinChange) -> list[str] | None:
+        """The pins of a merge's sides that moved since the merge bases.
+
+        None if a shallow clone does not have these.
+        """
         moved = []
         for parent, entry in zip(change.parents, change.before, strict=True):
             others = [each for each in change.parents if each != parent]
@@ -183,7 +193,7 @@ class Examination:
             return None
         return self._past.revisions(bases)
 
-    # -- more than one commit by itself ---------------------------------------------------------------------------------
+    # -- more than one commit by itself ------------------------------------------------------------
 
     def against(self, base: str, name: str) -> PinFinding | None:
         """Of a pull request: does its head drop what has come to the base branch since?"""
@@ -205,7 +215,10 @@ class Examination:
     def unreached(
         self, changes: Sequence[PinChange], reachable: Callable[[Collection[str]], Collection[str]]
     ) -> list[Flaw]:
-        """The pins among these, and that of the tip, which the knowledge base's remote does not have, by the first commit with each."""
+        """The pins, that of the tip included, that the knowledge base's remote does not have.
+
+        Each with the first commit that has it.
+        """
         first: dict[str, str] = {}
         for change in changes:
             revision = self._pins.revision(change.after)

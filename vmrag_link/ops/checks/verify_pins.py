@@ -17,7 +17,11 @@ _KINDS = {"120000": "a symbolic link", "040000": "a directory", "160000": "a sub
 
 
 class ReadPins(NamedTuple):
-    """The pins of a walk: the revision of each, or why it cannot be read; and the revisions at the ends of the range, by commit."""
+    """The pins of a walk.
+
+    The revision of each, or why it cannot be read, and the revisions at the ends of the range, by
+    commit.
+    """
 
     read: dict[PinEntry, str | PinMalformed]
     ends: dict[str, str]
@@ -53,7 +57,10 @@ def _revision(entry: PinEntry, contents: Mapping[str, bytes]) -> str | PinMalfor
 
 
 class Past:
-    """The whole history of a commit, for what is outside of the range that is looked at. Walked only if something is asked."""
+    """The whole history of a commit, for what is outside of the range that is looked at.
+
+    Walked only if something is asked.
+    """
 
     def __init__(self, places: Places, tip: str) -> None:
         self._places = places

@@ -1,4 +1,7 @@
-"""How far commits are apart, in commits. What is not here counts for nothing, and neither does what nobody has made."""
+"""How far commits are apart, in commits.
+
+What is not here counts for nothing, and neither does what nobody has made.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ class AheadBehind(Record, frozen=True):
 
 
 class Distances:
-    """Between any of these commits and what is behind them: one walk through the history for all of them."""
+    """Distances between any of these commits and their ancestors, from one walk through the
+    history.
+    """
 
     def __init__(self, engine: Engine, heads: Collection[str]) -> None:
         self._parents: Mapping[str, tuple[str, ...]] = engine.parents(heads) if heads else {}
@@ -25,10 +30,10 @@ class Distances:
 
     def apart(self, ours: Iterable[str], theirs: Iterable[str]) -> AheadBehind:
         """All commits of both sides count, however many they are."""
-        mine, other = self._reached(ours), self._reached(theirs)
+        mine, other = self._ancestors(ours), self._ancestors(theirs)
         return AheadBehind(len(mine - other - self._before), len(other - mine - self._before))
 
-    def _reached(self, heads: Iterable[str]) -> set[str]:
+    def _ancestors(self, heads: Iterable[str]) -> set[str]:
         found: set[str] = set()
         left = [each for each in heads if each in self._parents]
         while left:
@@ -45,7 +50,10 @@ def beyond(engine: Engine, heads: Collection[str], others: Collection[str] = ())
 
 
 def from_remote(engine: Engine, head: str, name: str, there: Mapping[str, str]) -> AheadBehind:
-    """From a remote's KB branch of this name, `there` being the heads of all; while it has none, what it does not have at all is ahead."""
+    """Against a remote's KB branch of this name. `there` has the heads of all its branches.
+
+    If it has none of this name, every commit that it does not have is ahead.
+    """
     heads = {each: at for each, at in there.items() if not reserved(each)}
     theirs = [heads[name]] if name in heads else [*heads.values()]
     if theirs == [head]:

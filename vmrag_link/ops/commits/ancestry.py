@@ -11,7 +11,10 @@ from vmrag_link.models import RevisionInfo
 
 
 def carried(parents: Mapping[str, Iterable[str]], own: Mapping[str, int]) -> dict[str, int]:
-    """The bits of each, and of everything before it. In `parents`, parents come before children; those that are not in it have none."""
+    """The bits of each, and of everything before it.
+
+    In `parents`, parents come before children; those that are not in it have none.
+    """
     bits: dict[str, int] = {}
     for each, before in parents.items():
         found = own.get(each, 0)
@@ -24,7 +27,8 @@ def carried(parents: Mapping[str, Iterable[str]], own: Mapping[str, int]) -> dic
 class Ancestry:
     """Of the revisions given at first; others are not here.
 
-    Each has a bit, and each revision of the history the bits of all that it contains: a question costs nothing then.
+    Each has a bit, and each revision of the history the bits of all that it contains: a question
+    costs nothing then.
     """
 
     def __init__(self, engine: Engine, revisions: Iterable[str]) -> None:
@@ -57,15 +61,15 @@ class Ancestry:
 
     def _own(self, revision: str, other: str) -> Iterator[RevisionInfo]:
         """What the revision contains and the other does not, parents before children."""
-        common = set(self._reached(other, set()))
-        own = set(self._reached(revision, common))
+        common = set(self._ancestors(other, set()))
+        own = set(self._ancestors(revision, common))
         within = {each: [parent for parent in self._parents[each] if parent in own] for each in own}
         for each in TopologicalSorter(within).static_order():
             if each not in self._infos:
                 self._infos[each] = self._engine.info(each)
             yield self._infos[each]
 
-    def _reached(self, revision: str, without: set[str]) -> Iterator[str]:
+    def _ancestors(self, revision: str, without: set[str]) -> Iterator[str]:
         seen, left = set(without), [revision]
         while left:
             each = left.pop()

@@ -1,4 +1,4 @@
-"""The history of the knowledge base: where it begins, which branches hold a commit, and the search for commits.
+"""Where the history begins, which branches hold a commit, and the search for commits.
 
 The first commit is the one that `init` made; what the engine needed before it belongs to nobody.
 """
@@ -15,7 +15,8 @@ from vmrag_link.models import Record, RevisionInfo
 from vmrag_link.ops.commits.ancestry import Ancestry
 
 _EACH = 200
-"""Up to so many commits are asked for one by one (0.1 ms), before the whole log is read (0.02 ms each)."""
+"""Commits that are asked for one by one (0.1 ms); for more the whole log is read (0.02 ms each).
+"""
 
 Match = Literal["hash", "message"]
 
@@ -46,14 +47,16 @@ def holding(engine: Engine, revision: str, heads: Mapping[str, str]) -> list[str
 
 
 def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[Match]) -> list[FoundCommit]:
-    """The commits behind these heads whose hash begins with the query, or whose message holds it in any case, newest first.
+    """The commits behind these heads that match the query, newest first.
+
+    Their hash begins with it, or their message holds it in any case.
 
     A commit that several of them hold belongs to the first. One walk, however many there are.
     """
     graph = engine.parents(heads.values())
     ages = {each: age for age, each in enumerate(TopologicalSorter(graph).static_order())}
     internal = beginning(engine)
-    owners = {each: name for name, own in _owned(graph, heads, internal) for each in own}
+    owners = {each: name for name, own in _owners(graph, heads, internal) for each in own}
     hashes = {each for each in owners if each.startswith(query.lower())} if "hash" in by else set()
     youngest = sorted(heads.items(), key=lambda each: ages.get(each[1], -1), reverse=True)
     known = _infos(engine, dict(youngest), graph, internal) if "message" in by else {}
@@ -66,7 +69,7 @@ def find(engine: Engine, query: str, heads: Mapping[str, str], *, by: Container[
     ]
 
 
-def _owned(
+def _owners(
     graph: Mapping[str, Iterable[str]], heads: Mapping[str, str], without: Iterable[str]
 ) -> Iterator[tuple[str, list[str]]]:
     """For each name: what its head reaches and no head before it does."""
@@ -85,9 +88,12 @@ def _owned(
 def _infos(
     engine: Engine, heads: Mapping[str, str], graph: Mapping[str, Iterable[str]], without: AbstractSet[str]
 ) -> dict[str, RevisionInfo]:
-    """Of everything behind the heads. From the youngest on, so that the first log that is read holds nearly all."""
+    """Of everything behind the heads.
+
+    From the youngest on, so that the first log that is read holds nearly all.
+    """
     infos: dict[str, RevisionInfo] = {}
-    for name, own in _owned(graph, heads, without):
+    for name, own in _owners(graph, heads, without):
         found = map(engine.info, own) if len(own) <= _EACH else engine.log(heads[name])
         infos |= {each.revision: each for each in found if each.revision not in without}
     return infos

@@ -1,4 +1,4 @@
-"""The tables that tools speak of: documents of some kinds of collections are listed as tables of their own."""
+"""The tables that tools name: documents of some kinds of collections form tables of their own."""
 
 from __future__ import annotations
 

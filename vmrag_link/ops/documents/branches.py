@@ -14,7 +14,7 @@ from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
 _LIKE_A_HASH = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}", re.IGNORECASE)
-"""What some engine takes for a revision; a knowledge base may move to another engine."""
+"""What this or another engine takes for a revision."""
 
 _LIKE_A_REF = ("refs/", "origin/")
 """How references to git, and to the branches of the remote, begin."""
@@ -49,10 +49,8 @@ def branches(ws: Workspace) -> BranchesReport:
 def prepare(ws: Workspace, target: Target) -> str:
     """The name of the KB branch for HEAD's code branch, recorded in git config.
 
-    The branch itself may not exist yet.
-
-    It is made at the first write. git carries the mapping along when the code branch is renamed,
-    and drops it with it.
+    The branch itself is made at the first write. git carries the mapping along when the code branch
+    is renamed, and drops it with it.
     """
     code = target.trigger.branch
     assert code is not None  # noqa: S101  `writable` refuses a detached HEAD

@@ -65,7 +65,7 @@ def _refusal(key: str, expected: str, value: Any) -> ContentRefused:
 def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
     """New metadata.
 
-    The settings of the index are no user's metadata: what is not given of them stays.
+    Settings of the index that are not given stay: they are not the user's metadata.
     """
     recorded = msgspec.json.decode(before.metadata, type=dict[str, Any])
     kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
@@ -73,7 +73,10 @@ def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
 
 
 def unapplied_settings(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """A renamed collection's index is made anew, with all but another distance."""
+    """The given settings that the index does not take over.
+
+    A renamed collection's index is made anew, with every setting but another distance.
+    """
     now = {key: each.usual for key, each in HNSW.items()} | shown_metadata(before)
     fixed = [key for key in given if key.startswith(HNSW_PREFIX) and (key not in HNSW or after.name == before.name)]
     return tuple(key for key in fixed if given[key] != now.get(key))

@@ -15,7 +15,7 @@ from vmrag_link.workspace import Workspace
 
 
 def find(ws: Workspace, at: At, name: str) -> Collection:
-    """The collection that a name means at a place, which is one of the checked-out branch.
+    """The collection that a name means at a place of the checked-out branch.
 
     Some clients put `_BRANCH` after the name; that is taken off where it names the branch that is
     checked out and no collection has the whole name. Raises `CollectionMissing`.
@@ -52,7 +52,7 @@ def _missing(
 
 
 def _bare(name: str, names: list[str | None]) -> Iterator[str]:
-    """The name without a branch's at its end, if it has one."""
+    """The name without the suffix of one of these branches, if it has one."""
     for branch in dict.fromkeys(names):
         for suffix in {f"_{branch}", f"_{re.sub('[/_]', '-', branch)}"} if branch else ():
             if name.endswith(suffix):

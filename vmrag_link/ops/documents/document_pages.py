@@ -51,7 +51,7 @@ class Item(Record, frozen=True):
 class DocumentPage(Record, frozen=True):
     """`total` counts all that were selected, `missing` are ids that name nothing.
 
-    `cut`: the texts of more would be too long.
+    `cut`: more items would make the texts too long.
     """
 
     collection: Collection
@@ -85,7 +85,7 @@ def get(ws: Workspace, name: str, selection: Selection, wanted: PageRequest) -> 
 
 
 class _Reading:
-    """One page's way from the engine; `searcher` has the embeddings."""
+    """Reads one page from the engine; `searcher` has the embeddings."""
 
     def __init__(
         self, ws: Workspace, here: Standing, name: str, wanted: PageRequest, searcher: Searcher | None
@@ -142,7 +142,7 @@ class _Reading:
         return Item(named.name, text if self._wanted.texts else None, metadata, None)
 
     def _embeddings(self, named: Sequence[Named]) -> dict[str, list[list[float]]]:
-        """By name; what the index holds of them."""
+        """The embeddings that the index holds, by name."""
         if self._searcher is None:
             return {}
         name = self._collection.name

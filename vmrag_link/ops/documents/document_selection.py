@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.index.metadata import document_metadata, parted
+from vmrag_link.index.metadata import document_metadata, parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.retrieval import filters
 from vmrag_link.sync.indexer import within_window
@@ -14,7 +14,7 @@ from vmrag_link.workspace import Workspace
 
 
 class Selection(Record, frozen=True):
-    """What is given must all hold.
+    """Which documents: all given conditions must hold.
 
     `ids`: of documents or chunks (`index.store.chunk_id`); filters are those of
     `retrieval.filters`.
@@ -85,11 +85,11 @@ class _Passing:
         self._text = filters.matching_text(selection.where_document)
 
     def ids(self) -> Iterator[str]:
-        """Of those that pass, in order."""
+        """The ids of the documents that pass, in order."""
         return (row.doc_id for row in self._rows(self._at, collection=self._name) if self._passes(row))
 
     def among(self, ids: Iterable[str]) -> dict[str, bool]:
-        """Those of these that are there, and whether they pass."""
+        """Which of these ids exist, and whether their documents pass."""
         asked = list(ids)
         rows = self._rows(self._at, collection=self._name, ids=asked) if asked else ()
         return {row.doc_id: self._passes(row) for row in rows}
@@ -102,7 +102,7 @@ class _Passing:
 
 
 def _chunk(name: str) -> Named | None:
-    found = parted(name)
+    found = parse_chunk_id(name)
     return Named(name, *found) if found else None
 
 

@@ -43,7 +43,7 @@ def text_document(doc_id: str, text: str, *, title: str, metadata: str) -> Impor
 
 
 def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
-    """In the order given.
+    """Check new documents; in the order given.
 
     Raises `NameInvalid`, `ContentRefused`, and `DocumentExists` for an id that is given twice.
     """
@@ -64,7 +64,7 @@ def new_documents(new: Sequence[New]) -> list[ImportedDocument]:
 
 
 def title_of(text: str, metadata: Mapping[str, Any]) -> str:
-    """What the metadata says, else the first Markdown heading, else how the text begins."""
+    """The title of the metadata, else the first Markdown heading, else the text's beginning."""
     return stated_title(metadata) or markdown_title(text) or " ".join(text[: 4 * TITLE].split())[:TITLE]
 
 
@@ -73,9 +73,9 @@ def stated_title(metadata: Mapping[str, Any]) -> str:
     return " ".join(title.split()) if isinstance(title, str) else ""
 
 
-def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
-    """A document's metadata as it is stored. Raises `ContentRefused`."""
-    for key, value in metadata.items():
+def refuse_reserved(metadata: Mapping[str, Any], doc_id: str) -> None:
+    """Raise `ContentRefused` for a key that the index needs for itself."""
+    for key in metadata:
         if key in RESERVED_METADATA:
             raise ContentRefused(
                 f"The metadata of {doc_id!r} uses {key!r}, which the index needs for itself.",
@@ -83,6 +83,12 @@ def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
                 doc_id=doc_id,
                 key=key,
             )
+
+
+def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
+    """A document's metadata as it is stored. Raises `ContentRefused`."""
+    refuse_reserved(metadata, doc_id)
+    for key, value in metadata.items():
         if isinstance(value, dict | list):
             raise ContentRefused(
                 f"{key!r} in the metadata of {doc_id!r} is no text, number, true, false or null.",

@@ -94,9 +94,9 @@ def _chunk_counts(ws: Workspace, at: At) -> dict[tuple[str, str], int]:
 
 
 def show(ws: Workspace, name: str) -> ShowReport:
-    """`[REF:]COLLECTION/DOC`; REF is anything that `revparse.resolve_at` takes.
+    """The document `[REF:]COLLECTION/DOC`; REF is anything that `revparse.resolve_at` takes.
 
-    Raises `DocumentMissing` and kin.
+    Raises `DocumentMissing`, `CollectionMissing`, `UsageInvalid`.
     """
     at: At
     revision, collection, doc_id = _address(ws, name)

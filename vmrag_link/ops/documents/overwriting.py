@@ -25,7 +25,7 @@ class Overwritten(Record, frozen=True):
 def comes_from_another_file(top: Path, stored: str, read: str) -> bool:
     """Whether two sources are two files; a link to the same one is none.
 
-    A document that came from no file counts as the same.
+    A document that came from no file has nothing to lose.
     """
     if not stored or not read or stored == read:
         return False

@@ -12,11 +12,9 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
-from vmrag_link.errors import ContentRefused
-from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record
 from vmrag_link.ops.documents import collections, names, writing
-from vmrag_link.ops.documents.drafts import refused_ids
+from vmrag_link.ops.documents.drafts import refuse_reserved, refused_ids
 from vmrag_link.ops.documents.overwriting import Overwritten, comes_from_another_file, overwriting_refusal
 from vmrag_link.ops.documents.writing import Landed, Planned
 from vmrag_link.workspace import Workspace
@@ -31,9 +29,9 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 class PutRequest(Record, frozen=True):
     """`documents` for a collection: what `collections.find` finds, or, with `create`, a new one.
 
-    `prune`: the collection's documents that came from a file in these folders which is gone are
-    removed, but for those that are `skipped`. Without `follow` the index is left to its next
-    reader; with `embed_first` nothing is stored that cannot be embedded.
+    `prune`: remove the documents of the collection whose file in one of these folders is gone; not
+    those that are `skipped`. Without `follow` the index is left to its next reader; with
+    `embed_first` nothing is stored that cannot be embedded.
     """
 
     collection: str
@@ -106,7 +104,7 @@ def _collection(ws: Workspace, at: At, request: PutRequest) -> tuple[Collection,
 
 
 def _prunable(ws: Workspace, at: At, name: str, request: PutRequest) -> Iterator[str]:
-    """Documents that came from a file in one of the folders which is not there any more."""
+    """Documents whose file in one of the folders is gone."""
     kept = {each.doc_id for each in request.documents} | {each.name for each in request.skipped}
     for document in ws.engine.documents(at, collection=name):
         if document.doc_id in kept or not document.source:
@@ -140,13 +138,7 @@ def _rows(
 
 
 def _row(name: str, new: ImportedDocument, now: str, before: Document | None) -> Document:
-    reserved = RESERVED_METADATA.intersection(msgspec.json.decode(new.metadata, type=dict[str, Any]))
-    if reserved:
-        raise ContentRefused(
-            f"The metadata of {new.doc_id!r} uses {', '.join(sorted(reserved))}, which the index needs for itself.",
-            hint="Rename the key in the document's front matter.",
-            doc_id=new.doc_id,
-        )
+    refuse_reserved(msgspec.json.decode(new.metadata, type=dict[str, Any]), new.doc_id)
     return Document(
         collection=name,
         doc_id=new.doc_id,

@@ -60,7 +60,7 @@ class Landed(NamedTuple, Generic[R]):
 def writable(ws: Workspace, *, index: bool = True) -> Target:
     """Bring the workspace to its pin; returns what a write goes to. `index` as in `movable`.
 
-    Raises the reason why nothing may be written.
+    Raises where nothing may be written.
     """
     target = movable(ws, index=index)
     if target.attachment in ("held", "behind"):
@@ -79,8 +79,8 @@ def writable(ws: Workspace, *, index: bool = True) -> Target:
 def movable(ws: Workspace, *, index: bool = True) -> Target:
     """As `writable`, for commands that move the KB branch: it need not stand at the pin.
 
-    With `index` that is brought, too, so that it only has to follow what is written; one that
-    cannot be built stops no writing.
+    With `index` the index is brought to the pin, too. One that cannot be built does not prevent
+    writing.
     """
     refuse_if_busy(ws)
     sharing.prepare(ws.places)
@@ -176,7 +176,7 @@ class _Change(NamedTuple, Generic[R]):
         """Returns the plan that was stored."""
         with ws.engine.writing(purpose):
             there, planned = ws.engine.branch(self.branch), self.planned
-            if ws.engine.stamp() != self.stamp:  # somebody has written meanwhile, and nobody will now
+            if ws.engine.stamp() != self.stamp:  # somebody has written meanwhile; from here on nobody can
                 planned = self.plan(Working(self.branch) if there else self.revision)
             if there is None:
                 ws.engine.create_branch(self.branch, self.revision)

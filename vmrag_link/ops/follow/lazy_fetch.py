@@ -127,7 +127,8 @@ def pinned_at(ws: Workspace, ref: str) -> str:
 
 
 def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None) -> Pin:
-    """The pin in the commit that a git ref names. Raises `GitReferenceMissing`, `PinMissing`, `PinMalformed`.
+    """The pin in the commit that a git ref names. Raises `GitReferenceMissing`, `PinMissing`,
+    `PinMalformed`.
 
     `shown`: what the user typed, if that is not `ref`. Raises `GitFailed` above `limit` bytes.
     """

@@ -1,4 +1,4 @@
-"""What differs between two places in the knowledge base: documents, collections, and those that were renamed."""
+"""What differs between two places in the knowledge base: documents, collections, renames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from vmrag_link.models import (
 
 
 class Diff(Record, frozen=True):
-    """What turns the place `old` (None: nothing) into `new`. Documents are sorted by (collection, doc_id)."""
+    """What turns the place `old` (None: nothing) into `new`.
+
+    Documents are sorted by (collection, doc_id).
+    """
 
     old: At | None
     new: At
@@ -50,7 +53,10 @@ def diff(engine: Engine, old: At | None, new: At) -> Diff:
 
 
 def old_document(engine: Engine, found: Diff, change: DocumentChange) -> Document | None:
-    """The whole document before a change, which itself has the header alone. Raises `KnowledgeMoved`."""
+    """The whole document before a change, which itself has the header alone.
+
+    Raises `KnowledgeMoved`.
+    """
     if change.before is None or found.old is None:
         return None
     document = engine.document(found.old, *change.key)

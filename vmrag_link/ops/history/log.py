@@ -1,4 +1,4 @@
-"""The revisions behind a place, newest first, with what each changed and which commits of git pin it."""
+"""The revisions behind a place, with their changes and the git commits that pin them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class GitCommit(Record, frozen=True):
 
 
 class LogEntry(RevisionInfo, frozen=True):
-    """`changes` against the first parent; `commits` of git that introduced a pin on it, newest first, if asked for."""
+    """`changes` against the first parent; `commits` of git that introduced a pin on it, newest
+    first.
+    """
 
     changes: ChangeCounts
     commits: tuple[GitCommit, ...] = ()
@@ -57,7 +59,7 @@ def log(
 
 
 def first_of(ws: Workspace, ref: str | None) -> str:
-    """Where a log begins: at the workspace's revision (no `ref`, or `WORKING`), or at the one that `ref` names."""
+    """The revision where a log begins. Without a `ref`, or for `WORKING`, the workspace's."""
     if ref is not None and ref != WORKING:
         return resolve_rev(ws, ref)
     move_and_warn(ws)
@@ -67,7 +69,7 @@ def first_of(ws: Workspace, ref: str | None) -> str:
 def made_between(
     engine: Engine, since: dt.datetime | None = None, until: dt.datetime | None = None
 ) -> Callable[[RevisionInfo], bool]:
-    """A `wanted` for `log`: the commits of people, not of the engine, that were made within these times."""
+    """A `wanted` for `log`: commits made within these times, the engine's own left out."""
     internal = revisions.beginning(engine)
 
     def wanted(info: RevisionInfo) -> bool:
@@ -89,7 +91,7 @@ def _entry(ws: Workspace, info: RevisionInfo, commits: Mapping[str, Sequence[Git
 
 
 def _pinning_commits(ws: Workspace, wanted: set[str]) -> dict[str, list[GitCommit]]:
-    """The commits that a ref reaches and that introduced a pin on one of these revisions, newest first."""
+    """The commits of git's refs that introduced a pin on one of these revisions, newest first."""
     pinned: dict[str, str] = {}
     for pin, introducing in history_pins.read(ws.places, reflogs=False):
         if pin.dolt_commit in wanted:

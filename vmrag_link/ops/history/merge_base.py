@@ -1,7 +1,7 @@
 """Where a merge of knowledge starts from.
 
-Two histories know about it, and each knows what the other does not: git, that a revert or an older pin took something back; the
-knowledge base, that `vmrag merge` has joined revisions.
+Two histories know about it, and each knows what the other does not: git, that a revert or an older
+pin took something back; the knowledge base, that `vmrag merge` has joined revisions.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from vmrag_link.workspace import Workspace
 
 
 def base_of(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
-    """The revision that a merge of two others starts from: what git's merge base of two `commits` pins, or a newer one of the engine's.
+    """The revision that a merge of two others starts from.
 
-    Raises `EngineFailed` for unrelated histories, `PinRevisionMissing`, `PinMalformed` for what git's base pins.
+    It is the pin of git's merge base of two `commits`, or a newer one of the engine's.
+
+    Raises `EngineFailed` for unrelated histories, `PinRevisionMissing`, `PinMalformed` for what
+    git's base pins.
     """
     found = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.merge_bases(ws.places, [*commits]) if commits else []
@@ -46,7 +49,9 @@ def _one_of(ws: Workspace, pinning: dict[str, str]) -> str:
 
 
 def pinned(ws: Workspace, commit: str) -> str | None:
-    """None for a commit that pins nothing; a revision that is not here is an error: it may be what matters."""
+    """The revision that a commit pins, or None. One that is missing is an error: it may be the
+    base.
+    """
     try:
         return lazy_fetch.pinned_at(ws, commit)
     except PinMissing:
@@ -56,7 +61,8 @@ def pinned(ws: Workspace, commit: str) -> str | None:
 def with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | None:
     """HEAD and a commit that is merged into it, for `base_of`.
 
-    None where git's history says nothing about `ours`, because it does not contain what HEAD pins: another KB branch was gone to, say.
+    None where git's history says nothing about `ours`, because it does not contain what HEAD pins:
+    another KB branch was gone to, say.
     """
     head = plumbing.head(ws.places).commit
     stood = pinned(ws, head) if head else None
@@ -64,10 +70,12 @@ def with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | None:
 
 
 def branch_base(ws: Workspace) -> tuple[str, str]:
-    """The revision that the checked-out branch started from, and the commit or branch of git that says so.
+    """The revision that the checked-out branch started from, and the git commit or branch it is
+    from.
 
-    That is what the merge base with the main branch pins: the remote's, if there is one, else `main` or `master`. On the main branch
-    itself, or where nobody knows it, it is the commit before; and the beginning of the knowledge base where that pins nothing.
+    That is what the merge base with the main branch pins: the remote's, if there is one, else
+    `main` or `master`. On the main branch itself, or where nobody knows it, it is the commit
+    before; and the beginning of the knowledge base where that pins nothing.
     """
     head = plumbing.head(ws.places)
     for ref in _main_branches(ws, head.branch) if head.commit else ():

@@ -1,4 +1,4 @@
-"""Which revision of the knowledge base a name means. The order is the same on the command line and in the tools:
+"""Which revision of the knowledge base a name means, in one order for the command line and tools.
 
 1. the full hash of a revision;
 2. a git ref: the revision that it pins, because the pin is the head;
@@ -6,11 +6,13 @@
 4. a KB branch of a remote as last fetched, `origin/x`;
 5. the first characters of a revision's hash.
 
-A KB branch with the name of a git ref is named in a warning if it stands elsewhere. A remote's branch that contains what git's pins
-was fetched later, and is taken then: what `dolt_fetch` brought has no other name.
+A KB branch with the name of a git ref is named in a warning if it stands elsewhere. A remote's
+branch that contains what git's pins was fetched later, and is taken then: what a fetch brought
+has no other name.
 
-`HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their specification says. Where a tool
-goes to a KB branch or works on one, its parameter names that branch first (`tool_branch_rev`).
+`HEAD` and `~n` belong to git on the command line, and to the knowledge base in the tools, as their
+specification says. Where a tool goes to a KB branch or works on one, its parameter names that
+branch first (`tool_branch_rev`).
 """
 
 from __future__ import annotations
@@ -64,8 +66,9 @@ def resolve_at(ws: Workspace, name: str) -> At:
 def resolve_rev(ws: Workspace, name: str) -> str:
     """A revision by its name on the command line, where any expression of git's is a git ref.
 
-    A pinned revision that is not here is fetched. Raises `GitReferenceMissing` for a name that means nothing; `PinMissing`,
-    `PinMalformed`, `PinRevisionMissing` for a git ref that leads nowhere; `RevisionAmbiguous` for a prefix of several.
+    A pinned revision that is not here is fetched. Raises `GitReferenceMissing` for a name that
+    means nothing; `PinMissing`, `PinMalformed`, `PinRevisionMissing` for a git ref that leads
+    nowhere; `RevisionAmbiguous` for a prefix of several.
     """
     try:
         return _lookup(ws, name, lambda: lazy_fetch.pinned_at(ws, name))
@@ -88,10 +91,13 @@ def tool_at(ws: Workspace, name: str, here: Standing | None = None) -> At:
 
 
 def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
-    """A revision by its name in a tool: `HEAD` is where the workspace stands, `~n` and `^` are first parents in the knowledge base.
+    """A revision by its name in a tool.
 
-    Of git, the names of refs and full hashes count, and no other expressions. `here`: where the workspace stands, if known.
-    Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous`, and `PinMalformed` of a git ref.
+    `HEAD` is where the workspace stands; `~n` and `^` are first parents in the knowledge base.
+
+    Of git, the names of refs and full hashes count, and no other expressions. `here`: where the
+    workspace stands, if known. Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous`,
+    and `PinMalformed` of a git ref.
     """
     match = _STEPS.fullmatch(name)
     base = match["name"] if match else name
@@ -109,8 +115,8 @@ def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
 def tool_branch_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
     """As `tool_rev`, for a parameter that names a KB branch, and takes anything else as well.
 
-    A KB branch goes first here: it is what such a tool works on, and it moves before git commits its pin. What git's ref of that
-    name pins instead is named in a warning. Raises `BranchMissing`.
+    A KB branch goes first here: it is what such a tool works on, and it moves before git commits
+    its pin. What git's ref of that name pins instead is named in a warning. Raises `BranchMissing`.
     """
     if branch := _kb_branch(ws, name):
         with contextlib.suppress(GitReferenceMissing, PinError, RevisionMissing):
@@ -145,7 +151,10 @@ def _head(ws: Workspace, here: Standing | None) -> str:
 
 
 def _pinned_here(ws: Workspace, name: str) -> str:
-    """As `lazy_fetch.pinned_at`, of git's refs and full hashes. Nothing is fetched: raises `RevisionMissing`."""
+    """As `lazy_fetch.pinned_at`, of git's refs and full hashes.
+
+    Nothing is fetched: raises `RevisionMissing`.
+    """
     for ref in _git_refs(name):
         try:
             revision = lazy_fetch.pin_at(ws, ref, shown=name, limit=pins.MAX_BYTES).dolt_commit
@@ -162,7 +171,10 @@ def _pinned_here(ws: Workspace, name: str) -> str:
 
 
 def _git_refs(name: str) -> tuple[str, ...]:
-    """The refs that git may have under this name. The prefix of a hash is one of the knowledge base's, never of git's."""
+    """The refs that git may have under this name.
+
+    The prefix of a hash is one of the knowledge base's, never of git's.
+    """
     if _GIT_HASH.fullmatch(name) or name.startswith("refs/"):
         return (name,)
     return tuple(f"refs/{kind}/{name}" for kind in ("tags", "heads", "remotes"))
@@ -186,7 +198,10 @@ def _no_commit(name: str) -> RevisionMissing:
 
 
 def _lookup(ws: Workspace, name: str, pinned: Callable[[], str]) -> str:
-    """In the order above; `pinned` gives what git's ref of that name pins. Raises what it raises if nothing has the name."""
+    """In the order above; `pinned` gives what git's ref of that name pins.
+
+    Raises what it raises if nothing has the name.
+    """
     if ws.engine.has_revision(name):
         return name
     branch = _kb_branch(ws, name)
@@ -217,7 +232,10 @@ def _kb_branch(ws: Workspace, name: str) -> KbBranch | None:
 
 
 def remote_head(ws: Workspace, name: str) -> str | None:
-    """Where `REMOTE/BRANCH` was when the remote was last asked; the remote is one of git's, or `origin` for the pinned one."""
+    """The head of `REMOTE/BRANCH` as of the last fetch.
+
+    The remote is one of git's, or `origin` for the pinned one.
+    """
     remote, _, branch = name.partition("/")
     if not branch or reserved(branch):
         return None
@@ -233,7 +251,10 @@ def remote_head(ws: Workspace, name: str) -> str | None:
 
 
 def visible(ws: Workspace) -> Iterator[str]:
-    """The heads that people see: of branches, of what is read, of the index that answers, and of remotes as last fetched."""
+    """The heads that people see.
+
+    Those of branches and of remotes as last fetched, what is read, and what the index answers from.
+    """
     yield from (each.head for each in ws.engine.branches() if not reserved(each.name))
     if ws.standing_revision is not None:
         yield ws.standing_revision
@@ -244,7 +265,10 @@ def visible(ws: Workspace) -> Iterator[str]:
 
 
 def _pinned_remote(ws: Workspace) -> list[Address]:
-    """The addresses of the remote of pin or settings; none if it is unclear or not trusted: then nothing was fetched from it."""
+    """The addresses of the remote of pin or settings.
+
+    None if it is unclear or not trusted: nothing was fetched from it then.
+    """
     try:
         return destinations.named(ws, destinations.pinned_remote(ws) or ws.config.remote)
     except RemoteError:
@@ -252,7 +276,10 @@ def _pinned_remote(ws: Workspace) -> list[Address]:
 
 
 def _by_prefix(ws: Workspace, name: str) -> str | None:
-    """The only revision whose hash begins so. One that only an anchor keeps counts where no other fits."""
+    """The only revision whose hash begins so.
+
+    One that only an anchor keeps counts where no other fits.
+    """
     if len(name) < SHORTEST_HASH or not _PREFIX.fullmatch(name.lower()):
         return None
     for heads in (list(visible(ws)), [each.head for each in ws.engine.branches()]):

@@ -60,7 +60,7 @@ class CollectionDiff(Record, frozen=True):
 
 
 class DiffReport(Record, frozen=True):
-    """`old` and `new` are revisions, or `WORKING`; `changes` and `words` are sums over the documents."""
+    """`old`, `new`: revisions, or `WORKING`. `changes`, `words`: sums over the documents."""
 
     old: str
     new: str
@@ -73,9 +73,12 @@ class DiffReport(Record, frozen=True):
 def word_diff(
     ws: Workspace, old: str | None = None, new: str | None = None, *, only: str | None = None, detail: Detail = "text"
 ) -> DiffReport:
-    """What turns `old` into `new`, as `resolve_at` names them; by default HEAD's pin into the uncommitted documents.
+    """What turns `old` into `new`, as `resolve_at` takes them.
 
-    `only`: `COLLECTION` or `COLLECTION/DOC`. `detail`: the names alone; with numbers of words; with the changed texts.
+    By default: the revision here, and the uncommitted documents.
+
+    `only`: `COLLECTION` or `COLLECTION/DOC`. `detail`: the names alone; with numbers of words; with
+    the changed texts.
     """
     move_and_warn(ws)
     before = ws.revision_here() if old is None else resolve_at(ws, old)

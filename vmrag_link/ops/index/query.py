@@ -16,7 +16,8 @@ from vmrag_link.ops.documents import collections
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import read_consistently
 from vmrag_link.ops.follow.provenance import KbBlock, Standing, viewed
-from vmrag_link.retrieval.search import Hit, Mode, Near, Query, Searcher
+from vmrag_link.retrieval.query import Hit, Mode, Near, Query
+from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
 
 

@@ -1,4 +1,4 @@
-"""`vmrag link`: write down which revision of the knowledge belongs to a code commit, and the other way round in the link file."""
+"""`vmrag link`: store which revision belongs to a code commit, and name it in the link file."""
 
 from __future__ import annotations
 
@@ -59,11 +59,14 @@ def link(
     bidirectional: bool = False,
     link_file: str = PIN_NAME,
 ) -> LinkReport:
-    """Link a commit of a repository to the revision that the workspace stands at, not to its uncommitted documents.
+    """Link a commit of a repository to the workspace's revision.
 
-    A second time the row is replaced. With `bidirectional` the link file, inside that repository's work tree, names the revision
-    and is staged; it will be part of the next commit, not of the linked one. Raises `GitRepositoryMissing`, `GitReferenceMissing`,
-    `UsageInvalid` for a link file that may not be (`_inside`), `FileFailed`, `NotInitialized`.
+    Uncommitted documents are left out.
+
+    A second time the row is replaced. With `bidirectional` the link file, inside that repository's
+    work tree, names the revision and is staged; it will be part of the next commit, not of the
+    linked one. Raises `GitRepositoryMissing`, `GitReferenceMissing`, `UsageInvalid` for a link file
+    that may not be (`_inside`), `FileFailed`, `NotInitialized`.
     """
     follow_pin.reconcile_for_reading(ws)
     found = repository.commit(git_repo_path, git_commit)
@@ -94,10 +97,13 @@ def store(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, .
 
 
 def _inside(places: Places, link_file: str) -> Path:
-    """The link file's path: in no folder that belongs to a program, through no link, over nothing that is no link file.
+    """The link file's path.
 
-    An agent may have its name from a stranger's text, and what is written is staged. So a new one has a name that no other program reads:
-    not `.github/workflows/x.yml`, `conftest.py` or `package.json`. One of another name, made by an earlier version, is still followed.
+    It leads into no folder of a program, through no link, and over nothing but a link file.
+
+    An agent may have its name from a stranger's text, and what is written is staged. So a new one
+    has a name that no other program reads: not `.github/workflows/x.yml`, `conftest.py` or
+    `package.json`. One of another name, made by an earlier version, is still followed.
     """
     parts = link_file.split("/")
     if not all(map(_plain, parts[:-1])) or not (parts[-1] == PIN_NAME or _plain(parts[-1])):
@@ -123,14 +129,20 @@ def _inside(places: Places, link_file: str) -> Path:
 
 
 def _plain(part: str) -> bool:
-    """Whether a part of a path is nobody's own, by another name neither: short ones (`GIT~1`), and letters that some file systems skip."""
+    """Whether a part of a path belongs to no program.
+
+    Short names (`GIT~1`) and letters that some file systems skip are seen through.
+    """
     return (
         part != "" and not part.startswith(".") and part.isprintable() and not _SHORT.search(part) and "\\" not in part
     )
 
 
 def _links(path: Path, *, empty: bool) -> bool:
-    """Whether a file is a link file that was made before, or `empty`. Anything else would be lost: nobody keeps a copy."""
+    """Whether a file is a link file that was made before, or `empty`.
+
+    Anything else would be lost: nobody keeps a copy.
+    """
     data = read_regular(path, pins.MAX_BYTES + 1)
     return (empty and not data.strip()) or pinning.parsed(data) is not None
 

@@ -1,4 +1,6 @@
-"""Links that git's hooks asked for: a line a commit, appended by a shim in no time, worked off by the next command.
+"""Links that git's hooks asked for.
+
+A shim appends a line for each commit; the next command works them off.
 
 commit HASH BRANCH          a commit was made; BRANCH may be empty
 rewrite OLD NEW             an amend or a rebase put NEW in the place of OLD
@@ -23,7 +25,7 @@ from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
 
 GRACE = 60.0
-"""Seconds for which a shim may still append to a queue that it had opened before it was taken away."""
+"""Seconds in which a shim may still append to a queue that it had opened before."""
 
 _TAKEN = re.compile(r"\.(\d+)\.(\d+)")
 _HASH = "([0-9a-f]{40}(?:[0-9a-f]{24})?)"
@@ -31,7 +33,10 @@ _LINE = re.compile(f"(?:commit|rewrite {_HASH}) {_HASH}(?: (.*))?")
 
 
 class Taken(NamedTuple):
-    """A queue that no shim opens any more; its name tells when it was taken (ns) and how much of it is worked off (bytes)."""
+    """A queue that no shim opens any more.
+
+    Its name holds the time when it was taken (ns) and how much of it is done (bytes).
+    """
 
     queue: Path
     since: int
@@ -62,13 +67,16 @@ class Taken(NamedTuple):
 
 
 def flush(ws: Workspace) -> int:
-    """Work off what is queued; returns the number of rows written. A kill leaves the lines to the next one, which may do them twice."""
+    """Work off what is queued; returns the number of rows written.
+
+    A kill leaves the lines to the next one, which may do them twice.
+    """
     if not _waiting(ws.places):
         return 0
     with locks.exclusive(ws.places.locks / "links.lock", purpose="link", timeout=ws.lock_timeout):
         if ws.places.link_queue.exists():  # what a shim appends from now on goes into a new file
             ws.places.link_queue.rename(Taken(ws.places.link_queue, time.time_ns(), 0).path)
-        taken = [(each, each.unread()) for each in _taken(ws.places)]
+        taken = [(each, each.unread()) for each in _queues(ws.places)]
         rows = _rows(ws, b"".join(data for _, data in taken).decode(errors="replace").split("\n"))
         if rows:
             linking.store(ws, rows, "Link what git has committed")
@@ -79,12 +87,12 @@ def flush(ws: Workspace) -> int:
 
 def _waiting(places: Places) -> bool:
     try:
-        return places.link_queue.exists() or any(each.waits for each in _taken(places))
+        return places.link_queue.exists() or any(each.waits for each in _queues(places))
     except FileNotFoundError:
         return True  # somebody else is at it
 
 
-def _taken(places: Places) -> list[Taken]:
+def _queues(places: Places) -> list[Taken]:
     """The oldest first."""
     queue = places.link_queue
     names = (_TAKEN.fullmatch(path.suffixes[-2] + path.suffix) for path in queue.parent.glob(f"{queue.name}.*.*"))
@@ -92,7 +100,10 @@ def _taken(places: Places) -> list[Taken]:
 
 
 def _rows(ws: Workspace, lines: list[str]) -> list[Link]:
-    """The rows that these lines change. A line that is none was cut by a kill; history knows its commit all the same."""
+    """The rows that these lines change.
+
+    A line that is none was cut by a kill; history knows its commit all the same.
+    """
     asked = [match.groups(default="") for line in lines if (match := _LINE.fullmatch(line))]
     there = {each.git_commit: each for each in ws.engine.links()} if asked else {}
     by_hand = {commit for commit, each in there.items() if each.source == "manual"}

@@ -1,4 +1,4 @@
-"""`vmrag links`: the table `git_links`, which mirrors what git's history says, and what was linked by hand."""
+"""`vmrag links`: the table `git_links`, with links derived from git's history and manual ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ class LinksReport(Record, frozen=True):
 
 
 class RebuildReport(Record, frozen=True):
-    """Numbers of rows: `derived` from git's history now, of which `changed` were others or missing; `removed`; `manual` ones, kept."""
+    """Numbers of rows.
+
+    `derived` from git's history now, of which `changed` were different or missing; `removed`;
+    `manual` ones, kept.
+    """
 
     derived: int
     changed: int
@@ -37,7 +41,10 @@ def links(ws: Workspace, *, revision: str | None = None) -> LinksReport:
 
 
 def show(ws: Workspace, ref: str) -> Link:
-    """The link of a commit: by hand, if there is such a row, else what the pin in its tree says. Raises `LinkMissing`."""
+    """The link of a commit: by hand, if there is such a row, else what the pin in its tree says.
+
+    Raises `LinkMissing`.
+    """
     recovery.recover(ws)
     link_queue.flush(ws)
     commit = plumbing.resolve(ws.places, ref)
@@ -54,7 +61,8 @@ def show(ws: Workspace, ref: str) -> Link:
 def rebuild(ws: Workspace) -> RebuildReport:
     """Derive the rows of the source `pin` from git's history again, and keep the ones made by hand.
 
-    A commit has a row when it introduces the pin that its tree holds. Rows of commits that no ref reaches any more go.
+    A commit has a row when it introduces the pin that its tree holds. Rows of commits that no ref
+    reaches any more go.
     """
     recovery.recover(ws)
     link_queue.flush(ws)
@@ -78,8 +86,8 @@ def derive(ws: Workspace, url: str) -> Iterable[Link]:
 
 def same(one: Link, other: Link) -> bool:
     """Whether two rows say the same about a commit; where it was made is not part of history."""
-    return _said(one) == _said(other)
+    return _columns(one) == _columns(other)
 
 
-def _said(link: Link) -> tuple[str, ...]:
+def _columns(link: Link) -> tuple[str, ...]:
     return link.git_commit, link.dolt_commit, link.dolt_branch, link.linked_at

@@ -38,7 +38,7 @@ class OpenConflict(Record, frozen=True):
 
 
 class OpenMerge(Record, frozen=True):
-    """`problem`: why its conflicts cannot be told."""
+    """`problem`: why its conflicts are unknown."""
 
     conflicts: tuple[OpenConflict, ...] = ()
     problem: str = ""
@@ -57,7 +57,7 @@ def as_json(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
 
 
 def open_merge(ws: Workspace) -> OpenMerge | None:
-    """The merge that waits here, git's or one of ours; None if there is none.
+    """The open merge, git's or one of ours; None if there is none.
 
     Changes nothing and fetches nothing.
     """

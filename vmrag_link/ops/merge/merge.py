@@ -34,8 +34,8 @@ class MergeReport(Record, frozen=True):
     """`revision` is what is pinned now; None while there is a conflict.
 
     `changes` are counted against `ours`. `uncommitted`: the result is in the working set.
-    `conflicts` are those about which nobody has decided, as `vmrag resolve` names them. `pending`:
-    why the index did not follow; the next command catches up.
+    `conflicts`: the undecided ones, as `vmrag resolve` names them. `pending`: why the index did not
+    follow; the next command catches up.
     """
 
     result: Result
@@ -53,7 +53,8 @@ class MergeReport(Record, frozen=True):
 
 
 def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
-    """Merge what `source` names (`revparse.resolve_rev`); documents set aside come back uncommitted.
+    """Merge what `source` names (`revparse.resolve_rev`); documents set aside come back
+    uncommitted.
 
     Raises `MergeConflict` while another merge is open, `Uncommitted`, and as `base_of` and
     `writing.writable`.

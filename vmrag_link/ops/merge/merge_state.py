@@ -2,8 +2,7 @@
 
 What git has is read from the index each time; the decisions about it are in `merge-git.json` of the
 work tree. A merge of ours is in `merge.json`, and stays there while git merges. The merge itself is
-made anew from the revisions and the decisions whenever somebody looks: an engine need not keep
-conflicts.
+computed from the revisions and the decisions each time: an engine need not keep conflicts.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def opened(ws: Workspace) -> MergeState | None:
 def required(ws: Workspace) -> MergeState:
     state = opened(ws)
     if state is None:
-        again = pin_merge.reopening(ws.places) if pin_merge.is_merge(ws.places) else None
+        again = pin_merge.reopen_command(ws.places) if pin_merge.is_merge(ws.places) else None
         raise MergeConflict("No merge is open here.", hint=again or "vmrag merge REF")
     return state
 

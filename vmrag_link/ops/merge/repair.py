@@ -34,7 +34,8 @@ def repair(ws: Workspace, commit: str) -> MergeReport:
 def _sides(ws: Workspace, parents: list[str]) -> dict[str, str]:
     """What the parents pin, by commit.
 
-    One whose pin cannot be read says nothing; a revision that is not here may be what matters.
+    Unreadable pins are ignored; a revision that is missing here is not, for it may be the dropped
+    one.
     """
     readable = {commit for commit, data in history.pins_of(ws.places, parents).items() if parsed(data)}
     found = ((parent, pinned(ws, parent)) for parent in parents if parent in readable)

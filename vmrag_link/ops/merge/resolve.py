@@ -10,7 +10,7 @@ from vmrag_link import locks
 from vmrag_link import pin as pins
 from vmrag_link.errors import ContentRefused, DocumentMissing, MergeConflict, UsageInvalid, quoted
 from vmrag_link.git import pin_merge, plumbing
-from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Row, Side, marker_left
+from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Row, Side, find_marker
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Document, Record
@@ -147,7 +147,7 @@ def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], 
             )
         if "\0" in text:
             raise ContentRefused("The text holds a NUL character.", hint="Remove it; no database stores it exactly.")
-        if left := marker_left(text, *(_content(row) for row in (conflict.ours, conflict.theirs))):
+        if left := find_marker(text, *(_content(row) for row in (conflict.ours, conflict.theirs))):
             raise ContentRefused(
                 f"Line {left[0]} of the text is still a conflict marker: {left[1]}",
                 hint="Take out the lines of markers, and what should not stay of what is between them.",

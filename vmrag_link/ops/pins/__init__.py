@@ -1,1 +1,1 @@
-"""The pin as a file of git's: writing and staging it, what a commit's must be, those of the whole history."""
+"""The pin as a file in git: writing and staging it, its rules, and those of the whole history."""

@@ -16,9 +16,10 @@ def reached(places: Places, commit: str) -> Iterator[tuple[Pin, list[str]]]:
 
 
 def read(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, list[str]]]:
-    """Each pin with the commits that introduced it, newest first; what is looked at as `git.history.pins` says.
+    """Each pin with the commits that introduced it, newest first, of the refs in
+    `git.history.pins`.
 
-    What cannot be read pins nothing, and is left out.
+    Unreadable pins are left out.
     """
     return _readable(history.pins(places, reflogs=reflogs, also=also))
 

@@ -12,7 +12,7 @@ from vmrag_link.workspace import Workspace
 
 
 class PinBlock(Record, frozen=True):
-    """What a pin says, for reports; the keys of newer versions that it may hold besides are theirs to show."""
+    """What a pin says, for reports. Keys of newer versions are left out."""
 
     dolt_remote: str
     dolt_branch: str
@@ -33,7 +33,9 @@ class PinReport(Record, frozen=True):
 
 
 def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "") -> PinReport:
-    """Write and stage the pin if it does not name that state already. Call it with the workspace's lock held.
+    """Write and stage the pin if it does not name that state already.
+
+    Call it with the workspace's lock held.
 
     `remote`: what a person chose right now, instead of what the settings say.
     """
@@ -63,16 +65,23 @@ def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str, *, r
 
 
 def _remote(ws: Workspace, old: Pin | None) -> str:
-    """What the settings say; but where pin and settings file name one that nobody here agreed to yet, the pin goes on naming it.
+    """The remote of the settings.
 
-    For want of an agreement no knowledge goes to `git:` instead, and nothing is contacted either.
+    A remote that pin and settings file name stays in the pin, even while nobody here has agreed to
+    it.
+
+    Otherwise knowledge would go to `git:` for want of an agreement. Nothing is contacted either
+    way.
     """
     stated = ws.settings.loaded.stated_remote
     return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
 
 
 def parsed(data: bytes | None) -> Pin | None:
-    """The present pin; None when there is none, or none that can be read: a new one is written from nothing then."""
+    """The present pin; None if there is none that can be read.
+
+    A new one is written from nothing then.
+    """
     try:
         return pins.parse(data) if data is not None else None
     except PinMalformed:

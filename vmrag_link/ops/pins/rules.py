@@ -1,8 +1,11 @@
-"""What the pin of a commit must be, given those of its parents. Pure but for questions about ancestry.
+"""What the pin of a commit must be, given those of its parents.
 
-A side of a merge whose pin is that of a merge base did not move and says nothing. What every other side pins must be contained in the
-merge's pin. What came on top, documents committed during the merge say, does no harm. Where nobody moved, and where there is one parent,
-the pin may go forward, or back to what it had contained.
+Pure but for questions about ancestry.
+
+A side of a merge whose pin is that of a merge base did not move and says nothing. What every other
+side pins must be contained in the merge's pin. What came on top, documents committed during the
+merge say, does no harm. Where nobody moved, and where there is one parent, the pin may go forward,
+or back to what it had contained.
 """
 
 from __future__ import annotations
@@ -29,7 +32,10 @@ class Verdict(NamedTuple):
 
 
 def judged(history: History, pin: str, *, sides: Sequence[str], moved: Collection[str] = ()) -> Verdict:
-    """A commit's pin, given those of its parents. `moved`: which of these are not those of the merge bases."""
+    """A commit's pin, given those of its parents.
+
+    `moved`: which of these are not those of the merge bases.
+    """
     lost = dropped(history, pin, bases=(), sides=sides)
     if moved:
         lost = tuple(side for side in lost if side in moved)
@@ -40,7 +46,10 @@ def judged(history: History, pin: str, *, sides: Sequence[str], moved: Collectio
 
 
 def dropped(history: History, merged: str, *, bases: Collection[str], sides: Sequence[str]) -> tuple[str, ...]:
-    """The sides' revisions that should be contained in the merged one and are not; one that is not here counts as dropped."""
+    """The sides' revisions that the merged one should contain and does not.
+
+    One that is not here counts as dropped.
+    """
     moved = [side for side in dict.fromkeys(sides) if side not in bases]
     return tuple(side for side in moved if not _contains(history, merged, side))
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import USUAL_LIMITS, Engine, Limits
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import (
     GitReferenceMissing,
     PinMissing,

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from vmrag_link.documents.chunking import require_modest, require_possible
 from vmrag_link.embedding import registry
-from vmrag_link.embedding.services import SERVICES
+from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import ContentRefused, EmbeddingMismatch, KnowledgeRefused, NameInvalid, UsageInvalid
 from vmrag_link.index.metadata import RESERVED_METADATA
 from vmrag_link.models import Collection, Document, content_hash, metadata_from_row

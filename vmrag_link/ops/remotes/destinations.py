@@ -21,7 +21,7 @@ def asked(ws: Workspace, remote: str | None) -> list[Address]:
     `RemoteInvalid`, `RemoteNotTrusted`.
     """
     if remote is not None:
-        return address.given(ws.places, remote, branch=ws.trigger().branch, ask=True)
+        return address.parse(ws.places, remote, branch=ws.trigger().branch, ask=True)
     return named(ws, pinned_remote(ws) or ws.config.remote, ask=True)
 
 
@@ -51,9 +51,9 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
     `agreed`: the person was asked, and agreed. Raises `RemoteMissing`, `RemoteInvalid`,
     `RemoteNotTrusted`.
     """
-    if remotes.called(ws.places, remote):
+    if remotes.find_name(ws.places, remote):
         return
-    address.given(ws.places, remote, branch=ws.trigger().branch)  # what is no address needs no agreement
+    address.parse(ws.places, remote, branch=ws.trigger().branch)  # what is no address needs no agreement
     trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link import pin as pins
@@ -108,17 +109,10 @@ def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> I
         # Settings that a user wrote are theirs to stage.
         ours = [each for each in unknown if each.is_file() and (each == ws.places.pin or _is_template(each, remote))]
         unstaged = [each.name for each in ours if not plumbing.stage(ws.places, each)]
-        attributes = ws.places.top / ATTRIBUTES
-        before = attributes.read_bytes() if attributes.exists() else b""
-        edited = False
-        if not pin_merge.names_driver(before):
-            edited = before != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
-            _attribute(attributes, before)
-            ours.append(attributes)
-            if edited or not plumbing.stage(ws.places, attributes):
-                unstaged.append(ATTRIBUTES)
+        attributes = _send_to_driver(ws)
+    written = [*(each.name for each in ours), *([ATTRIBUTES] if attributes.written else [])]
+    unstaged += [] if attributes.staged else [ATTRIBUTES]
     pin = pins.parse(plumbing.pin_bytes(ws.places) or b"")
-    names = tuple(each.name for each in ours)
     return InitReport(
         started and not cloned,
         pinned is None and not started and not cloned,
@@ -127,9 +121,9 @@ def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> I
         ws.engine.name,
         pin.dolt_commit,
         pinning.block(pin),
-        names,
+        tuple(written),
         tuple(unstaged),
-        edited,
+        attributes.edited,
         not unstaged,
     )
 
@@ -195,6 +189,25 @@ def _write(ws: Workspace, start: Start) -> None:
 def _settings(remote: str, before: bytes | None = None) -> bytes:
     text = config.template().encode() if before is None else before
     return settings_edit.with_value(text, "remote", remote) if remote else text
+
+
+class _Attributes(NamedTuple):
+    """What became of `.gitattributes`; `edited`: it has unstaged changes of the user's."""
+
+    written: bool
+    edited: bool
+    staged: bool
+
+
+def _send_to_driver(ws: Workspace) -> _Attributes:
+    """Have git merge the pin by our driver, and stage that, unless the user has edited the file."""
+    path = ws.places.top / ATTRIBUTES
+    before = path.read_bytes() if path.exists() else b""
+    if pin_merge.names_driver(before):
+        return _Attributes(written=False, edited=False, staged=True)
+    edited = before != (plumbing.blob(ws.places, f":{ATTRIBUTES}") or b"")
+    _attribute(path, before)
+    return _Attributes(written=True, edited=edited, staged=not edited and plumbing.stage(ws.places, path))
 
 
 def _attribute(path: Path, before: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vmrag_link import config
-from vmrag_link.embedding.services import SERVICES
+from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
 from vmrag_link.models import Record

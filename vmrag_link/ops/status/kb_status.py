@@ -1,6 +1,7 @@
-"""Where the knowledge base of a work tree stands: what is in conflict or not indexed, and how remote and pin compare.
+"""How remote, index and pin compare with the knowledge base: the parts of a tool's status.
 
-Facts for programs; `ops.status.status` is what `vmrag status` says to a person.
+`ops.status.status` says to a person whether they agree, and what to type. No function but `reach`
+asks the network.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from vmrag_link.ops.commits import ahead_behind
 from vmrag_link.ops.commits.ahead_behind import AheadBehind
 from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
-from vmrag_link.ops.merge import conflict_rows
-from vmrag_link.ops.merge.conflict_rows import OpenConflict
-from vmrag_link.ops.remotes.upstream import Upstream, upstream
+from vmrag_link.ops.remotes.upstream import Upstream
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.transport import probe
 from vmrag_link.workspace import Workspace
@@ -31,75 +30,42 @@ class IndexBlock(Record, frozen=True):
 
 
 class PinStatus(Record, frozen=True):
-    """`state`: how the knowledge base stands to `pinned_commit`, which the pin file names; `no_link` where that cannot be read."""
+    """`state`: the knowledge base against `pinned_commit`, the pin file's; `no_link` if that cannot
+    be read.
+    """
 
     link_file: str
     pinned_commit: str | None
     state: PinState
 
 
-class Situation(Record, frozen=True):
-    """`commit`: what is read, with the uncommitted documents of `branch`. `apart`: from the remote, as of the last fetch. `notes`: what a
-    person should know about it.
+def reach(ws: Workspace, remote: Upstream) -> str:
+    """Ask the remote, for a moment; returns why it does not answer, empty if it does.
+
+    One that is not trusted is not asked.
     """
-
-    branch: str | None
-    commit: str
-    remote: Upstream | None
-    apart: AheadBehind
-    merge_in_progress: bool
-    conflicts: tuple[OpenConflict, ...]
-    index: IndexBlock
-    link: PinStatus
-    notes: tuple[str, ...] = ()
-
-
-class Reached(Record, frozen=True):
-    """Whether the remote answers, and why not."""
-
-    connected: bool
-    problem: str = ""
-
-
-def situation(ws: Workspace, here: Standing) -> Situation:
-    """As the workspace stands; asks no network. Raises what the knowledge base itself raises, and nothing else."""
-    remote = upstream(ws)
-    merge = conflict_rows.open_merge(ws)
-    return Situation(
-        branch=here.kb.branch,
-        commit=here.revision,
-        remote=remote,
-        apart=_apart(ws, here, remote),
-        merge_in_progress=merge is not None,
-        conflicts=merge.conflicts if merge else (),
-        index=_index(ws, here),
-        link=_pin(ws, here),
-        notes=(merge.problem,) if merge and merge.problem else (),
-    )
-
-
-def reached(ws: Workspace, remote: Upstream) -> Reached:
-    """Ask the remote, for a moment; not one that is not trusted."""
     if remote.address is None:
-        return Reached(connected=False, problem=remote.problem)
-    problem = probe.asked(ws.places, remote.address).problem
-    return Reached(problem is None, problem.message if problem else "")
+        return remote.problem
+    problem = probe.ask(ws.places, remote.address).problem
+    return problem.message if problem else ""
 
 
 def known(ws: Workspace, remote: Upstream) -> bool | None:
-    """Whether the remote answered when it was asked a moment ago; None if nobody did. Nobody is asked now."""
-    answer = probe.remembered(ws.places, remote.address) if remote.address else None
+    """Whether the remote answered when it was asked a moment ago; None if it was not asked."""
+    answer = probe.last_result(ws.places, remote.address) if remote.address else None
     return answer.problem is None if answer else None
 
 
-def _apart(ws: Workspace, here: Standing, remote: Upstream | None) -> AheadBehind:
+def against_remote(ws: Workspace, here: Standing, remote: Upstream | None) -> AheadBehind:
+    """Numbers of commits, as of the last fetch."""
     if remote is None or here.kb.branch is None:
         return AheadBehind()
     return ahead_behind.from_remote(ws.engine, here.revision, here.kb.branch, remote.heads)
 
 
-def _index(ws: Workspace, here: Standing) -> IndexBlock:
-    if not here.notes and not _unindexed(ws, here):
+def index_block(ws: Workspace, here: Standing) -> IndexBlock:
+    """Which collections the index does not hold as they are now. Brings nothing."""
+    if not here.notes and not _index_problem(ws, here):
         return IndexBlock("synced", [])
     try:
         found = [each for each in index_status.look(ws).collections if each.status != "synced"]
@@ -110,23 +76,23 @@ def _index(ws: Workspace, here: Standing) -> IndexBlock:
     return IndexBlock("error" if failed else "pending" if names else "synced", names)
 
 
-def _unindexed(ws: Workspace, here: Standing) -> str:
+def _index_problem(ws: Workspace, here: Standing) -> str:
     """Why the index cannot answer as it is; empty if it can."""
     if isinstance(here.at, Working):
         return ws.sync_context.working_copy(here.at.branch, here.revision).problem()
     return ws.snapshots.problem(here.revision)
 
 
-def _pin(ws: Workspace, here: Standing) -> PinStatus:
+def pin_status(ws: Workspace, here: Standing) -> PinStatus:
     data = plumbing.pin_bytes(ws.places)
     try:
         pinned = pins.parse(data).dolt_commit if data is not None else None
     except PinMalformed:
         pinned = None
-    return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compared(ws, here, pinned))
+    return PinStatus(PIN_NAME, pinned, "no_link" if pinned is None else _compare(ws, here, pinned))
 
 
-def _compared(ws: Workspace, here: Standing, pinned: str) -> PinState:
+def _compare(ws: Workspace, here: Standing, pinned: str) -> PinState:
     engine, branch = ws.engine, ws.kb_branch()
     ours = branch.head if branch else here.revision
     if ours == pinned:

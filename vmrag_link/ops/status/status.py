@@ -1,4 +1,7 @@
-"""`vmrag status`: do pin, knowledge base and index agree, and if not, what to type. Changes nothing, needs no index extra."""
+"""`vmrag status`: do pin, knowledge base and index agree, and if not, what to type.
+
+Changes nothing, needs no index extra.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ class GitBlock(Record, frozen=True):
 
 
 class KbStatus(Record, frozen=True):
-    """`revision`: where the KB branch is (or, `detached`, the revision that is read); `documents` with the uncommitted ones."""
+    """`revision`: the KB branch's head or, if `detached`, what is read.
+
+    `documents` counts the uncommitted ones, too.
+    """
 
     engine: str | None = None
     revision: str | None = None
@@ -77,13 +83,13 @@ def status(ws: Workspace) -> StatusReport:
         return StatusReport("not_initialized", False, git, pin, KbStatus(), BoundIndex(), None, reasons, why.hint)
     target = ws.target()
     index, damage = _index(ws, target)
-    state, reasons, hint = _judged(ws, target, damage)
+    state, reasons, hint = _state(ws, target, damage)
     reasons += _warnings(ws)
     pin = pinning.block(target.pin) if target.pin else None
     behind = background.report(ws.places)
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
-    reasons += _interrupted(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
+    reasons += _interrupted_commit(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
     return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint)
 
 
@@ -92,7 +98,7 @@ def _warnings(ws: Workspace) -> list[str]:
 
 
 def _pin_alone(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
-    """The pin where there is no knowledge base that it could be looked up in, and what is wrong with it."""
+    """The pin without a knowledge base to look it up in, and what is wrong with it."""
     data = plumbing.pin_bytes(ws.places)
     try:
         return (pinning.block(pins.parse(data)) if data is not None else None), []
@@ -116,7 +122,7 @@ def _kb(ws: Workspace, target: Target) -> KbStatus:
 
 
 def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
-    """What the index holds, and why that cannot be read although the index verifies; empty if it can."""
+    """What the index holds, and why it cannot be read although it verifies; empty if it can."""
     bound = ws.binding
     if bound is None:
         return BoundIndex(), ""
@@ -135,7 +141,7 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     return BoundIndex(bound.revision, ws.snapshots.settings, documents, chunks, str(path), working), damage
 
 
-def _judged(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
+def _state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
     """The state, why, and what to type."""
     if target.state == "no_pin":
         reason = "This code commit pins no knowledge; the knowledge base stays where it is."
@@ -203,7 +209,7 @@ def _background(ws: Workspace, report: background.Report) -> list[str]:
     return [f"A sync runs in the background{done} (process {report.pid})."]
 
 
-def _interrupted(ws: Workspace) -> list[str]:
+def _interrupted_commit(ws: Workspace) -> list[str]:
     """A commit that is under way, or was killed."""
     if not pending(ws):
         return []

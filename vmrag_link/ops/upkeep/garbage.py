@@ -116,7 +116,7 @@ def _files(ws: Workspace) -> list[Path]:
 def rubbish(ws: Workspace) -> list[Path]:
     """Files that only killed processes leave, and damaged caches that were set aside."""
     building = [each for each in ws.snapshots.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
-    return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.left(ws.places)]
+    return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places)]
 
 
 def _orphaned_locks(ws: Workspace) -> list[Path]:

@@ -12,8 +12,8 @@ from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.fetch import nothing_at
 from vmrag_link.transport import connection
 from vmrag_link.transport.address import Address
-from vmrag_link.transport.connection import Direct
-from vmrag_link.transport.git_transport import Through
+from vmrag_link.transport.direct_transport import DirectTransport
+from vmrag_link.transport.git_transport import GitTransport
 from vmrag_link.transport.publish import PublishRequest, publish
 from vmrag_link.workspace import Workspace
 
@@ -77,8 +77,8 @@ def _write(ws: Workspace, known: str, fresh: Address, pinned: Sequence[str]) -> 
     """The root goes first: it becomes the default branch, which nobody can delete."""
     heads = {name: head for name, head in ws.engine.remote_heads(known).items() if ws.engine.has_revision(head)}
     ws.engine.push(fresh.key, fresh.url, {ROOT_BRANCH: root_of(ws.engine)} | heads)
-    publish(ws.engine, fresh.key, Direct(ws.engine, fresh), PublishRequest({}, pinned))
+    publish(ws.engine, fresh.key, DirectTransport(ws.engine, fresh), PublishRequest({}, pinned))
 
 
-def _size(peer: Through) -> RemoteSize:
+def _size(peer: GitTransport) -> RemoteSize:
     return RemoteSize(*peer.size())

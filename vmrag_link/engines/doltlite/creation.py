@@ -1,0 +1,77 @@
+"""A new knowledge base in a folder: all of it or nothing, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from vmrag_link import locks, paths, permissions
+from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.doltlite import inspection, remotes, schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.limits import Limits
+from vmrag_link.errors import AlreadyInitialized, EngineFailed
+
+FILE_NAME = "kb.doltlite"
+LOCK_NAME = "write.lock"
+_UNFINISHED = ".creating"
+
+
+def create(folder: Path, *, author: str, date: str) -> None:
+    """Make a knowledge base whose first revision, `vmrag_root`'s head, holds the empty tables."""
+
+    def fill(connection: Connection) -> None:
+        # The name `main` belongs to the code branch main. Renaming the default branch keeps it the
+        # default.
+        connection.execute("SELECT dolt_branch('-m', dolt_default_branch(), ?)", (ROOT_BRANCH,))
+        with connection.transaction():
+            schema.create(connection)
+            schema.commit(connection, "Create the knowledge base", author, date)
+
+    _make(folder, fill)
+
+
+def clone(folder: Path, remote: str, url: str, limits: Limits) -> None:
+    """Make a knowledge base of what `url` holds; its branches are those of the remote."""
+
+    def fill(connection: Connection) -> None:
+        inspection.require_room(url, connection.path, limits)
+        remotes.clone(connection, remote, url, ROOT_BRANCH, most=limits.file_bytes)
+        inspection.require_sound(connection.path, remotes.heads(connection, remote), known={}, limits=limits)
+
+    _make(folder, fill)
+
+
+def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
+    """Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace."""
+    path, unfinished = folder / FILE_NAME, folder / _UNFINISHED
+    with _writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
+        if path.exists():
+            raise AlreadyInitialized(
+                f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
+            )
+        import shutil  # not for every opening
+
+        shutil.rmtree(unfinished, ignore_errors=True)
+        permissions.make_folder(unfinished)
+        try:
+            with Connection(unfinished / FILE_NAME, access="create") as connection:
+                fill(connection)
+            permissions.settle(unfinished)
+            (unfinished / FILE_NAME).rename(path)
+        finally:
+            shutil.rmtree(unfinished)
+        paths.fsync(folder)
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EngineFailed(
+            f"The folder {folder} cannot be written: {error.strerror}.",
+            hint="Check that you may write there and that the disk has space.",
+            path=str(folder),
+        ) from error

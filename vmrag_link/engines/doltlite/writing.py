@@ -1,0 +1,127 @@
+"""Writing rows and committing them. The contracts are those of `engines.base.Engine`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from vmrag_link import permissions
+from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
+from vmrag_link.engines.doltlite import comparison, history, reading, schema, unfinished
+from vmrag_link.engines.doltlite import joining as joins
+from vmrag_link.engines.doltlite.session import Session
+from vmrag_link.errors import Busy, EngineFailed, NoChanges, Uncommitted
+from vmrag_link.models import Working
+
+COMPACTED_NAME = "compacted"
+"""Holds the size in bytes that the file had after it was last compacted."""
+
+COMPACT_BYTES = 4_000_000
+
+
+def write(session: Session, branch: str, rows: Write, *, expected: str) -> None:
+    with session.transaction_on(branch, f"write to the branch {branch}", expected) as connection:
+        permissions.make_file(session.folder / UNCOMMITTED_NAME)
+        schema.store(connection, rows)
+
+
+def commit(session: Session, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
+    with session.transaction_on(branch, f"commit on the branch {branch}", expected) as connection:
+        if not schema.is_dirty(connection):
+            raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
+        revision = schema.commit(connection, message, author, date)
+    _note_uncommitted(session)
+    _compact(session)
+    return revision
+
+
+def commit_onto(
+    session: Session,
+    revision: str,
+    rows: Sequence[Write],
+    *,
+    joining: str | None,
+    message: str,
+    author: str,
+    date: str,
+) -> str:
+    with session.writing("merge"):
+        history.require(session.main, revision)
+        if joining and history.is_ancestor(session.main, joining, revision):
+            joining = None
+        if joining:
+            session.reading(joining).close()  # the engine merges its tables, too
+        made = revision
+        with unfinished.branch(session.main, revision, session.connection) as connection, connection.transaction():
+            schema.version(connection)
+            if joining:
+                undo = _undo_of_merge(session, revision, joining)
+                joins.begin(connection, joining)
+                schema.store(connection, undo)
+            for each in rows:
+                schema.store(connection, each)
+            if joining or schema.is_dirty(connection):
+                made = schema.commit(connection, message, author, date)
+        session.keep(made, "a merge")
+    _compact(session)
+    return made
+
+
+def _undo_of_merge(session: Session, revision: str, joining: str) -> Write:
+    """The rows that turn the engine's own merge of the two into `revision` again.
+
+    The engine merges from its own merge base and cannot be told what to make of it. So whatever
+    `joining` changed since then is undone.
+    """
+    brought = comparison.difference(session, joins.base(session.main, revision, joining), joining)
+    names = [change.key for change in brought.collections]
+    with session.reading(revision) as connection:
+        held = {each.name: each for each in reading.collections(connection)} if schema.version(connection) else {}
+        before = {change.key: reading.document(connection, *change.key) for change in brought.documents}
+    return Write(
+        put_collections=[held[name] for name in names if name in held],
+        remove_collections=[name for name in names if name not in held],
+        put_documents=[document for document in before.values() if document],
+        remove_documents=[key for key, document in before.items() if not document],
+    )
+
+
+def take_back(session: Session, branch: str, *, kept: str, expected: str) -> None:
+    with session.writing(f"clean the branch {branch}"):
+        if not session.require_head(branch, expected).dirty:
+            return
+        if not comparison.difference(session, kept, Working(branch)).empty:
+            raise Uncommitted(
+                f"The revision {kept[:12]} does not hold all uncommitted documents of {branch!r}.",
+                hint="Commit them: vmrag commit",
+                branch=branch,
+            )
+        with session.connection(branch) as connection:
+            connection.execute("SELECT dolt_reset('--hard')")
+        _note_uncommitted(session)
+
+
+def _note_uncommitted(session: Session) -> None:
+    """Remove the note when no branch has uncommitted rows any more.
+
+    A kill before that only costs a check.
+    """
+    with session.writing("note what is committed"):
+        if not any(each.dirty for each in history.branches(session.main)):
+            (session.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
+
+
+def _compact(session: Session) -> None:
+    """Collect garbage when much was appended since the last time: opening reads it, a millisecond a
+    megabyte.
+
+    Whatever our own branches ever stood at is anchored, so it stays. A size that cannot be noted is
+    no reason to fail: the revision is committed.
+    """
+    note = session.folder / COMPACTED_NAME
+    with contextlib.suppress(OSError, ValueError, EngineFailed, Busy), session.writing("compact the knowledge base"):
+        before = int(note.read_text()) if note.exists() else 0
+        if session.file.stat().st_size - before > max(COMPACT_BYTES, before // 2):
+            session.collect_garbage()
+            permissions.make_file(note)
+            note.write_text(str(session.file.stat().st_size))

@@ -1,0 +1,114 @@
+"""The errors for what git says about remotes. It has no codes for them, so its words are read."""
+
+from __future__ import annotations
+
+import re
+
+from vmrag_link import proc
+from vmrag_link.errors import (
+    AuthenticationFailed,
+    RemoteDamaged,
+    RemoteError,
+    RemoteInvalid,
+    RemoteMissing,
+    RemoteMoved,
+    RemoteRejected,
+    RemoteUnreachable,
+    quoted,
+)
+from vmrag_link.git.remotes import shown
+
+_MOST_SAID = 300
+
+_VERDICT = re.compile(r"^!\t[^\t]*\t(\[(?:remote )?rejected\].*)$", re.MULTILINE)
+"""What `push --porcelain` says of a ref that was not pushed."""
+
+_MOVED = re.compile(
+    r"\((?:stale info|fetch first|non-fast-forward|needs force|remote ref updated since checkout)\)"
+    r"|cannot lock ref|failed to update ref|reference already exists|incorrect old value|failed to lock"
+)
+_NOT_WRITABLE = re.compile(r"Unable to create '[^']*': (?!File exists)")
+_AUTHENTICATION = re.compile(
+    r"authentication failed|could not read (?:username|password)|permission denied|terminal prompts disabled"
+    r"|returned error: 40[13]|access denied|not authorized|host key verification failed",
+    re.IGNORECASE,
+)
+_ABSENT = re.compile(
+    r"repository .*not found|does not appear to be a git repository|returned error: 404|no such remote"
+    r"|not a git repository|invalid gitfile format|project you were looking for could not be found",
+    re.IGNORECASE,
+)
+_DAMAGED = re.compile(
+    r"repository corruption on the remote side|did not send all necessary objects|did not receive expected object"
+    r"|fsck error|unresolved deltas"
+)
+_FORBIDDEN = re.compile(
+    r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
+)
+
+
+def of_answer(url: str, done: proc.Finished) -> RemoteError:
+    """The error for a failed git command that talked to the remote."""
+    said = shown(done.complaint)
+    where, details = shown(url), {"said": said, "remote": shown(url)}
+    if _FORBIDDEN.search(said):
+        return RemoteInvalid(
+            f"git may not use that transport for {where}: {_essence(said)}", hint="git remote -v", **details
+        )
+    if _AUTHENTICATION.search(said):
+        hint = f"See that git itself gets in: git ls-remote {quoted(where)}"
+        return AuthenticationFailed(f"{where} did not let us in: {_essence(said)}", hint=hint, **details)
+    if _ABSENT.search(said):
+        return RemoteMissing(f"There is no git repository at {where}.", hint="git remote -v", **details)
+    if _DAMAGED.search(said):
+        return RemoteDamaged(
+            f"The knowledge base at {where} is damaged: {_essence(said)}. Nothing of it was taken.",
+            hint="Somebody with a sound clone can put theirs there: vmrag gc --remote --apply",
+            **details,
+        )
+    return RemoteUnreachable(
+        f"{where} cannot be reached: {_essence(said)}", hint=f"git ls-remote {quoted(where)}", **details
+    )
+
+
+def of_push(url: str, ref: str, done: proc.Finished) -> RemoteError:
+    """The error for a failed `git push --porcelain` of one ref.
+
+    `RemoteMoved` has git's words in its detail `told`. Something in the way may look the same.
+    """
+    verdict = _VERDICT.search(done.text)
+    if verdict is None:
+        return of_answer(url, done)
+    where, said = shown(url), shown(done.complaint)
+    if _MOVED.search(verdict[1]) and not _NOT_WRITABLE.search(said):
+        return RemoteMoved(
+            f"Somebody else pushed knowledge to {where} meanwhile; nothing was pushed.",
+            hint="vmrag push",
+            said=shown(verdict[1]),
+            told=said,
+        )
+    told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
+    return RemoteRejected(
+        f"{where} does not take knowledge: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
+        hint=f"Ask who runs it to allow pushes to {ref}.",
+        said=said,
+        remote=where,
+    )
+
+
+def stuck(url: str, ref: str, said: str) -> RemoteRejected:
+    """The error for a ref that cannot be changed although nobody else changes it."""
+    where = shown(url)
+    return RemoteRejected(
+        f"{where} cannot change {ref}, though nobody else does: {_essence(said)}"[:_MOST_SAID],
+        hint=f"Ask who runs it to remove what is in the way of {ref}: a lock that a killed git has left, or a ref of a part of that name.",
+        said=said,
+        remote=where,
+    )
+
+
+def _essence(said: str) -> str:
+    """The line that says what is wrong."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(?:fatal|error|remote|ssh|!)", line)]
+    return (telling or lines or ["no reason was given"])[0][:_MOST_SAID]

@@ -1,0 +1,61 @@
+"""A query and its answers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from vmrag_link.index.metadata import place
+from vmrag_link.models import DocumentHeader, Record
+
+
+class Mode(enum.StrEnum):
+    """How chunks are ranked: by words, by meaning, or by both (reciprocal rank fusion)."""
+
+    HYBRID = "hybrid"
+    VECTOR = "vector"
+    KEYWORD = "keyword"
+
+
+class Query(Record, frozen=True):
+    """`collections`: None for all. Filters are as people write them (see `filters`)."""
+
+    text: str
+    collections: tuple[str, ...] | None = None
+    k: int = 5
+    mode: Mode = Mode.HYBRID
+    where: Mapping[str, Any] | None = None
+    where_document: Mapping[str, Any] | None = None
+
+
+class Hit(Record, frozen=True):
+    """One chunk of an answer; `rank` counts from 1. Its document has `content_hash` and `chunks`
+    chunks.
+
+    A higher `score` is better: nearly the cosine for `vector`, BM25 for `keyword`, the sum of
+    reciprocal ranks for `hybrid`.
+    """
+
+    rank: int
+    collection: str
+    doc_id: str
+    chunk: int
+    chunks: int
+    score: float
+    text: str
+    content_hash: str
+    metadata: dict[str, Any]
+
+    @property
+    def placed_metadata(self) -> dict[str, Any]:
+        """The metadata with the chunk's place in its document, as the index stores it."""
+        document = DocumentHeader(self.collection, self.doc_id, "", self.content_hash, "")
+        return self.metadata | place(document, self.chunk, self.chunks)
+
+
+class Near(Record, frozen=True):
+    """A hit, with the cosine of its vector and the query's."""
+
+    hit: Hit
+    cosine: float

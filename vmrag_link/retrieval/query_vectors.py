@@ -1,0 +1,63 @@
+"""The vectors of a query's text, by the models of the collections that it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from vmrag_link import models
+from vmrag_link.embedding.base import Model
+from vmrag_link.errors import EmbeddingMismatch, IndexFailed
+from vmrag_link.index import vectors
+from vmrag_link.index.manifest import IndexedCollection
+
+
+class QueryVectors:
+    """Embeds the text of the latest query once for each model.
+
+    `unembedded` collections hold stand-ins only.
+    """
+
+    def __init__(self, model_for: Callable[[models.Collection], Model], unembedded: Collection[str]) -> None:
+        self._model_for = model_for
+        self._unembedded = unembedded
+        self._latest: tuple[str, dict[str, bytes]] = ("", {})
+
+    def of(self, held: IndexedCollection, text: str) -> bytes:
+        """Raises `EmbeddingMismatch`, and as `require_stored`."""
+        model = self._model(held)
+        self._require_stored(held, model)
+        if self._latest[0] != text:
+            self._latest = (text, {})
+        known = self._latest[1]
+        if model.fingerprint not in known:
+            known[model.fingerprint] = vectors.quantise(model.embed_query(text))
+        return known[model.fingerprint]
+
+    def require_stored(self, held: IndexedCollection) -> None:
+        """Raise unless the index holds vectors of this collection's documents.
+
+        The error says why they still cannot be made, or `IndexFailed` where they can by now: an
+        index that is built again has them.
+        """
+        if held.collection.name in self._unembedded:
+            self._require_stored(held, self._model(held))
+
+    def _require_stored(self, held: IndexedCollection, model: Model) -> None:
+        name = held.collection.name
+        if name in self._unembedded:
+            model.embed([name])
+            raise IndexFailed(
+                f"The documents of collection {name!r} could not be embedded when the index was made.",
+                hint="vmrag sync --rebuild",
+                collection_name=name,
+            )
+
+    def _model(self, held: IndexedCollection) -> Model:
+        model = self._model_for(held.collection)
+        if model.fingerprint != held.collection.embedding_model:
+            raise EmbeddingMismatch(
+                f"Collection {held.collection.name!r} was embedded with {held.collection.embedding_model}, "
+                f"but the installed model is {model.fingerprint}.",
+                hint="Install the version of vmrag-link that made the collection, or import it again into a new one.",
+            )
+        return model
