@@ -25,6 +25,7 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import (
     BranchMissing,
+    GitError,
     GitReferenceMissing,
     PinError,
     PinMissing,
@@ -119,7 +120,7 @@ def tool_branch_rev(ws: Workspace, name: str, here: Standing | None = None) -> s
     its pin. What git's ref of that name pins instead is named in a warning. Raises `BranchMissing`.
     """
     if branch := _kb_branch(ws, name):
-        with contextlib.suppress(GitReferenceMissing, PinError, RevisionMissing):
+        with contextlib.suppress(GitError, PinError, RevisionMissing):
             pinned = _pinned_here(ws, name)
             if pinned != branch.head:
                 ws.progress.note(
