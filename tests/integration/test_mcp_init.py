@@ -356,9 +356,8 @@ def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, s
     assert everything(bare) == before
 
 
-@pytest.mark.parametrize("public", [False, True])
-def test_both_clients_read_the_same_of_a_store(store, public):
-    opened = chroma.open_store(store, public=public)
+def test_the_bindings_read_what_another_program_has_stored(store):
+    opened = chroma.open_store(store)
     found = {
         each.name: (each.space, each.metadata, sorted(opened.texts(each.id), key=lambda row: row[0]))
         for each in opened.described()
