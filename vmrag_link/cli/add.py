@@ -29,7 +29,7 @@ EXAMPLE = """--metadata '{"team": "core", "year": 2024}'"""
 def command(
     invocation: Invocation, *, source: Path, collection: str, doc_id: str | None, title: str | None, metadata: str
 ) -> None:
-    """Store one document: the text of a file, or of standard input (-). One of that id is replaced."""
+    """Store one document, a file or standard input (-). One of that id is replaced."""
     name = source.name if doc_id is None else doc_id
     if doc_id is None and str(source) == "-":
         raise UsageInvalid("A document from standard input needs an id.", hint="vmrag add - --collection C --id NAME")

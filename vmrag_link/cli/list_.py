@@ -15,7 +15,7 @@ MARKS = {None: " ", "added": "+", "modified": "~", "removed": "-"}
 @vmrag_command("list")
 @click.option("--collection", help="Only this collection.")
 def command(invocation: Invocation, *, collection: str | None) -> None:
-    """List the documents; + ~ - mark those that are added, modified and removed, but not committed."""
+    """List the documents; + ~ - mark those that are added, modified, removed and not committed."""
     with invocation.workspace() as ws:
         report = listing.list_documents(ws, collection)
     lines = [

@@ -72,7 +72,7 @@ def switch_branch(
 
 @tool("R")
 def get_branch_status(call: Call) -> GetBranchStatusResult:
-    """Show where the knowledge base stands, as dolt_status does, and its branches; contacts nobody."""
+    """Show where the knowledge base stands, as dolt_status does, and its branches; asks nobody."""
     changes, remote = history.uncommitted(call), upstream(call.ws)
     connected = kb_status.known(call.ws, remote) if remote else None
     status = history.status_result(call, changes, remote, connected=connected)
