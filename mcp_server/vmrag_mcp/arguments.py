@@ -2,8 +2,8 @@
 
 A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. Clients were
 written against several servers, so more is taken than the schema says: JSON as text, numbers and
-booleans as text, one string for a list of them, aliases. That is why nobody else checks arguments:
-of the SDK's models, pydantic requires an object and no more.
+booleans as text, one string for a list of them, aliases. Nothing else checks arguments: the SDK's
+models require an object, and its server does not apply the schema.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Parameter(Record, frozen=True):
 
     # -- from clients
 
-    def taken(self, value: Any, warn: Warn) -> Any:
+    def parse(self, value: Any, warn: Warn) -> Any:
         """The value for the function. Raises `UsageInvalid`, `JsonInvalid`."""
         match self.kind:
             case "string":
@@ -116,9 +116,9 @@ class Parameter(Record, frozen=True):
                 return self._list(value)
 
     def _text(self, value: Any) -> str:
-        return self._spelled(value, self.name)
+        return self._choice(value, self.name)
 
-    def _spelled(self, value: Any, where: str) -> str:
+    def _choice(self, value: Any, where: str) -> str:
         """A text, or one of a list."""
         if not isinstance(value, str):
             raise self._refusal(value, "a text", where=where)
@@ -126,7 +126,7 @@ class Parameter(Record, frozen=True):
         if self.choices and text not in self.choices and text not in self.given.spelled.values():
             raise self._refusal(value, f"one of {', '.join(self.choices)}", where=where)
         if not text.isascii():
-            self._whole(text)
+            self._require_characters(text)
         return text
 
     def _number(self, value: Any, warn: Warn) -> int:
@@ -159,7 +159,7 @@ class Parameter(Record, frozen=True):
     def _list(self, value: Any) -> list[Any]:
         found = value
         if isinstance(value, str):
-            found = self._listed(value) if self.items == "string" else self._json(value)
+            found = self._text_list(value) if self.items == "string" else self._json(value)
         if not isinstance(found, list):
             raise self._refusal(value, "a list", json=value)
         found = [each if each is None and self.holes else self._element(each, at) for at, each in enumerate(found)]
@@ -169,7 +169,7 @@ class Parameter(Record, frozen=True):
             )
         return found
 
-    def _listed(self, text: str) -> Any:
+    def _text_list(self, text: str) -> Any:
         """A text where texts are wanted is one of them, unless it is a JSON list."""
         try:
             found = json_from_user(text)
@@ -182,7 +182,7 @@ class Parameter(Record, frozen=True):
         if self.items == "string":
             if each == "" and self.given.full:
                 raise self._refusal(each, "a text that is not empty", where=where)
-            return self._spelled(each, where)
+            return self._choice(each, where)
         if self.items == "object" and not isinstance(each, dict):
             raise self._refusal(each, "an object", where=where)
         if self.items == "array" and not (isinstance(each, list) and all(map(_is_number, each))):
@@ -195,7 +195,7 @@ class Parameter(Record, frozen=True):
         except ValueError as error:
             raise JsonInvalid(f"{self.name} {error}.", parameter=self.name) from None
 
-    def _whole(self, text: str) -> None:
+    def _require_characters(self, text: str) -> None:
         """Half of a surrogate pair is no character, and nothing stores it."""
         try:
             text.encode()
@@ -217,13 +217,13 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The parameters that a tool's function declares: its keywords."""
     hints = get_type_hints(function, include_extras=True)
     return tuple(
-        _declared(hints[each.name], each)
+        _parameter(hints[each.name], each)
         for each in inspect.signature(function).parameters.values()
         if each.kind is inspect.Parameter.KEYWORD_ONLY
     )
 
 
-def _declared(hint: Any, found: inspect.Parameter) -> Parameter:
+def _parameter(hint: Any, found: inspect.Parameter) -> Parameter:
     bare, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     given = next((each for each in marks if isinstance(each, Given)), Given())
     base = _without_none(bare)
@@ -265,7 +265,7 @@ def _without_none(hint: Any) -> Any:
     return hint
 
 
-def accepted(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
+def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: Warn) -> dict[str, Any]:
     """The function's keywords.
 
     Raises `UsageInvalid` for an unknown, missing or illegal argument, and `JsonInvalid`.
@@ -282,18 +282,18 @@ def accepted(declared: Sequence[Parameter], arguments: Mapping[str, Any], warn: 
         )
     sent = {aliases.get(name, name): value for name, value in arguments.items() if name in aliases}
     sent |= {name: value for name, value in arguments.items() if name in by_name}
-    taken = {}
+    keywords = {}
     for each in declared:
         value = sent.get(each.name)
         absent = value is None or (value == "" and not (each.required and each.given.blank))
         if not absent:
-            taken[each.keyword] = each.taken(value, warn)
+            keywords[each.keyword] = each.parse(value, warn)
         elif each.required:
             why = "is missing" if value is None else "is empty"
             raise UsageInvalid(f"The parameter {each.name!r} {why}.", parameter=each.name)
         else:
-            taken[each.keyword] = each.default
-    return taken
+            keywords[each.keyword] = each.default
+    return keywords
 
 
 def _integer(value: Any) -> int | None:

@@ -67,7 +67,7 @@ class ClientInstallReport(Record, frozen=True):
     server: dict[str, Any]
 
 
-class Printed(Record, frozen=True):
+class ClientConfiguration(Record, frozen=True):
     """What belongs into a client's configuration, as a value and as its JSON text."""
 
     configuration: dict[str, Any]
@@ -80,7 +80,7 @@ class _Command(NamedTuple):
     portable: bool = True
 
 
-def printed(directory: Path, name: str | None, flags: Flags) -> Printed:
+def configuration(directory: Path, name: str | None, flags: Flags) -> ClientConfiguration:
     """For a known client, or for any other one on this computer. Raises `GitRepositoryMissing`."""
     places = plumbing.locate(directory)
     if name is None:
@@ -89,9 +89,9 @@ def printed(directory: Path, name: str | None, flags: Flags) -> Printed:
         section, server = "mcpServers", _server(command, (*told, *_options(flags)))
     else:
         client = CLIENTS[name]
-        section, server = client.section, _wanted(client, places, flags)[0]
-    configuration = {section: {SERVER: server}}
-    return Printed(configuration, _text(configuration, "  "))
+        section, server = client.section, _our_server(client, places, flags)[0]
+    made = {section: {SERVER: server}}
+    return ClientConfiguration(made, _text(made, "  "))
 
 
 def install(directory: Path, name: str, flags: Flags) -> ClientInstallReport:
@@ -101,16 +101,16 @@ def install(directory: Path, name: str, flags: Flags) -> ClientInstallReport:
     `GitRepositoryMissing`, and `UsageInvalid` for a file that cannot be changed without a loss.
     """
     client, places = CLIENTS[name], plumbing.locate(directory)
-    wanted, command = _wanted(client, places, flags)
+    wanted, command = _our_server(client, places, flags)
     path = places.top / client.file
     before = _read(path, client, wanted)
-    found = {} if before is None else _parsed(before, client, wanted)
+    found = {} if before is None else _parse(before, client, wanted)
     servers = found.get(client.section, {})
     there = servers.get(SERVER) if isinstance(servers, dict) else None
     if not isinstance(servers, dict) or not isinstance(there, dict | None):
         raise _unsafe(client, wanted, "it is not built as that client's file is")
-    kept = there is not None and not _ours(there)
-    server = there if kept else _merged(there, wanted, command, flags)
+    kept = there is not None and not _is_ours(there)
+    server = there if kept else _merge(there, wanted, command, flags)
     changed = server != there
     if changed:
         found[client.section] = {**servers, SERVER: server}
@@ -121,7 +121,7 @@ def install(directory: Path, name: str, flags: Flags) -> ClientInstallReport:
 # -- the server as a client starts it
 
 
-def _wanted(client: Client, places: Places, flags: Flags) -> tuple[dict[str, Any], _Command]:
+def _our_server(client: Client, places: Places, flags: Flags) -> tuple[dict[str, Any], _Command]:
     command = _command(client, places)
     told = ("--repo", client.here) if client.told else ()
     return _server(command, (*told, *_options(flags))), command
@@ -157,14 +157,14 @@ def _absolute() -> _Command:
     return _Command(sys.executable, MODULE, portable=False)
 
 
-def _ours(server: dict[str, Any]) -> bool:
+def _is_ours(server: dict[str, Any]) -> bool:
     command, arguments = server.get("command"), server.get("args", [])
     if not isinstance(command, str) or not isinstance(arguments, list):
         return False
     return Path(command).name == SCRIPT or tuple(arguments[: len(MODULE)]) == MODULE
 
 
-def _merged(there: dict[str, Any] | None, wanted: dict[str, Any], command: _Command, flags: Flags) -> dict[str, Any]:
+def _merge(there: dict[str, Any] | None, wanted: dict[str, Any], command: _Command, flags: Flags) -> dict[str, Any]:
     if there is None:
         return wanted
     arguments = wanted["args"]
@@ -190,7 +190,7 @@ def _read(path: Path, client: Client, wanted: dict[str, Any]) -> bytes | None:
         raise _unsafe(client, wanted, f"{error.strerror}") from error
 
 
-def _parsed(content: bytes, client: Client, wanted: dict[str, Any]) -> dict[str, Any]:
+def _parse(content: bytes, client: Client, wanted: dict[str, Any]) -> dict[str, Any]:
     """JSON without comments, which some clients allow: they would be lost."""
     if not content.strip():
         return {}

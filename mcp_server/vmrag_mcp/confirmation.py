@@ -15,7 +15,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 
 from vmrag_link.models import Record
-from vmrag_mcp.registry import Listed
+from vmrag_mcp.registry import ToolInfo
 
 PARAMETERS = ("confirm", "confirm_discard")
 """How tools call their confirmation."""
@@ -39,7 +39,7 @@ class _Question(Record, frozen=True):
     remote: str = ""
 
 
-async def asked(
+async def ask(
     context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams, result: Mapping[str, Any]
 ) -> Confirmation | types.InputRequiredResult | None:
     """The person's yes to what a failed call lacked; None for a no, and where nothing can be asked.
@@ -58,7 +58,7 @@ async def asked(
     return types.InputRequiredResult(input_requests={question.key: types.ElicitRequest(params=form)})
 
 
-def confirmed(tool: Listed, arguments: Mapping[str, Any], answer: Confirmation) -> Mapping[str, Any]:
+def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Confirmation) -> Mapping[str, Any]:
     """The arguments of the same call, with the confirmation if that was asked for."""
     if answer.agreed:
         return arguments
@@ -71,11 +71,11 @@ def _question(tool: str, result: Mapping[str, Any]) -> _Question | None:
         case {"code": "CONFIRMATION_REQUIRED", "message": message}:
             return _Question(_YES, message, _form(_box("Do it", "What was never committed is lost.")))
         case {"code": "REMOTE_NOT_TRUSTED", "details": {"ask": True, "remote": remote}}:
-            return _about(tool, remote)
+            return _address_question(tool, remote)
     return None
 
 
-def _about(tool: str, remote: str) -> _Question:
+def _address_question(tool: str, remote: str) -> _Question:
     """The whole address, on a line of its own.
 
     The key names it, so that a yes to another address does not count.

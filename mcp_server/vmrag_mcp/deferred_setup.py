@@ -18,7 +18,7 @@ from vmrag_link.git import plumbing
 from vmrag_mcp import options
 from vmrag_mcp.log import log
 from vmrag_mcp.options import Flags
-from vmrag_mcp.repository import Place, PlacedSession, known
+from vmrag_mcp.repository import Place, PlacedSession, load_settings
 from vmrag_mcp.server import KnowledgeServer
 
 ROOTS_SECONDS = 5
@@ -77,7 +77,7 @@ class FirstCall:
 
     def _look(self) -> None:
         """As at the start; but a server that runs already says what is wrong with every call."""
-        found = known(self._session.place)
+        found = load_settings(self._session.place)
         try:
             self._server.follow(options.selection(options.chosen(self._flags, found.config.mcp)))
         except UsageInvalid as error:

@@ -12,7 +12,7 @@ from vmrag_link.errors import AccessDenied, ToolDisabled, ToolMissing, UsageInva
 from vmrag_link.models import Record
 from vmrag_link.settings import McpSettings
 from vmrag_link.suggest import nearest
-from vmrag_mcp.registry import DEFAULT, TOOLSETS, Listed, catalogue
+from vmrag_mcp.registry import DEFAULT, TOOLSETS, ToolInfo, catalogue
 
 KEYWORDS = ("default", "all")
 
@@ -60,11 +60,11 @@ def chosen(flags: Flags, settings: McpSettings) -> Chosen:
 class ToolSelection(Record, frozen=True):
     """The tools of a server by the name that clients call, and the choice that they come from."""
 
-    tools: Mapping[str, Listed]
+    tools: Mapping[str, ToolInfo]
     toolsets: tuple[str, ...]
     chosen: Chosen
 
-    def tool(self, name: str) -> Listed:
+    def tool(self, name: str) -> ToolInfo:
         """Raises `ToolMissing`; `ToolDisabled`, `AccessDenied` for one that is not selected."""
         if name in self.tools:
             return self.tools[name]

@@ -9,32 +9,34 @@ from typing import Any
 import msgspec
 
 from vmrag_mcp.arguments import parameters
-from vmrag_mcp.registry import CATALOGUE, TOOLSETS, Declared, Listed, module
+from vmrag_mcp.registry import CATALOGUE, TOOLSETS, ToolDeclaration, ToolInfo, module
 
 
-def declared_in(toolset: str, name: str) -> Iterator[Listed]:
+def tools_of_module(toolset: str, name: str) -> Iterator[ToolInfo]:
     """The tools of a module as it declares them now."""
     found_in = module(name)
     for function in vars(found_in).values():
         declared = getattr(function, "declared", None)
-        if not isinstance(declared, Declared) or function.__module__ != found_in.__name__:
+        if not isinstance(declared, ToolDeclaration) or function.__module__ != found_in.__name__:
             continue  # what a module takes from another one is the other one's tool
         found = parameters(function)
         schema: dict[str, Any] = {"type": "object", "properties": {each.name: each.schema() for each in found}}
         if required := [each.name for each in found if each.required]:
             schema["required"] = required
         about = " ".join((inspect.getdoc(function) or "").split())
-        yield Listed(function.__name__, toolset, name, declared.effect, about, schema, declared.idempotent)
+        yield ToolInfo(function.__name__, toolset, name, declared.effect, about, schema, declared.idempotent)
 
 
-def generated() -> bytes:
+def catalogue_json() -> bytes:
     """What `tools.json` has to hold."""
-    rows = [tool for toolset, each in TOOLSETS.items() for name in each.modules for tool in declared_in(toolset, name)]
+    rows = [
+        tool for toolset, each in TOOLSETS.items() for name in each.modules for tool in tools_of_module(toolset, name)
+    ]
     return msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n"
 
 
 def main() -> None:
-    CATALOGUE.write_bytes(generated())
+    CATALOGUE.write_bytes(catalogue_json())
 
 
 if __name__ == "__main__":

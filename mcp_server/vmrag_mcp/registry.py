@@ -46,7 +46,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Listed(Record, frozen=True):
+class ToolInfo(Record, frozen=True):
     """A tool as clients see it.
 
     `effect`: letters. R reads, W changes the working set or the index, V changes history, branches
@@ -73,7 +73,7 @@ class Listed(Record, frozen=True):
         return hints
 
 
-class Declared(Record, frozen=True):
+class ToolDeclaration(Record, frozen=True):
     """What `tool` says of a function. `founds`: it works where there is no knowledge base yet."""
 
     effect: str
@@ -89,19 +89,19 @@ def tool(effect: str, *, idempotent: bool = False, founds: bool = False) -> Call
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
-        function.__dict__["declared"] = Declared(effect, idempotent, founds)
+        function.__dict__["declared"] = ToolDeclaration(effect, idempotent, founds)
         return function
 
     return mark
 
 
 @cache
-def catalogue() -> Mapping[str, Listed]:
+def catalogue() -> Mapping[str, ToolInfo]:
     """Every tool by its name, in the order in which clients see them."""
-    return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[Listed])}
+    return {each.name: each for each in msgspec.json.decode(CATALOGUE.read_bytes(), type=list[ToolInfo])}
 
 
-def function_of(listed: Listed) -> Callable[..., ToolResult]:
+def function_of(listed: ToolInfo) -> Callable[..., ToolResult]:
     """Imports what the tool needs, which takes a moment the first time."""
     found: Callable[..., ToolResult] = getattr(module(listed.module), listed.name)
     return found

@@ -42,7 +42,7 @@ def find(repository: Path | None) -> Place:
     return Place(here, named=False)
 
 
-def refused(directory: Path) -> bool:
+def is_nobodys(directory: Path) -> bool:
     """Whether clients start servers there that belong to no project: the root and the home."""
     return os.path.realpath(directory) in {os.path.realpath(each) for each in ("/", os.path.expanduser("~"))}  # noqa: PTH111
 
@@ -55,7 +55,7 @@ def refusal(directory: Path) -> GitRepositoryMissing:
     )
 
 
-class Known(Record, frozen=True):
+class PlaceSettings(Record, frozen=True):
     """The settings of a place.
 
     `problem`: why its files could not be read, as every call will find.
@@ -65,18 +65,18 @@ class Known(Record, frozen=True):
     problem: VmragError | None = None
 
 
-def known(place: Place) -> Known:
+def load_settings(place: Place) -> PlaceSettings:
     try:
-        places = plumbing.locate(place.directory) if place.outright or not refused(place.directory) else None
-        if places is None or (not place.outright and refused(places.top)):
+        places = plumbing.locate(place.directory) if place.outright or not is_nobodys(place.directory) else None
+        if places is None or (not place.outright and is_nobodys(places.top)):
             raise refusal(place.directory)
         loaded = settings.load(places)
     except VmragError as problem:
-        return Known(_outside(), problem)
-    return Known(loaded.config)
+        return PlaceSettings(_settings_without_files(), problem)
+    return PlaceSettings(loaded.config)
 
 
-def _outside() -> Config:
+def _settings_without_files() -> Config:
     with contextlib.suppress(ConfigInvalid):
         return config.load(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ).config
     return Config()
@@ -97,10 +97,10 @@ class PlacedSession(Session):
     def _workspace(self, progress: CallProgress, *, reads: bool) -> Iterator[Workspace]:
         if self.problem:
             raise self.problem
-        if not self.place.outright and refused(self.directory):
+        if not self.place.outright and is_nobodys(self.directory):
             raise refusal(self.directory)
         with super()._workspace(progress, reads=reads) as ws:
-            if not self.place.outright and refused(ws.places.top):
+            if not self.place.outright and is_nobodys(ws.places.top):
                 raise refusal(self.directory)
             settings = ws.config.mcp
             self.behaviour = Behaviour(settings.require_confirm, settings.page_chars)

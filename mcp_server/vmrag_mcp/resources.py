@@ -57,7 +57,7 @@ def document_uri(collection: str, doc_id: str) -> str:
     return f"{DOCUMENTS}/{quote(collection, safe='')}/{quote(doc_id)}"
 
 
-def listed(call: Call) -> Iterator[Resource]:
+def list_resources(call: Call) -> Iterator[Resource]:
     """The fixed ones, and one for each collection, which names the resources of its documents."""
     yield from FIXED
     for each in call.ws.engine.collections(call.standing().at):
@@ -68,7 +68,7 @@ def read(call: Call, uri: str) -> Content:
     """Raises `UsageInvalid` for what is no resource, `CollectionMissing`, `DocumentMissing`."""
     name, _, rest = uri.removeprefix("vmrag://").partition("/")
     if uri == STATUS:
-        return _status(call)
+        return _read_status(call)
     if uri == COLLECTIONS:
         return _json(call, {"collections": [_collection(call, each.name) for each in _collections(call)]})
     if name == "collections" and rest:
@@ -83,7 +83,7 @@ def read(call: Call, uri: str) -> Content:
     )
 
 
-def _status(call: Call) -> Content:
+def _read_status(call: Call) -> Content:
     from vmrag_link.ops.status.status import status
 
     call.standing()

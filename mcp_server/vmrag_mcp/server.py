@@ -24,9 +24,9 @@ from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.completion import complete
-from vmrag_mcp.confirmation import asked, confirmed
+from vmrag_mcp.confirmation import ask, with_confirmation
 from vmrag_mcp.options import ToolSelection
-from vmrag_mcp.registry import Listed
+from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import NOTHING, Call, CallProgress, Report, Session
 
 NAME = "vmrag"
@@ -47,7 +47,7 @@ class KnowledgeServer:
     def __init__(self, session: Session, selection: ToolSelection) -> None:
         self._session = session
         self._selection = selection
-        self._tools = [_shown(name, each) for name, each in selection.tools.items()]
+        self._tools = [_protocol_tool(name, each) for name, each in selection.tools.items()]
         self._reading = anyio.CapacityLimiter(READERS)
         self._writing = anyio.CapacityLimiter(1)
         self._changes = Subscriptions(session.directory)
@@ -77,7 +77,7 @@ class KnowledgeServer:
     def follow(self, selection: ToolSelection) -> None:
         """Which repository it is for, or what its settings say, was found out after the start."""
         self._selection = selection
-        self._tools = [_shown(name, each) for name, each in selection.tools.items()]
+        self._tools = [_protocol_tool(name, each) for name, each in selection.tools.items()]
         self._changes.follow(self._session.directory)
 
     @contextlib.asynccontextmanager
@@ -99,15 +99,15 @@ class KnowledgeServer:
             return _result(envelope.failure(error), failed=True)
         arguments = params.arguments or {}
         fields, failed = await self._run(context, tool, arguments)
-        answer = await asked(context, params, fields) if failed else None
+        answer = await ask(context, params, fields) if failed else None
         if isinstance(answer, types.InputRequiredResult):
             return answer
         if answer:
-            fields, failed = await self._run(context, tool, confirmed(tool, arguments, answer), answer.agreed)
+            fields, failed = await self._run(context, tool, with_confirmation(tool, arguments, answer), answer.agreed)
         return _result(fields, failed=failed)
 
     async def _run(
-        self, context: Context, tool: Listed, arguments: Mapping[str, Any], agreed: Mapping[str, bool] = NOTHING
+        self, context: Context, tool: ToolInfo, arguments: Mapping[str, Any], agreed: Mapping[str, bool] = NOTHING
     ) -> tuple[dict[str, Any], bool]:
         progress = CallProgress(_reporter(context))
         work = functools.partial(self._session.run, tool, arguments, progress, agreed)
@@ -126,7 +126,7 @@ class KnowledgeServer:
         self, context: Context, _: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         try:
-            found = await self._read(context, lambda call: list(resources.listed(call)))
+            found = await self._read(context, lambda call: list(resources.list_resources(call)))
         except MCPError:  # where there is no knowledge base, its status is still something to read about
             found = list(resources.FIXED)
         rows = [
@@ -177,8 +177,8 @@ class KnowledgeServer:
     async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         reference = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
         known = (params.context and params.context.arguments) or {}
-        asked, typed = params.argument.name, params.argument.value
-        values, more = await self._read(context, lambda call: complete(call, reference, asked, typed, known))
+        argument, typed = params.argument.name, params.argument.value
+        values, more = await self._read(context, lambda call: complete(call, reference, argument, typed, known))
         return types.CompleteResult(completion=types.Completion(values=values, has_more=more))
 
     async def _read(self, context: Context, reader: Callable[[Call], T]) -> T:
@@ -219,7 +219,7 @@ def _client(context: Context) -> int:
     return id(context.session.client_params)
 
 
-def _shown(name: str, listed: Listed) -> types.Tool:
+def _protocol_tool(name: str, listed: ToolInfo) -> types.Tool:
     return types.Tool(
         name=name,
         description=listed.description,
@@ -233,21 +233,21 @@ def _result(fields: dict[str, Any], *, failed: bool) -> types.CallToolResult:
     try:
         text = msgspec.json.encode(fields).decode()
     except UnicodeEncodeError:  # a path or a branch that is not UTF-8
-        fields = _speakable(fields)
+        fields = _escape_surrogates(fields)
         text = msgspec.json.encode(fields).decode()
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=fields, is_error=failed
     )
 
 
-def _speakable(value: Any) -> Any:
+def _escape_surrogates(value: Any) -> Any:
     match value:
         case str():
             return value.encode(errors="backslashreplace").decode()
         case dict():
-            return {_speakable(key): _speakable(each) for key, each in value.items()}
+            return {_escape_surrogates(key): _escape_surrogates(each) for key, each in value.items()}
         case list() | tuple():
-            return [_speakable(each) for each in value]
+            return [_escape_surrogates(each) for each in value]
     return value
 
 

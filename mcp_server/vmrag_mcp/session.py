@@ -19,7 +19,7 @@ from vmrag_link.trust import agreements
 from vmrag_mcp import arguments as given
 from vmrag_mcp import envelope
 from vmrag_mcp.file_stamp import Looks, looks
-from vmrag_mcp.registry import Declared, Listed, function_of
+from vmrag_mcp.registry import ToolDeclaration, ToolInfo, function_of
 from vmrag_mcp.results.base import ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
@@ -153,7 +153,7 @@ class Call:
         return self.warnings
 
 
-class _Kept(NamedTuple):
+class _IdleWorkspace(NamedTuple):
     """A workspace that nobody uses, and what the files under it looked like."""
 
     workspace: Workspace
@@ -166,13 +166,13 @@ class Session:
     def __init__(self, directory: Path, behaviour: Behaviour) -> None:
         self.directory = directory
         self.behaviour = behaviour
-        self._idle: queue.LifoQueue[_Kept] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[_IdleWorkspace] = queue.LifoQueue()
         self._models: dict[ModelChoice, Model] = {}
         self._writing = threading.Lock()
 
     def run(
         self,
-        tool: Listed,
+        tool: ToolInfo,
         arguments: Mapping[str, Any],
         progress: CallProgress,
         agreed: Mapping[str, bool] = NOTHING,
@@ -184,19 +184,19 @@ class Session:
         """
         try:
             with contextlib.nullcontext() if tool.reads else self._writing:
-                return self._called(tool, arguments, progress, agreed), False
+                return self._answer(tool, arguments, progress, agreed), False
         except VmragError as error:
             return envelope.failure(error), True
         except Exception as error:  # noqa: BLE001  the outermost boundary
             return envelope.failure(system_failure(error) or self._bug(error, tool.name)), True
 
-    def _called(
-        self, tool: Listed, arguments: Mapping[str, Any], progress: CallProgress, agreed: Mapping[str, bool]
+    def _answer(
+        self, tool: ToolInfo, arguments: Mapping[str, Any], progress: CallProgress, agreed: Mapping[str, bool]
     ) -> dict[str, Any]:
         function = function_of(tool)
         warned: list[tuple[str, str]] = []
-        keywords = given.accepted(given.parameters(function), arguments, lambda *warning: warned.append(warning))
-        declared: Declared = function.__dict__["declared"]
+        keywords = given.parse_arguments(given.parameters(function), arguments, lambda *warning: warned.append(warning))
+        declared: ToolDeclaration = function.__dict__["declared"]
         with self.call(progress, reads=tool.reads, founds=declared.founds, agreed=agreed) as call:
             for warning in warned:
                 call.warn(*warning)
@@ -248,7 +248,7 @@ class Session:
             if not (whole and reads):
                 ws.close()
             if whole:
-                self._idle.put(_Kept(ws, _looks(ws)))
+                self._idle.put(_IdleWorkspace(ws, _looks(ws)))
 
     def warm_up(self) -> None:
         """Load the models that the first query needs. What goes wrong here, that query says."""

@@ -17,8 +17,8 @@ from vmrag_link.models import Record
 from vmrag_mcp import options
 from vmrag_mcp.log import log
 from vmrag_mcp.options import Flags
-from vmrag_mcp.repository import PlacedSession, find, known
-from vmrag_mcp.transport.address import ListenAddress, address, checked, origin
+from vmrag_mcp.repository import PlacedSession, find, load_settings
+from vmrag_mcp.transport.address import ListenAddress, address, origin, require_safe
 from vmrag_mcp.transport.shutdown import leave, leave_when_told, leave_with_parent
 from vmrag_mcp.transport.wire import Wire
 
@@ -30,7 +30,7 @@ _LAST_SECONDS = 1.0
 """Threads that still wait for something keep a process that has failed no longer."""
 
 
-class Asked(Record, frozen=True):
+class ServeRequest(Record, frozen=True):
     """The command line.
 
     `http`: where to listen, if not to standard input; `origins`: allowed pages.
@@ -44,7 +44,7 @@ class Asked(Record, frozen=True):
     origins: tuple[str, ...] = ()
 
 
-def serve(asked: Asked) -> None:
+def serve(asked: ServeRequest) -> None:
     """Serve until the client is gone or a signal comes; then the process ends.
 
     Raises `UsageInvalid`, `McpExtraMissing`, `Busy`.
@@ -52,9 +52,9 @@ def serve(asked: Asked) -> None:
     demand_extra()
     _forget_git()
     place = find(asked.repository)
-    found = known(place)
+    found = load_settings(place)
     selection = options.selection(options.chosen(asked.flags, found.config.mcp))
-    listening, token = _listening(asked)
+    listening, token = _listen_address(asked)
     origins = tuple(map(origin, asked.origins))
     leave_when_told()
     gc.disable()  # nothing of what is imported is garbage
@@ -111,7 +111,7 @@ def demand_extra() -> None:
             )
 
 
-def _listening(asked: Asked) -> tuple[ListenAddress | None, str | None]:
+def _listen_address(asked: ServeRequest) -> tuple[ListenAddress | None, str | None]:
     """Where to listen, if not to standard input, and the token that clients need, if any."""
     if asked.http is None:
         if asked.allow_remote or asked.token_env or asked.origins:
@@ -121,7 +121,7 @@ def _listening(asked: Asked) -> tuple[ListenAddress | None, str | None]:
     if asked.token_env and not token:
         raise UsageInvalid(f"The environment variable {asked.token_env} is empty.", hint=f"export {asked.token_env}=…")
     found = address(asked.http)
-    checked(found, allow_remote=asked.allow_remote, token=token)
+    require_safe(found, allow_remote=asked.allow_remote, token=token)
     return found, token
 
 

@@ -1,4 +1,7 @@
-"""The contract of all tools, read from the files beside this one (`_common.yaml` says how), and what a result breaks of it."""
+"""The contract of all tools, from the files beside this one, and its checks.
+
+`_common.yaml` says how the files are read.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ def examples(tool: str) -> list[Expected]:
 
 
 def refusals(tool: str) -> list[Expected]:
-    """The calls that fail with a code of the tool's own, or of one of its groups. Those that take more than a call are not among them."""
+    """The calls that fail with an error of the tool or of its groups.
+
+    Errors that take more than a call have tests of their own.
+    """
     contract = TOOLS[tool]
     found = list(_failing(tool, contract["errors"], examples(tool)[0].call, own=True))
     usual = contract.get("usual", examples(tool)[0].call)
@@ -82,7 +88,7 @@ REPRESENTATIVES = frozenset({kind(each): each for each in reversed(TOOLS)}.value
 """The first tool of each kind."""
 
 
-# -- results ------------------------------------------------------------------------------------------------------------
+# -- results
 
 _DRAFT = jsonschema.Draft202012Validator
 Exactly = jsonschema.validators.extend(
@@ -92,7 +98,7 @@ Exactly = jsonschema.validators.extend(
 
 
 def broken(tool: str, result: dict[str, Any]) -> list[str]:
-    """What is wrong with the result of a call that succeeded: keys that lack or are too many, other types and values."""
+    """What is wrong with a successful answer: missing keys, other keys, other types and values."""
     contract = TOOLS[tool]
     schema = Exactly(answer_schema(declared(tool)))
     found = [f"{each.json_path}: {each.message}" for each in schema.iter_errors(result)]
@@ -109,7 +115,7 @@ def declared(tool: str) -> type[ToolResult]:
 
 
 def result_shape(tool: str) -> dict[str, str | None]:
-    """The keys of a tool's result, each with the condition under which it is there, in words; None: always."""
+    """The keys of a tool's result, each with its condition in words; None: always there."""
     found = {each.path: None if each.always else each.when for each in result_keys(declared(tool))}
     for key, says in TOOLS[tool].get("result", {}).items():
         found[key] = says.get("when") if isinstance(says, dict) else None
@@ -205,7 +211,10 @@ def _choices(kind: str) -> tuple[str, ...]:
 
 
 def fits(kind: str, value: Any) -> bool:
-    """Whether a JSON value is of a type of the contract. In `array of A|B` each element is one of them."""
+    """Whether a JSON value is of a type of the contract.
+
+    In `array of A|B` each element is one of them.
+    """
     if kind.startswith("array of "):
         return isinstance(value, list) and all(fits(kind.removeprefix("array of "), each) for each in value)
     return any(_is(each, value) for each in _choices(kind))

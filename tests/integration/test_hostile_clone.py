@@ -19,7 +19,7 @@ from tests.support.outside import Outside
 from tests.support.services import KEY, KEYS, Services
 from tests.support.terminal import Project
 from vmrag_link import endpoint
-from vmrag_mcp.repository import Place, known
+from vmrag_mcp.repository import Place, load_settings
 
 template, project, services = terminal.template, terminal.project, support.services
 
@@ -115,6 +115,6 @@ def test_agents_keep_their_reins_whatever_a_pull_request_says(victim):
     for variable, value in {"vmrag.mcp.read-only": "true", "vmrag.mcp.exclude-tools": "dolt_push"}.items():
         victim.git("config", variable, value)
     victim.git("switch", "-q", "pull-request")
-    found = known(Place(victim.top)).config.mcp
+    found = load_settings(Place(victim.top)).config.mcp
     assert (found.read_only, found.require_confirm, found.toolsets) == (True, True, "default")
     assert found.exclude_tools == "dolt_push"

@@ -198,7 +198,10 @@ def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here()
 
 
 def test_a_yes_to_one_address_is_none_to_another():
-    from vmrag_mcp.confirmation import _about
+    from vmrag_mcp.confirmation import _address_question
 
-    first, second = _about("dolt_clone", "https://a.example/kb"), _about("dolt_clone", "https://b.example/kb")
+    first, second = (
+        _address_question("dolt_clone", "https://a.example/kb"),
+        _address_question("dolt_clone", "https://b.example/kb"),
+    )
     assert first.key != second.key

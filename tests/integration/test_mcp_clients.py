@@ -222,7 +222,7 @@ def test_a_module_of_the_projects_own_is_not_what_the_server_imports(project, mo
     python.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(clients.sysconfig, "get_path", lambda _: str(python.parent))
-    server = clients.printed(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
+    server = clients.configuration(project.top, client, Flags()).configuration[SECTIONS[client]]["vmrag"]
     assert (server["command"], server["args"][:3]) == (str(python), ["-P", "-m", "vmrag_link.cli.mcp"])
 
 

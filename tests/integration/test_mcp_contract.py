@@ -19,14 +19,16 @@ from tests.contract.reading import (
     WARNINGS,
     Expected,
     broken_failure,
+    declared,
     examples,
     refusals,
 )
 from tests.support.mcp import ALL, Tools
-from vmrag_mcp.arguments import Parameter, accepted, parameters
+from vmrag_mcp.arguments import Parameter, parameters, parse_arguments
 from vmrag_mcp.options import Chosen, selection
-from vmrag_mcp.reference import generated
+from vmrag_mcp.reference import catalogue_json
 from vmrag_mcp.registry import CATALOGUE, DEFAULT, TOOLSETS, catalogue, function_of
+from vmrag_mcp.result_schema import result_keys
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
@@ -60,6 +62,9 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
     assert set(contract["warnings"]) <= WARNINGS
     clamped = any(each.get("above_maximum") == "clamped" for each in contract["parameters"].values())
     assert not clamped or "IGNORED_SETTING" in contract["warnings"]
+    assert {key.partition(".")[0] for key in contract.get("result", {})} <= {
+        each.path for each in result_keys(declared(name))
+    }
     texts = any(each["type"] in RULES["json_string"] for each in contract["parameters"].values())
     assert texts == ("json" in contract["common_errors"])
     for each in [*examples(name), *refusals(name)]:
@@ -100,7 +105,7 @@ def test_a_server_that_is_read_only_has_exactly_the_tools_that_only_read():
 
 
 def test_the_served_catalogue_is_what_the_tools_declare_now():
-    assert CATALOGUE.read_bytes() == generated(), (
+    assert CATALOGUE.read_bytes() == catalogue_json(), (
         "python -m vmrag_mcp.reference writes it; look at what changes for clients"
     )
 
@@ -306,7 +311,7 @@ def test_what_is_above_a_limit_of_ours_is_cut_down_with_a_warning(name):
     for each, says in TOOLS[name]["parameters"].items():
         if says.get("above_maximum") == "clamped":
             warned: list[tuple[str, str]] = []
-            taken = accepted(
+            taken = parse_arguments(
                 declared, usual(name) | {each: says["maximum"] + 1}, lambda *each, to=warned: to.append(each)
             )
             assert taken[each] == says["maximum"]
@@ -316,10 +321,10 @@ def test_what_is_above_a_limit_of_ours_is_cut_down_with_a_warning(name):
 @pytest.mark.parametrize("name", TOOLS)
 def test_an_empty_or_null_argument_means_what_a_missing_one_means(name):
     declared = parameters(function_of(catalogue()[name]))
-    plain = accepted(declared, usual(name), _no_warning)
+    plain = parse_arguments(declared, usual(name), _no_warning)
     for each, says in TOOLS[name]["parameters"].items():
         for absent in RULES["optional_null_like"] if not says.get("required") else ():
-            assert accepted(declared, usual(name) | {each: absent}, _no_warning) == plain
+            assert parse_arguments(declared, usual(name) | {each: absent}, _no_warning) == plain
 
 
 def _no_warning(code: str, sentence: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support import terminal
 from tests.support.mcp_process import served
-from vmrag_mcp.transport.messages import MessageRefused, encoded, parsed
+from vmrag_mcp.transport.messages import MessageRefused, encode_message, parse_message
 
 template, project = terminal.template, terminal.project
 
@@ -24,9 +24,9 @@ DEEP = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * 100_000
 
 def refused(line: bytes) -> tuple[int, Any]:
     with pytest.raises(MessageRefused) as caught:
-        parsed(line)
+        parse_message(line)
     answer = caught.value.answer
-    assert json.loads(encoded(answer))["id"] == answer.id
+    assert json.loads(encode_message(answer))["id"] == answer.id
     return answer.error.code, answer.id
 
 
@@ -86,10 +86,12 @@ def test_json_that_is_no_message_is_an_invalid_request_with_the_id_that_it_has(l
 
 
 def test_half_a_surrogate_pair_in_an_argument_is_the_tools_to_refuse_and_can_go_back():
-    message = parsed(b'{"jsonrpc":"2.0","id":"\\udfff","method":"tools/call","params":{"arguments":{"a":"\\ud800"}}}')
+    message = parse_message(
+        b'{"jsonrpc":"2.0","id":"\\udfff","method":"tools/call","params":{"arguments":{"a":"\\ud800"}}}'
+    )
     assert isinstance(message, types.JSONRPCRequest)
     assert message.params["arguments"]["a"] == "\ud800"
-    assert json.loads(encoded(message))["params"] == message.params
+    assert json.loads(encode_message(message))["params"] == message.params
 
 
 JSON = st.recursive(
@@ -113,10 +115,10 @@ NEARLY = st.fixed_dictionaries(
 @given(st.binary() | (JSON | NEARLY).map(lambda value: json.dumps(value).encode()))
 def test_every_line_is_a_message_or_is_refused_in_a_line(line):
     try:
-        message = parsed(line)
+        message = parse_message(line)
     except MessageRefused as error:
         message = error.answer
-    text = encoded(message)
+    text = encode_message(message)
     assert text.endswith(b"\n")
     assert b"\n" not in text[:-1]
     json.loads(text)
@@ -167,7 +169,7 @@ def expected(line: bytes) -> tuple[bool, Any]:
     if not line.strip():
         return False, None
     try:
-        message = parsed(line)
+        message = parse_message(line)
     except MessageRefused as error:
         return True, error.answer.id
     return (True, message.id) if isinstance(message, types.JSONRPCRequest) else (False, None)

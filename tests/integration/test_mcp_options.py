@@ -14,10 +14,10 @@ from vmrag_link.settings_keys import KEYS
 from vmrag_mcp import repository
 from vmrag_mcp.options import Chosen, Flags, chosen, selection
 from vmrag_mcp.registry import DEFAULT, TOOLSETS, catalogue
-from vmrag_mcp.repository import Place, PlacedSession, known
+from vmrag_mcp.repository import Place, PlacedSession, load_settings
 from vmrag_mcp.session import CallProgress
 from vmrag_mcp.transport import http
-from vmrag_mcp.transport.address import ListenAddress, address, checked
+from vmrag_mcp.transport.address import ListenAddress, address, require_safe
 
 template, project = terminal.template, terminal.project
 
@@ -29,7 +29,7 @@ def names(**options) -> set[str]:
 
 
 def settings(top: Path) -> McpSettings:
-    found = known(Place(top))
+    found = load_settings(Place(top))
     assert found.problem is None
     return found.config.mcp
 
@@ -97,7 +97,7 @@ def test_the_environment_precedes_git_config_which_precedes_the_file(project, mo
 @pytest.mark.parametrize("prefix", ["kb.", "ä", "x" * 21, '"a b"'])
 def test_a_prefix_that_clients_refuse_is_no_setting(project, prefix):
     project.write(".vmrag.yaml", f"mcp.tool_prefix: {prefix}\n")
-    assert isinstance(known(Place(project.top)).problem, ConfigInvalid)
+    assert isinstance(load_settings(Place(project.top)).problem, ConfigInvalid)
 
 
 @pytest.mark.parametrize(
@@ -158,20 +158,20 @@ def test_the_home_directory_and_the_root_are_no_projects_unless_somebody_says_so
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "link").symlink_to(tmp_path)
     for directory in (tmp_path, tmp_path / "link", Path("/")):
-        found = known(Place(directory))
+        found = load_settings(Place(directory))
         assert isinstance(found.problem, GitRepositoryMissing)
         assert "--repo" in found.problem.hint
-    assert "--repo" not in known(Place(tmp_path, outright=True)).problem.hint
+    assert "--repo" not in load_settings(Place(tmp_path, outright=True)).problem.hint
 
 
 def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, monkeypatch):
     monkeypatch.setenv("VMRAG_TOOLSETS", "merge")
     project.write(".vmrag.yaml", "nonsense: 1\n")
-    found = known(Place(project.top))
+    found = load_settings(Place(project.top))
     assert isinstance(found.problem, ConfigInvalid)
     assert found.config.mcp.toolsets == "merge"
     monkeypatch.setenv("VMRAG_READ_ONLY", "perhaps")
-    assert known(Place(project.top)).config.mcp == McpSettings()
+    assert load_settings(Place(project.top)).config.mcp == McpSettings()
 
 
 # -- how it behaves
@@ -223,14 +223,14 @@ def test_what_is_no_address_is_refused(text):
 
 
 def test_other_computers_reach_it_only_when_that_is_said_and_with_a_token():
-    checked(ListenAddress("127.0.0.1", 1), allow_remote=False, token=None)
-    checked(ListenAddress("::1", 1), allow_remote=False, token=None)
-    checked(ListenAddress("0.0.0.0", 1), allow_remote=True, token="secret")
+    require_safe(ListenAddress("127.0.0.1", 1), allow_remote=False, token=None)
+    require_safe(ListenAddress("::1", 1), allow_remote=False, token=None)
+    require_safe(ListenAddress("0.0.0.0", 1), allow_remote=True, token="secret")
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
         with pytest.raises(UsageInvalid):
-            checked(ListenAddress(host, 1), allow_remote=False, token="secret")
+            require_safe(ListenAddress(host, 1), allow_remote=False, token="secret")
         with pytest.raises(UsageInvalid):
-            checked(ListenAddress(host, 1), allow_remote=True, token=None)
+            require_safe(ListenAddress(host, 1), allow_remote=True, token=None)
 
 
 def test_a_server_is_named_by_the_address_and_the_port_that_it_listens_on():

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from vmrag_link.errors import JsonInvalid, UsageInvalid
-from vmrag_mcp.arguments import Given, accepted, parameters
+from vmrag_mcp.arguments import Given, parameters, parse_arguments
 
 
 def handler(
@@ -37,7 +37,7 @@ DECLARED = parameters(handler)
 
 def take(**arguments: Any) -> dict[str, Any]:
     """The keywords of a call, without those that have their default."""
-    taken = accepted(DECLARED, {"text": "x"} | arguments, no_warning)
+    taken = parse_arguments(DECLARED, {"text": "x"} | arguments, no_warning)
     defaults = {each.keyword: each.default for each in DECLARED if not each.required}
     return {key: value for key, value in taken.items() if key not in defaults or value != defaults[key]}
 
@@ -74,13 +74,13 @@ def test_a_required_argument_that_is_null_or_empty_is_missing(absent):
 def test_an_empty_text_goes_to_an_operation_that_has_a_better_word_for_it():
     def blank(*, message: Annotated[str, Given(blank=True)]) -> None: ...
 
-    assert accepted(parameters(blank), {"message": ""}, no_warning) == {"message": ""}
+    assert parse_arguments(parameters(blank), {"message": ""}, no_warning) == {"message": ""}
     with pytest.raises(UsageInvalid, match="'message' is missing"):
-        accepted(parameters(blank), {}, no_warning)
+        parse_arguments(parameters(blank), {}, no_warning)
 
 
 def test_a_default_that_is_a_tuple_is_a_list_as_json_has_it():
-    assert accepted(DECLARED, {"text": "x"}, no_warning)["include"] == ["documents"]
+    assert parse_arguments(DECLARED, {"text": "x"}, no_warning)["include"] == ["documents"]
 
 
 # -- names ----------------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_a_number_that_no_engine_holds_is_out_of_range(value):
 @pytest.mark.parametrize("value", [101, 10**25])
 def test_a_number_above_a_limit_of_ours_is_brought_down_to_it_with_a_warning(value):
     warned = []
-    taken = accepted(DECLARED, {"text": "x", "limit": value}, lambda *each: warned.append(each))
+    taken = parse_arguments(DECLARED, {"text": "x", "limit": value}, lambda *each: warned.append(each))
     assert taken["limit"] == 100
     assert [code for code, _ in warned] == ["IGNORED_SETTING"]
     assert str(value) in warned[0][1]

@@ -99,7 +99,9 @@ def command(
     from vmrag_mcp import start
 
     given = _from(invocation, repo)
-    start.serve(start.Asked(given, flags, http=http, allow_remote=allow_remote, token_env=token_env, origins=origins))
+    start.serve(
+        start.ServeRequest(given, flags, http=http, allow_remote=allow_remote, token_env=token_env, origins=origins)
+    )
 
 
 def _from(invocation: Invocation, repo: Path | None) -> Path | None:
@@ -119,7 +121,7 @@ def _install(
     options.selection(options.chosen(flags, McpSettings()))
     directory = _from(invocation, repository) or invocation.directory
     if print_only:
-        printed = clients.printed(directory, client, flags)
+        printed = clients.configuration(directory, client, flags)
         invocation.emit(printed, terminal_text.lines(printed.text))
         return
     if client is None:

@@ -26,9 +26,7 @@ class Summary(Record, frozen=True):
 
 
 class TextDiff(Record, frozen=True, omit_defaults=True):
-    """A document's text on both sides, None where it is not there, and the values of each key of
-    its metadata that differs.
-    """
+    """A document's text on both sides, and both values of each key of metadata that differs."""
 
     metadata_changes: dict[str, dict[str, Any]]
     content_before: Annotated[str | None, Meta(description="change_type is modified or deleted")] = None

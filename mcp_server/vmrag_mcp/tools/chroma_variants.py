@@ -1,6 +1,4 @@
-"""Collections and documents in the shapes of clients that name a tool for each case: one document,
-one filter.
-"""
+"""Collections and documents, a tool for each case: one document, one filter."""
 
 from __future__ import annotations
 

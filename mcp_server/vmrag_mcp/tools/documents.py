@@ -87,6 +87,7 @@ def chroma_query_documents(
     ),
 ) -> ChromaQueryDocumentsResult:
     """Search a collection by meaning: the nearest chunks of documents to each text, best first.
+
     Uncommitted documents are found, too.
     """
     report = query.similar(
@@ -135,8 +136,9 @@ def shown(hit: Hit) -> str:
 
 
 def distance(space: Distance, cosine: float) -> float:
-    """As Chroma has it between unit vectors: l2 is squared. Never below zero, where rounding might
-    take it.
+    """As Chroma has it between unit vectors: l2 is squared.
+
+    Never below zero, where rounding might take it.
     """
     return max(0.0, round((2 if space == "l2" else 1) * (1 - cosine), 6))
 
@@ -205,8 +207,9 @@ def chroma_add_documents(
     ids: list[str] | None = None,
     metadatas: list[dict[str, Any]] | None = None,
 ) -> ChromaAddDocumentsResult:
-    """Add documents to a collection, all or none; queries find them at once. Keep them with
-    dolt_commit.
+    """Add documents to a collection, all or none; queries find them at once.
+
+    Keep them with dolt_commit.
     """
     _same_length(documents=documents, ids=ids, metadatas=metadatas)
     new = [

@@ -73,8 +73,9 @@ def resolve_conflicts(
     commit: Annotated[bool, Given("close the merge if nothing is left")] = False,
     message: str = "Resolved merge conflicts",
 ) -> ResolveConflictsResult:
-    """Decide about conflicts; ours is the branch merged into. To mend one by hand: update the
-    document, then ours for it.
+    """Decide about conflicts; ours is the branch merged into.
+
+    To mend one by hand: update the document, then ours for it.
     """
     report = resolve_bulk(call.ws, table, strategy, ids=doc_ids or (), commit=commit, message=message)
     outcome.warn(call, pending=report.pending, staged=report.staged)

@@ -111,7 +111,7 @@ def dolt_fetch(
     call: Call, *, remote: Remote = ORIGIN, branch: Annotated[str, Given("default: all")] = ""
 ) -> DoltFetchResult:
     """Fetch the commits of a remote. Documents and branches here stay as they are."""
-    done = fetch.fetch_branches(call.ws, _named(call, remote), branch=branch or None)
+    done = fetch.fetch_branches(call.ws, _remote_name(call, remote), branch=branch or None)
     message = f"{plural(done.commits, 'commit')} fetched from {done.remote}: {done.behind} behind, {done.ahead} ahead."
     return DoltFetchResult(
         remote=done.remote,
@@ -138,7 +138,7 @@ def dolt_pull(
 ) -> DoltPullResult:
     """Fetch, and merge what others have added."""
     done = pull.pull_and_clear(
-        call.ws, _named(call, remote), branch=branch or None, how=if_uncommitted, message=commit_message
+        call.ws, _remote_name(call, remote), branch=branch or None, how=if_uncommitted, message=commit_message
     )
     merged, source = done.report.merge, done.report.remote
     outcome.warn(call, pending=merged.pending, staged=merged.staged)
@@ -179,7 +179,7 @@ def dolt_push(
 
     A branch's upstream is always the remote's of the same name, whatever set_upstream is.
     """
-    done = push.push_branch(call.ws, _named(call, remote), branch=branch or None, force=force)
+    done = push.push_branch(call.ws, _remote_name(call, remote), branch=branch or None, force=force)
     if done.uncommitted:
         call.warn("UNCOMMITTED_CHANGES", "There are uncommitted documents, which were not pushed.")
     return DoltPushResult(
@@ -195,7 +195,7 @@ def dolt_push(
     )
 
 
-def _named(call: Call, remote: str) -> str | None:
+def _remote_name(call: Call, remote: str) -> str | None:
     """What operations call it. Raises `RemoteNotTrusted` for an address that nobody agreed to."""
     if remote == ORIGIN:
         return None

@@ -42,8 +42,9 @@ def dolt_commit(
     author: Annotated[str | None, Given("Name <mail>, or one of them; default: git's")] = None,
     auto_link_git: Annotated[bool, Given("link git's HEAD to the commit")] = False,
 ) -> DoltCommitResult:
-    """Commit all uncommitted documents, or close a resolved merge. Stages the pin: commit that with
-    git.
+    """Commit all uncommitted documents, or close a resolved merge.
+
+    Stages the pin: commit that with git.
     """
     report = committing.commit(call.ws, message, author=author)
     result = commit_result(call, report)
@@ -84,8 +85,9 @@ def dolt_checkout(
     if_uncommitted: Annotated[Carrying, Given("reset_first discards")] = "abort",
     commit_message: Annotated[str | None, Given("for commit_first")] = None,
 ) -> DoltCheckoutResult:
-    """Go to another branch of the knowledge base, or read a commit. The pin changes and is staged;
-    git's branch stays.
+    """Go to another branch of the knowledge base, or read a commit.
+
+    The pin changes and is staged; git's branch stays.
     """
     if from_ is not None and not create_branch:
         call.warn("IGNORED_SETTING", "from means nothing without create_branch.")

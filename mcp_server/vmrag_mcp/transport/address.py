@@ -56,7 +56,7 @@ def origin(text: str) -> str:
     return text.lower()
 
 
-def checked(asked: ListenAddress, *, allow_remote: bool, token: str | None) -> None:
+def require_safe(asked: ListenAddress, *, allow_remote: bool, token: str | None) -> None:
     """Raises `UsageInvalid` where others could reach the knowledge and nobody has allowed that."""
     if asked.loopback:
         return

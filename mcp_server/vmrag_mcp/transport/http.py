@@ -42,16 +42,16 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 def serve(server: KnowledgeServer, asked: ListenAddress, token: str | None, origins: Collection[str] = ()) -> None:
     """Until a signal comes; pages of the `origins` may use it. Raises `Busy` for a port in use."""
-    listening = _listening(asked)
+    listening = _listen(asked)
     bound, port = listening.getsockname()[:2]
     at = ListenAddress(asked.host, port)
     app: App = server.sdk.streamable_http_app(
         streamable_http_path=PATH,
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # see `Checked`
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # see `OriginCheck`
         max_request_body_size=LARGEST,
     )
     if token:
-        app = Guarded(app, token)
+        app = TokenCheck(app, token)
     if origins:  # outside of the token: a browser asks without it whether a page may send it
         app = CORSMiddleware(
             app,
@@ -62,7 +62,7 @@ def serve(server: KnowledgeServer, asked: ListenAddress, token: str | None, orig
         )
     log(f"http://{at.bracketed}:{at.port}{PATH}")
     settings = uvicorn.Config(
-        Checked(app, _hosts(at, ListenAddress(bound, port)), origins),
+        OriginCheck(app, _hosts(at, ListenAddress(bound, port)), origins),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -73,7 +73,7 @@ def serve(server: KnowledgeServer, asked: ListenAddress, token: str | None, orig
     uvicorn.Server(settings).run(sockets=[listening])
 
 
-def _listening(asked: ListenAddress) -> socket.socket:
+def _listen(asked: ListenAddress) -> socket.socket:
     try:
         family, _, _, _, where = socket.getaddrinfo(asked.host, asked.port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -100,7 +100,7 @@ def _hosts(asked: ListenAddress, bound: ListenAddress) -> frozenset[bytes]:
     return frozenset(text.encode() for text in (*(f"{name}:{bound.port}" for name in names), *usual))
 
 
-class Checked:
+class OriginCheck:
     """Lets requests through that name this server and come from no page, or from an allowed origin.
 
     The server's own origin is allowed: it has no pages, and MCP's conformance suite sends it.
@@ -134,7 +134,7 @@ class Checked:
         return None
 
 
-class Guarded:
+class TokenCheck:
     """Lets requests through that have the token."""
 
     def __init__(self, app: App, token: str) -> None:

@@ -20,7 +20,7 @@ class MessageRefused(ValueError):
         self.answer = types.JSONRPCError(jsonrpc="2.0", id=about, error=types.ErrorData(code=code, message=why))
 
 
-def parsed(line: bytes) -> Message:
+def parse_message(line: bytes) -> Message:
     """Raises `MessageRefused`. Half of a surrogate pair is JSON, so the tool refuses that."""
     try:
         found = json.loads(line.decode(), parse_constant=_no_number)
@@ -45,7 +45,7 @@ def parsed(line: bytes) -> Message:
     return message
 
 
-def encoded(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """One line, with its end."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"

@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.transport.messages import Message, MessageRefused, encoded, parsed
+from vmrag_mcp.transport.messages import Message, MessageRefused, encode_message, parse_message
 from vmrag_mcp.transport.shutdown import leave
 from vmrag_mcp.transport.wire import Wire
 
@@ -49,7 +49,7 @@ class _Connection:
             if line.isspace():
                 continue
             try:
-                message = parsed(line)
+                message = parse_message(line)
             except MessageRefused as refused:
                 await self._send(refused.answer)
                 continue
@@ -66,7 +66,7 @@ class _Connection:
             await self._send(each.message)
 
     async def _send(self, message: Message) -> None:
-        await anyio.to_thread.run_sync(self._wire.write, encoded(message), limiter=self._writing)
+        await anyio.to_thread.run_sync(self._wire.write, encode_message(message), limiter=self._writing)
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
             self._unanswered.discard(message.id)
             if self._ended and not self._unanswered:

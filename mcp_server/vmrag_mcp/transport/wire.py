@@ -20,8 +20,8 @@ class Wire:
 
     def __init__(self) -> None:
         sys.stdout.flush()
-        self._input = os.fdopen(_taken(0), "rb")
-        self._output = _taken(1)
+        self._input = os.fdopen(_private_copy(0), "rb")
+        self._output = _private_copy(1)
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
         try:
@@ -56,6 +56,6 @@ class Wire:
             leave()
 
 
-def _taken(descriptor: int) -> int:
+def _private_copy(descriptor: int) -> int:
     """A copy that no child inherits."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE_STANDARD)
