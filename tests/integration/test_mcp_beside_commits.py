@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ def tools(project) -> Tools:
 def commit_beside(project, tools, monkeypatch) -> Iterator[None]:
     """Once, when this thread has looked for interrupted commits, another process commits; it takes its time between branch and pin."""
     here, committed = threading.get_ident(), threading.Event()
-    write_pin, reconcile = pinning.write_pin, Workspace.reconcile
+    write_pin = pinning.write_pin
     other = threading.Thread(target=lambda: Tools(project.top)("dolt_commit", message="from elsewhere"))
 
     def later(*arguments: Any, **keywords: Any) -> Any:
@@ -38,15 +38,20 @@ def commit_beside(project, tools, monkeypatch) -> Iterator[None]:
         time.sleep(0.3)
         return write_pin(*arguments, **keywords)
 
-    def beside(ws: Workspace, **keywords: Any) -> Any:
-        if threading.get_ident() == here and not other.ident:
-            other.start()
-            assert committed.wait(10)
-        return reconcile(ws, **keywords)
+    def beside(step: Callable[..., Any]) -> Callable[..., Any]:
+        def around(ws: Workspace, **keywords: Any) -> Any:
+            if threading.get_ident() == here and not other.ident:
+                other.start()
+                assert committed.wait(10)
+            return step(ws, **keywords)
+
+        return around
 
     monkeypatch.setattr(pinning, "write_pin", later)
-    monkeypatch.setattr(Workspace, "reconcile", beside)
+    for each in ("move", "reconcile"):
+        monkeypatch.setattr(Workspace, each, beside(getattr(Workspace, each)))
     yield
+    assert other.ident, "nothing was committed beside"
     other.join()
 
 

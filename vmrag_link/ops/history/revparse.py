@@ -106,6 +106,8 @@ def tool_rev(ws: Workspace, name: str, here: Standing | None = None) -> str:
     except GitReferenceMissing:
         raise _no_commit(name) from None
     except PinMissing as error:
+        if base == HEAD:
+            raise
         raise RevisionMissing(error.message, hint="vmrag log", revision=name) from None
     for step in re.findall(r"[~^](\d*)", match["steps"]) if match else ():
         found = _ancestor(ws, found, int(step or 1), name)
