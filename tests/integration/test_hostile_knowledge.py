@@ -160,13 +160,8 @@ def test_rows_with_something_else_than_texts_are_not_fetched(rows, pair):
 def test_a_pin_at_rows_that_are_no_texts_leaves_the_old_knowledge_answering_with_a_note(world, value):
     ada, bob = world.ada, world.join("bob")
     old = bob.ask("query", "certificates")["kb"]["commit"]
-    eve = Clone(ada.top)
-    bad = evil(eve.engine.folder / FILE_NAME, old, f"UPDATE documents SET content = {value}")
     mended = f"UPDATE documents SET content = 'x', content_hash = '{content_hash('x')}'"
-    evil(eve.engine.folder / FILE_NAME, bad, mended, name="mended")
-    eve.push("origin", "mended")
-    eve.close()
-    pinned(ada, bad)
+    pin_revision_below_head(ada, old, f"UPDATE documents SET content = {value}", mended)
     bob.git("pull", "-q")
     answer = bob.ask("query", "certificates")
     assert answer["kb"]["commit"] == old
@@ -381,6 +376,16 @@ def pinned(user: User, revision: str) -> None:
     user.git("push", "-q", "--no-verify")
 
 
+def pin_revision_below_head(user: User, old: str, statement: str, mend: str) -> None:
+    """Pin and push what the statement makes of a revision; the branch's head is sound, for `mend` follows."""
+    eve = Clone(user.top)
+    bad = evil(eve.engine.folder / FILE_NAME, old, statement)
+    evil(eve.engine.folder / FILE_NAME, bad, mend, name="mended")
+    eve.push("origin", "mended")
+    eve.close()
+    pinned(user, bad)
+
+
 @pytest.mark.parametrize(
     ("setting", "said"), [("knowledge-mb", "at most 1 MB are taken"), ("document-mb", "a document of more than 1 MB")]
 )
@@ -425,12 +430,7 @@ def test_a_document_of_ones_own_that_is_too_large_is_refused_with_the_setting(wo
 def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_note(world):
     ada, bob = world.ada, world.join("bob")
     old = bob.ask("query", "certificates")["kb"]["commit"]
-    eve = Clone(ada.top)
-    bad = evil(eve.engine.folder / FILE_NAME, old, NEVER_ENDS)
-    evil(eve.engine.folder / FILE_NAME, bad, "DROP TRIGGER t", name="mended")
-    eve.push("origin", "mended")
-    eve.close()
-    pinned(ada, bad)
+    pin_revision_below_head(ada, old, NEVER_ENDS, "DROP TRIGGER t")
     bob.git("pull", "-q")
     answer = bob.ask("query", "certificates")
     assert answer["kb"]["commit"] == old

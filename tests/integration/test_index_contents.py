@@ -6,12 +6,12 @@ import contextlib
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support import terminal
+from tests.support import knowledge, terminal
 from tests.support.bits import flip, restarted, unnoticed
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.terminal import Project
@@ -27,14 +27,9 @@ from vmrag_link.models import Chunking
 from vmrag_link.retrieval.query import Mode
 from vmrag_link.sync import indexer
 
+kb = knowledge.kb
+
 template, project = terminal.template, terminal.project
-
-
-@pytest.fixture
-def kb(tmp_path: Path) -> Iterator[Knowledge]:
-    made = Knowledge(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import shutil
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
 from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import keywords, seal, vectors
@@ -24,14 +24,9 @@ from vmrag_link.index.metadata import chroma_metadata
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import Chunk, Chunking, Working
 
+kb = knowledge.kb
+
 LONG = " ".join(f"word{number}" for number in range(400))
-
-
-@pytest.fixture
-def kb(tmp_path: Path) -> Iterator[Knowledge]:
-    made = Knowledge(tmp_path)
-    yield made
-    made.close()
 
 
 def chunk_ids(folder: Path, name: str = "guide") -> list[str]:

@@ -15,27 +15,17 @@ from mcp.client import Client
 
 from tests.support import people
 from tests.support.mcp import ALL, Tools, Yes
-from tests.support.people import World
-from tests.support.terminal import Project, new_project
+from tests.support.terminal import Project
 from vmrag_mcp.options import selection
 from vmrag_mcp.registry import catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session
 
-shared, world = people.shared, people.world
+shared, world, newcomer = people.shared, people.world, people.newcomer
 
 both_eras = pytest.mark.parametrize("era", ["legacy", "auto"])
 BEGIN = ("dolt_init", "dolt_clone")
 TRAVEL = ("dolt_fetch", "dolt_pull", "dolt_push")
-
-
-@pytest.fixture
-def newcomer(world: World) -> Project:
-    """A git repository that knows of nobody, without a knowledge base."""
-    project = new_project(world.top / "newcomer")
-    project.git("add", "-A")
-    project.git("commit", "-q", "-m", "code")
-    return project
 
 
 @pytest.fixture

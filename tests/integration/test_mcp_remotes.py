@@ -19,7 +19,7 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import Collection, Document, content_hash
 from vmrag_mcp.session import CallProgress, Cancelled
 
-shared, world = people.shared, people.world
+shared, world, newcomer = people.shared, people.world, people.newcomer
 
 FIRST = {"setup.md", "rest.md", "deep/tls.txt"}
 NOBODY = "http://127.0.0.1:9/kb"
@@ -44,15 +44,6 @@ def bob(world: World) -> User:
 @pytest.fixture
 def bobs(bob: User) -> Tools:
     return Tools(bob.top)
-
-
-@pytest.fixture
-def newcomer(world: World) -> Project:
-    """A git repository that knows of nobody, without a knowledge base."""
-    project = new_project(world.top / "newcomer")
-    project.git("add", "-A")
-    project.git("commit", "-q", "-m", "code")
-    return project
 
 
 @pytest.fixture

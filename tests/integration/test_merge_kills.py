@@ -45,6 +45,18 @@ class Moments(Dice):
         return self.random.uniform(0.3 * duration, 1.1 * duration)
 
 
+def killed_copies(dice: Moments, copies: Callable[..., Project], source: Path, *command: str) -> Iterator[Project]:
+    """A copy a round. In the first one the command comes to its end, in the others it is killed."""
+    duration = 0.0
+    for number in dice.rounds():
+        project = copies(number, source)
+        if duration:
+            dice.count(killed(project, dice.moment(duration), *command))
+        else:
+            duration = lasted(project, *command)
+        yield project
+
+
 # -- what must hold ------------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +179,7 @@ def test_a_merge_or_rebase_whose_driver_or_git_is_killed_loses_nothing_and_can_b
 
 
 def test_a_killed_resolve_has_decided_or_can_be_made_again(copies, tmp_path):
-    dice, duration = Moments("resolve", EACH), 0.0
+    dice = Moments("resolve", EACH)
     prepared = copies(0)
     prepared.record("another rest", rest="# Rest\n\nRest twice.\n")
     prepared.put(*DRAFT)
@@ -175,12 +187,7 @@ def test_a_killed_resolve_has_decided_or_can_be_made_again(copies, tmp_path):
     before = held(prepared)
     source = tmp_path / "prepared"
     prepared.top.rename(source)
-    for number in dice.rounds():
-        project = copies(number, source)
-        if not duration:
-            duration = lasted(project, "resolve", "--theirs")
-        else:
-            dice.count(killed(project, dice.moment(duration), "resolve", "--theirs"))
+    for project in killed_copies(dice, copies, source, "resolve", "--theirs"):
         for lock in (project.top / ".git").glob("index.lock"):  # of our `git add`
             lock.unlink()
         assert_kept(project, before)
@@ -197,7 +204,7 @@ def test_a_killed_resolve_has_decided_or_can_be_made_again(copies, tmp_path):
 
 
 def test_a_killed_gc_loses_nothing_and_the_next_one_goes_on(copies, tmp_path):
-    dice, duration = Moments("gc", EACH), 0.0
+    dice = Moments("gc", EACH)
     prepared = copies(0)
     prepared.put(*DRAFT)
     prepared.git("switch", "-q", "-c", "doomed", env={"VMRAG": "0"})
@@ -208,12 +215,7 @@ def test_a_killed_gc_loses_nothing_and_the_next_one_goes_on(copies, tmp_path):
     before = held(prepared)
     source = tmp_path / "prepared"
     prepared.top.rename(source)
-    for number in dice.rounds():
-        project = copies(number, source)
-        if not duration:
-            duration = lasted(project, "gc", "--apply")
-        else:
-            dice.count(killed(project, dice.moment(duration), "gc", "--apply"))
+    for project in killed_copies(dice, copies, source, "gc", "--apply"):
         assert_kept(project, before)
         assert project.ask("gc", "--apply")["undone"] == []
         assert_kept(project, before)

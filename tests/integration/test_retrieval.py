@@ -6,11 +6,10 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support import knowledge
 from tests.support.knowledge import ROOT, Knowledge, collection, doc
 from vmrag_link.errors import CollectionMissing, EmbeddingMismatch, FilterInvalid, UsageInvalid
 from vmrag_link.index import vectors
@@ -20,15 +19,10 @@ from vmrag_link.retrieval.fingerprint import fingerprint
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import UNIT
 
+kb = knowledge.kb
+
 WORDS = "owl fox night forest river stone winter hunger light path bird nest hunt sleep snow rain tree root leaf seed".split()
 SMALL = Chunking(size=60, overlap=10)
-
-
-@pytest.fixture
-def kb(tmp_path: Path) -> Iterator[Knowledge]:
-    made = Knowledge(tmp_path)
-    yield made
-    made.close()
 
 
 def prose(dice: random.Random, words: int) -> str:

@@ -6,11 +6,11 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import knowledge
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link import locks
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
@@ -18,12 +18,7 @@ from vmrag_link.index import snapshots
 from vmrag_link.index.contents import problem_of
 from vmrag_link.index.manifest import FILE
 
-
-@pytest.fixture
-def kb(tmp_path: Path) -> Iterator[Knowledge]:
-    made = Knowledge(tmp_path)
-    yield made
-    made.close()
+kb = knowledge.kb
 
 
 @pytest.fixture

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.support import knowledge
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.errors import Busy
 from vmrag_link.index import snapshots
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.working import WorkingCopy, sweep
 
+kb = knowledge.kb
+
 BODY = """
 kb = Knowledge(Path(sys.argv[1]) if len(sys.argv) > 1 else Path({folder!r}))
 from vmrag_link.index.working import WorkingCopy
 copy = WorkingCopy(Path({root!r}), kb_branch='main', base={revision!r}, settings=kb.snapshots.settings, timeout=20.0)
 """
-
-
-@pytest.fixture
-def kb(tmp_path: Path) -> Iterator[Knowledge]:
-    made = Knowledge(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from vmrag_link.embedding import registry
 from vmrag_link.embedding.base import Model
@@ -187,3 +189,10 @@ def open_files(folder: Path) -> list[str]:
         if target.startswith(f"{folder}/"):
             found.append(target)
     return found
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Iterator[Knowledge]:
+    made = Knowledge(tmp_path)
+    yield made
+    made.close()

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
-from tests.support.terminal import DOCUMENTS, Done, Project
+from tests.support.terminal import DOCUMENTS, Done, Project, new_project
 
 DATA = "refs/vmrag/data"
 SETTINGS = "embedding:\n  model: hash\n"
@@ -160,3 +160,12 @@ def world(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worl
     _home(made.top, "ada")
     made.ada.git("remote", "set-url", "origin", str(made.hub.top))
     return made
+
+
+@pytest.fixture
+def newcomer(world: World) -> Project:
+    """A git repository that knows of nobody, without a knowledge base."""
+    project = new_project(world.top / "newcomer")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "code")
+    return project

@@ -416,7 +416,7 @@ def test_every_service_has_its_settings():
         assert registry.choose(name, EmbeddingSettings()).url.startswith("http")
 
 
-# -- who is asked, and who gets a key
+# -- which service is asked, and which key it gets
 
 
 @pytest.mark.parametrize("name", KEYS)

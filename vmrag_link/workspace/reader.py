@@ -15,10 +15,10 @@ from vmrag_link.models import At, Record, Working
 from vmrag_link.sync import eviction, provide
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import reasons
+from vmrag_link.workspace.worktree import WorkTree
 
 if TYPE_CHECKING:
     from vmrag_link.index.store import IndexStore
-    from vmrag_link.workspace.workspace import Workspace
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class Reader:
     To bring it to its pin first is the caller's part (`ops.follow.follow_pin`).
     """
 
-    def __init__(self, ws: Workspace) -> None:
+    def __init__(self, ws: WorkTree) -> None:
         self._ws = ws
         self._failures: dict[tuple[str, str], VmragError] = {}
 

@@ -4,8 +4,6 @@ command that helps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from vmrag_link import pin as pins
 from vmrag_link.errors import (
     KnowledgeElsewhere,
@@ -22,12 +20,10 @@ from vmrag_link.git import plumbing
 from vmrag_link.sync import background, current, sentences
 from vmrag_link.sync.target import Target
 from vmrag_link.transport import trust
-
-if TYPE_CHECKING:
-    from vmrag_link.workspace.workspace import Workspace
+from vmrag_link.workspace.worktree import WorkTree
 
 
-def uninitialized(ws: Workspace, why: VmragError | None = None) -> NotInitialized:
+def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized:
     """Why nothing can be done where there is no knowledge base: the hint for a clone is another one
     than for a new repository.
 
@@ -49,7 +45,7 @@ def uninitialized(ws: Workspace, why: VmragError | None = None) -> NotInitialize
     return KnowledgeElsewhere(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(ws.places.kb))
 
 
-def unusable(ws: Workspace, target: Target) -> VmragError:
+def unusable(ws: WorkTree, target: Target) -> VmragError:
     """Why the work tree cannot be brought to a target."""
     if target.problem:
         return target.problem
@@ -67,7 +63,7 @@ def unusable(ws: Workspace, target: Target) -> VmragError:
     return PinMissing("This code commit pins no knowledge.", hint="vmrag pin" if ws.standing_revision else "vmrag init")
 
 
-def notes(ws: Workspace, target: Target, revision: str) -> tuple[str, ...]:
+def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
     """Why `revision` (with its uncommitted documents) is not the knowledge that the checked-out
     code pins; empty if it is.
     """
@@ -88,7 +84,7 @@ def notes(ws: Workspace, target: Target, revision: str) -> tuple[str, ...]:
     return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
 
 
-def _not_trusted(ws: Workspace) -> RemoteNotTrusted | None:
+def _not_trusted(ws: WorkTree) -> RemoteNotTrusted | None:
     """Why the remote that the pin names would not be asked: then `vmrag fetch` and `vmrag clone` do
     not help. Contacts nobody.
     """

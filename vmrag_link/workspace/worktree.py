@@ -1,0 +1,43 @@
+"""The part of a workspace that reading and giving reasons need, without its whole class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from vmrag_link.errors import VmragError
+from vmrag_link.index.snapshots import Snapshots
+from vmrag_link.paths import Places
+from vmrag_link.progress import Progress
+from vmrag_link.sync.context import SyncContext
+from vmrag_link.sync.target import Target
+from vmrag_link.workspace.settings import WorkspaceSettings
+
+if TYPE_CHECKING:
+    from vmrag_link.sync.indexer import Indexer
+
+
+class WorkTree(Protocol):
+    """The contracts are those of `Workspace`."""
+
+    places: Places
+    progress: Progress
+    settings: WorkspaceSettings
+    unreached: VmragError | None
+    unbuilt: VmragError | None
+
+    @property
+    def snapshots(self) -> Snapshots: ...
+
+    @property
+    def sync_context(self) -> SyncContext: ...
+
+    @property
+    def standing_revision(self) -> str | None: ...
+
+    def indexer(self) -> Indexer: ...
+
+    def target(self) -> Target: ...
+
+    def revision(self) -> str: ...
+
+    def indexed_revision(self) -> str: ...
