@@ -82,7 +82,7 @@ async def searched(client: Client) -> dict[str, Any]:
     return result.structured_content
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("era", [pytest.param("legacy", marks=pytest.mark.long), "auto"])
 def test_every_answer_is_right_for_the_branch_at_that_moment(project: Project, era: str):
     answers: list[Answer] = []
     searches: list[dict[str, Any]] = []

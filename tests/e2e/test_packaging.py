@@ -102,7 +102,6 @@ def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
     assert not {name for name in names if name.startswith((".venv", "dist", ".hypothesis", ".mypy_cache"))}
 
 
-@pytest.mark.long
 def test_a_base_installation_leaves_the_index_out(base: Installed) -> None:
     program = f"import importlib.util as u; print([n for n in {OF_EXTRAS!r} if u.find_spec(n)])"
     done = subprocess.run([base.python, "-c", program], capture_output=True, text=True, check=True)

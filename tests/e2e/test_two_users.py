@@ -179,7 +179,7 @@ def test_a_branch_of_one_is_merged_by_the_other(world):
     assert bob.texts()["ada.md"] == "Ada keeps bees and ducks."
 
 
-@pytest.mark.parametrize("how", ["merge", "rebase"])
+@pytest.mark.parametrize("how", spread(["merge", "rebase"], 1))
 def test_two_people_edit_on_one_branch_and_end_with_the_same_knowledge(world, how):
     bob = world.join("bob")
     bob.vmrag("install")
@@ -489,6 +489,7 @@ def test_each_place_that_code_is_pushed_to_gets_its_knowledge(world):
     assert world.holds(four, at=backup)
 
 
+@pytest.mark.long
 def test_the_pre_commit_framework_takes_it_along_too(world):
     ada = world.ada
     entry = f"{sys.executable} -P -E -m vmrag_hooks.framework push"

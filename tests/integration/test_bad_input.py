@@ -17,6 +17,7 @@ import pytest
 from tests.support import cli, terminal
 from tests.support.cli import WITHOUT_RIGHTS, error_of, pages, read_only, small_disk, start
 from tests.support.compare import assert_whole
+from tests.support.long import spread
 from tests.support.repos import isolate
 from tests.support.terminal import SCRIPT, Done, Project, new_project
 
@@ -679,7 +680,7 @@ def interrupted(project: Project, moment: float, *command: str) -> Done:
 @pytest.mark.parametrize(
     "moments", [(0.5, 0.8), pytest.param((0.35, 0.65), marks=pytest.mark.long)], ids=["some", "others"]
 )
-@pytest.mark.parametrize("command", ["import", "commit", "sync"])
+@pytest.mark.parametrize("command", spread(["commit", "import", "sync"], 1))
 def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocked, tmp_path, command, moments):
     pages(stocked, range(2000, 2150), folder="more")
     new = {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}

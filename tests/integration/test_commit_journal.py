@@ -17,6 +17,8 @@ from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
 from tests.support.long import crossed, spread
 from tests.support.terminal import Project
+from vmrag_link.git import plumbing
+from vmrag_link.sync import apply
 
 template, project = terminal.template, terminal.project
 
@@ -306,7 +308,11 @@ def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishe
     finished(noted, tmp_path / "scratch", before)
 
 
-def test_a_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named_until_it_is_gone(noted, tmp_path):
+def test_a_git_that_was_killed_too_leaves_its_lock_and_the_way_to_go_on_is_named_until_it_is_gone(
+    noted, tmp_path, monkeypatch
+):
+    for each in (apply, plumbing):
+        monkeypatch.setattr(each, "INDEX_LOCK_SECONDS", 0.1)
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, "before the pin is staged")

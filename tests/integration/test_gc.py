@@ -473,6 +473,7 @@ def history(project: Project) -> History:
     return made
 
 
+@pytest.mark.long
 def test_every_old_commit_can_be_checked_out_after_branches_were_rewritten_and_garbage_was_collected(history):
     report = history.project.ask("gc", "--apply")
     assert {each["name"] for each in report["pruned"]} == {"two", "three", "feature"}
@@ -480,6 +481,7 @@ def test_every_old_commit_can_be_checked_out_after_branches_were_rewritten_and_g
     assert history.project.ask("gc", "--apply")["anchored"] == []
 
 
+@pytest.mark.long  # test_merge_kills.py kills it over a smaller history
 def test_a_kill_at_any_moment_loses_nothing(history):
     print(f"VMRAG_TEST_SEED={SEED}")
     dice, project = random.Random(SEED), history.project

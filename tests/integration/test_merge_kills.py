@@ -224,6 +224,7 @@ def test_a_killed_gc_loses_nothing_and_the_next_one_goes_on(copies, tmp_path):
         assert "doomed.md" in project.texts()
 
 
+@pytest.mark.long  # tests/integration/test_travel_kills.py has its steps
 def test_a_killed_pull_loses_nothing_and_the_next_one_brings_both_sides(world: World):
     dice, duration = Moments("pull", EACH), 0.0
     ada, bob = world.ada, world.join("bob")

@@ -97,6 +97,7 @@ def noted(user: User, number: int) -> str:
     return user.write_document("note.md", f"Note {number} of {user.home.name}.")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_killed_push_has_pushed_or_the_next_one_does(world, part):
     dice, known = Moments(f"push {part}", share(0, part)), Durations()
@@ -121,6 +122,7 @@ def test_a_killed_push_has_pushed_or_the_next_one_does(world, part):
             assert_tidy(world, ada)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_killed_fetch_is_made_good_by_the_next_command(world, part):
     dice, known = Moments(f"fetch {part}", share(1, part)), Durations()
@@ -157,6 +159,7 @@ def test_a_killed_clone_is_made_good_by_the_next_command(world, part):
         assert_tidy(world, bob)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_killed_pull_is_whole_after_the_next_one(world, part):
     dice, known = Moments(f"pull {part}", share(3, part)), Durations()

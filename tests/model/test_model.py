@@ -88,7 +88,7 @@ def run(start: tuple[Real, Model, float], folder: Path, *, number: int, sequence
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("part", spread(range(PARTS), 2))
+@pytest.mark.parametrize("part", spread(range(PARTS), 1))
 def test_documents_are_where_the_model_has_them_whatever_git_and_kills_do(start, tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     if SEQUENCES:
