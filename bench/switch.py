@@ -132,7 +132,7 @@ def prepared(folder: Path, size: int) -> Path:
     (made / "snapA").mkdir(parents=True)
     rng = random.Random(7)
     words = [f"word{number}" for number in range(5000)]
-    text = lambda: " ".join(rng.choices(words, k=55))  # noqa: E731
+    text = lambda: " ".join(rng.choices(words, k=55))  # noqa: E731  the words of one page
     documents = {f"d{number:07d}": text() for number in range(size)}
     edits = {f"d{number * (size // 100):07d}": text() for number in range(100)}
     keys = {each: hashlib.sha256(each.encode()).hexdigest() for each in (*documents.values(), *edits.values())}

@@ -75,7 +75,7 @@ class ChangeEntry(Record, frozen=True):
         return cls(row.collection, row.doc_id, row.change_type, row.title)
 
 
-class CommitEntry(Record, frozen=True):
+class DocumentInCommit(Record, frozen=True):
     """A document that a commit has changed."""
 
     collection: str
@@ -88,7 +88,7 @@ class CommitEntry(Record, frozen=True):
     truncated: Truncated = UNSET
 
     @classmethod
-    def of(cls, row: ChangedDocument) -> CommitEntry:
+    def of(cls, row: ChangedDocument) -> DocumentInCommit:
         return cls(row.collection, row.doc_id, row.change_type, row.title, row.diff or UNSET, row.truncated or UNSET)
 
 

@@ -11,7 +11,7 @@ from vmrag_link.ops.merge.conflict_rows import OpenConflict
 from vmrag_link.ops.status.kb_status import IndexBlock, PinStatus
 from vmrag_mcp.results.base import ToolResult
 from vmrag_mcp.results.commits import CommitMatch, CommitWithParent, CommitWithStats
-from vmrag_mcp.results.diff import ChangeEntry, Collections, CommitEntry, Summary
+from vmrag_mcp.results.diff import ChangeEntry, Collections, DocumentInCommit, Summary
 
 
 class RemoteStatus(Record, frozen=True):
@@ -96,7 +96,7 @@ class CommitChanges(Record, frozen=True):
     """`diff_truncated`: more documents changed than are shown with their texts."""
 
     summary: Summary
-    documents: list[CommitEntry]
+    documents: list[DocumentInCommit]
     diff_truncated: Annotated[bool | UnsetType, Meta(description="include_diff")] = UNSET
     collections: Collections = UNSET
 

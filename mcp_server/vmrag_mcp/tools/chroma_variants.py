@@ -168,6 +168,7 @@ def _filtered(found: ChromaQueryDocumentsResult) -> FilteredQueryResult:
 
 
 def _match(each: QueryMatch) -> FilteredMatch:
+    # A tool with one filter cannot leave anything out by `include`, so none of these is unset.
     return FilteredMatch(
         id=each.id,
         source_id=each.source_id,

@@ -21,7 +21,7 @@ from vmrag_link.ops.status import kb_status
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.commits import SHORT, CommitMatch, CommitWithParent, CommitWithStats
-from vmrag_mcp.results.diff import ChangeEntry, CommitEntry, Summary
+from vmrag_mcp.results.diff import ChangeEntry, DocumentInCommit, Summary
 from vmrag_mcp.results.history import (
     CommitChanges,
     DoltBranchesResult,
@@ -213,7 +213,7 @@ def dolt_show(
     rows = diff.documents(ws.engine, found.diff, documents[:LISTED], texts=diff_limit if include_diff else 0)
     changes = CommitChanges(
         summary=Summary.of(found.diff.changes),
-        documents=[CommitEntry.of(each) for each in rows],
+        documents=[DocumentInCommit.of(each) for each in rows],
         diff_truncated=total > diff_limit if include_diff else UNSET,
         collections=list(found.collections) or UNSET,
     )

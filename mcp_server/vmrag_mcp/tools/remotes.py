@@ -159,7 +159,7 @@ def dolt_pull(
             merge_type=merged.result,  # type: ignore[arg-type]  # of a merge that ended well
             commits_merged=done.commits,
             from_commit=merged.ours,
-            to_commit=merged.revision,  # type: ignore[arg-type]
+            to_commit=merged.revision,  # type: ignore[arg-type]  # a merge that ended well has one
         ),
         sync_summary=SyncSummary.of(merged.changes),
         message=f"{plural(done.commits, 'commit')} merged from {source}." if done.commits else nothing,

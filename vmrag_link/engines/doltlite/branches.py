@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from vmrag_link.engines.doltlite import history
-from vmrag_link.engines.doltlite.session import Session
+from vmrag_link.engines.doltlite.session import EngineSession
 from vmrag_link.errors import BranchExists, NameInvalid, Uncommitted
 
 
-def create(session: Session, name: str, at: str) -> None:
+def create(session: EngineSession, name: str, at: str) -> None:
     if not history.legal_branch_name(name):
         raise NameInvalid(f"The embedded engine cannot carry a branch named {name[:80]!r}.", name=name)
     with session.writing(f"create the branch {name}"):
@@ -18,7 +18,7 @@ def create(session: Session, name: str, at: str) -> None:
         session.main.execute("SELECT dolt_branch(?, ?)", (name, at))
 
 
-def move(session: Session, name: str, to: str, *, expected: str) -> None:
+def move(session: EngineSession, name: str, to: str, *, expected: str) -> None:
     with session.writing(f"move the branch {name}"):
         history.require(session.main, to)
         _require_clean(session, name, expected)
@@ -27,14 +27,14 @@ def move(session: Session, name: str, to: str, *, expected: str) -> None:
         session.main.execute("SELECT dolt_branch('-f', ?, ?)", (name, to))
 
 
-def delete(session: Session, name: str, *, expected: str) -> None:
+def delete(session: EngineSession, name: str, *, expected: str) -> None:
     with session.writing(f"delete the branch {name}"):
         _require_clean(session, name, expected)
         session.keep(expected, f"the head of {name}", without=name)
         session.main.execute("SELECT dolt_branch('-D', ?)", (name,))
 
 
-def _require_clean(session: Session, name: str, expected: str) -> None:
+def _require_clean(session: EngineSession, name: str, expected: str) -> None:
     # The raw commands discard uncommitted rows silently.
     if session.require_head(name, expected).dirty:
         raise Uncommitted(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from vmrag_link.engines.doltlite import reading, schema
-from vmrag_link.engines.doltlite.session import Session
+from vmrag_link.engines.doltlite.session import EngineSession
 from vmrag_link.models import At, ChangeCounts, Difference, Working
 
 
 class Comparison:
     """Keeps the latest difference between revisions: a sync asks for it several times."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: EngineSession) -> None:
         self._session = session
         self._latest: tuple[tuple[str, str], Difference] | None = None
 
@@ -42,7 +42,7 @@ class Comparison:
         return at if found.dirty else found.head
 
 
-def difference(session: Session, old: At, new: At) -> Difference:
+def difference(session: EngineSession, old: At, new: At) -> Difference:
     """What turns `old` into `new`; each working set is a dirty branch's."""
     with session.reading(old) as before, session.reading(new) as after:
         schema.version(before)

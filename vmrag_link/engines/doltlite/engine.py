@@ -22,7 +22,7 @@ from vmrag_link.engines.doltlite.comparison import Comparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME, LOCK_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.doltlite.session import Session
+from vmrag_link.engines.doltlite.session import EngineSession
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
@@ -46,7 +46,7 @@ class DoltliteEngine:
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create`, `clone` or `open`."""
-        self._session = Session(folder, lock_timeout=lock_timeout, limits=limits)
+        self._session = EngineSession(folder, lock_timeout=lock_timeout, limits=limits)
         self._comparison = Comparison(self._session)
 
     @classmethod

@@ -16,7 +16,7 @@ from vmrag_link.errors import BranchMissing, KnowledgeMoved, KnowledgeRefused, S
 from vmrag_link.models import At, KbBranch, Working
 
 
-class Session:
+class EngineSession:
     """`main` stays open for revisions and branches.
 
     Documents are read and written through a connection of their own (0.5 ms), opened at their

@@ -9,7 +9,7 @@ from vmrag_link import permissions
 from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
 from vmrag_link.engines.doltlite import comparison, history, reading, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
-from vmrag_link.engines.doltlite.session import Session
+from vmrag_link.engines.doltlite.session import EngineSession
 from vmrag_link.errors import Busy, EngineFailed, NoChanges, Uncommitted
 from vmrag_link.models import Working
 
@@ -19,13 +19,13 @@ COMPACTED_NAME = "compacted"
 COMPACT_BYTES = 4_000_000
 
 
-def write(session: Session, branch: str, rows: Write, *, expected: str) -> None:
+def write(session: EngineSession, branch: str, rows: Write, *, expected: str) -> None:
     with session.transaction_on(branch, f"write to the branch {branch}", expected) as connection:
         permissions.make_file(session.folder / UNCOMMITTED_NAME)
         schema.store(connection, rows)
 
 
-def commit(session: Session, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
+def commit(session: EngineSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
     with session.transaction_on(branch, f"commit on the branch {branch}", expected) as connection:
         if not schema.is_dirty(connection):
             raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
@@ -36,7 +36,7 @@ def commit(session: Session, branch: str, *, message: str, author: str, date: st
 
 
 def commit_onto(
-    session: Session,
+    session: EngineSession,
     revision: str,
     rows: Sequence[Write],
     *,
@@ -67,7 +67,7 @@ def commit_onto(
     return made
 
 
-def _undo_of_merge(session: Session, revision: str, joining: str) -> Write:
+def _undo_of_merge(session: EngineSession, revision: str, joining: str) -> Write:
     """The rows that turn the engine's own merge of the two into `revision` again.
 
     The engine merges from its own merge base and cannot be told what to make of it. So whatever
@@ -86,7 +86,7 @@ def _undo_of_merge(session: Session, revision: str, joining: str) -> Write:
     )
 
 
-def take_back(session: Session, branch: str, *, kept: str, expected: str) -> None:
+def take_back(session: EngineSession, branch: str, *, kept: str, expected: str) -> None:
     with session.writing(f"clean the branch {branch}"):
         if not session.require_head(branch, expected).dirty:
             return
@@ -101,7 +101,7 @@ def take_back(session: Session, branch: str, *, kept: str, expected: str) -> Non
         _note_uncommitted(session)
 
 
-def _note_uncommitted(session: Session) -> None:
+def _note_uncommitted(session: EngineSession) -> None:
     """Remove the note when no branch has uncommitted rows any more.
 
     A kill before that only costs a check.
@@ -111,7 +111,7 @@ def _note_uncommitted(session: Session) -> None:
             (session.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
 
 
-def _compact(session: Session) -> None:
+def _compact(session: EngineSession) -> None:
     """Collect garbage when much was appended since the last time: opening reads it, a millisecond a
     megabyte.
 
