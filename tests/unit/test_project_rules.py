@@ -36,6 +36,15 @@ def nodes(*, outside: str) -> Iterator[tuple[str, ast.AST]]:
                 yield f"{name}:{getattr(node, 'lineno', 0)}", node
 
 
+def test_a_public_class_name_has_one_definition() -> None:
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_the_version_stands_in_two_places_that_agree() -> None:
     assert PROJECT["project"]["version"] == vmrag_link.__version__
 
