@@ -177,14 +177,14 @@ def test_snapshots_of_other_settings_stay_apart(kb, revision):
 def test_every_copy_verifies_while_another_process_queries_the_source(kb, revision):
     path = kb.snapshots.path(revision)
     reader = child(
-        "from vmrag_link.index.chroma import *\nfrom vmrag_link.index import chroma\n"
+        "from vmrag_link.chroma.bindings import *\nfrom vmrag_link.chroma import bindings\n"
         f"folder = Path({str(path)!r}) / 'chroma'\nstop = []\n"
         "import threading; threading.Thread(target=lambda: stop.append(sys.stdin.read()), daemon=True).start()\n"
         "rounds = 0\n"
         "while not stop:\n"
         "    store = open_store(folder); guide = store.collections()['guide']\n"
         "    for _ in range(5):\n"
-        "        store._rust.query(guide, None, [[1.0] * 256], 3, None, None, [], chroma.TENANT, chroma.DATABASE)\n"
+        "        store._rust.query(guide, None, [[1.0] * 256], 3, None, None, [], bindings.TENANT, bindings.DATABASE)\n"
         "        assert len(store.ids(guide, where={'source_id': {'$ne': 'd1'}})) == 19\n"
         "    store.close(); rounds += 1\n"
         "    if rounds == 1: print('reading', flush=True)\n"

@@ -20,9 +20,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, paths, permissions, proc
+from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import seal
-from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.index.contents import FORMAT, problem_of, unusable
 from vmrag_link.models import Record, canonical_json
 
