@@ -18,11 +18,10 @@ from tests.support.bits import flip
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.chroma import build as building
 from vmrag_link.chroma import check, stores
-from vmrag_link.chroma.bindings import BATCH, Rows, open_store
-from vmrag_link.chroma.build import Made
+from vmrag_link.chroma.bindings import BATCH, open_store
+from vmrag_link.chroma.build import MadeStore
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import Stores
-from vmrag_link.embedding.base import featureless
 from vmrag_link.embedding.texts import vectors_for
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.manifest import IndexedCollection
@@ -44,7 +43,7 @@ def vectors(kb: Knowledge):
     return of
 
 
-def make(kb: Knowledge, revision: str, *, folder: Path | None = None, **given) -> Made:
+def make(kb: Knowledge, revision: str, *, folder: Path | None = None, **given) -> MadeStore:
     kept = given.pop("kept", None) or shelf(kb)
     kept.root.mkdir(exist_ok=True)
     with contextlib.closing(OpenIndex(folder or kb.snapshots.path(revision))) as index:
@@ -103,7 +102,6 @@ def test_a_store_holds_exactly_what_the_index_holds_with_the_vectors_of_the_mode
     assert (text, metadata["title"], metadata["even"], metadata["source_id"]) == ("text number 7", "t7", False, "d7")
     model = kb.model_for(collection())
     [wanted] = model.embed(["text number 7"])
-    import array
 
     assert vector == pytest.approx(array.array("f", wanted).tolist(), abs=1e-6)
     assert make(kb, first).how == "reused"

@@ -28,7 +28,7 @@ BATCH_CHUNKS = 1_000
 How = Literal["reused", "delta", "fresh"]
 
 
-class Made(Record, frozen=True):
+class MadeStore(Record, frozen=True):
     """`added` and `removed` count chunks."""
 
     path: Path
@@ -57,14 +57,14 @@ def build(
     vectors: Vectors,
     progress: Progress = QUIET,
     between: Callable[[], None] = lambda: None,
-) -> Made:
+) -> MadeStore:
     """A usable store of the index at `target`, made aside, compared with the index and renamed.
 
     `between` is called between batches; what it raises ends the work and leaves nothing. Raises
     `IndexFailed`, `IndexExtraMissing`, `LimitTooLow`, `FileFailed`, and what `vectors` raises.
     """
     if not stores.problem(target, index.folder):
-        return Made(target, "reused")
+        return MadeStore(target, "reused")
     with stores.building() as folder:
         base, plan = _nearest(stores, index)
         made = _Making(stores, index, folder, vectors, progress, between)
@@ -79,7 +79,7 @@ def build(
         else:
             made.carry_out(plan)
         stores.name(folder, target, problem=lambda: stores.problem(target, index.folder))
-    return Made(target, "delta" if base else "fresh", plan.added, plan.removed)
+    return MadeStore(target, "delta" if base else "fresh", plan.added, plan.removed)
 
 
 # -- planning --------------------------------------------------------------------------------------
