@@ -19,10 +19,10 @@ from tests.support.repos import Repo
 from tests.support.terminal import Project
 from tests.support.travel import DATA, Clone, Pair, git_clone
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import KEEP_BRANCH, Write
-from vmrag_link.engines.doltlite import schema
+from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.doltlite.tables import STATEMENTS
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection
@@ -41,7 +41,7 @@ TAMPERED = (
     "it is zeroes",
     "it is another knowledge base",
 )
-META = "INSERT INTO vmrag_meta VALUES ('schema_version', '1')"
+META = f"INSERT INTO vmrag_meta VALUES ('schema_version', '{SCHEMA_VERSION}')"
 COMMIT = "SELECT dolt_commit('-A', '-m', 'x', '--author', 'Eve <eve@example.org>')"
 
 
@@ -514,7 +514,7 @@ def test_a_knowledge_base_that_begins_beside_ours_is_refused(strangers):
     """On top of the engine's own first commit, which both have, instead of our root."""
     start = root(strangers.ours)
     first = strangers.ours.parents([start])[start][0]
-    beside = evil(strangers.theirs, *schema.TABLES, META, base=first, name="beside")
+    beside = evil(strangers.theirs, *STATEMENTS[SCHEMA_VERSION], META, base=first, name="beside")
     assert "another one" in strangers.refuses(beside)
 
 
@@ -588,7 +588,7 @@ def test_a_revision_on_top_of_an_anchor_is_refused(world):
     world.ada.push("origin", revisions=(more,))
     world.eve.fetch("origin")
     anchor = world.eve.engine.remote_heads(world.eve.at().key)[KEEP_BRANCH]
-    world.opens(world.evil(*schema.TABLES, META, base=anchor))
+    world.opens(world.evil(*STATEMENTS[SCHEMA_VERSION], META, base=anchor))
     assert world.refuses()["code"] == "KNOWLEDGE_REFUSED"
 
 

@@ -22,10 +22,11 @@ from tests.support.travel import LONG, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.documents import chunking as chunking_of_documents
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.engines.base import KEEP_BRANCH, Write
+from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite import links, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.doltlite.tables import STATEMENTS
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
 from vmrag_link.models import Chunking, content_hash
@@ -100,9 +101,9 @@ def test_our_own_tables_are_known_as_the_engine_writes_them_down():
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u0085"])
 def test_a_column_whose_name_begins_with_what_only_looks_blank_is_another_one(blank):
     with Connection(Path(":memory:"), access="create") as connection:
-        for each in schema.TABLES:
+        for each in STATEMENTS[SCHEMA_VERSION]:
             connection.execute(each.replace("content LONGTEXT", f"{blank}content LONGTEXT"))
-        connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(schema.SCHEMA_VERSION),))
+        connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         with pytest.raises(KnowledgeRefused, match="documents"):
             schema.require_ours(connection, "it")
 
