@@ -24,9 +24,9 @@ from tests.support.long import one_of_each, spread
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
+from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.git import plumbing
-from vmrag_link.index import chroma
 from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync.background import Watched
@@ -881,11 +881,11 @@ def test_without_chromadb_nothing_can_be_searched_and_that_is_a_warning(project,
 
 
 def test_a_chromadb_of_another_version_is_a_warning_whose_fix_installs_one_that_works(project, monkeypatch):
-    monkeypatch.setattr(chroma, "_installed_version", lambda folder: "1.6.0")
+    monkeypatch.setattr(bindings, "_installed_version", lambda folder: "1.6.0")
     found = findings(project)["INDEX_EXTRA_MISSING"]
     assert found["level"] == "warning"
     assert "chromadb 1.6.0 is installed" in found["message"]
-    assert found["fix"].endswith(f"-m pip install '{chroma.SUPPORTED}'")
+    assert found["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
 
 
 def test_a_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, opened
-from vmrag_link.index.chroma import open_store
+from vmrag_link.chroma.bindings import open_store
 from vmrag_mcp.session import Behaviour
 
 template, project = terminal.template, terminal.project

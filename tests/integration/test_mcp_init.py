@@ -14,9 +14,9 @@ from tests.support.mcp import Tools, Yes, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link import settings_edit
+from vmrag_link.chroma import bindings
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import ConfigInvalid
-from vmrag_link.index import chroma
 from vmrag_link.models import Chunking, content_hash
 from vmrag_link.ops.setup import import_chroma
 
@@ -330,7 +330,7 @@ def test_a_folder_that_is_no_store_leaves_nothing_and_the_next_call_succeeds(bar
     tools.error("CHROMADB_ERROR", "dolt_init")
     folder = tmp_path / "broken"
     folder.mkdir()
-    (folder / chroma.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    (folder / bindings.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
     monkeypatch.setenv("CHROMA_DATA_DIR", str(folder))
     tools.error("CHROMADB_ERROR", "dolt_init")
     assert everything(bare) == before
@@ -357,7 +357,7 @@ def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, s
 
 
 def test_a_store_is_read_as_chroma_wrote_it(store):
-    opened = chroma.open_store(store)
+    opened = bindings.open_store(store)
     found = {
         each.name: (each.space, each.metadata, sorted(opened.texts(each.id), key=lambda row: row[0]))
         for each in opened.described()

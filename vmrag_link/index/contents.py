@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import keywords, seal, vectors
-from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.index.manifest import FILE, IndexedCollection, Manifest
 from vmrag_link.models import DocumentHeader
 

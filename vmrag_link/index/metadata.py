@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
-from vmrag_link.index.chroma import MetadataValue
 from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, canonical_json
+
+MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
 RESERVED_METADATA = frozenset(
     {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}

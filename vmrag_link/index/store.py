@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from vmrag_link import permissions
+from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import floats, keywords, vectors
-from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.index.contents import FORMAT, seal_contents, sizes, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import HNSW, chroma_metadata, chunk_id, description, hnsw_settings

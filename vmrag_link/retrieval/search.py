@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from vmrag_link.chroma import check as chroma_check
+from vmrag_link.chroma.bindings import ChromaStore, open_store
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import FilterInvalid, UsageInvalid
-from vmrag_link.index import chroma_check, keywords, seal, vectors
-from vmrag_link.index.chroma import ChromaStore, open_store
+from vmrag_link.index import keywords, seal, vectors
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import parse_chunk_id

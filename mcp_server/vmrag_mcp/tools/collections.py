@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
-from vmrag_link.index.chroma import DATABASE, TENANT
 from vmrag_link.ops.documents import collection_writes as writes
 from vmrag_link.ops.documents.collection_metadata import shown_metadata
 from vmrag_link.ops.index.index_status import Indexed, indexed, known

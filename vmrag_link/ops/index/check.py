@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from vmrag_link.chroma import check as chroma_check
 from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import plural, quoted
-from vmrag_link.index import chroma_check, seal
+from vmrag_link.index import seal
 from vmrag_link.index.contents import HeldRow, has_given_vectors, rows_of
 from vmrag_link.index.vectors import quantise
 from vmrag_link.models import At, Chunk, Collection, Record, content_hash

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, open_store
 from vmrag_link.errors import FilterInvalid, IndexFailed
 from vmrag_link.index import keywords, seal, vectors
-from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, open_store
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import chunk_id, document_metadata, place

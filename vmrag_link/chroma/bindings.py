@@ -22,8 +22,9 @@ from typing import Any
 
 import msgspec
 
+from vmrag_link.chroma import limits
 from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed, no_space
-from vmrag_link.index import limits
+from vmrag_link.index.metadata import MetadataValue
 from vmrag_link.models import Distance
 
 DATABASE_FILE = "chroma.sqlite3"
@@ -42,8 +43,6 @@ HNSW_CACHE = 64
 
 ROOM = 1 << 20
 """Bytes. A failure on a disk with less free space is reported as a full disk."""
-
-MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
