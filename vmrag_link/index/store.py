@@ -21,7 +21,7 @@ from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import floats, keywords, vectors
 from vmrag_link.index.contents import FORMAT, seal_contents, sizes, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.index.metadata import HNSW, chroma_metadata, chunk_id, description, hnsw_settings
+from vmrag_link.index.metadata import chroma_metadata, chunk_id, description, hnsw_settings
 from vmrag_link.models import Chunk, Collection, Document, Record, canonical_json
 
 
@@ -88,7 +88,7 @@ class IndexStore:
             collection.name,
             space=collection.distance,
             metadata=description(collection),
-            hnsw={HNSW[key].chroma: value for key, value in hnsw_settings(collection).items()},
+            hnsw=hnsw_settings(collection),
         )
         with self.manifest:
             self.manifest.add_collection(collection, chroma_id)
