@@ -502,7 +502,7 @@ def test_rows_that_the_index_could_not_follow_are_stored_and_found_later(project
     from vmrag_link.errors import IndexFailed
     from vmrag_link.index.store import IndexStore
 
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise IndexFailed("Chroma failed.")
 
     with monkeypatch.context() as patch:
