@@ -13,7 +13,7 @@ from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.journal import Journal
-from vmrag_link.models import At, KbBranch, Working, content_hash
+from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
 from vmrag_link.settings import Config
@@ -141,15 +141,12 @@ class Workspace:
         return ChromaStores(self.places, self.snapshots, stores, index.chroma)
 
     def vectors(self, folder: Path, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
-        """The float32 vectors of chunks of the index in a folder, by slot."""
-        from vmrag_link.embedding.cache import EmbeddingCache
-        from vmrag_link.embedding.texts import vectors_for
+        """As `stored_vectors`, with the collection's model."""
+        from vmrag_link.retrieval.stored_vectors import stored_vectors
         from vmrag_link.sync.indexer import checked
 
         model = checked(self.models.of(held.collection), held.collection)
-        cache = EmbeddingCache(self.places.embeddings, progress=self.progress)
-        found, _ = vectors_for(cache, model, {content_hash(text): text for text in texts.values()}, self.progress)
-        return {slot: found[content_hash(text)] for slot, text in texts.items()}
+        return stored_vectors(folder, held, texts, model=model, cache=self.embedding_cache)
 
     @property
     def journal(self) -> Journal:
