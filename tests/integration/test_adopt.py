@@ -15,7 +15,6 @@ import pytest
 from tests.integration.test_travel_tampering import TAMPERING, Data
 from tests.support import cli, travel
 from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
-from tests.support.long import spread
 from tests.support.repos import Repo
 from tests.support.terminal import Project
 from tests.support.travel import DATA, Clone, Pair, git_clone
@@ -218,7 +217,8 @@ def test_where_nothing_is_new_a_fork_needs_no_knowledge_and_has_to_be_one_all_th
     assert world.refuses(code)["message"] == "There is no git repository at ../fork.git."
 
 
-@pytest.mark.parametrize("named", spread(["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"], 3))
+@pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])
+@pytest.mark.sample(3)
 def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
     world.opens(world.eve.record("one"))
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
@@ -226,7 +226,8 @@ def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
     assert done.json["pushed"]
 
 
-@pytest.mark.parametrize("name", spread(["nobranch", "two words", "a:b", "a*", "refs/x..y"], 2))
+@pytest.mark.parametrize("name", ["nobranch", "two words", "a:b", "a*", "refs/x..y"])
+@pytest.mark.sample(2)
 def test_what_is_neither_a_commit_here_nor_a_branch_there_is_said_so(world, name):
     error = world.refuses(name)
     assert error["code"] == "GIT_COMMIT_NOT_FOUND"
@@ -592,6 +593,7 @@ def test_a_revision_on_top_of_an_anchor_is_refused(world):
 
 
 @pytest.mark.parametrize("kind", TAMPERED)
+@pytest.mark.sample(3)
 def test_a_tampered_file_is_refused(world, kind):
     world.opens(world.eve.record("one"))
     data = Data.of(world.fork)
@@ -657,7 +659,8 @@ DEATHS = {
 }
 
 
-@pytest.mark.parametrize("moment", spread(sorted(DEATHS), 2))
+@pytest.mark.parametrize("moment", sorted(DEATHS))
+@pytest.mark.sample(2)
 def test_a_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
     revision = world.eve.record("one")
     world.opens(revision)

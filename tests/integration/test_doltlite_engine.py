@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.engines import AUTHOR, DATE, ROOT, Engines, commit, document, head, put, root, store
+from tests.support.long import examples
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import COMPACTED_NAME, FILE_NAME, DoltliteEngine
@@ -339,7 +340,7 @@ def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) ->
     """Whatever the rule allows, the library takes and a connection reaches; and it takes little more."""
     chance = random.Random(9)
     alphabet = string.printable + "éß🙂" + "@./-{~^:*[\\" * 4 + "abc" * 12
-    names = {"".join(chance.choices(alphabet, k=chance.randrange(1, 7))) for _ in range(600)}
+    names = {"".join(chance.choices(alphabet, k=chance.randrange(1, 7))) for _ in range(examples(600))}
     names |= {
         "a.lock",
         "a.lock/b",
@@ -408,6 +409,7 @@ KILLED_IN = {
 
 
 @pytest.mark.parametrize("what", KILLED_IN.values(), ids=list(KILLED_IN))
+@pytest.mark.sample(1)
 def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engine: DoltliteEngine, what: str) -> None:
     theirs = store(engine, "theirs", document("t"))
     store(engine, "main", document("first"))

@@ -148,6 +148,7 @@ OTHER_TYPES = {
 
 
 @pytest.mark.parametrize("rows", OTHER_TYPES)
+@pytest.mark.sample(2)
 def test_rows_with_something_else_than_texts_are_not_fetched(rows, pair):
     before, known = pair.bob.state(), pair.bob.heads()
     of_ada(pair, *OTHER_TYPES[rows])
@@ -182,6 +183,7 @@ NO_RECORDS = {
 
 
 @pytest.mark.parametrize("rows", NO_RECORDS)
+@pytest.mark.sample(3)
 def test_rows_that_we_could_not_have_written_are_not_fetched(rows, pair):
     before, known = pair.bob.state(), pair.bob.heads()
     bad = of_ada(pair, NO_RECORDS[rows])
@@ -198,6 +200,7 @@ def stored(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("schema", HOSTILE)
+@pytest.mark.sample(3)
 def test_a_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schema, pair):
     before, known, size = pair.bob.state(), pair.bob.heads(), stored(pair.bob.places.shared)
     bad = of_ada(pair, *HOSTILE[schema])
@@ -390,6 +393,7 @@ def pin_revision_below_head(user: User, old: str, statement: str, mend: str) -> 
 @pytest.mark.parametrize(
     ("setting", "said"), [("knowledge-mb", "at most 1 MB are taken"), ("document-mb", "a document of more than 1 MB")]
 )
+@pytest.mark.sample(1)
 def test_old_knowledge_answers_while_what_is_too_large_is_refused_until_the_limit_is_raised(world, setting, said):
     bob = world.join("bob")
     bob.ask("query", "certificates")
