@@ -29,13 +29,11 @@ from vmrag_link.models import (
     Project,
     Record,
     RevisionInfo,
+    Row,
 )
 
 SCHEMA_VERSION = 2
 """The newest version of the schema that this program reads and writes."""
-
-Row = Collection | Document | Entry
-"""A row of any table of knowledge."""
 
 E = TypeVar("E", Project, IssueLog, KnowledgeDoc)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Row, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
 from vmrag_link.engines.doltlite import (
     branches,
     creation,
@@ -38,6 +38,7 @@ from vmrag_link.models import (
     KbBranch,
     Link,
     RevisionInfo,
+    Row,
 )
 
 __all__ = ["COMPACTED_NAME", "FILE_NAME", "LOCK_NAME", "DoltliteEngine"]

@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from vmrag_link.engines.base import Row
 from vmrag_link.engines.doltlite import records, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import Collection, Document, DocumentHeader
+from vmrag_link.models import Collection, Document, DocumentHeader, Row
 
 
 def collections(connection: Connection) -> Iterator[Collection]:
