@@ -51,7 +51,8 @@ class _File(Record, frozen=True):
 
 class Seal(Record, frozen=True):
     """`stand_ins`: collections without vectors of their own; `dead`: rows that were removed, whose
-    space Chroma does not use again.
+    space Chroma does not use again; `boot`: the start of the machine since which every row has been
+    compared, in this store or in the one that it was copied from.
     """
 
     format: str
@@ -59,6 +60,7 @@ class Seal(Record, frozen=True):
     settings: str
     stand_ins: tuple[str, ...]
     dead: int
+    boot: str
     database: int
     files: dict[str, _File]
 
@@ -106,7 +108,7 @@ class Stores(Directories):
             return ""
         return "a file is missing"
 
-    def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int) -> None:
+    def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int, boot: str) -> None:
         """Seal a store that nobody has open, so that it survives a power cut."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
@@ -118,6 +120,7 @@ class Stores(Directories):
             self.settings,
             tuple(sorted(stand_ins)),
             dead,
+            boot,
             _size(folder / DATABASE_FILE),
             sealed,
         )
