@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -23,10 +24,13 @@ WORKSPACE = "workspace.json"
 class Binding(Record, frozen=True):
     """The snapshot that answers in a work tree, by the name of its directory, and the revision it
     stands at.
+
+    One of another format counts as none: the next sync binds again.
     """
 
     revision: str
     snapshot: str
+    format: Literal[1] = 1
 
 
 def read(places: Places) -> Binding | None:
