@@ -275,7 +275,7 @@ def test_a_file_outside_is_added_under_an_id_that_is_given(pages: Project, outsi
     assert error["hint"] == f"vmrag add '{file}' --collection fresh --id near.md"
     pages.vmrag(*shlex.split(error["hint"])[1:])
     assert ids(pages) == {"near.md": "Near."}
-    assert sources(pages) == {"near.md": ""}
+    assert sources(pages) == {}
 
 
 # -- collections of programs that recorded no base ------------------------------------------------------------------------
