@@ -74,7 +74,7 @@ def sweep(ws: Workspace) -> Leftovers:
 def prune_vectors(ws: Workspace) -> Excess:
     """Drop the vectors beyond the limits. The cache is written anew, which needs room."""
     limits = ws.config.embedding
-    cache = EmbeddingCache(ws.places.embeddings, progress=ws.progress)
+    cache = ws.embedding_cache
     return cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
 
 

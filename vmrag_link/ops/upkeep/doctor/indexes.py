@@ -111,7 +111,7 @@ def vectors(ws: Workspace) -> Iterator[Finding]:
 
 
 def _mend_vectors(ws: Workspace, _: Finding) -> str:
-    EmbeddingCache(ws.places.embeddings, progress=ws.progress).mend()
+    ws.embedding_cache.mend()
     return "Kept the vectors that prove themselves; others are computed again when they are needed."
 
 
