@@ -17,7 +17,7 @@ from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval.fingerprint import fingerprint
 from vmrag_link.retrieval.query import Mode, Query
-from vmrag_link.retrieval.search import UNIT
+from vmrag_link.retrieval.ranker import UNIT
 
 kb = knowledge.kb
 

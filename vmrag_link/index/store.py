@@ -1,8 +1,8 @@
 """One index directory: Chroma, vectors, words and manifest, which are changed together and verified
 together.
 
-chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite · seal.json (what they
-hold)
+chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite · lengths-<collection
+id>.u32 · seal.json (what they hold)
 
 Nobody changes a directory that somebody else reads: see `snapshots` and `working`.
 """
@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from vmrag_link import permissions
 from vmrag_link.errors import VmragError, no_space
-from vmrag_link.index import keywords, vectors
+from vmrag_link.index import flat, keywords, lengths, vectors
 from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.index.contents import FORMAT, seal_contents, sizes, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
@@ -106,7 +106,8 @@ class IndexStore:
         keywords.remove(self._words, [_rows(held, range(held.slots))])
         with self.manifest:
             self.manifest.drop_collection(held)
-        (self.folder / vectors.file_name(held.id)).unlink(missing_ok=True)
+        for kind in (vectors, lengths):
+            (self.folder / kind.file_name(held.id)).unlink(missing_ok=True)
         return held.slots - held.dead
 
     def remove(self, collection: str, doc_ids: Sequence[str]) -> int:
@@ -138,6 +139,10 @@ class IndexStore:
             dimensions = held.collection.embedding_dimensions
             vectors.append(self.folder, held.id, whole, slots=held.slots, dimensions=dimensions)
         keywords.add(self._words, words)
+        if words:
+            tokens = iter(keywords.token_counts(self._words, _rows(held, range(held.slots, slot))))
+            by_document = ([next(tokens) for _ in each.chunks] for each in documents)
+            lengths.append(self.folder, held.id, by_document, slots=held.slots)
         self.chroma.add(held.chroma_id, rows)
         return len(rows.ids)
 
@@ -201,9 +206,11 @@ class IndexStore:
             count = self.chroma.count(each.chroma_id)
             if count != live:
                 return f"Chroma holds {count} chunks of {name!r}, the manifest {live}"
-            size = vectors.size(self.folder, each.id)
-            if size != each.slots * each.collection.embedding_dimensions:
-                return f"the vectors of {name!r} have {size} bytes, which are not those of {each.slots} rows"
+            rows = {"vectors": (vectors, each.collection.embedding_dimensions), "lengths": (lengths, lengths.ROW)}
+            for what, (kind, row) in rows.items():
+                size = flat.size(self.folder / kind.file_name(each.id))
+                if size != each.slots * row:
+                    return f"the {what} of {name!r} have {size} bytes, which are not those of {each.slots} rows"
         return self._lost(held, added)
 
     def _lost(self, held: Mapping[str, IndexedCollection], added: Iterable[tuple[str, str]]) -> str:
