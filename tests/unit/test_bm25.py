@@ -32,7 +32,9 @@ class Corpus:
                 keywords.remove(self.words, [gone])
         self.words.close()
         self.words = keywords.connect(folder, frozen=True)
-        self.index = WordIndex(self.words, {1: lengths.read(folder, 1, slots=slots)}, documents=len(documents))
+        self.index = WordIndex(
+            keywords.Postings(self.words), {1: lengths.read(folder, 1, slots=slots)}, documents=len(documents)
+        )
 
     def _add(self, folder: Path, number: int | None, chunks: list[str], slots: int) -> int:
         rows = range(row_id(1, slots), row_id(1, slots + len(chunks)))

@@ -23,11 +23,16 @@ def row(slot: int, collection: int = 1) -> int:
     return keywords.row_id(collection, slot)
 
 
-def found(connection: sqlite3.Connection, query: str) -> list[list[int]]:
-    """The rows of each word, with one connection's tables made anew."""
+def postings(connection: sqlite3.Connection) -> keywords.Postings:
+    """With the connection's tables made anew."""
     for table in ("terms", "asked", "asked_terms"):
         connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
-    return list(keywords.Postings(connection).of(query))
+    return keywords.Postings(connection)
+
+
+def found(connection: sqlite3.Connection, query: str) -> list[list[int]]:
+    """The rows of each word."""
+    return list(postings(connection).of(query))
 
 
 def test_a_row_names_its_collection_and_slot():
@@ -75,15 +80,15 @@ def test_the_parts_of_a_word_that_is_taken_apart_must_follow_each_other(words):
 
 
 def test_rows_and_tokens_are_counted_as_fts_counts_them(words):
-    assert keywords.totals(words) == (0, 0)
+    assert postings(words).totals == (0, 0)
     texts = ["owl " * 200, "", "?!", "snake_case is two", "x " * 20_000]
     keywords.add(words, [(row(slot), text) for slot, text in enumerate(texts)])
     counts = [200, 0, 0, 4, 20_000]
     assert keywords.token_counts(words, range(row(0), row(5))) == counts
     assert keywords.token_counts(words, range(row(3), row(5))) == counts[3:]
-    assert keywords.totals(words) == (5, sum(counts))
+    assert postings(words).totals == (5, sum(counts))
     keywords.remove(words, [range(row(4), row(5))])
-    assert keywords.totals(words) == (4, 204)
+    assert postings(words).totals == (4, 204)
 
 
 def test_rows_are_removed_by_ranges_and_counted(words):

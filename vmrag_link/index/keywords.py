@@ -108,13 +108,6 @@ def texts(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, str]
     return found
 
 
-def totals(connection: sqlite3.Connection) -> tuple[int, int]:
-    """The numbers of all rows and of all their tokens, as FTS5 keeps them for its own BM25."""
-    found = connection.execute("SELECT block FROM keywords_data WHERE id = 1").fetchone()
-    numbers = _varints(found[0]) if found and found[0] else []
-    return (numbers[0], numbers[1]) if numbers else (0, 0)
-
-
 def words(query: str) -> list[str]:
     """The words of a query, in small letters, each once. Stop words count only where there are no
     others.
@@ -127,6 +120,7 @@ class Postings:
     """Where words are, in an index that nobody changes meanwhile.
 
     Looks words up in FTS5's own lists (`fts5vocab`), as the stems that its tokenizer makes of them.
+    One connection takes one of these.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -135,6 +129,13 @@ class Postings:
         connection.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'keywords', 'instance')")
         connection.execute(f"CREATE VIRTUAL TABLE temp.asked USING fts5(text, {TOKENS})")
         connection.execute("CREATE VIRTUAL TABLE temp.asked_terms USING fts5vocab('temp', 'asked', 'instance')")
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        """The numbers of all rows and of all their tokens, as FTS5 keeps them for its own BM25."""
+        found = self._connection.execute("SELECT block FROM keywords_data WHERE id = 1").fetchone()
+        numbers = _varints(found[0]) if found else []
+        return (numbers[0], numbers[1]) if numbers else (0, 0)
 
     def of(self, query: str) -> Iterator[list[int]]:
         """The rows of each word of a query that is anywhere, ascending, once an occurrence.

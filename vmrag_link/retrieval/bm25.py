@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import decimal
 import heapq
-import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from vmrag_link.index import keywords, lengths
-from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
+from vmrag_link.index import lengths
+from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS, Postings
 from vmrag_link.index.lengths import DOCUMENT, NUMBER, NUMBERS
 
 K1, B = 1.2, 0.75
@@ -105,10 +104,10 @@ class WordIndex:
     `numbers`: what `lengths.read` gives, by collection id.
     """
 
-    def __init__(self, connection: sqlite3.Connection, numbers: Mapping[int, Sequence[int]], *, documents: int) -> None:
-        self._postings = keywords.Postings(connection)
+    def __init__(self, postings: Postings, numbers: Mapping[int, Sequence[int]], *, documents: int) -> None:
+        self._postings = postings
         self._lengths = numbers
-        chunks, tokens = keywords.totals(connection)
+        chunks, tokens = postings.totals
         self._chunks, self._documents = Corpus(chunks, tokens), Corpus(documents, tokens)
 
     def scores(self, query: str, *, document_weight: float) -> WordScores:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import heapq
-import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,13 +50,13 @@ class Ranker:
         self,
         folder: Path,
         manifest: Manifest,
-        words: sqlite3.Connection,
+        postings: Callable[[], keywords.Postings],
         query_vectors: QueryVectors,
         ranking: Ranking,
     ) -> None:
         self._folder = folder
         self._manifest = manifest
-        self._keywords = words
+        self._postings = postings
         self._query_vectors = query_vectors
         self._ranking = ranking
         self._vectors: dict[int, ExactVectors] = {}
@@ -140,7 +139,7 @@ class Ranker:
 
     @cached_property
     def _words(self) -> bm25.WordIndex:
-        return bm25.WordIndex(self._keywords, self._lengths, documents=self._manifest.counts()[0])
+        return bm25.WordIndex(self._postings(), self._lengths, documents=self._manifest.counts()[0])
 
 
 def _chosen(rows: Iterable[int], asked: Asked) -> list[int]:

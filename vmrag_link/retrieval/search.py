@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -57,7 +58,8 @@ class Searcher:
                 self._keywords = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
                 self._held = self._manifest.collections()
                 self._query_vectors = QueryVectors(model_for, self._manifest.unembedded())
-                ranker = Ranker(folder, self._manifest, self._keywords, self._query_vectors, ranking)
+                postings = functools.partial(keywords.Postings, self._keywords)
+                ranker = Ranker(folder, self._manifest, postings, self._query_vectors, ranking)
                 self._ranker = opened.enter_context(contextlib.closing(ranker))
             self._opened = opened.pop_all()
         self._names = {held.id: name for name, held in self._held.items()}
