@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from vmrag_link.models import Record
 
 VERSION = 2
-"""Rises with every change of the order that equal contents and settings give."""
+"""Rises with every change that ranks equal contents and settings otherwise: in how texts are cut
+and taken apart into words, how vectors are rounded, how scores are made and ordered.
+"""
 
 WHOLE = 1000
-"""Weights count in thousandths."""
+"""The weight of the vectors counts in thousandths."""
 
 
 class Ranking(Record, frozen=True):
@@ -26,6 +28,7 @@ class Ranking(Record, frozen=True):
     so many chunks of one document in an answer; 0: any number.
     """
 
+    version: int = VERSION
     vector_weight: float = 0.4
     document_weight: float = 0.6
     per_document: int = 0
