@@ -94,7 +94,7 @@ def reciprocal(*parts: list[Hit]) -> list[Hit]:
 
 
 def rank_of(hits: list[Hit], question: Question) -> int:
-    """The place of the right document among the documents of an answer, from 1; 0: it is not there."""
+    """The place of the right document among those of an answer, from 1; 0: it is not there."""
     documents = list(dict.fromkeys(hit.doc_id.rpartition("/")[2] for hit in hits))
     return documents.index(_file(question.doc_id)) + 1 if _file(question.doc_id) in documents else 0
 
@@ -160,7 +160,7 @@ def ndcg(ranks: list[int], k: int = 10) -> float:
 
 
 def difference(ranks: list[int], baseline: list[int]) -> str:
-    """Whether the 95 % interval of the mean difference, by paired bootstrap, lies above or below 0."""
+    """Whether the 95 % interval of the mean difference (paired bootstrap) lies above or below 0."""
     gains = reciprocals(ranks) - reciprocals(baseline)
     chosen = np.random.default_rng(1).integers(0, len(gains), (RESAMPLES, len(gains)))
     low, high = np.quantile(gains[chosen].mean(axis=1), (0.025, 0.975))

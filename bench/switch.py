@@ -16,8 +16,8 @@ from pathlib import Path
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
+from vmrag_link.chroma.bindings import Rows, open_store
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.index.chroma import Rows, open_store
 
 BARE = Path(__file__).with_name("bare_switch.py")
 AGAINST_BARE = 1.6

@@ -13,8 +13,8 @@ from vmrag_link.settings import Config, Narrower
 
 
 class Key(Record, frozen=True):
-    """One setting's declaration. `kind` is str, int, float or bool; `flaw` says why a text is no value,
-    None if it is one.
+    """One setting's declaration. `kind` is str, int, float or bool; `flaw` says why a text is no
+    value, None if it is one.
 
     `variable`: the environment variable, which has a name of its own where the annotation's `extra`
     gives one. `needs_agreement`, but for the `free` values: it counts from a `.vmrag.yaml` only

@@ -24,7 +24,7 @@ class TemplateReport(Record, frozen=True):
     written: tuple[str, ...]
 
 
-def write(folder: Path, *, python: str = sys.executable) -> TemplateReport:
+def write(folder: Path) -> TemplateReport:
     """Make the template, or extend one; what else is in it stays. A second time changes nothing.
 
     Raises `HooksRefused`, before anything is written, where it has hooks of other tools, and
@@ -39,6 +39,7 @@ def write(folder: Path, *, python: str = sys.executable) -> TemplateReport:
             folder=str(folder),
             hooks=others,
         )
+    python = sys.executable
     with installer.readable_failures(hooks):
         written, _ = installer.write_shims(hooks, HOOKS)
         write_atomically(folder / "vmrag" / "interpreter", python.encode() + b"\n")

@@ -32,7 +32,7 @@ _NEED = ("tools/call", "resources/", "prompts/get", "subscriptions/")
 _QUERY = (
     "vmrag_mcp.tools.documents",
     "vmrag_link.ops.index.query",
-    "vmrag_link.index.chroma",
+    "vmrag_link.chroma.bindings",
     "vmrag_link.retrieval.exact",
     "vmrag_link.embedding.registry",
 )

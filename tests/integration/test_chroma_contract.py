@@ -16,9 +16,9 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from tests.support.knowledge import ROOT, Knowledge, collection, doc, open_files
+from vmrag_link.chroma import bindings
+from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
 from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed
-from vmrag_link.index import chroma
-from vmrag_link.index.chroma import ChromaStore, Rows, open_store
 
 DIMENSIONS = 4
 
@@ -69,7 +69,7 @@ def test_a_row_that_was_deleted_can_be_added_again(store):
 
 def test_more_rows_than_one_call_takes_come_back_whole(store):
     guide = made(store)
-    names = [f"document {number}" for number in range(chroma.BATCH + 300)]
+    names = [f"document {number}" for number in range(bindings.BATCH + 300)]
     store.add(guide, rows(names, texts=False))
     assert sorted(store.ids(guide)) == sorted(names)
     assert sorted(store.ids(guide, among=names)) == sorted(names)
@@ -85,7 +85,7 @@ def test_vectors_are_read_by_the_names_of_their_rows(store):
     assert {name: struct.pack("<4f", *numbers) for name, numbers in found.items()} == {"a": vector(0), "c": vector(2)}
     assert all(type(number) is float for numbers in found.values() for number in numbers)
     assert store.embeddings(guide, []) == {}
-    names = [f"document {number}" for number in range(chroma.BATCH + 2)]
+    names = [f"document {number}" for number in range(bindings.BATCH + 2)]
     store.add(guide, rows(names, texts=False))
     assert len(store.embeddings(guide, names)) == len(names)
 
@@ -222,7 +222,7 @@ def test_a_closed_store_can_be_renamed_copied_and_opened_again(tmp_path):
 
 
 def test_a_folder_that_holds_no_store_is_an_index_failure(tmp_path):
-    (tmp_path / chroma.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    (tmp_path / bindings.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
     with pytest.raises(IndexFailed):
         open_store(tmp_path)
 
@@ -271,7 +271,7 @@ def test_without_chromadb_the_error_names_the_extra(tmp_path):
         "util.find_spec = lambda name: None if name.startswith('chromadb') else found(name)\n"
         "from pathlib import Path\n"
         "from vmrag_link.errors import IndexExtraMissing\n"
-        "from vmrag_link.index.chroma import open_store\n"
+        "from vmrag_link.chroma.bindings import open_store\n"
         "try: open_store(Path(sys.argv[1]))\n"
         "except IndexExtraMissing as error: print(error.hint)\n"
     )

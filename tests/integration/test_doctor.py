@@ -20,13 +20,13 @@ from tests.support import terminal
 from tests.support.bits import flip, unnoticed
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
-from tests.support.long import one_of_each, spread
+from tests.support.long import one_of_each
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
+from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.git import plumbing
-from vmrag_link.index import chroma
 from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.sync.background import Watched
@@ -587,6 +587,7 @@ def every(broken: Broken) -> str:
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=every)
+@pytest.mark.sample(24)
 def test_what_is_broken_is_found_and_the_printed_command_mends_it(project, tmp_path, broken):
     broken.breaks(project)
     found = findings(project)[broken.code]
@@ -630,7 +631,8 @@ RISKY = (
 )
 
 
-@pytest.mark.parametrize("breaks", spread(RISKY, 4), ids=lambda breaks: breaks.__name__)
+@pytest.mark.parametrize("breaks", RISKY, ids=lambda breaks: breaks.__name__)
+@pytest.mark.sample(4)
 def test_fix_loses_no_uncommitted_document(project, tmp_path, breaks):
     project.put("precious.md", "Written nowhere else.")
     breaks(project)
@@ -881,11 +883,11 @@ def test_without_chromadb_nothing_can_be_searched_and_that_is_a_warning(project,
 
 
 def test_a_chromadb_of_another_version_is_a_warning_whose_fix_installs_one_that_works(project, monkeypatch):
-    monkeypatch.setattr(chroma, "_installed_version", lambda folder: "1.6.0")
+    monkeypatch.setattr(bindings, "_installed_version", lambda folder: "1.6.0")
     found = findings(project)["INDEX_EXTRA_MISSING"]
     assert found["level"] == "warning"
     assert "chromadb 1.6.0 is installed" in found["message"]
-    assert found["fix"].endswith(f"-m pip install '{chroma.SUPPORTED}'")
+    assert found["fix"].endswith(f"-m pip install '{bindings.SUPPORTED}'")
 
 
 def test_a_git_that_is_too_old_is_an_error(project, tmp_path, monkeypatch):

@@ -125,6 +125,18 @@ def test_collections_of_several_models_answer_together(project, services):
     assert {each["collection"] for each in found} == {"api", "handbook"}
 
 
+def test_an_index_keeps_the_vectors_that_a_service_made_and_no_service_is_asked_for_them(project, services):
+    recorded(project, services)
+    wanted = {"collection_name": "api", "ids": ["river"], "include": ["embeddings"]}
+    [before] = Tools(project.top)("chroma_get_documents", **wanted)["documents"]
+    project.git("switch", "-q", "feature")
+    project.git("switch", "-q", "main")
+    (project.shared / "embeddings.sqlite").unlink()
+    [after] = Tools(project.top)("chroma_get_documents", **wanted)["documents"]
+    assert (len(after["embedding"][0]), after) == (256, before)
+    assert services.asked == []
+
+
 # -- who has none
 
 

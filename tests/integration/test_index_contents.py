@@ -16,12 +16,13 @@ from tests.support.bits import flip, restarted, unnoticed
 from tests.support.knowledge import Knowledge, collection, doc
 from tests.support.terminal import Project
 from vmrag_link import paths
+from vmrag_link.chroma import check as chroma_check
+from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index import chroma_check, keywords, seal, vectors
-from vmrag_link.index.chroma import DATABASE_FILE
+from vmrag_link.index import keywords, seal, vectors
 from vmrag_link.index.contents import problem_of
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval.query import Mode

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
+from vmrag_link.chroma.bindings import DATABASE, DATABASE_FILE, TENANT, Rows, open_store
 from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import keywords, seal, vectors
-from vmrag_link.index.chroma import DATABASE, DATABASE_FILE, TENANT, Rows, open_store
 from vmrag_link.index.contents import HNSW_WRITTEN_OUT, problem_of
 from vmrag_link.index.manifest import FILE, Manifest
 from vmrag_link.index.metadata import chroma_metadata

@@ -12,7 +12,7 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, opened
-from vmrag_link.index.contents import hnsw_of
+from vmrag_link.chroma.bindings import open_store
 from vmrag_mcp.session import Behaviour
 
 template, project = terminal.template, terminal.project
@@ -155,8 +155,10 @@ def test_settings_count_like_flat_keys_and_reach_chroma(project: Project, tools:
     info = tools("chroma_get_collection_info", collection_name="notes")
     assert {**settings, "hnsw:construction_ef": 100}.items() <= info["metadata"].items()
     with opened(project) as ws, ws.reader.view() as view:
-        expected = {"hnsw:M": 32, "hnsw:construction_ef": 100, "hnsw:search_ef": 10}
-        assert hnsw_of(view.folder, "notes") == expected
+        store = open_store(view.folder / "chroma")
+        expected = {"max_neighbors": 32, "ef_construction": 100, "ef_search": 10}
+        assert expected.items() <= store.hnsw("notes").items()
+        store.close()
     seen = chroma_metadata(project, "notes")
     assert {"owner": "us", "rank": 1, "open": 1, "embedding_function": "hash"}.items() <= seen.items()
     assert not any(key.startswith("hnsw") or key == "none" for key in seen)
@@ -178,6 +180,7 @@ def test_settings_count_like_flat_keys_and_reach_chroma(project: Project, tools:
         {"infinite": float("inf")},
     ],
 )
+@pytest.mark.sample(4)
 def test_metadata_that_cannot_be_is_refused_and_nothing_is_written(
     project: Project, tools: Tools, metadata: dict[str, Any]
 ) -> None:
@@ -290,7 +293,9 @@ def test_new_metadata_replaces_the_users_and_is_a_change_to_commit(project: Proj
     }
 
 
-def test_the_index_keeps_the_settings_that_it_was_made_with(tools: Tools) -> None:
+def test_a_distance_that_the_index_was_made_with_stays_and_settings_of_hnsw_are_those_of_the_definition(
+    tools: Tools,
+) -> None:
     tools("chroma_create_collection", collection_name="notes")
     given = {"hnsw:space": "cosine", "hnsw:M": 32, "hnsw:search_ef": 100}
     done = tools("chroma_modify_collection", collection_name="notes", new_metadata=given)
@@ -299,7 +304,7 @@ def test_the_index_keeps_the_settings_that_it_was_made_with(tools: Tools) -> Non
     ]
     assert done["collection"]["metadata"]["hnsw:M"] == 32
     info = tools("chroma_get_collection_info", collection_name="notes")["metadata"]
-    assert (info["hnsw:space"], info["hnsw:M"]) == ("l2", 16)
+    assert (info["hnsw:space"], info["hnsw:M"]) == ("l2", 32)
     tools("force_full_resync", collection="notes")
     info = tools("chroma_get_collection_info", collection_name="notes")["metadata"]
     assert (info["hnsw:space"], info["hnsw:M"]) == ("l2", 32)

@@ -14,9 +14,9 @@ from tests.support.mcp import Tools, Yes, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link import settings_edit
+from vmrag_link.chroma import bindings
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import ConfigInvalid
-from vmrag_link.index import chroma
 from vmrag_link.models import Chunking, content_hash
 from vmrag_link.ops.setup import import_chroma
 
@@ -112,6 +112,7 @@ def test_without_a_name_it_is_called_as_the_code_branch(bare, tools):
 
 
 @pytest.mark.parametrize("name", ["vmrag_keep", "a..b", "HEAD"])
+@pytest.mark.sample(1)
 def test_a_name_that_no_branch_can_have_leaves_nothing(bare, tools, name):
     before = everything(bare)
     tools.error("INVALID_NAME", "dolt_init", initial_branch=name)
@@ -167,6 +168,7 @@ def test_one_that_holds_documents_is_pinned_and_never_thrown_away(bare, tools):
         ("file:///srv/kb", "file:///srv/kb"),
     ],
 )
+@pytest.mark.sample(2)
 def test_the_remote_stands_in_the_settings_and_in_the_pin_and_is_not_contacted(bare, tools, given, url):
     made = tools("dolt_init", remote_url=given)
     assert made["remote"] == {"configured": True, "name": "origin", "url": url}
@@ -193,6 +195,7 @@ def test_a_settings_file_that_is_made_is_staged_with_the_remote(bare, tools):
 @pytest.mark.parametrize(
     "url", ["ext::sh -c id", "nonsense", "https://me:secret@example.org/kb", "-oProxyCommand=id", "aws://bucket/kb"]
 )
+@pytest.mark.sample(2)
 def test_a_text_that_is_no_remote_leaves_nothing(bare, tools, url):
     before = everything(bare)
     refused = tools.error("INVALID_REMOTE_URL", "dolt_init", remote_url=url)
@@ -330,7 +333,7 @@ def test_a_folder_that_is_no_store_leaves_nothing_and_the_next_call_succeeds(bar
     tools.error("CHROMADB_ERROR", "dolt_init")
     folder = tmp_path / "broken"
     folder.mkdir()
-    (folder / chroma.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    (folder / bindings.DATABASE_FILE).write_bytes(b"no database at all, but long enough to be looked at" * 100)
     monkeypatch.setenv("CHROMA_DATA_DIR", str(folder))
     tools.error("CHROMADB_ERROR", "dolt_init")
     assert everything(bare) == before
@@ -357,7 +360,7 @@ def test_what_cannot_be_embedded_is_found_before_anything_is_made(bare, tools, s
 
 
 def test_a_store_is_read_as_chroma_wrote_it(store):
-    opened = chroma.open_store(store)
+    opened = bindings.open_store(store)
     found = {
         each.name: (each.space, each.metadata, sorted(opened.texts(each.id), key=lambda row: row[0]))
         for each in opened.described()

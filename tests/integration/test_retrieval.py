@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -11,6 +13,8 @@ import pytest
 
 from tests.support import knowledge
 from tests.support.knowledge import ROOT, Knowledge, collection, doc
+from vmrag_link.documents.chunking import chunks
+from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import CollectionMissing, EmbeddingMismatch, FilterInvalid, UsageInvalid
 from vmrag_link.index import vectors
 from vmrag_link.index.manifest import Manifest
@@ -19,6 +23,7 @@ from vmrag_link.retrieval.fingerprint import fingerprint
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.ranker import UNIT
+from vmrag_link.retrieval.search import Searcher
 
 kb = knowledge.kb
 
@@ -42,6 +47,21 @@ def reference(kb: Knowledge, query: Query, texts: dict[tuple[str, str, int], str
         (-sum(a * b for a, b in zip(asked, whole(text), strict=True)), place) for place, text in texts.items()
     )
     return [(*place, round(-negative / UNIT, 6)) for negative, place in scored[: query.k]]
+
+
+def test_embeddings_are_those_of_the_model_with_the_cache_of_vectors_and_without(kb):
+    dice = random.Random(2)
+    texts = [prose(dice, 40), "owl"]
+    revision = kb.commit(doc("long", texts[0]), doc("b", texts[1]), collections=[collection(chunking=SMALL)])
+    path = kb.index(revision).path
+    cut = {f"long_chunk_{each.number}": each.text for each in chunks(texts[0], SMALL)} | {"b_chunk_0": "owl"}
+    made = kb.models["hash"].embed([*cut.values()])
+    expected = {name: list(struct.unpack("<256f", vector)) for name, vector in zip(cut, made, strict=True)}
+    asked = [*cut, "long_chunk_99", "nobody_chunk_0", "no chunk"]
+    with contextlib.closing(Searcher(path, kb.model_for)) as searcher:
+        assert searcher.embeddings("guide", asked, kb.cache) == expected
+        assert searcher.embeddings("guide", asked, EmbeddingCache(kb.folder / "another.sqlite")) == expected
+        assert searcher.embeddings("guide", [], kb.cache) == {}
 
 
 def places(hits: list) -> list[tuple]:

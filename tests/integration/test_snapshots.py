@@ -14,7 +14,7 @@ from tests.support import knowledge
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link import locks
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
-from vmrag_link.index import snapshots
+from vmrag_link.index import directories, snapshots
 from vmrag_link.index.contents import problem_of
 from vmrag_link.index.manifest import FILE
 
@@ -41,7 +41,7 @@ def build(kb: Knowledge, revision: str, folder: Path) -> None:
 
 
 def building(kb: Knowledge) -> list[str]:
-    return [path.name for path in kb.snapshots.root.iterdir() if path.name.startswith(snapshots.BUILDING)]
+    return [path.name for path in kb.snapshots.root.iterdir() if path.name.startswith(directories.BUILDING)]
 
 
 def test_finding_a_usable_snapshot_of_that_name_is_success(kb, revision):
@@ -110,7 +110,7 @@ def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
 def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):
     def litter(number: int) -> None:
         for place in range(30):
-            (kb.snapshots.root / f"{snapshots.BUILDING}{number}-{place}" / "chroma" / "deep").mkdir(parents=True)
+            (kb.snapshots.root / f"{directories.BUILDING}{number}-{place}" / "chroma" / "deep").mkdir(parents=True)
 
     litter(0)
     sweepers = [
@@ -177,14 +177,14 @@ def test_snapshots_of_other_settings_stay_apart(kb, revision):
 def test_every_copy_verifies_while_another_process_queries_the_source(kb, revision):
     path = kb.snapshots.path(revision)
     reader = child(
-        "from vmrag_link.index.chroma import *\nfrom vmrag_link.index import chroma\n"
+        "from vmrag_link.chroma.bindings import *\nfrom vmrag_link.chroma import bindings\n"
         f"folder = Path({str(path)!r}) / 'chroma'\nstop = []\n"
         "import threading; threading.Thread(target=lambda: stop.append(sys.stdin.read()), daemon=True).start()\n"
         "rounds = 0\n"
         "while not stop:\n"
         "    store = open_store(folder); guide = store.collections()['guide']\n"
         "    for _ in range(5):\n"
-        "        store._rust.query(guide, None, [[1.0] * 256], 3, None, None, [], chroma.TENANT, chroma.DATABASE)\n"
+        "        store._rust.query(guide, None, [[1.0] * 256], 3, None, None, [], bindings.TENANT, bindings.DATABASE)\n"
         "        assert len(store.ids(guide, where={'source_id': {'$ne': 'd1'}})) == 19\n"
         "    store.close(); rounds += 1\n"
         "    if rounds == 1: print('reading', flush=True)\n"
@@ -216,23 +216,23 @@ def test_the_locks_of_snapshots_that_are_gone_go_and_the_others_stay(kb, revisio
     with kb.snapshots.reading(path):
         pass
     gone.touch()
-    assert snapshots.lonely(kb.snapshots.root) == [gone]
-    snapshots.remove_orphaned_lock(gone)
-    snapshots.remove_orphaned_lock(path.with_name(path.name + ".lock"))
+    assert directories.lonely(kb.snapshots.root) == [gone]
+    directories.remove_orphaned_lock(gone)
+    directories.remove_orphaned_lock(path.with_name(path.name + ".lock"))
     assert [each.name for each in kb.snapshots.root.glob("*.lock")] == [f"{path.name}.lock"]
-    assert snapshots.lonely(kb.snapshots.root / "absent") == []
+    assert directories.lonely(kb.snapshots.root / "absent") == []
 
 
 def test_a_lock_that_somebody_holds_stays_though_its_snapshot_is_gone(kb):
     path = kb.snapshots.root / "gone-12345678"
     with kb.snapshots.reading(path):
-        [lock] = snapshots.lonely(kb.snapshots.root)
-        snapshots.remove_orphaned_lock(lock)
+        [lock] = directories.lonely(kb.snapshots.root)
+        directories.remove_orphaned_lock(lock)
         assert lock.exists()
     with kb.snapshots.building() as folder:
-        snapshots.remove_orphaned_lock(folder.with_name(folder.name + ".lock"))
+        directories.remove_orphaned_lock(folder.with_name(folder.name + ".lock"))
         assert folder.with_name(folder.name + ".lock").exists()
-    snapshots.remove_orphaned_lock(lock)
+    directories.remove_orphaned_lock(lock)
     assert not lock.exists()
 
 

@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
+from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.index import seal
-from vmrag_link.index.chroma import DATABASE_FILE
 
 
 def flip(path: Path, byte: int, bit: int) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.terminal import Project
+from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.index import keywords, vectors
-from vmrag_link.index.chroma import DATABASE_FILE
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, json_text

@@ -54,7 +54,7 @@ def tools(project: Project) -> Tools:
 
 def indexed(project: Project, *, collection: str = "notes") -> list[str]:
     """The names of all chunks that Chroma holds of a collection, once the index has followed."""
-    from vmrag_link.index.chroma import open_store
+    from vmrag_link.chroma.bindings import open_store
 
     with opened(project) as ws, ws.reader.view() as view:
         store = open_store(view.folder / "chroma")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmrag_link.chroma.bindings import Rows, open_store
 from vmrag_link.errors import FilterInvalid
-from vmrag_link.index.chroma import Rows, open_store
 from vmrag_link.retrieval import filters
 
 

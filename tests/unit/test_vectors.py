@@ -8,8 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vmrag_link.index import flat, vectors
+from vmrag_link.index import floats as stored
 from vmrag_link.retrieval.exact import BLOCK, EXACT_IN_FLOAT32, ExactVectors
 
 
@@ -22,7 +25,7 @@ def signed(*numbers: int) -> bytes:
 
 
 def written(folder: Path, rows: list[bytes], dimensions: int, dead: list[int] | None = None) -> ExactVectors:
-    vectors.append(folder, 1, rows, slots=0, dimensions=dimensions)
+    vectors.append(folder, 1, b"".join(rows), slots=0, dimensions=dimensions)
     return ExactVectors(folder / vectors.file_name(1), slots=len(rows), dimensions=dimensions, dead=dead or [])
 
 
@@ -37,9 +40,9 @@ def test_halves_are_rounded_as_numpy_rounds_them():
 
 
 def test_rows_are_appended_and_what_a_killed_process_left_behind_is_overwritten(tmp_path):
-    vectors.append(tmp_path, 1, [b"aaaa", b"bbbb"], slots=0, dimensions=4)
-    vectors.append(tmp_path, 1, [b"lost", b"lost", b"lost"], slots=2, dimensions=4)
-    vectors.append(tmp_path, 1, [b"cccc"], slots=2, dimensions=4)
+    vectors.append(tmp_path, 1, b"aaaabbbb", slots=0, dimensions=4)
+    vectors.append(tmp_path, 1, b"lost" * 3, slots=2, dimensions=4)
+    vectors.append(tmp_path, 1, b"cccc", slots=2, dimensions=4)
     assert (tmp_path / vectors.file_name(1)).read_bytes() == b"aaaabbbbcccc"
     assert [flat.size(tmp_path / vectors.file_name(number)) for number in (1, 2)] == [12, 0]
 
@@ -81,3 +84,35 @@ def test_no_rows_and_only_dead_rows_give_nothing(tmp_path):
     none = ExactVectors(tmp_path / "absent", slots=0, dimensions=4, dead=[])
     assert none.best(signed(1, 1, 1, 1), 3) == []
     assert written(tmp_path, [signed(1)], 1, dead=[0]).best(signed(1), 3) == []
+
+
+@given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=300))
+def test_any_components_become_what_rounding_and_clipping_one_by_one_gives(numbers):
+    expected = [max(-vectors.LIMIT, min(vectors.LIMIT, round(vectors.SCALE * number))) for number in numbers]
+    assert vectors.quantise(floats(*numbers)) == signed(*expected)
+
+
+@pytest.mark.parametrize(
+    "edge", [127, -127, 127.49, -127.49, 127.5, -127.5, 128, -128, 129, -129, 255, -255, 317, -317]
+)
+def test_one_component_beyond_the_limit_is_clipped_and_leaves_its_neighbours_alone(edge):
+    whole = max(-vectors.LIMIT, min(vectors.LIMIT, round(edge)))
+    assert vectors.quantise(floats(0.1, edge / vectors.SCALE, -0.1)) == signed(32, whole, -32)
+
+
+# -- float32 ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
+    one, other = floats(1.0, 0.0, 0.0), floats(0.0, 0.6, -0.8)
+    assert stored.read(tmp_path, 1, range(9), dimensions=3) == {}
+    stored.write(tmp_path, 1, {7: one})
+    stored.write(tmp_path, 1, {2: other})
+    assert stored.read(tmp_path, 1, range(9), dimensions=3) == {2: other, 7: one}
+    assert stored.read(tmp_path, 1, [0, 7], dimensions=3) == {7: one}
+    assert (stored.size(tmp_path, 1), stored.size(tmp_path, 2)) == (8 * 3 * stored.FLOAT32, 0)
+
+
+def test_one_given_vector_among_many_takes_the_space_of_one(tmp_path):
+    stored.write(tmp_path, 1, {100_000: floats(*[0.1] * 100)})
+    assert (tmp_path / stored.file_name(1)).stat().st_blocks * 512 < 100_000

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import keywords, seal, vectors
-from vmrag_link.index.chroma import DATABASE_FILE, open_store
 from vmrag_link.index.manifest import FILE, IndexedCollection, Manifest
-from vmrag_link.index.metadata import HNSW
 from vmrag_link.models import DocumentHeader
 
 FORMAT = "1"
@@ -165,13 +164,6 @@ def rows_of(folder: Path, name: str) -> dict[str, list[HeldRow]]:
                 HeldRow(texts[keywords.row_id(held.id, slot)], whole[slot * size : (slot + 1) * size]) for slot in slots
             ]
         return found
-
-
-def hnsw_of(folder: Path, name: str) -> dict[str, int]:
-    """What Chroma's HNSW index of a collection was made with, by the keys of metadata."""
-    with contextlib.closing(open_store(folder / "chroma")) as store:
-        found = store.hnsw(name)
-    return {key: int(found[each.chroma]) for key, each in HNSW.items()}
 
 
 def has_given_vectors(folder: Path) -> bool:

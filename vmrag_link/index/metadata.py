@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
-from vmrag_link.index.chroma import MetadataValue
 from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, canonical_json
+
+MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
 RESERVED_METADATA = frozenset(
     {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}
@@ -98,14 +99,19 @@ def description(collection: Collection) -> dict[str, MetadataValue]:
 
 
 def hnsw_settings(collection: Collection) -> dict[str, int]:
-    """The HNSW settings in a collection's metadata, by Chroma's names; impossible values are left
-    out.
+    """What Chroma's HNSW index of the collection is made with, by Chroma's names."""
+    return {HNSW[key].chroma: value for key, value in hnsw_of(collection).items()}
 
-    Only outside clients search there: our own answers are exact.
+
+def hnsw_of(collection: Collection) -> dict[str, int]:
+    """What Chroma's HNSW index of the collection is made with, by the keys of metadata.
+
+    Values that are not given, or not possible, are the usual ones. Only outside clients search
+    there: our own answers are exact.
     """
     given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
-    found = ((each, given.get(key)) for key, each in HNSW.items())
-    return {each.chroma: value for each, value in found if each.possible(value)}
+    found = ((key, each, given.get(key)) for key, each in HNSW.items())
+    return {key: value if each.possible(value) else each.usual for key, each, value in found}
 
 
 def _chroma_key(key: str) -> bool:

@@ -6,7 +6,7 @@
 Reading every byte is no part of an ordinary query: contents are proven when the files are not those
 of `proven.json` (they were copied, restored or written to), and once after each start of the
 machine, which may have followed a power cut. Damage while the machine runs shows then, when the
-index is copied to make another, or with `vmrag doctor`. `chroma_check` compares Chroma's database.
+index is copied to make another, or with `vmrag doctor`. `chroma.check` compares Chroma's database.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import paths, permissions
-from vmrag_link.index.chroma import DATABASE_FILE
+from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.models import Record
 from vmrag_link.paths import write_atomically
 

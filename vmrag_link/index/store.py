@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from vmrag_link import permissions
+from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.errors import VmragError, no_space
-from vmrag_link.index import flat, keywords, lengths, vectors
-from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Rows, open_store
+from vmrag_link.index import flat, floats, keywords, lengths, vectors
 from vmrag_link.index.contents import FORMAT, seal_contents, sizes, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import chroma_metadata, chunk_id, description, hnsw_settings
@@ -106,7 +106,7 @@ class IndexStore:
         keywords.remove(self._words, [_rows(held, range(held.slots))])
         with self.manifest:
             self.manifest.drop_collection(held)
-        for kind in (vectors, lengths):
+        for kind in (vectors, floats, lengths):
             (self.folder / kind.file_name(held.id)).unlink(missing_ok=True)
         return held.slots - held.dead
 
@@ -120,8 +120,11 @@ class IndexStore:
         keywords.remove(self._words, [_rows(held, slots) for slots in gone.values()])
         return len(names)
 
-    def add(self, collection: str, documents: Sequence[ChunkedDocument]) -> int:
-        """Add documents that the index does not hold; returns the number of their chunks."""
+    def add(self, collection: str, documents: Sequence[ChunkedDocument], *, keep_floats: bool = False) -> int:
+        """Add documents that the index does not hold; returns the number of their chunks.
+
+        `keep_floats`: their vectors cannot be made again from their texts.
+        """
         held = self._held(collection)
         slot = held.slots
         rows = Rows([], [], [], [] if self._store_documents else None)
@@ -134,10 +137,11 @@ class IndexStore:
                 words += zip(_rows(held, slots), [chunk.text for chunk in each.chunks], strict=True)
                 slot = slots.stop
             self.manifest.grow(held, slot)
-        whole = [vectors.quantise(vector) for vector in rows.vectors]
-        if whole:
-            dimensions = held.collection.embedding_dimensions
+        if rows.vectors:
+            whole, dimensions = vectors.quantise(b"".join(rows.vectors)), held.collection.embedding_dimensions
             vectors.append(self.folder, held.id, whole, slots=held.slots, dimensions=dimensions)
+            if keep_floats:
+                floats.write(self.folder, held.id, dict(enumerate(rows.vectors, start=held.slots)))
         keywords.add(self._words, words)
         if words:
             tokens = iter(keywords.token_counts(self._words, _rows(held, range(held.slots, slot))))
@@ -154,8 +158,9 @@ class IndexStore:
         """
         held = self._held(collection)
         slots = self.manifest.slots_of([(collection, doc_id) for doc_id in given])
-        rows = {slots[collection, doc_id].start: vectors.quantise(vector) for doc_id, vector in given.items()}
-        vectors.replace(self.folder, held.id, rows)
+        rows = {slots[collection, doc_id].start: vector for doc_id, vector in given.items()}
+        vectors.replace(self.folder, held.id, {slot: vectors.quantise(vector) for slot, vector in rows.items()})
+        floats.write(self.folder, held.id, rows)
         self.chroma.embed(held.chroma_id, {chunk_id(doc_id, 0): vector for doc_id, vector in given.items()})
         with self.manifest:
             self.manifest.set(given_vectors="true")
@@ -206,12 +211,23 @@ class IndexStore:
             count = self.chroma.count(each.chroma_id)
             if count != live:
                 return f"Chroma holds {count} chunks of {name!r}, the manifest {live}"
-            rows = {"vectors": (vectors, each.collection.embedding_dimensions), "lengths": (lengths, lengths.ROW)}
-            for what, (kind, row) in rows.items():
-                size = flat.size(self.folder / kind.file_name(each.id))
-                if size != each.slots * row:
-                    return f"the {what} of {name!r} have {size} bytes, which are not those of {each.slots} rows"
+            if problem := self._wrong_size(each):
+                return problem
         return self._lost(held, added)
+
+    def _wrong_size(self, held: IndexedCollection) -> str:
+        """What is wrong with the numbers of a collection's vectors and lengths."""
+        name, dimensions = held.collection.name, held.collection.embedding_dimensions
+        for what, file, row in (
+            ("vectors", vectors.file_name(held.id), dimensions),
+            ("lengths", lengths.file_name(held.id), lengths.ROW),
+        ):
+            size = flat.size(self.folder / file)
+            if size != held.slots * row:
+                return f"the {what} of {name!r} have {size} bytes, which are not those of {held.slots} rows"
+        if flat.size(self.folder / floats.file_name(held.id)) > held.slots * dimensions * floats.FLOAT32:
+            return f"{name!r} has more vectors as float32 than its {held.slots} rows"
+        return ""
 
     def _lost(self, held: Mapping[str, IndexedCollection], added: Iterable[tuple[str, str]]) -> str:
         names: dict[str, list[str]] = {}

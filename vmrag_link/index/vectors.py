@@ -8,6 +8,7 @@ without numpy, which a checkout does not import.
 from __future__ import annotations
 
 import array
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,16 +17,24 @@ from vmrag_link.index import flat
 SCALE = 127 * 2.5
 LIMIT = 127
 STEP = 0.51
+_WHOLE = 1.5 * 2**52
+_SIGN = bytes(128) + b"\xff" * 128
+"""The second byte of a whole number from -128 to 127, by its lowest byte."""
 
 
-def quantise(vector: bytes) -> bytes:
-    """float32 little-endian bytes of a unit-length vector → one int8 per dimension."""
+def quantise(vectors: bytes) -> bytes:
+    """One or many vectors of length 1, as float32 little-endian → one int8 per dimension."""
     values = array.array("f")
-    values.frombytes(vector)
-    whole = [round(SCALE * value) for value in values]
-    if max(whole) > LIMIT or min(whole) < -LIMIT:  # hardly ever: a component beyond 0.4 in a vector of length 1
-        whole = [max(-LIMIT, min(LIMIT, value)) for value in whole]
-    return array.array("b", whole).tobytes()
+    values.frombytes(vectors)
+    # Added to 1.5 · 2^52, a number is rounded to a whole one by the addition itself (ties to even,
+    # as `round` does), whose two's complement are the lowest bytes. Twice as fast as `round`.
+    summed = array.array("d", [SCALE * value + _WHOLE for value in values]).tobytes()
+    low, next_byte = (summed[0::8], summed[1::8]) if sys.byteorder == "little" else (summed[7::8], summed[6::8])
+    if b"\x80" not in low and low.translate(_SIGN) == next_byte:
+        return low
+    # Hardly ever: a component beyond 0.4 in a vector of length 1.
+    clipped = (max(-LIMIT, min(LIMIT, round(SCALE * value))) for value in values)
+    return array.array("b", clipped).tobytes()
 
 
 def near(row: bytes, vector: Sequence[float]) -> bool:
@@ -52,6 +61,6 @@ def replace(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None
             out.write(row)
 
 
-def append(folder: Path, collection_id: int, rows: list[bytes], *, slots: int, dimensions: int) -> None:
+def append(folder: Path, collection_id: int, rows: bytes, *, slots: int, dimensions: int) -> None:
     """Write rows behind the first `slots` ones, over anything that a killed process left there."""
-    flat.append(folder / file_name(collection_id), b"".join(rows), at=slots * dimensions)
+    flat.append(folder / file_name(collection_id), rows, at=slots * dimensions)

@@ -20,7 +20,7 @@ from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
 from vmrag_link.index import seal
 from vmrag_link.index.contents import has_given_vectors, problem_of
-from vmrag_link.index.snapshots import remove
+from vmrag_link.index.directories import remove
 
 
 class WorkingCopy:

@@ -23,9 +23,8 @@ class QueryVectors:
         self._latest: tuple[str, dict[str, bytes]] = ("", {})
 
     def of(self, held: IndexedCollection, text: str) -> bytes:
-        """Raises `EmbeddingMismatch`, and as `require_stored`."""
-        model = self._model(held)
-        self._require_stored(held, model)
+        """Raises as `stored_with`."""
+        model = self.stored_with(held)
         if self._latest[0] != text:
             self._latest = (text, {})
         known = self._latest[1]
@@ -33,14 +32,16 @@ class QueryVectors:
             known[model.fingerprint] = vectors.quantise(model.embed_query(text))
         return known[model.fingerprint]
 
-    def require_stored(self, held: IndexedCollection) -> None:
-        """Raise unless the index holds vectors of this collection's documents.
+    def stored_with(self, held: IndexedCollection) -> Model:
+        """The model that made the collection's vectors.
 
-        The error says why they still cannot be made, or `IndexFailed` where they can by now: an
-        index that is built again has them.
+        Raises `EmbeddingMismatch`. Where the index holds only stand-ins, the error says why they
+        still cannot be made, or is `IndexFailed` where they can by now: an index that is built
+        again has them.
         """
-        if held.collection.name in self._unembedded:
-            self._require_stored(held, self._model(held))
+        model = self._model(held)
+        self._require_stored(held, model)
+        return model
 
     def _require_stored(self, held: IndexedCollection, model: Model) -> None:
         name = held.collection.name

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import functools
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from vmrag_link.chroma import check as chroma_check
+from vmrag_link.chroma.bindings import ChromaStore, open_store
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import FilterInvalid, UsageInvalid
-from vmrag_link.index import chroma_check, keywords, seal
-from vmrag_link.index.chroma import ChromaStore, open_store
+from vmrag_link.index import keywords, seal
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import Collection, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query
 from vmrag_link.retrieval.query_vectors import QueryVectors
 from vmrag_link.retrieval.ranker import Asked, Ranker
+from vmrag_link.retrieval.stored_vectors import stored_vectors
 from vmrag_link.suggest import no_collection
+
+if TYPE_CHECKING:
+    from vmrag_link.embedding.cache import EmbeddingCache
+
 
 DIGITS = {Mode.HYBRID: 6, Mode.VECTOR: 6, Mode.KEYWORD: 9}
 """Of scores that are shown. Where all chunks hold a word, BM25 differs in the seventh only."""
@@ -124,16 +132,32 @@ class Searcher:
                 raise unusable(self._folder, problem) from error
             raise
 
-    def embeddings(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, list[float]]:
-        """The stored vectors of those of these chunks that are there, by `index.metadata.chunk_id`.
+    def embeddings(self, collection: str, chunk_ids: Sequence[str], cache: EmbeddingCache) -> dict[str, list[float]]:
+        """The vectors of those of these chunks that are there, by `index.metadata.chunk_id`.
 
-        Raises `IndexFailed`, and why a collection has nothing but stand-ins.
+        Raises `IndexFailed`, why a collection has nothing but stand-ins, and as `stored_vectors`.
         """
         if not chunk_ids:
             return {}
         held = self._held[collection]
-        self._query_vectors.require_stored(held)
-        return self._chroma.embeddings(held.chroma_id, chunk_ids)
+        with self._damage_errors():
+            slots = self._slots_of(collection, chunk_ids)
+            texts = keywords.texts(self._keywords, [keywords.row_id(held.id, slot) for slot in slots.values()])
+        model = self._query_vectors.stored_with(held)
+        by_slot = {keywords.slot_of(row): text for row, text in texts.items()}
+        found = stored_vectors(self._folder, held, by_slot, model=model, cache=cache)
+        return {name: array.array("f", found[slot]).tolist() for name, slot in slots.items()}
+
+    def _slots_of(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+        """The slots of those of these chunks that are there."""
+        parsed = {name: place for name in chunk_ids if (place := parse_chunk_id(name))}
+        there = self._manifest.chunks_of(collection, {doc_id for doc_id, _ in parsed.values()})
+        spans = self._manifest.slots_of((collection, doc_id) for doc_id in there)
+        return {
+            name: spans[collection, doc_id][number]
+            for name, (doc_id, number) in parsed.items()
+            if number < there.get(doc_id, 0)
+        }
 
     def _search(self, query: Query, per_document: int) -> list[Hit]:
         if query.k < 1:

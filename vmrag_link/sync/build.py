@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import IndexFailed
+from vmrag_link.index import directories
 from vmrag_link.index import snapshots as folders
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.snapshots import Snapshots
@@ -91,7 +92,7 @@ def snapshot(
         except IndexFailed:
             if base is None:
                 raise
-            folders.remove(folder)  # the base is not what the sizes of its files say: start from nothing
+            directories.remove(folder)  # the base is not what the sizes of its files say: start from nothing
             base = None
             brought = _update(folder, revision, base, snapshots, indexer())
         watch.lap("apply")
@@ -131,7 +132,7 @@ def _copy_nearest(folder: Path, engine: Engine, revision: str, bases: Iterable[B
                     folders.copy(base.path, folder)
                     watch.lap("copy")
                     return base
-        folders.remove(folder)
+        directories.remove(folder)
         left.remove(base)
     watch.lap("diff")
     return None

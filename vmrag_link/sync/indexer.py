@@ -134,7 +134,7 @@ class Indexer:
             for batch in _batches(self._read(at, name, ids, documents), chunking):
                 with _blaming(name):
                     ready, counts = self._ready(model, name, batch, lacking)
-                added = store.add(name, ready)
+                added = store.add(name, ready, keep_floats=not model.local)
                 total = ChunkCounts(
                     total.added + added, 0, total.embedded + counts.embedded, total.cached + counts.cached
                 )

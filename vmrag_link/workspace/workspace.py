@@ -29,6 +29,7 @@ from vmrag_link.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
+    from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.embedding.registry import ModelChoice
     from vmrag_link.sync.indexer import Indexer
 
@@ -156,12 +157,18 @@ class Workspace:
             progress=self.progress,
         )
 
+    # What the next two import is heavy, and going back to a snapshot needs neither.
+
+    @property
+    def embedding_cache(self) -> EmbeddingCache:
+        from vmrag_link.embedding.cache import EmbeddingCache
+
+        return EmbeddingCache(self.places.embeddings, progress=self.progress)
+
     def indexer(self) -> Indexer:
-        from vmrag_link.embedding.cache import EmbeddingCache  # heavy; going back to a snapshot needs neither
         from vmrag_link.sync.indexer import Indexer
 
-        cache = EmbeddingCache(self.places.embeddings, progress=self.progress)
-        return Indexer(self.engine, cache, self.models.of, self.progress)
+        return Indexer(self.engine, self.embedding_cache, self.models.of, self.progress)
 
     # -- where it stands ---------------------------------------------------------------------------
 

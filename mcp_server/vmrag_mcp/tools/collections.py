@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
-from vmrag_link.index.chroma import DATABASE, TENANT
 from vmrag_link.ops.documents import collection_writes as writes
 from vmrag_link.ops.documents.collection_metadata import shown_metadata
 from vmrag_link.ops.index.index_status import Indexed, indexed, known
@@ -67,7 +67,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGet
     """Show a collection: metadata, HNSW settings, numbers of documents and chunks, embedding
     function, chunking.
     """
-    found = _indexed(call, collection_name, hnsw=True)
+    found = _indexed(call, collection_name)
     each = found.collection
     effective = {"embedding_model": each.embedding_model, **found.hnsw}
     return ChromaGetCollectionInfoResult(
@@ -182,7 +182,7 @@ def chroma_delete_collection(
     )
 
 
-def _indexed(call: Call, name: str, *, hnsw: bool = False) -> Indexed:
-    at, found = indexed(call.ws, call.standing(), name, hnsw=hnsw)
+def _indexed(call: Call, name: str) -> Indexed:
+    at, found = indexed(call.ws, call.standing(), name)
     call.stands(at)
     return found

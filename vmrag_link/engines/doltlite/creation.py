@@ -59,7 +59,7 @@ def _make(folder: Path, fill: Callable[[Connection], None]) -> None:
             with Connection(unfinished / FILE_NAME, access="create") as connection:
                 fill(connection)
             permissions.settle(unfinished)
-            # The engine's lock file goes first: a kill after the rename then leaves an empty folder.
+            # The engine's lock file goes first: a kill after the rename leaves an empty folder.
             for other in unfinished.iterdir():
                 if other.name != FILE_NAME:
                     other.unlink()

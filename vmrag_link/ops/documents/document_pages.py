@@ -154,5 +154,6 @@ class _Reading:
             ]
             for each in named
         }
-        stored = self._searcher.embeddings(name, [*itertools.chain.from_iterable(asked.values())])
+        wanted = [*itertools.chain.from_iterable(asked.values())]
+        stored = self._searcher.embeddings(name, wanted, self._ws.embedding_cache)
         return {shown: [stored[each] for each in ids if each in stored] for shown, ids in asked.items()}

@@ -118,14 +118,15 @@ def read_consistently(ws: Workspace, look: Callable[[], T], *, index: bool = Tru
     are brought there.
 
     It looks again if another process moved the pin meanwhile: a commit moves the KB branch first
-    and the pin then, and a look in between would find what was uncommitted nowhere.
+    and the pin then, and a look in between would find what was uncommitted nowhere. A commit that
+    was pending before, and still is, belongs to no living process: it waits for git.
     """
     bring = reconcile_if_possible if index else move_for_reading
     for _ in range(ATTEMPTS):
-        before = ws.trigger()
+        before, known = ws.trigger(), pending(ws)
         bring(ws)
         found = look()
-        if ws.trigger() == before and not pending(ws):
+        if ws.trigger() == before and all(entry in known for entry in pending(ws)):
             break
     return found
 

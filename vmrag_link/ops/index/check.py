@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from vmrag_link.chroma import check as chroma_check
 from vmrag_link.documents.chunking import chunks
 from vmrag_link.embedding.base import Model
-from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import plural, quoted
-from vmrag_link.index import chroma_check, seal
+from vmrag_link.index import seal
 from vmrag_link.index.contents import HeldRow, has_given_vectors, rows_of
 from vmrag_link.index.vectors import quantise
 from vmrag_link.models import At, Chunk, Collection, Record, content_hash
@@ -121,8 +121,6 @@ def _compare_collection(
 def _count_equal_vectors(ws: Workspace, model: Model, cut: Sequence[Chunk], rows: Sequence[HeldRow]) -> int | None:
     """How many vectors equal those of the cache; None if one differs."""
     hashes = [content_hash(chunk.text) for chunk in cut]
-    cached = EmbeddingCache(ws.places.embeddings, progress=ws.progress).get(
-        model.fingerprint, hashes, dimensions=model.dimensions, adopt=not model.local
-    )
+    cached = ws.embedding_cache.get(model.fingerprint, hashes, dimensions=model.dimensions, adopt=not model.local)
     known = [(cached[name], row) for name, row in zip(hashes, rows, strict=True) if name in cached]
     return len(known) if all(quantise(vector) == row.vector for vector, row in known) else None

@@ -12,8 +12,8 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.errors import EmbeddingError, IndexExtraMissing
 from vmrag_link.index import manifest
-from vmrag_link.index.contents import held_collections, hnsw_of, unembedded
-from vmrag_link.index.metadata import HNSW
+from vmrag_link.index.contents import held_collections, unembedded
+from vmrag_link.index.metadata import hnsw_of
 from vmrag_link.models import At, Collection, Record, Working
 from vmrag_link.ops.documents.collections import find
 from vmrag_link.ops.follow.follow_pin import read_consistently
@@ -58,9 +58,8 @@ class IndexStatus(Record, frozen=True):
 class Indexed(Record, frozen=True):
     """A collection and what the index holds of it.
 
-    `id` is Chroma's own, another one after each rebuild; empty if there is none. `hnsw`: the
-    settings of Chroma's HNSW index by the keys of metadata; those that it will get, if there is
-    none, or they were not requested.
+    `id` is Chroma's own, another one after each rebuild; empty if there is none. `hnsw`: what
+    Chroma's HNSW index is made with, by the keys of metadata.
     """
 
     collection: Collection
@@ -126,7 +125,7 @@ def _sealed_at(folder: Path) -> str | None:
 # -- one collection
 
 
-def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tuple[Standing, Indexed]:
+def indexed(ws: Workspace, at: Standing, name: str) -> tuple[Standing, Indexed]:
     """Bring the index, and show a collection as it holds it, with where that answers from.
 
     If it cannot be brought, because a model is missing, say: as it is known. Raises
@@ -134,7 +133,7 @@ def indexed(ws: Workspace, at: Standing, name: str, *, hnsw: bool = False) -> tu
     """
     try:
         return read_consistently(
-            ws, lambda: ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name, hnsw=hnsw)))
+            ws, lambda: ws.reader.read(lambda view: (viewed(ws, view), _as_indexed(ws, view, name)))
         )
     except (EmbeddingError, IndexExtraMissing):
         return at, known(ws, at, name)
@@ -147,11 +146,11 @@ def known(ws: Workspace, at: Standing, name: str) -> Indexed:
     """
     found = find(ws, at.at, name)
     each = next(each for each in look(ws).collections if each.collection.name == found.name)
-    usual = {key: setting.usual for key, setting in HNSW.items()}
-    return Indexed(found, "", each.documents, each.chunks, each.snapshot or "", usual, each.status)
+    hnsw = hnsw_of(found)
+    return Indexed(found, "", each.documents, each.chunks, each.snapshot or "", hnsw, each.status)
 
 
-def _as_indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
+def _as_indexed(ws: Workspace, view: View, name: str) -> Indexed:
     collection = find(ws, view.at, name)
     held = held_collections(view.folder)[collection.name]
     return Indexed(
@@ -160,7 +159,7 @@ def _as_indexed(ws: Workspace, view: View, name: str, *, hnsw: bool) -> Indexed:
         ws.engine.count(view.at, collection=collection.name),
         held.slots - held.dead,
         view.folder.name,
-        hnsw_of(view.folder, collection.name) if hnsw else {},
+        hnsw_of(collection),
         "error" if collection.name in unembedded(view.folder) else "synced",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.index.chroma import DATABASE, TENANT
+from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.workspace import Workspace

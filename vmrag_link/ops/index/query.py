@@ -94,7 +94,7 @@ def similar(
             asked = Query("", (collection.name,), k, Mode.VECTOR, where, where_document)
             matches = [searcher.nearest(msgspec.structs.replace(asked, text=text)) for text in texts]
             names = {chunk_id(each.hit.doc_id, each.hit.chunk): None for found in matches for each in found}
-            stored = searcher.embeddings(collection.name, [*names]) if embeddings else {}
+            stored = searcher.embeddings(collection.name, [*names], ws.embedding_cache) if embeddings else {}
             return SimilarReport(collection, matches, stored, viewed(ws, view))
 
     return read_consistently(ws, lambda: ws.reader.read(answer))

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vmrag_link import clock
+from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Described, open_store
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import IndexFailed, NameInvalid
-from vmrag_link.index.chroma import DATABASE_FILE, ChromaStore, Described, open_store
 from vmrag_link.index.metadata import HNSW_PREFIX, RESERVED_METADATA
 from vmrag_link.models import Chunking, Collection, Document, Record, canonical_json, content_hash
 from vmrag_link.ops.documents import names

@@ -11,7 +11,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.git import worktrees
-from vmrag_link.index import snapshots
+from vmrag_link.index import directories
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, stale_temporaries
 from vmrag_link.sync import eviction
@@ -61,7 +61,7 @@ def sweep(ws: Workspace) -> Leftovers:
     lonely = _orphaned_locks(ws)
     files = {**before[2], **_sizes(lonely)}
     for path in lonely:
-        snapshots.remove_orphaned_lock(path)
+        directories.remove_orphaned_lock(path)
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
     quarantine.sweep(ws.places)
@@ -74,7 +74,7 @@ def sweep(ws: Workspace) -> Leftovers:
 def prune_vectors(ws: Workspace) -> Excess:
     """Drop the vectors beyond the limits. The cache is written anew, which needs room."""
     limits = ws.config.embedding
-    cache = EmbeddingCache(ws.places.embeddings, progress=ws.progress)
+    cache = ws.embedding_cache
     return cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
 
 
@@ -120,7 +120,7 @@ def rubbish(ws: Workspace) -> list[Path]:
 
 
 def _orphaned_locks(ws: Workspace) -> list[Path]:
-    return [*snapshots.lonely(ws.places.snapshots), *snapshots.lonely(ws.places.working_copies)]
+    return [*directories.lonely(ws.places.snapshots), *directories.lonely(ws.places.working_copies)]
 
 
 def _temporaries(ws: Workspace) -> list[Path]:

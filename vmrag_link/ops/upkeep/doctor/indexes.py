@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks
+from vmrag_link.chroma.check import contents_problem
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import Busy, IndexExtraMissing, quoted
 from vmrag_link.index import seal
-from vmrag_link.index.chroma_check import contents_problem
 from vmrag_link.index.contents import problem_of
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.status.status import status
@@ -111,7 +111,7 @@ def vectors(ws: Workspace) -> Iterator[Finding]:
 
 
 def _mend_vectors(ws: Workspace, _: Finding) -> str:
-    EmbeddingCache(ws.places.embeddings, progress=ws.progress).mend()
+    ws.embedding_cache.mend()
     return "Kept the vectors that prove themselves; others are computed again when they are needed."
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import __version__, proc
+from vmrag_link.chroma import bindings
 from vmrag_link.errors import IndexExtraMissing
 from vmrag_link.git.run import git
-from vmrag_link.index import chroma
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.workspace import Workspace
 
@@ -24,7 +24,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
     yield from _git(ws)
     yield from _vmrag()
     try:
-        chroma.require_supported()
+        bindings.require_supported()
     except IndexExtraMissing as error:
         message = f"{error.message} Nothing can be searched."
         yield Finding(error.code, "warning", message, f"{shlex.quote(sys.executable)} -m {error.hint}")

@@ -1,0 +1,1 @@
+"""Chroma's store of an index: what Chroma's own clients open."""

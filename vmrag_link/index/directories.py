@@ -1,0 +1,194 @@
+"""Folders of complete directories that nobody changes: made aside, given their name, read, removed.
+
+    NAME/                  with NAME.lock beside it
+    .building-<random>/    one that is being made, locked by its maker
+
+Readers and copiers share a directory's lock; removing one takes it alone, without waiting. The lock
+file stays until `vmrag gc` finds it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from vmrag_link import locks, paths, permissions, proc
+from vmrag_link.errors import Busy, FileFailed, IndexFailed
+
+BUILDING = ".building-"
+READ_TIMEOUT = 30.0
+STALE_SECONDS = 600
+MARKS = (".writing", ".lease")
+
+
+class Directories:
+    """All directories of one kind below `root`. `kind`, such as "snapshot", is for messages."""
+
+    def __init__(self, root: Path, *, kind: str) -> None:
+        self.root = root
+        self._kind = kind
+
+    def newest(self) -> list[Path]:
+        """Every directory, usable or not; the most recently used or made first."""
+        if not self.root.is_dir():
+            return []
+        found: list[tuple[int, Path]] = []
+        for path in self.root.iterdir():
+            if path.is_dir() and "-" in path.name and not path.name.startswith("."):
+                with contextlib.suppress(FileNotFoundError):  # another process evicts it right now
+                    found.append((path.stat().st_mtime_ns, path))
+        return [path for _, path in sorted(found, reverse=True)]
+
+    @contextlib.contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        with locks.shared(lock_of(path), purpose=f"read a {self._kind}", timeout=READ_TIMEOUT):
+            yield
+
+    def touch(self, path: Path) -> None:
+        """Note the use of a directory; eviction takes the least recently used."""
+        with contextlib.suppress(OSError):
+            path.touch()
+
+    # -- making ------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[Path]:
+        """A new path to build at; the builder makes the directory. It is removed at the end unless
+        it got its name.
+        """
+        folder = self.root / f"{BUILDING}{os.urandom(6).hex()}"
+        with locks.exclusive(lock_of(folder), purpose=f"build a {self._kind}", timeout=0):
+            try:
+                yield folder
+            finally:
+                remove(folder)
+                lock_of(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
+
+    def name(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
+        """Give a finished directory its name, unless one of that name has no `problem`.
+
+        One that has is removed first. Raises `IndexFailed` where another process reads it.
+        """
+        while problem():
+            try:
+                built.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    raise
+                if not self.discard(target):
+                    raise IndexFailed(
+                        f"The {self._kind} {target.name} does not verify and cannot be replaced: another process "
+                        "reads it.",
+                        hint="Run 'vmrag sync' again when the other process has finished.",
+                        path=str(target),
+                    ) from None
+            else:
+                paths.fsync(self.root)
+                break
+
+    # -- removing ----------------------------------------------------------------------------------
+
+    def discard(self, path: Path, *, unless: Callable[[], Collection[Path]] = tuple) -> bool:
+        """Remove a directory. Returns False if it has a reader or is among `unless` by then."""
+        try:
+            with locks.exclusive(lock_of(path), purpose=f"remove a {self._kind}", timeout=0):
+                if path in unless():
+                    return False
+                with self.trash() as trash, contextlib.suppress(FileNotFoundError):
+                    path.rename(trash)
+        except Busy:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def trash(self) -> Iterator[Path]:
+        """A path for removed files. It is deleted with the block or, after a kill, by the next
+        sweep.
+        """
+        trash = self.root / f"{BUILDING}{os.urandom(6).hex()}"
+        with locks.exclusive(lock_of(trash), purpose=f"remove a {self._kind}", timeout=0):
+            try:
+                yield trash
+            finally:
+                remove(trash)
+                lock_of(trash).unlink(missing_ok=True)
+
+    def unfinished(self) -> list[Path]:
+        """What builders are at, or left when they were killed."""
+        return [each for each in sorted(self.root.glob(f"{BUILDING}*")) if each.is_dir()]
+
+    def sweep(self) -> list[Path]:
+        """Remove what killed builders left; those at work hold their lock."""
+        swept = []
+        for folder in self.unfinished():
+            if self.discard(folder):
+                lock_of(folder).unlink(missing_ok=True)
+                swept.append(folder)
+        for lock in self.root.glob(f"{BUILDING}*.lock"):  # of builders that were killed when their directory was gone
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - lock.stat().st_mtime > STALE_SECONDS and not lock.with_suffix("").exists():
+                    lock.unlink()
+        return swept
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a directory; shares blocks where the file system can. Raises `FileFailed`."""
+    clone = ["-c"] if sys.platform == "darwin" else ["--reflink=auto"]
+    copied = proc.run(["cp", "-R", *clone, str(source), str(target)])
+    if copied.returncode:
+        raise FileFailed(
+            f"The index {source.name} cannot be copied: {copied.failure.splitlines()[0]}",
+            hint="Run the command again."
+            if copied.killed_by
+            else f"Make room on the disk of {target.parent} ('vmrag gc --apply' removes spare snapshots).",
+        )
+    permissions.settle(target)
+
+
+def lonely(root: Path) -> list[Path]:
+    """Files beside an index that is gone: its lock, the holder, the mark of a killed writer, a
+    lease.
+    """
+    if not root.is_dir():
+        return []
+    files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix in MARKS)
+    gone = (path for path in files if path.is_file() and not _index_of(path).exists())
+    return sorted(path for path in gone if not locks.holder(lock_of(_index_of(path))))
+
+
+def remove_orphaned_lock(path: Path) -> None:
+    """Remove one of them, unless somebody is about to make the index. Waiters for the lock notice
+    (`locks`).
+    """
+    index = _index_of(path)
+    with contextlib.suppress(Busy), locks.exclusive(lock_of(index), purpose="sweep", timeout=0):
+        if not index.exists():
+            path.unlink(missing_ok=True)
+            lock_of(index).unlink(missing_ok=True)
+
+
+def _index_of(beside: Path) -> Path:
+    name = beside.name.removesuffix(".holder").removesuffix(".lock")
+    return beside.with_name(name.removesuffix(".writing").removesuffix(".lease"))
+
+
+def lock_of(path: Path) -> Path:
+    """The lock file of a directory."""
+    return path.with_name(path.name + ".lock")
+
+
+def remove(folder: Path) -> None:
+    """Remove an index directory, or a file in its place, that nobody else uses. A missing one is
+    fine.
+    """
+    if folder.is_dir():
+        import shutil
+
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
