@@ -298,6 +298,9 @@ class Engine(Protocol):
         `ids`: only these, if they are there.
         """
 
+    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+        """The id of every document of a collection, with its `source`; sorted by id as bytes."""
+
     def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 
     def count(self, at: At, *, collection: str | None = None) -> int:

@@ -40,6 +40,12 @@ def headers(
     return map(records.header, _document_rows(connection, HEADER_COLUMNS, collection, ids))
 
 
+def sources(connection: Connection, collection: str) -> Iterator[tuple[str, str]]:
+    for row in _document_rows(connection, ("collection_name", "doc_id", "source"), collection, None):
+        _, doc_id, source = records.texts(row)
+        yield doc_id, source
+
+
 def document(connection: Connection, collection: str, doc_id: str) -> Document | None:
     columns = ", ".join(DOCUMENTS.columns)
     sql = f"SELECT {columns} FROM documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names

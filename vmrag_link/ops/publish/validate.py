@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
+from vmrag_link.documents import import_base
 from vmrag_link.documents.chunking import require_modest, require_possible
 from vmrag_link.embedding import registry
 from vmrag_link.embedding.protocols import SERVICES
@@ -77,6 +78,8 @@ def _collection(row: Collection) -> None:
     registry.choose_for(row, EmbeddingSettings())
     require_possible(row.chunking)
     require_modest(row.chunking)
+    if row.import_base and (why := import_base.problem(row.import_base)):
+        raise ValueError(f"its import base {why}")
 
 
 def _document(row: Document) -> None:
