@@ -358,7 +358,7 @@ SCHEMAS = {
     "a column less": "ALTER TABLE documents DROP COLUMN source",
     "a table less": "DROP TABLE collections",
     "statistics": "ANALYZE",
-    "another version": "UPDATE vmrag_meta SET value = '2'",
+    "another version": "UPDATE vmrag_meta SET value = '1'",
     "an old version": "UPDATE vmrag_meta SET value = '0'",
     "no version": "DELETE FROM vmrag_meta",
     "a further setting": "INSERT INTO vmrag_meta VALUES ('x', 'y')",
