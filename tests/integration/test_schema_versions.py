@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from vmrag_link.engines.doltlite import schema, tables
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.engines.limits import USUAL_LIMITS
-from vmrag_link.errors import ContentRefused, EngineError, KnowledgeRefused, SchemaTooNew
+from vmrag_link.errors import ContentRefused, KnowledgeRefused, SchemaTooNew
 from vmrag_link.merging.conflicts import Choice, Decisions, decide_all
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.models import (
@@ -31,6 +31,7 @@ from vmrag_link.models import (
     Working,
     content_hash,
 )
+from vmrag_link.ops.publish import validate
 
 KINDS = (Project, IssueLog, KnowledgeDoc)
 
@@ -60,8 +61,8 @@ def version(engine: DoltliteEngine, at: str) -> int:
         return schema.version(connection)
 
 
-def project(name: str = "vmrag", **fields: str) -> Project:
-    return Project(name, **fields)
+def project(project_id: str = "vmrag", **fields: str) -> Project:
+    return Project(project_id, **fields)
 
 
 def log(name: str, text: str = "text", **fields) -> IssueLog:
@@ -186,6 +187,7 @@ def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
     url = f"file://{tmp_path / 'remote'}"
     engine.push("there", url, {"vmrag_root": root(engine), "main": base})
     clone = DoltliteEngine.clone(tmp_path / "clone", "there", url)
+    clone.create_branch("main", base)
     same = [
         each.commit_onto(base, [Write(put_entries=[project()])], message="same", author=AUTHOR, date=DATE)
         for each in (engine, clone)
@@ -294,20 +296,21 @@ def test_a_merge_of_any_versions_is_what_sets_say(
     outcome = merged_revision(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
     wanted = expected(base, ours, theirs)
     if outcome.revision is None:
+        assert isinstance(wanted, set)
+        if "guide/" in wanted:  # what is in a collection is merged when its settings are decided
+            wanted = {each for each in wanted if each == "guide/" or not each.startswith("guide/")}
         assert {each.id for each in outcome.conflicts} == wanted
         for side in ("ours", "theirs"):
-            decided = merged_revision(
-                engine,
-                base=at_base,
-                ours=at_ours,
-                theirs=at_theirs,
-                joins=joins,
-                decisions=decide_all(outcome.conflicts, Choice(side)),
-            )
-            assert decided.revision is not None
-            chosen = flat(ours if side == "ours" else theirs)
-            there = flat(state(engine, decided.revision))
-            assert all(there.get(name) == chosen.get(name) for name in wanted)
+            decisions: dict[str, Mapping[str, Choice]] = {}
+            while outcome.conflicts:
+                decisions |= decide_all(outcome.conflicts, Choice(side))
+                outcome = merged_revision(
+                    engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins, decisions=decisions
+                )
+            assert outcome.revision is not None
+            chosen, there = flat(ours if side == "ours" else theirs), flat(state(engine, outcome.revision))
+            assert all(there.get(name) == chosen.get(name) for name in decisions)
+            outcome = merged_revision(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
     else:
         assert flat(state(engine, outcome.revision)) == wanted
         assert version(engine, outcome.revision) <= max(version(engine, each) for each in (at_ours, at_theirs))
@@ -480,7 +483,7 @@ def test_tables_that_are_not_those_of_the_version_they_call_themselves_are_refus
             connection.execute(each)
         bad = schema.commit(connection, "odd", AUTHOR, DATE)
     assert isinstance(engine.refusal(bad), KnowledgeRefused)
-    with pytest.raises(EngineError):
+    with pytest.raises(KnowledgeRefused):
         engine.collections(bad)
     url = f"file://{tmp_path / 'remote'}"
     other = DoltliteEngine.clone(tmp_path / "clone", "there", pushed(engine, url, main=old))
@@ -500,11 +503,11 @@ def pushed(engine: DoltliteEngine, url: str, **heads: str) -> str:
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("UPDATE issue_logs SET issue_number = '7'", "something else"),
+        ("UPDATE issue_logs SET issue_number = x'37'", "something else"),
         ("UPDATE projects SET name = NULL", "something else"),
         ("UPDATE projects SET metadata = '[]'", "metadata"),
         ("UPDATE issue_logs SET content = 'other'", "content_hash"),
-        ("UPDATE collections SET import_base = 7", "something else"),
+        ("UPDATE collections SET import_base = x'37'", "something else"),
     ],
 )
 def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched(
@@ -526,10 +529,8 @@ def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched
             known=[good],
             into=tmp_path / "vetted",
             limits=USUAL_LIMITS,
-            sound=lambda _: None,
+            sound=validate.check,
         )
-    with pytest.raises(EngineError):
-        entries(engine, bad) or engine.collections(bad)
     other.close()
 
 
