@@ -143,7 +143,7 @@ class _Question(Record, frozen=True):
         )
         inside = [each.is_relative_to(self.top) for each in (base.folder, *self.request.sources)]
         if all(inside) or self.request.given is not None:
-            kept = " The documents that are there keep their ids." if all(inside) else ""
+            kept = " With a wider base, the documents that are there keep their ids." if all(inside) else ""
             wider = self._common([base.folder, *self.request.sources])
             return self.error(message + kept, self._command(self.collection, wider))
         if empty:
