@@ -103,6 +103,6 @@ def _texts(connection: Connection, columns: Sequence[str], rest: str, args: tupl
         for (row,) in connection.stream(f"SELECT json_array({', '.join(columns)}) {rest}", args):
             yield decode(row)
             read += 1
-    except (EngineFailed, msgspec.DecodeError):
+    except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
         rows = connection.stream(f"SELECT {', '.join(columns)} {rest}", args)
         yield from itertools.islice(rows, read, None)
