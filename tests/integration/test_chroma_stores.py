@@ -22,6 +22,7 @@ from vmrag_link.chroma.bindings import BATCH, Rows, open_store
 from vmrag_link.chroma.build import MadeStore
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import Stores
+from vmrag_link.embedding.base import featureless
 from vmrag_link.embedding.texts import vectors_for
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.manifest import IndexedCollection
