@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import sqlite3
 import time
 import zlib
@@ -222,5 +221,7 @@ def _size(path: Path) -> int:
 
 
 def _digest(path: Path) -> str:
+    import hashlib  # a checkout only looks whether a store is there
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
