@@ -40,7 +40,7 @@ STATUS = {
     },
     "index": {
         "revision": (HASH, None),
-        "settings": (str, None),
+        "format": (str, None),
         "documents": int,
         "chunks": int,
         "path": (str, None),

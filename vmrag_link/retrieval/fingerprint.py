@@ -11,7 +11,7 @@ from vmrag_link.models import Collection, DocumentHeader, canonical_json
 def fingerprint(settings: str, collections: Iterable[Collection], headers: Iterable[DocumentHeader]) -> str:
     """SHA-256 over the settings, the collections' definitions and the documents, as 64 hex digits.
 
-    `settings` is the index's (`index.snapshots.settings_hash`). The order of the inputs does not
+    `settings` is the index's (`index.contents.SUFFIX`). The order of the inputs does not
     matter. Titles count, because filters use them.
     """
     digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 1, settings]).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vmrag_link.index.contents import SUFFIX
 from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
@@ -21,6 +22,6 @@ def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
     if ref is None:
         sync_and_warn(ws)
     at: At = ws.at() if ref is None else lazy_fetch.pinned_at(ws, ref)
-    value = retrieval.fingerprint(ws.snapshots.settings, ws.engine.collections(at), ws.engine.headers(at))
+    value = retrieval.fingerprint(SUFFIX, ws.engine.collections(at), ws.engine.headers(at))
     revision = at if isinstance(at, str) else ws.revision()
-    return FingerprintReport(value, revision, ws.snapshots.settings, dirty=isinstance(at, Working))
+    return FingerprintReport(value, revision, SUFFIX, dirty=isinstance(at, Working))
