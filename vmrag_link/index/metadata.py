@@ -99,6 +99,11 @@ def description(collection: Collection) -> dict[str, MetadataValue]:
 
 
 def hnsw_settings(collection: Collection) -> dict[str, int]:
+    """What Chroma's HNSW index of the collection is made with, by Chroma's names."""
+    return {HNSW[key].chroma: value for key, value in hnsw_of(collection).items()}
+
+
+def hnsw_of(collection: Collection) -> dict[str, int]:
     """What Chroma's HNSW index of the collection is made with, by the keys of metadata.
 
     Values that are not given, or not possible, are the usual ones. Only outside clients search

@@ -13,7 +13,7 @@ from vmrag_link import clock
 from vmrag_link.errors import EmbeddingError, IndexExtraMissing
 from vmrag_link.index import manifest
 from vmrag_link.index.contents import held_collections, unembedded
-from vmrag_link.index.metadata import hnsw_settings
+from vmrag_link.index.metadata import hnsw_of
 from vmrag_link.models import At, Collection, Record, Working
 from vmrag_link.ops.documents.collections import find
 from vmrag_link.ops.follow.follow_pin import read_consistently
@@ -144,7 +144,7 @@ def known(ws: Workspace, at: Standing, name: str) -> Indexed:
     """
     found = find(ws, at.at, name)
     each = next(each for each in look(ws).collections if each.collection.name == found.name)
-    hnsw = hnsw_settings(found)
+    hnsw = hnsw_of(found)
     return Indexed(found, each.documents, each.chunks, each.snapshot or "", hnsw, each.status)
 
 
@@ -156,7 +156,7 @@ def _as_indexed(ws: Workspace, view: View, name: str) -> Indexed:
         ws.engine.count(view.at, collection=collection.name),
         held.slots - held.dead,
         view.folder.name,
-        hnsw_settings(collection),
+        hnsw_of(collection),
         "error" if collection.name in unembedded(view.folder) else "synced",
     )
 
