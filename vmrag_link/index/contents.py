@@ -147,6 +147,16 @@ def has_given_vectors(folder: Path) -> bool:
         return False  # it will be made again, from texts
 
 
+def given_before(folder: Path) -> str | None:
+    """The revision of a working copy of format 1 with vectors that clients gave, which nothing
+    reads any more; None for any other index.
+    """
+    with contextlib.suppress(IndexFailed), _manifest(folder) as manifest:
+        if manifest.get("format") == "1" and manifest.get("given_vectors"):
+            return manifest.get("revision")
+    return None
+
+
 @contextlib.contextmanager
 def _manifest(folder: Path) -> Iterator[Manifest]:
     try:

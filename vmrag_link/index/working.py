@@ -136,8 +136,13 @@ class WorkingCopy:
         remove(self.path)
 
 
-def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
-    """Remove unused copies that are not needed any more, such as those of committed documents."""
+def sweep(
+    root: Path, *, needed: Callable[[], Collection[Path]], before: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Remove unused copies that are not needed any more, such as those of committed documents.
+
+    `before` is called with each of them.
+    """
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
     if not there:
         return
@@ -146,6 +151,7 @@ def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
         lock = path.with_name(path.name + ".lock")
         if path not in keep:
             with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
+                before(path)
                 remove(path)
                 for mark in (".writing", ".behind"):
                     path.with_name(path.name + mark).unlink(missing_ok=True)
