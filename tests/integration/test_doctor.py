@@ -114,9 +114,9 @@ def test_looking_changes_nothing_even_where_much_is_wrong(project):
 
 
 def times(project: Project) -> dict[Path, int]:
-    """Of all files but those that change when they are read (Chroma's), and what was found out about them."""
+    """Of all files but what was found out about them."""
     files = [path for path in (project.top / ".git").rglob("*") if path.is_file()]
-    return {path: path.stat().st_mtime_ns for path in files if path.name != PROVEN and "chroma" not in path.parts}
+    return {path: path.stat().st_mtime_ns for path in files if path.name != PROVEN}
 
 
 def test_a_healthy_repository_is_examined_in_well_under_a_second(project):

@@ -110,7 +110,7 @@ def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
 def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):
     def litter(number: int) -> None:
         for place in range(30):
-            (kb.snapshots.root / f"{directories.BUILDING}{number}-{place}" / "chroma" / "deep").mkdir(parents=True)
+            (kb.snapshots.root / f"{directories.BUILDING}{number}-{place}" / "deep").mkdir(parents=True)
 
     litter(0)
     sweepers = [
