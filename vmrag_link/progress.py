@@ -10,6 +10,7 @@ BUILDING = "building the index"
 EMBEDDING = "embedding"
 ASKING = "asking the embedding service"
 FETCHING = "fetching"
+FOLLOWING = "building Chroma's store"
 """What pieces of work are called: people read these names, and hooks know by them what git does not
 wait for.
 """

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -57,6 +57,15 @@ class Rows(msgspec.Struct, frozen=True):
     vectors: list[bytes]
     metadatas: list[Mapping[str, MetadataValue]]
     documents: list[str] | None
+
+
+class StoredRow(NamedTuple):
+    """A chunk as the store holds it. `vector` is empty where it was not asked for."""
+
+    id: str
+    text: str | None
+    metadata: dict[str, Any]
+    vector: Sequence[float]
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -256,14 +265,20 @@ class ChromaStore:
 
     def texts(self, collection_id: str) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
         """Id, text and metadata of every row; no vector is read."""
-        for at in itertools.count(0, BATCH):
+        for page in self.pages(collection_id, BATCH):
+            for row in page:
+                yield row.id, row.text, row.metadata
+
+    def pages(self, collection_id: str, size: int, *, with_vectors: bool = False) -> Iterator[list[StoredRow]]:
+        """Every row, at most `size` at a time."""
+        include = ["documents", "metadatas", *(["embeddings"] if with_vectors else [])]
+        for at in itertools.count(0, size):
             with _foreign_errors(self._folder, "read documents"):
-                answer = self._rust.get(
-                    collection_id, None, None, BATCH, at, None, ["documents", "metadatas"], TENANT, DATABASE
-                )
-            for name, text, metadata in zip(answer.ids, answer.documents, answer.metadatas, strict=True):
-                yield name, text, dict(metadata or {})
-            if len(answer.ids) < BATCH:
+                answer = self._rust.get(collection_id, None, None, size, at, None, include, TENANT, DATABASE)
+            read = answer.embeddings if with_vectors else [()] * len(answer.ids)
+            rows = zip(answer.ids, answer.documents, answer.metadatas, read, strict=True)
+            yield [StoredRow(name, text, dict(metadata or {}), vector) for name, text, metadata, vector in rows]
+            if len(answer.ids) < size:
                 return
 
     def close(self) -> None:

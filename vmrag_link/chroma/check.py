@@ -1,5 +1,5 @@
-"""Comparison of Chroma's store with the rest of an index: reading changes its database, so it has
-no seal.
+"""Comparison of Chroma's store with the index that it was made of: its database changes by being
+read, so no checksum covers it.
 
 Ids, texts and metadata have to be equal, vectors as near as int8 allows (a 300th of their length).
 The database's own structure is checked too, because filters use its indexes: a flipped bit there
@@ -8,29 +8,26 @@ finds other rows.
 
 from __future__ import annotations
 
+import array
 import contextlib
+import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, open_store
+from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, StoredRow, open_store
+from vmrag_link.chroma.open_index import ChunkRow, OpenIndex
 from vmrag_link.errors import FilterInvalid, IndexFailed
-from vmrag_link.index import keywords, seal, vectors
+from vmrag_link.index import seal, vectors
 from vmrag_link.index.contents import unusable
-from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.index.metadata import chunk_id, document_metadata, place
+from vmrag_link.index.manifest import IndexedCollection
+from vmrag_link.index.metadata import parse_chunk_id
 
 PATIENCE = 30.0
-BATCH = 1_000
+PAGE = 2_000
 
 _CHECK_WORDS = "INSERT INTO embedding_fulltext_search (embedding_fulltext_search) VALUES ('integrity-check')"
 """A command of FTS5: no row is written."""
-
-
-class _Expected(NamedTuple):
-    text: str | None
-    metadata: dict[str, Any]
 
 
 def require_proven(folder: Path) -> None:
@@ -50,17 +47,39 @@ def problem(folder: Path, *, with_vectors: bool = False) -> str:
     """The first problem of Chroma's store in an index whose other files are sound; empty if there
     is none.
     """
-    try:
-        found = _structure(folder / "chroma" / DATABASE_FILE) or _differences(folder, with_vectors=with_vectors)
-    except sqlite3.Error as error:
-        found = f"Chroma's database cannot be read ({error})"
-    except (IndexFailed, FilterInvalid) as error:
-        found = error.message.rstrip(".")
+    with contextlib.closing(OpenIndex(folder)) as index:
+        with_texts = index.manifest.get("store_documents") != "false"
+        found = difference(folder / "chroma", index, with_texts=with_texts, with_vectors=with_vectors)
     if found:
         seal.distrust(folder)
     else:
         seal.note_chroma(folder)
     return found
+
+
+def difference(
+    store: Path,
+    index: OpenIndex,
+    *,
+    with_texts: bool,
+    with_vectors: bool = True,
+    between: Callable[[], None] = lambda: None,
+) -> str:
+    """What Chroma's store holds otherwise than the index, as the first that was found; empty if
+    nothing.
+
+    `between` is called from time to time; what it raises ends the comparison.
+    """
+    try:
+        found = _structure(store / DATABASE_FILE)
+        if found:
+            return found
+        with contextlib.closing(open_store(store)) as opened:
+            return _compare(opened, index, with_texts=with_texts, with_vectors=with_vectors, between=between)
+    except sqlite3.Error as error:
+        return f"Chroma's database cannot be read ({error})"
+    except (IndexFailed, FilterInvalid) as error:
+        return error.message.rstrip(".")
 
 
 def _structure(database: Path) -> str:
@@ -77,65 +96,47 @@ def _structure(database: Path) -> str:
     return ""
 
 
-def _differences(folder: Path, *, with_vectors: bool) -> str:
-    with (
-        contextlib.closing(Manifest(folder, frozen=True)) as manifest,
-        contextlib.closing(keywords.connect(folder, frozen=True)) as words,
-        contextlib.closing(open_store(folder / "chroma")) as store,
-    ):
-        held = manifest.collections()
-        if store.collections() != {name: each.chroma_id for name, each in held.items()}:
-            return "Chroma holds other collections than the manifest"
-        with_texts = manifest.get("store_documents") != "false"
-        for name, each in held.items():
-            expected = _expected(manifest, words, each, with_texts=with_texts)
-            if found := _rows(store, each, expected):
-                return f"{found} of {name!r} in Chroma is not what the index was made of"
-            if with_vectors and (found := _vectors(folder, manifest, store, each)):
-                return f"the vector of {found} of {name!r} in Chroma is not that of the index"
+def _compare(
+    store: ChromaStore, index: OpenIndex, *, with_texts: bool, with_vectors: bool, between: Callable[[], None]
+) -> str:
+    there = store.collections()
+    if there.keys() != index.collections.keys():
+        return "Chroma holds other collections than the index"
+    for name, held in index.collections.items():
+        read = 0
+        for page in store.pages(there[name], PAGE, with_vectors=with_vectors):
+            between()
+            expected = _expected(index, held, page)
+            read += len(page)
+            for row in page:
+                wanted = expected.get(row.id)
+                if (
+                    wanted is None
+                    or row.metadata != wanted.metadata
+                    or row.text != (wanted.text if with_texts else None)
+                ):
+                    return f"{row.id!r} of {name!r} in Chroma is not what the index was made of"
+            if with_vectors and (found := _other_vector(index, held, page, expected)):
+                return f"the vector of {found!r} of {name!r} in Chroma is not that of the index"
+        if read != held.slots - held.dead:  # Chroma holds no id twice
+            return f"Chroma holds {read} chunks of {name!r}, the index {held.slots - held.dead}"
     return ""
 
 
-def _expected(
-    manifest: Manifest, words: sqlite3.Connection, held: IndexedCollection, *, with_texts: bool
-) -> dict[str, _Expected]:
-    texts = dict(words.execute("SELECT rowid, text FROM keywords").fetchall()) if with_texts else {}
-    expected = {}
-    for header, slots in manifest.placed(held):
-        common = document_metadata(header)
-        for number, slot in enumerate(slots):
-            text = texts.get(keywords.row_id(held.id, slot))
-            expected[chunk_id(header.doc_id, number)] = _Expected(text, common | place(header, number, len(slots)))
-    return expected
+def _expected(index: OpenIndex, held: IndexedCollection, page: list[StoredRow]) -> dict[str, ChunkRow]:
+    """The chunks of all documents of which the page has one, by id."""
+    names = {parsed[0]: None for row in page if (parsed := parse_chunk_id(row.id))}
+    return {row.id: row for row in index.chunks(held, index.find(held, names).values())}
 
 
-def _rows(store: ChromaStore, held: IndexedCollection, expected: dict[str, _Expected]) -> str:
-    """The first row that is another one, or is missing."""
-    unseen = dict(expected)
-    for name, text, metadata in store.texts(held.chroma_id):
-        wanted = unseen.pop(name, None)
-        if wanted is None or text != wanted.text or metadata != wanted.metadata:
-            return repr(name)
-    return repr(min(unseen)) if unseen else ""
-
-
-def _vectors(folder: Path, manifest: Manifest, store: ChromaStore, held: IndexedCollection) -> str:
-    dimensions = held.collection.embedding_dimensions
-    if not held.slots:
-        return ""
-    whole = (folder / vectors.file_name(held.id)).read_bytes()
-    slots = {
-        chunk_id(header.doc_id, number): slot
-        for header, span in manifest.placed(held)
-        for number, slot in enumerate(span)
-    }
-    for names in _batches(list(slots)):
-        for name, numbers in store.embeddings(held.chroma_id, names).items():
-            at = slots[name] * dimensions
-            if not vectors.near(whole[at : at + dimensions], numbers):
-                return repr(name)
+def _other_vector(
+    index: OpenIndex, held: IndexedCollection, page: list[StoredRow], expected: dict[str, ChunkRow]
+) -> str:
+    """The first chunk of the page with another vector than the index; empty if there is none."""
+    for row in page:
+        whole, floats = index.vector(held, expected[row.id].slot), array.array("f", row.vector)
+        if math.isfinite(sum(floats)) and vectors.quantise(floats.tobytes()) == whole:
+            continue  # nearly always, and ten times as fast
+        if not vectors.near(whole, floats):
+            return row.id
     return ""
-
-
-def _batches(names: list[str]) -> Iterator[list[str]]:
-    return (names[at : at + BATCH] for at in range(0, len(names), BATCH))

@@ -23,6 +23,7 @@ from vmrag_link.errors import Busy, FileFailed, IndexFailed
 BUILDING = ".building-"
 READ_TIMEOUT = 30.0
 STALE_SECONDS = 600
+MARKS = (".writing", ".lease")
 
 
 class Directories:
@@ -150,10 +151,12 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def lonely(root: Path) -> list[Path]:
-    """Files beside an index that is gone: its lock, the holder, the mark of a killed writer."""
+    """Files beside an index that is gone: its lock, the holder, the mark of a killed writer, a
+    lease.
+    """
     if not root.is_dir():
         return []
-    files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix == ".writing")
+    files = (path for path in root.iterdir() if ".lock" in path.suffixes or path.suffix in MARKS)
     gone = (path for path in files if path.is_file() and not _index_of(path).exists())
     return sorted(path for path in gone if not locks.holder(lock_of(_index_of(path))))
 
@@ -170,8 +173,8 @@ def remove_orphaned_lock(path: Path) -> None:
 
 
 def _index_of(beside: Path) -> Path:
-    name = beside.name.removesuffix(".holder").removesuffix(".lock").removesuffix(".writing")
-    return beside.with_name(name)
+    name = beside.name.removesuffix(".holder").removesuffix(".lock")
+    return beside.with_name(name.removesuffix(".writing").removesuffix(".lease"))
 
 
 def lock_of(path: Path) -> Path:

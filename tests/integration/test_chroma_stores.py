@@ -1,0 +1,333 @@
+"""Chroma's stores of sealed indexes: made from nothing or from another store, compared, handed out, removed."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import knowledge
+from tests.support.bits import flip
+from tests.support.knowledge import Knowledge, child, collection, doc, end, said
+from vmrag_link.chroma import build as building
+from vmrag_link.chroma import check, stores
+from vmrag_link.chroma.bindings import BATCH, open_store
+from vmrag_link.chroma.build import MadeStore
+from vmrag_link.chroma.open_index import OpenIndex
+from vmrag_link.chroma.stores import Stores
+from vmrag_link.embedding.texts import vectors_for
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index.manifest import IndexedCollection
+from vmrag_link.models import content_hash
+
+kb = knowledge.kb
+
+
+def shelf(kb: Knowledge, *, store_documents: bool = True) -> Stores:
+    return Stores(kb.folder / "chroma", store_documents=store_documents)
+
+
+def vectors(kb: Knowledge):
+    def of(_: Path, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
+        model = kb.model_for(held.collection)
+        found, _ = vectors_for(kb.cache, model, {content_hash(text): text for text in texts.values()})
+        return {slot: found[content_hash(text)] for slot, text in texts.items()}
+
+    return of
+
+
+def make(kb: Knowledge, revision: str, *, folder: Path | None = None, **given) -> MadeStore:
+    kept = given.pop("kept", None) or shelf(kb)
+    kept.root.mkdir(exist_ok=True)
+    with contextlib.closing(OpenIndex(folder or kb.snapshots.path(revision))) as index:
+        return building.build(kept, index, kept.path(revision), vectors=given.pop("vectors", vectors(kb)), **given)
+
+
+def held(path: Path) -> dict[str, dict[str, tuple[str | None, dict, list[float]]]]:
+    """Everything that a store holds, by collection and id."""
+    with contextlib.closing(open_store(path)) as store:
+        return {
+            name: {row.id: (row.text, row.metadata, list(row.vector)) for row in page_rows(store, each)}
+            for name, each in store.collections().items()
+        }
+
+
+def page_rows(store, each: str):
+    for page in store.pages(each, BATCH, with_vectors=True):
+        yield from page
+
+
+def grown(kb: Knowledge) -> tuple[str, str]:
+    """Two revisions with their snapshots: documents changed, added and removed, a collection redefined and one new."""
+    rows = [doc(f"d{n}", f"text number {n}", title=f"t{n}", metadata={"even": n % 2 == 0}) for n in range(20)]
+    old = [doc(f"o{n}", f"old {n}", collection="old") for n in range(3)]
+    first = kb.commit(
+        *rows,
+        *old,
+        doc("x", "x", collection="shape"),
+        collections=[collection(), collection("old"), collection("shape")],
+    )
+    kb.index(first)
+    changed = [
+        doc("d1", "another text"),
+        doc("d2", "text number 2", title="renamed"),
+        doc("d3", "text number 3"),
+        doc("new"),
+    ]
+    second = kb.commit(
+        *changed,
+        doc("y", collection="late"),
+        collections=[collection("late"), collection("shape", metadata='{"hnsw:M":8,"team":"core"}')],
+        remove=[("guide", "d4")],
+        drop=["old"],
+    )
+    kb.index(second, base=first)
+    return first, second
+
+
+def test_a_store_holds_exactly_what_the_index_holds_with_the_vectors_of_the_model(kb):
+    first, _ = grown(kb)
+    made = make(kb, first)
+    assert (made.how, made.added, made.removed) == ("fresh", 24, 0)
+    found = held(made.path)
+    assert {name: len(rows) for name, rows in found.items()} == {"guide": 20, "old": 3, "shape": 1}
+    text, metadata, vector = found["guide"]["d7_chunk_0"]
+    assert (text, metadata["title"], metadata["even"], metadata["source_id"]) == ("text number 7", "t7", False, "d7")
+    model = kb.model_for(collection())
+    [wanted] = model.embed(["text number 7"])
+
+    assert vector == pytest.approx(array.array("f", wanted).tolist(), abs=1e-6)
+    assert make(kb, first).how == "reused"
+
+
+def test_a_store_made_from_another_holds_what_one_from_nothing_holds(kb, tmp_path):
+    first, second = grown(kb)
+    make(kb, first)
+    made = make(kb, second)
+    assert made.how == "delta"
+    assert (made.added, made.removed) == (4 + 2, 4)
+    alone = Stores(tmp_path / "alone", store_documents=True)
+    fresh = make(kb, second, kept=alone)
+    assert fresh.how == "fresh"
+    assert held(made.path) == held(fresh.path)
+    with contextlib.closing(open_store(made.path)) as store:
+        assert {each.name: each.metadata["revision"] for each in store.described()} == dict.fromkeys(
+            ["guide", "late", "shape"], second
+        )
+        assert store.hnsw("shape")["max_neighbors"] == 8
+    back = make(kb, first, kept=Stores(tmp_path / "alone", store_documents=True))
+    assert back.how == "delta"
+    assert held(back.path) == held(shelf(kb).path(first))
+
+
+def test_with_more_removed_rows_than_rows_a_store_is_made_from_nothing(kb):
+    revision = kb.commit(*[doc(f"d{n}", "first") for n in range(6)], collections=[collection()])
+    kb.index(revision)
+    make(kb, revision)
+    hows = []
+    for text in ("second", "third", "fourth", "fifth"):
+        kb.commit(*[doc(f"d{n}", text) for n in range(2)])
+        kb.index(kb.head)
+        hows.append(make(kb, kb.head).how)
+        shelf(kb).evict(needed=lambda: [shelf(kb).path(kb.head)])
+    assert hows == ["delta", "delta", "fresh", "delta"]
+
+
+def test_without_texts_and_with_them_are_different_stores(kb):
+    first, _ = grown(kb)
+    bare = shelf(kb, store_documents=False)
+    made = make(kb, first, kept=bare)
+    assert {text for text, *_ in held(made.path)["guide"].values()} == {None}
+    assert made.path != shelf(kb).path(first)
+    assert bare.problem(made.path, kb.snapshots.path(first)) == ""
+    assert make(kb, first).how == "fresh"
+
+
+@pytest.mark.parametrize("damage", ["the database", "an index file", "the manifest", "the seal"])
+def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
+    many = [doc(f"d{n}", f"text {n}") for n in range(1_100)]  # enough for Chroma to write its HNSW index out
+    first = kb.commit(*many, collections=[collection()])
+    kb.index(first)
+    base = make(kb, first).path
+    second = kb.commit(doc("d1", "changed"))
+    kb.index(second, base=first)
+    if damage == "the database":
+        with contextlib.closing(open_store(base)) as store:
+            store.delete(store.collections()["guide"], ["d5_chunk_0"])
+    else:
+        name = {"an index file": "data_level0.bin", "the manifest": "manifest.sqlite", "the seal": stores.SEAL}[damage]
+        [path] = base.rglob(name)
+        flip(path, path.stat().st_size // 2, 3) if damage != "the seal" else path.write_bytes(path.read_bytes()[:-9])
+    made = make(kb, second)
+    assert made.how == "fresh"
+    assert len(held(made.path)["guide"]) == 1_100
+
+
+def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
+    first, _ = grown(kb)
+
+    def wrong(folder: Path, each: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
+        found = dict(vectors(kb)(folder, each, texts))
+        return found | {slot: found[max(found)] for slot in found if slot == 0}
+
+    with pytest.raises(IndexFailed, match="vector of 'd0_chunk_0' of 'guide'"):
+        make(kb, first, vectors=wrong)
+    assert [path.name for path in shelf(kb).root.iterdir() if not path.name.endswith(".lock")] == []
+
+
+@pytest.mark.parametrize("change", ["text", "metadata", "missing", "extra", "collection", "vector"])
+def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
+    first, _ = grown(kb)
+    path = make(kb, first).path
+    with contextlib.closing(OpenIndex(kb.snapshots.path(first))) as index:
+        assert check.difference(path, index, with_texts=True) == ""
+        with contextlib.closing(open_store(path)) as store:
+            guide = store.collections()["guide"]
+            [row] = [row for row in page_rows(store, guide) if row.id == "d5_chunk_0"]
+            if change == "collection":
+                store.drop("old")
+            elif change == "vector":
+                store.embed(guide, {"d5_chunk_0": kb.model_for(collection()).embed(["something else"])[0]})
+            else:
+                name = {"extra": "d99_chunk_0"}.get(change, "d5_chunk_0")
+                if change != "extra":
+                    store.delete(guide, [name])
+                if change != "missing":
+                    import array
+
+                    text = "other" if change == "text" else row.text
+                    metadata = row.metadata | ({"even": True} if change == "metadata" else {})
+                    from vmrag_link.chroma.bindings import Rows
+
+                    store.add(guide, Rows([name], [array.array("f", row.vector).tobytes()], [metadata], [text]))
+        assert check.difference(path, index, with_texts=True) != ""
+
+
+def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
+    first, _ = grown(kb)
+    copied = kb.copied(first, "without")
+    with kb.store(copied) as store:
+        store.unseal()
+        with store.manifest:
+            store.manifest.note_unembedded({"old": "nobody answers"})
+        from vmrag_link.embedding.base import featureless
+
+        stand_in = featureless(collection().embedding_dimensions)
+        store.embed("old", {f"o{n}": stand_in for n in range(3)})
+        store.manifest.unset("given_vectors")
+        store.seal(revision=first, settings=kb.snapshots.settings)
+    made = make(kb, first, folder=copied)
+    assert shelf(kb).problem(made.path, copied) == ""
+    assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == "vectors were made since"
+    again = make(kb, first)
+    assert again.how == "delta"  # from itself: two collections stay
+    assert again.added == 3
+    assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == ""
+
+
+# -- kills, readers, removal -----------------------------------------------------------------------------------------------
+
+STEPS = {
+    "before anything": "building.BATCH_CHUNKS = 5; die_at = 1",
+    "between batches": "building.BATCH_CHUNKS = 5; die_at = 3",
+    "before it is compared": "building.check.difference = die",
+    "before it is sealed": "building.Stores.seal = die",
+    "before it is named": "building.Stores.name = die",
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
+    first, second = grown(kb)
+    make(kb, first)
+    killed = child(
+        "import signal\nfrom tests.integration.test_chroma_stores import *\n"
+        "def die(*_, **__): print('there', flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"die_at = 0; {STEPS[step]}\ncalls = []\n"
+        "def between():\n    calls.append(1)\n    if len(calls) == die_at: die()\n"
+        f"make(Knowledge(Path({str(kb.folder)!r})), {second!r}, between=between)\n"
+    )
+    assert said(killed) == "there"
+    assert killed.wait() == -signal.SIGKILL
+    kept = shelf(kb)
+    assert kept.problem(kept.path(second), kb.snapshots.path(second)) == "it is not there"
+    assert len(kept.sweep()) == 1
+    assert {path.name for path in kept.root.iterdir() if path.is_dir()} == {kept.path(first).name}
+    assert make(kb, second).how == "delta"
+
+
+def test_what_between_raises_ends_the_work_and_leaves_nothing(kb):
+    first, _ = grown(kb)
+
+    def stop() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        make(kb, first, between=stop)
+    assert not [path for path in shelf(kb).root.iterdir() if path.is_dir()]
+
+
+def test_an_index_that_is_removed_meanwhile_is_read_to_its_end(kb):
+    first, _ = grown(kb)
+    folder = kb.copied(first, "soon-gone")
+    with contextlib.closing(OpenIndex(folder)) as index:
+        assert index.in_place
+        shutil.rmtree(folder)
+        assert not index.in_place
+        kept = shelf(kb)
+        kept.root.mkdir()
+        made = building.build(kept, index, kept.path(first), vectors=vectors(kb))
+    assert len(held(made.path)["guide"]) == 20
+
+
+def test_only_stores_that_nobody_needs_nor_was_lent_are_removed(kb, monkeypatch):
+    first, second = grown(kb)
+    paths = [make(kb, each).path for each in (first, second)]
+    kept = shelf(kb)
+    assert kept.evict(needed=lambda: paths) == []
+    kept.lend(paths[0])
+    assert kept.evict(needed=lambda: [paths[1]]) == []
+    old = paths[0].with_name(paths[0].name + ".lease").stat().st_mtime - stores.LEASE_SECONDS - 1
+    os.utime(paths[0].with_name(paths[0].name + ".lease"), (old, old))
+    with kept.reading(paths[0]):
+        assert kept.evict(needed=lambda: [paths[1]]) == []
+    assert kept.evict(needed=lambda: [paths[1]]) == [paths[0]]
+    assert not list(kept.root.glob("*.lease"))
+    assert paths[1].is_dir()
+
+
+def test_a_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):
+    first, _ = grown(kb)
+    path = make(kb, first).path
+    index = kb.snapshots.path(first)
+    (path / "manifest.sqlite").unlink()
+    assert shelf(kb).problem(path, index) == "manifest.sqlite has -1 bytes instead of " + str(
+        (index / "manifest.sqlite").stat().st_size
+    )
+    assert make(kb, first).how != "reused"
+    assert shelf(kb).problem(path, index) == ""
+    seal = msgspec.json.decode((path / stores.SEAL).read_bytes())
+    assert seal["revision"] == first
+
+
+def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
+    first, _ = grown(kb)
+    path = make(kb, first).path
+    reader = child(
+        "os.chdir('/')\nimport chromadb\n"
+        f"client = chromadb.PersistentClient({str(path)!r}, settings=chromadb.Settings(anonymized_telemetry=False))\n"
+        "guide = client.get_collection('guide', embedding_function=None)\n"
+        "print(guide.count(), guide.query(query_embeddings=[guide.get(ids=['d7_chunk_0'], include=['embeddings'])"
+        "['embeddings'][0]], n_results=1)['ids'][0], guide.get(where_document={'$contains': 'number 11'})['ids'])\n"
+    )
+    assert end(reader).strip() == "20 ['d7_chunk_0'] ['d11_chunk_0']"
+    assert shelf(kb).problem(path, kb.snapshots.path(first)) == ""
+    with contextlib.closing(OpenIndex(kb.snapshots.path(first))) as index:
+        assert check.difference(path, index, with_texts=True) == ""

@@ -1,0 +1,233 @@
+"""Make Chroma's store of a sealed index: from nothing, or from a copy of another store."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from vmrag_link import permissions
+from vmrag_link.chroma import check
+from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Rows, open_store
+from vmrag_link.chroma.open_index import OpenIndex, Placed, Vectors
+from vmrag_link.chroma.stores import Stores, read_seal
+from vmrag_link.embedding.base import featureless
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index import directories, manifest
+from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.index.metadata import chunk_id, description, hnsw_settings
+from vmrag_link.index.store import indexes_equally
+from vmrag_link.models import Record
+from vmrag_link.progress import FOLLOWING, QUIET, Progress
+
+BATCH_CHUNKS = 1_000
+
+How = Literal["reused", "delta", "fresh"]
+
+
+class MadeStore(Record, frozen=True):
+    """`added` and `removed` count chunks."""
+
+    path: Path
+    how: How
+    added: int = 0
+    removed: int = 0
+
+
+class _Plan(NamedTuple):
+    """What to change in a store, by collection. `dead`: rows that will have been removed."""
+
+    drop: list[str]
+    create: list[IndexedCollection]
+    remove: Mapping[str, list[str]]
+    add: Mapping[str, Iterable[Placed]]
+    added: int
+    removed: int
+    dead: int
+
+
+def build(
+    stores: Stores,
+    index: OpenIndex,
+    target: Path,
+    *,
+    vectors: Vectors,
+    progress: Progress = QUIET,
+    between: Callable[[], None] = lambda: None,
+) -> MadeStore:
+    """A usable store of the index at `target`, made aside, compared with the index and renamed.
+
+    `between` is called between batches; what it raises ends the work and leaves nothing. Raises
+    `IndexFailed`, `IndexExtraMissing`, `LimitTooLow`, `FileFailed`, and what `vectors` raises.
+    """
+    if not stores.problem(target, index.folder):
+        return MadeStore(target, "reused")
+    with stores.building() as folder:
+        base, plan = _nearest(stores, index)
+        made = _Making(stores, index, folder, vectors, progress, between)
+        if base:
+            try:
+                stores.copy(base, folder)
+                made.carry_out(plan)
+            except IndexFailed:  # the base is not what its seal says, or was removed: start from nothing
+                directories.remove(folder)
+                base, plan = None, _whole(index)
+                made.carry_out(plan)
+        else:
+            made.carry_out(plan)
+        stores.name(folder, target, problem=lambda: stores.problem(target, index.folder))
+    return MadeStore(target, "delta" if base else "fresh", plan.added, plan.removed)
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+def _nearest(stores: Stores, index: OpenIndex) -> tuple[Path | None, _Plan]:
+    """The store from which least has to change, and what; None where a new one is no more work."""
+    best: tuple[Path | None, _Plan] = None, _whole(index)
+    if index.manifest.get("given_vectors"):
+        return best  # documents that are equal have other vectors there
+    for base in stores.bases():
+        seal = read_seal(base)
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(Manifest(base, frozen=True)) as before:
+            plan = _difference(before, index, frozenset(seal.stand_ins), seal.dead) if seal else None
+            if plan and plan.dead < _live(index) and plan.added + plan.removed < best[1].added + best[1].removed:
+                best = base, plan
+    return best
+
+
+def _whole(index: OpenIndex) -> _Plan:
+    collections = index.collections
+    add = {name: index.placed(held) for name, held in collections.items()}
+    return _Plan([], [*collections.values()], {}, add, _live(index), 0, 0)
+
+
+def _live(index: OpenIndex) -> int:
+    return sum(held.slots - held.dead for held in index.collections.values())
+
+
+def _difference(before: Manifest, index: OpenIndex, stand_ins: frozenset[str], dead: int) -> _Plan:
+    """What to change in a store that holds what another manifest says."""
+    there = before.collections()
+    kept = {
+        name: held
+        for name, held in index.collections.items()
+        if name in there and _stays(there[name], held) and (name in stand_ins) == (name in index.stand_ins)
+    }
+    anew = [held for name, held in index.collections.items() if name not in kept]
+    remove: dict[str, list[str]] = {}
+    add: dict[str, Iterable[Placed]] = {held.collection.name: index.placed(held) for held in anew}
+    added = sum(held.slots - held.dead for held in anew)
+    for name, held in kept.items():
+        old = dict(before.placed(there[name]))
+        new = dict(index.placed(held))
+        remove[name] = [
+            chunk_id(header.doc_id, number)
+            for header, slots in old.items()
+            if header not in new
+            for number in range(len(slots))
+        ]
+        changed = [Placed(header, slots) for header, slots in new.items() if header not in old]
+        add[name] = changed
+        added += sum(len(slots) for _, slots in changed)
+    removed = sum(map(len, remove.values()))
+    return _Plan([name for name in there if name not in kept], anew, remove, add, added, removed, dead + removed)
+
+
+def _stays(one: IndexedCollection, other: IndexedCollection) -> bool:
+    """Whether a collection of Chroma need not be made anew."""
+    equal = indexes_equally(one.collection, other.collection)
+    return equal and hnsw_settings(one.collection) == hnsw_settings(other.collection)
+
+
+# -- carrying out ----------------------------------------------------------------------------------
+
+
+class _Making(NamedTuple):
+    stores: Stores
+    source: OpenIndex
+    folder: Path
+    vectors: Vectors
+    progress: Progress
+    between: Callable[[], None]
+
+    def carry_out(self, plan: _Plan) -> None:
+        """Change the store in the folder, compare it with the index, and seal it."""
+        permissions.make_folder(self.folder)
+        with contextlib.closing(open_store(self.folder)) as store:
+            self._change(store, plan)
+        permissions.settle(self.folder)
+        problem = check.difference(
+            self.folder, self.source, with_texts=self.stores.store_documents, between=self.between
+        )
+        if problem:
+            raise IndexFailed(
+                f"Chroma's store of {self.source.revision[:7]} is not what the index holds: {problem}.",
+                hint="Run it again: vmrag sync --wait",
+            )
+        _sweep_segments(self.folder)
+        with contextlib.closing(sqlite3.connect(self.folder / manifest.FILE)) as copy:
+            self.source.manifest.connection.backup(copy)
+        self.stores.seal(self.folder, revision=self.source.revision, stand_ins=self.source.stand_ins, dead=plan.dead)
+
+    def _change(self, store: ChromaStore, plan: _Plan) -> None:
+        with self.progress.task(FOLLOWING, plan.added + plan.removed) as task:
+            for name in plan.drop:
+                store.drop(name)
+            for held in plan.create:
+                each = held.collection
+                store.create(each.name, space=each.distance, metadata=description(each), hnsw=hnsw_settings(each))
+            ids = store.collections()
+            for name, gone in plan.remove.items():
+                self.between()
+                store.delete(ids[name], gone)
+                task.advance(len(gone))
+            for name, documents in plan.add.items():
+                held = self.source.collections[name]
+                for batch in _batches(documents):
+                    self.between()
+                    rows = self._rows(held, batch)
+                    store.add(ids[name], rows)
+                    task.advance(len(rows.ids))
+            for name, held in self.source.collections.items():
+                store.describe(ids[name], {**description(held.collection), "revision": self.source.revision})
+
+    def _rows(self, held: IndexedCollection, documents: Iterable[Placed]) -> Rows:
+        chunks = self.source.chunks(held, documents)
+        if held.collection.name in self.source.stand_ins:
+            vectors = [featureless(held.collection.embedding_dimensions)] * len(chunks)
+        else:
+            found = self.vectors(self.source.folder, held, {each.slot: each.text for each in chunks})
+            vectors = [found[each.slot] for each in chunks]
+        return Rows(
+            [each.id for each in chunks],
+            vectors,
+            [each.metadata for each in chunks],
+            [each.text for each in chunks] if self.stores.store_documents else None,
+        )
+
+
+def _batches(documents: Iterable[Placed]) -> Iterator[list[Placed]]:
+    """Documents with about `BATCH_CHUNKS` chunks at a time."""
+    batch: list[Placed] = []
+    size = 0
+    for each in documents:
+        batch.append(each)
+        size += len(each.slots)
+        if size >= BATCH_CHUNKS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _sweep_segments(folder: Path) -> None:
+    """Chroma never removes the HNSW directories of collections that it dropped."""
+    with contextlib.closing(sqlite3.connect(folder / DATABASE_FILE)) as database:
+        alive = {str(row[0]) for row in database.execute("SELECT id FROM segments")}
+    for path in folder.iterdir():
+        if path.is_dir() and path.name not in alive:
+            shutil.rmtree(path)

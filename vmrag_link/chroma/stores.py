@@ -1,0 +1,219 @@
+"""Chroma's stores of sealed indexes, one directory each, which any Chroma client may open.
+
+    chroma/<revision>-<settings>/           a revision; <settings>: what decides a store besides
+    chroma/<revision>+<contents>-<settings>/    with uncommitted documents, of a working copy
+        chroma.sqlite3 and folders          Chroma's own files
+        manifest.sqlite                     what it was made of: a copy of the index's manifest
+        seal.json                           that it is finished, and the checksums of the rest
+
+Nobody changes a store. Its database changes by being read, so that one has no checksum; stores are
+compared with their index when they are made (`check`). Whoever was given a store's path holds a
+lease: for `LEASE_SECONDS` it is not removed. Locks: the index's first, then the store's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import paths, permissions
+from vmrag_link.chroma.bindings import DATABASE_FILE
+from vmrag_link.errors import IndexFailed
+from vmrag_link.index import manifest
+from vmrag_link.index.contents import FORMAT, unembedded
+from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree
+from vmrag_link.models import Record, canonical_json
+
+STORE_FORMAT = "1"
+"""Rises with every change of what a store holds of an index."""
+
+SEAL = "seal.json"
+LEASE_SECONDS = 3600.0
+
+HNSW_WRITTEN_OUT = "index_metadata.pickle"
+"""The file beside an HNSW index that holds something. Chroma writes it after 1,000 changes; until
+then everything that opens the collection writes the files of the folder again.
+"""
+
+
+class _File(Record, frozen=True):
+    size: int
+    sha256: str
+
+
+class Seal(Record, frozen=True):
+    """`stand_ins`: collections without vectors of their own; `dead`: rows that were removed, whose
+    space Chroma does not use again.
+    """
+
+    format: str
+    revision: str
+    settings: str
+    stand_ins: tuple[str, ...]
+    dead: int
+    database: int
+    files: dict[str, _File]
+
+
+class Stores(Directories):
+    """All stores of a knowledge base, under the present settings."""
+
+    def __init__(self, root: Path, *, store_documents: bool) -> None:
+        super().__init__(root, kind="store of Chroma")
+        self.store_documents = store_documents
+        decisive = {"index": FORMAT, "store": STORE_FORMAT, "store_documents": store_documents}
+        self.settings = f"{zlib.crc32(canonical_json(decisive).encode()):08x}"
+
+    def path(self, revision: str, contents: str = "") -> Path:
+        """The store of a revision; with `contents`, of that revision and uncommitted documents."""
+        return self.root / f"{revision}{'+' if contents else ''}{contents}-{self.settings}"
+
+    # -- verifying ---------------------------------------------------------------------------------
+
+    def problem(self, path: Path, index: Path) -> str:
+        """Why a store of an index cannot be handed out; empty if it can. Reads sizes alone."""
+        seal = read_seal(path)
+        if seal is None:
+            return "it is not there" if not path.is_dir() else "it was never finished"
+        if seal.format != STORE_FORMAT or seal.settings != self.settings:
+            return "it is of another format"
+        for name, each in seal.files.items():
+            if (size := _size(path / name)) != each.size:
+                return f"{name} has {size} bytes instead of {each.size}"
+        if _size(path / DATABASE_FILE) < seal.database:
+            return f"{DATABASE_FILE} is shorter than it was"
+        if seal.stand_ins and set(seal.stand_ins) != unembedded(index).keys():
+            return "vectors were made since"
+        return ""
+
+    def mismatch(self, path: Path) -> str:
+        """The first sealed file of a store that is not what was written; empty if all are."""
+        seal = read_seal(path)
+        if seal is None:
+            return f"{SEAL} cannot be read"
+        with contextlib.suppress(FileNotFoundError):
+            for name, each in seal.files.items():
+                if _digest(path / name) != each.sha256:
+                    return f"{name} is not what was written"
+            return ""
+        return "a file is missing"
+
+    def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int) -> None:
+        """Seal a store that nobody has open, so that it survives a power cut."""
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
+        lasting = [path for path in files if path.parent in written_out or path == folder / manifest.FILE]
+        sealed = {path.relative_to(folder).as_posix(): _File(path.stat().st_size, _digest(path)) for path in lasting}
+        seal = Seal(
+            STORE_FORMAT,
+            revision,
+            self.settings,
+            tuple(sorted(stand_ins)),
+            dead,
+            _size(folder / DATABASE_FILE),
+            sealed,
+        )
+        paths.write_atomically(folder / SEAL, msgspec.json.encode(seal))
+        permissions.settle(folder)
+        for path in (*files, folder / SEAL, *{each.parent for each in files}, folder):
+            paths.fsync(path)
+
+    # -- handing out and removing ------------------------------------------------------------------
+
+    def lend(self, path: Path) -> None:
+        """Leave a lease. Hold the store's lock."""
+        permissions.make_file(_lease(path))
+        _lease(path).touch()
+
+    def lent(self, path: Path) -> bool:
+        """Whether a lease of the store has not run out."""
+        with contextlib.suppress(FileNotFoundError):
+            return time.time() - _lease(path).stat().st_mtime < LEASE_SECONDS
+        return False
+
+    def spare(self, *, needed: Collection[Path]) -> list[Path]:
+        """The stores that `evict` would remove."""
+        return [path for path in self.newest() if path not in needed and not self.lent(path)]
+
+    def evict(self, *, needed: Callable[[], Collection[Path]]) -> list[Path]:
+        """Remove the stores that are neither needed nor lent nor being read.
+
+        `needed` is called again under each store's lock.
+        """
+        removed = []
+        for path in self.spare(needed=needed()):
+            if self.discard(path, unless=lambda: {*needed(), *filter(self.lent, self.newest())}):
+                _lease(path).unlink(missing_ok=True)
+                removed.append(path)
+        return removed
+
+    # -- copying -----------------------------------------------------------------------------------
+
+    def bases(self) -> list[Path]:
+        """The finished stores of revisions under the present settings."""
+        sealed = ((path, read_seal(path)) for path in self.newest() if "+" not in path.name)
+        return [path for path, seal in sealed if seal and seal.settings == self.settings]
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Copy a finished store, which clients may read meanwhile. Raises `IndexFailed`.
+
+        Even a reader's query writes a row into the database. A read transaction keeps such writers
+        out while another process copies the bytes: closing the file in this one would drop the
+        locks that SQLite holds on it.
+        """
+        try:
+            with self.reading(source), _unchanging(source / DATABASE_FILE):
+                copy_tree(source, target)
+        except sqlite3.Error as error:
+            raise _unusable(source, str(error)) from error
+        if problem := self.mismatch(target):
+            raise _unusable(source, problem)
+
+
+def read_seal(folder: Path) -> Seal | None:
+    """What a store was sealed with; None if it is not finished."""
+    try:
+        return msgspec.json.decode((folder / SEAL).read_bytes(), type=Seal)
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, msgspec.DecodeError):
+        return None
+
+
+@contextlib.contextmanager
+def _unchanging(database: Path) -> Iterator[None]:
+    location = f"{database.absolute().as_uri()}?mode=rw"
+    with contextlib.closing(sqlite3.connect(location, uri=True, timeout=READ_TIMEOUT)) as connection:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master")
+        yield
+
+
+def _unusable(path: Path, problem: str) -> IndexFailed:
+    return IndexFailed(
+        f"Chroma's store {path.name} does not verify: {problem}.",
+        hint="It is derived: vmrag sync --wait",
+        folder=str(path),
+    )
+
+
+def _lease(path: Path) -> Path:
+    return path.with_name(path.name + ".lease")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; -1 if it is not there."""
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return -1
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
