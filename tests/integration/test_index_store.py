@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import struct
 import time
@@ -157,38 +156,6 @@ def test_after_sealing_no_file_of_the_index_is_open(kb):
 
 
 # -- metadata -------------------------------------------------------------------------------------------------------------
-
-METADATA = {
-    "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nothing": None, "nested": {"b": 1, "a": [None]}, "empty": [],
-    "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": [1, "x"], "ints and flags": [1, True],
-    "huge": 2**63, "list of huge": [1, 2**70], "least": -(2**63), "": "no name", "$set": 1, "#document": "x", "chroma:document": "x",
-    "title": "the user's own", "nulls": [None],
-}  # fmt: skip
-
-
-def test_metadata_of_every_kind_reaches_chroma_as_specified(kb):
-    import chromadb
-
-    revision = kb.commit(
-        doc("a", "body", title="A title", metadata=METADATA), doc("b", title="B"), collections=[collection()]
-    )
-    path = kb.index(revision).path
-    client = chromadb.PersistentClient(str(path / "chroma"))
-    rows = client.get_collection("guide").get()
-    found = dict(zip(rows["ids"], rows["metadatas"], strict=True))
-    client.close()
-    content_hash = doc("a", "body").content_hash
-    assert found["a_chunk_0"] == {
-        "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nested": '{"a":[null],"b":1}', "empty": "[]",
-        "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": '[1,"x"]',
-        "ints and flags": "[1,true]", "huge": str(2**63), "list of huge": f"[1,{2**70}]", "least": -(2**63),
-        "title": "the user's own", "nulls": "[null]",
-        "source_id": "a", "chunk_index": 0, "total_chunks": 1, "content_hash": content_hash, "source_table": "documents",
-        "collection": "guide",
-    }  # fmt: skip
-    assert found["b_chunk_0"]["title"] == "B"
-    [hit] = kb.search(path, "body", where={"title": "the user's own"})
-    assert hit.metadata == json.loads(json.dumps(METADATA))
 
 
 @given(st.dictionaries(st.text(max_size=5), st.recursive(
