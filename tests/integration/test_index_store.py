@@ -17,9 +17,9 @@ from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import floats, keywords, seal, vectors
 from vmrag_link.index.contents import HeldRow, problem_of, rows_of
 from vmrag_link.index.manifest import FILE, Manifest
-from vmrag_link.index.metadata import chroma_metadata, chunk_id
+from vmrag_link.index.metadata import chunk_id, document_metadata
 from vmrag_link.index.store import IndexStore
-from vmrag_link.models import Chunk, Chunking, Working
+from vmrag_link.models import Chunking, Working
 
 kb = knowledge.kb
 
@@ -162,7 +162,7 @@ def test_after_sealing_no_file_of_the_index_is_open(kb):
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=6)))  # fmt: skip
 def test_any_metadata_becomes_something_that_chroma_takes(metadata):
-    row = chroma_metadata(doc("a", metadata=metadata), Chunk(0, "text", 0, 4), 1)
+    row = document_metadata(doc("a", metadata=metadata).header)
     for key, value in row.items():
         assert not key.startswith(("$", "#", "chroma:"))
         assert key

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 FILE = "keywords.sqlite"
@@ -86,6 +86,13 @@ def texts(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, str]
         for text in connection.execute("SELECT text FROM keywords WHERE rowid = ?", (row,)):
             found[row] = text[0]
     return found
+
+
+def scan(connection: sqlite3.Connection, collection_id: int, slots: range) -> Iterator[tuple[int, str]]:
+    """The slots in a range that hold a text, and their texts, ascending."""
+    rows = row_id(collection_id, slots.start), row_id(collection_id, slots.stop)
+    for row, text in connection.execute("SELECT rowid, text FROM keywords WHERE rowid >= ? AND rowid < ?", rows):
+        yield slot_of(row), text
 
 
 def search(connection: sqlite3.Connection, query: str, collection_id: int, depth: int) -> list[tuple[int, float]]:

@@ -246,11 +246,6 @@ class Manifest:
         for row in rows:
             yield DocumentHeader(held.collection.name, *row[:4]), range(row[4], row[4] + row[5])
 
-    def first_slots(self, held: IndexedCollection) -> dict[str, int]:
-        """The first slot of every document of a collection."""
-        rows = self.connection.execute("SELECT doc_id, first FROM documents WHERE collection_id = ?", (held.id,))
-        return dict(rows.fetchall())
-
 
 def _definition(collection: Collection) -> str:
     return msgspec.json.encode(collection).decode()
