@@ -223,7 +223,7 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
         stand_in = featureless(collection().embedding_dimensions)
         store.embed("old", {f"o{n}": stand_in for n in range(3)})
         store.manifest.connection.execute("DELETE FROM meta WHERE key = 'given_vectors'")
-        store.seal(revision=first, settings=kb.snapshots.settings)
+        store.seal(revision=first)
     made = make(kb, first, folder=copied)
     assert shelf(kb).problem(made.path, copied) == ""
     assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == "vectors were made since"
