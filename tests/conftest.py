@@ -41,3 +41,18 @@ def pytest_runtest_makereport(item: pytest.Item):
             report.outcome = "failed"
             report.longrepr = f"{item.nodeid}: {missing[0]}, but CI has everything that the extra `dev` names"
     return report
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked `long`
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is marked `sample(count)`, the first, the last and some cases evenly between are in every run."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample"):
+            cases.setdefault((item.path, item.originalname), []).append(item)  # type: ignore[attr-defined]
+    for each in cases.values():
+        [count] = each[0].get_closest_marker("sample").args  # type: ignore[union-attr]
+        chosen = {round(number * (len(each) - 1) / max(1, count - 1)) for number in range(min(count, len(each)))}
+        for number, item in enumerate(each):
+            if number not in chosen:
+                item.add_marker(pytest.mark.long)

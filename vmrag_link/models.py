@@ -35,6 +35,12 @@ class Collection(Record, frozen=True):
     distance: Distance = "cosine"
     chunking: Chunking = Chunking()
     created_at: str = ""
+    import_base: str = ""
+    """What the ids of imported documents are relative to; empty: not known yet."""
+
+    @property
+    def key(self) -> str:
+        return self.name
 
 
 class DocumentHeader(Record, frozen=True):
@@ -80,6 +86,65 @@ class Document(Record, frozen=True):
         return DocumentHeader(self.collection, self.doc_id, self.title, self.content_hash, self.metadata)
 
 
+class Project(Record, frozen=True):
+    """A row of `projects`: what issue logs belong to."""
+
+    project_id: str
+    name: str = ""
+    repository_url: str = ""
+    created_at: str = ""
+    metadata: str = "{}"
+
+    @property
+    def key(self) -> EntryKey:
+        return ("projects", self.project_id)
+
+
+class IssueLog(Record, frozen=True):
+    """A row of `issue_logs`: what was found out, done or decided about an issue of a project."""
+
+    log_id: str
+    project_id: str
+    issue_number: int
+    title: str
+    content: str
+    content_hash: str
+    log_type: str = "implementation"
+    created_at: str = ""
+    updated_at: str = ""
+    metadata: str = "{}"
+
+    @property
+    def key(self) -> EntryKey:
+        return ("issue_logs", self.log_id)
+
+
+class KnowledgeDoc(Record, frozen=True):
+    """A row of `knowledge_docs`: a document about a tool, in one of its versions."""
+
+    doc_id: str
+    category: str
+    tool_name: str
+    tool_version: str
+    title: str
+    content: str
+    content_hash: str
+    created_at: str = ""
+    updated_at: str = ""
+    metadata: str = "{}"
+
+    @property
+    def key(self) -> EntryKey:
+        return ("knowledge_docs", self.doc_id)
+
+
+Entry = Project | IssueLog | KnowledgeDoc
+"""A row of a table beside collections and documents. No index is made of it."""
+
+EntryTable = Literal["projects", "issue_logs", "knowledge_docs"]
+EntryKey = tuple[EntryTable, str]
+
+
 class DocumentChange(Record, frozen=True):
     """A document's change between two states; `before` is None for added, `after` for removed."""
 
@@ -108,11 +173,26 @@ class CollectionChange(Record, frozen=True):
         return row.name
 
 
+class EntryChange(Record, frozen=True):
+    """One entry's difference between two states."""
+
+    kind: ChangeKind
+    before: Entry | None
+    after: Entry | None
+
+    @property
+    def key(self) -> EntryKey:
+        row = self.after or self.before
+        assert row is not None  # noqa: S101  a change has at least one side
+        return row.key
+
+
 class Difference(Record, frozen=True):
-    """The changes from one state of the knowledge base to another, by (collection, doc_id)."""
+    """The changes from one state of the knowledge base to another, sorted by key."""
 
     collections: tuple[CollectionChange, ...]
     documents: tuple[DocumentChange, ...]
+    entries: tuple[EntryChange, ...] = ()
 
     def counts(self) -> ChangeCounts:
         kinds = [change.kind for change in self.documents]
@@ -120,7 +200,7 @@ class Difference(Record, frozen=True):
 
     @property
     def empty(self) -> bool:
-        return not self.collections and not self.documents
+        return not (self.collections or self.documents or self.entries)
 
 
 class ChangeCounts(Record, frozen=True):

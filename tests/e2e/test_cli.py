@@ -30,6 +30,7 @@ def test_version_and_help(project):
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.sample(12)
 def test_every_command_explains_itself_and_takes_the_common_options(project, name):
     shown = project.vmrag(name, "--help").out
     for option in ("--json", "-C", "-q, --quiet", "-v, --verbose"):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support import people
-from tests.support.long import spread
 from tests.support.people import DATA, User, World
 from tests.support.repos import Repo
 from tests.support.travel import Clone
@@ -191,8 +190,9 @@ def test_adopting_makes_what_was_proposed_reachable_upstream_and_usable_here(pro
 
 
 @pytest.mark.parametrize(
-    "how", spread([["merge", "-q", "--squash"], ["merge", "-q", "--no-ff", "-m", "merge"], ["rebase", "-q"]], 1)
+    "how", [["merge", "-q", "--squash"], ["merge", "-q", "--no-ff", "-m", "merge"], ["rebase", "-q"]]
 )
+@pytest.mark.sample(1)
 def test_after_a_merge_without_the_driver_all_of_upstream_can_query(proposed, how):
     """As a host's merge button does it: in a repository where nothing of ours is installed."""
     proposed.ada.git("fetch", "-q", "origin", f"{PULL_REQUEST}:pr-12")

@@ -196,6 +196,7 @@ def test_what_is_no_address_of_it_is_not_found_and_too_much_is_refused(running):
     ],
 )
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.sample(18)
 def test_pages_of_other_origins_and_names_that_were_rebound_do_not_reach_it(running, headers, status, era):
     given = {name: value.format(port=running.port) for name, value in headers.items()}
     if era == "modern":
@@ -232,6 +233,7 @@ def guarded(template, tmp_path_factory):
     "said", [None, "", "Bearer", "Bearer ", "Bearer correct", "Bearer correct horse!", "Basic correct horse", "ünïcode"]
 )
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+@pytest.mark.sample(8)
 def test_who_does_not_say_the_token_gets_nothing(guarded, said, method):
     headers = {} if said is None else {"Authorization": said.encode().decode("latin-1")}
     status, found, body = guarded.request(method, json.dumps(HELLO).encode(), **headers)

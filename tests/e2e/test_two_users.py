@@ -12,7 +12,6 @@ import pytest
 from tests.integration import test_serve
 from tests.support import people
 from tests.support.cli import start
-from tests.support.long import spread
 from tests.support.people import DATA, User, World
 from tests.support.terminal import SCRIPT
 
@@ -78,6 +77,7 @@ def test_after_git_clone_init_fetches_in_place_of_starting_another_one(world):
 
 
 @pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--single-branch"]])
+@pytest.mark.sample(1)
 def test_a_clone_that_lacks_something_has_all_of_the_knowledge(world, options):
     world.ada.write_document("more.md", "More.")
     world.ada.git("push", "-q")
@@ -179,7 +179,8 @@ def test_a_branch_of_one_is_merged_by_the_other(world):
     assert bob.texts()["ada.md"] == "Ada keeps bees and ducks."
 
 
-@pytest.mark.parametrize("how", spread(["merge", "rebase"], 1))
+@pytest.mark.parametrize("how", ["merge", "rebase"])
+@pytest.mark.sample(1)
 def test_two_people_edit_on_one_branch_and_end_with_the_same_knowledge(world, how):
     bob = world.join("bob")
     bob.vmrag("install")
@@ -187,7 +188,8 @@ def test_two_people_edit_on_one_branch_and_end_with_the_same_knowledge(world, ho
     assert world.hub.git("fsck", "--full") == ""
 
 
-@pytest.mark.parametrize("kind", spread(["http", "file"], 1))
+@pytest.mark.parametrize("kind", ["http", "file"])
+@pytest.mark.sample(1)
 def test_the_same_with_a_remote_that_is_no_git_repository(world, kind, serve):
     ada = world.ada
     folder = world.top / "knowledge"

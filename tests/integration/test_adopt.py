@@ -15,15 +15,14 @@ import pytest
 from tests.integration.test_travel_tampering import TAMPERING, Data
 from tests.support import cli, travel
 from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
-from tests.support.long import spread
 from tests.support.repos import Repo
 from tests.support.terminal import Project
 from tests.support.travel import DATA, Clone, Pair, git_clone
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import KEEP_BRANCH, Write
-from vmrag_link.engines.doltlite import schema
+from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.doltlite.tables import STATEMENTS
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection
@@ -42,7 +41,7 @@ TAMPERED = (
     "it is zeroes",
     "it is another knowledge base",
 )
-META = "INSERT INTO vmrag_meta VALUES ('schema_version', '1')"
+META = f"INSERT INTO vmrag_meta VALUES ('schema_version', '{SCHEMA_VERSION}')"
 COMMIT = "SELECT dolt_commit('-A', '-m', 'x', '--author', 'Eve <eve@example.org>')"
 
 
@@ -218,7 +217,8 @@ def test_where_nothing_is_new_a_fork_needs_no_knowledge_and_has_to_be_one_all_th
     assert world.refuses(code)["message"] == "There is no git repository at ../fork.git."
 
 
-@pytest.mark.parametrize("named", spread(["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"], 3))
+@pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])
+@pytest.mark.sample(3)
 def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
     world.opens(world.eve.record("one"))
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
@@ -226,7 +226,8 @@ def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
     assert done.json["pushed"]
 
 
-@pytest.mark.parametrize("name", spread(["nobranch", "two words", "a:b", "a*", "refs/x..y"], 2))
+@pytest.mark.parametrize("name", ["nobranch", "two words", "a:b", "a*", "refs/x..y"])
+@pytest.mark.sample(2)
 def test_what_is_neither_a_commit_here_nor_a_branch_there_is_said_so(world, name):
     error = world.refuses(name)
     assert error["code"] == "GIT_COMMIT_NOT_FOUND"
@@ -513,7 +514,7 @@ def test_a_knowledge_base_that_begins_beside_ours_is_refused(strangers):
     """On top of the engine's own first commit, which both have, instead of our root."""
     start = root(strangers.ours)
     first = strangers.ours.parents([start])[start][0]
-    beside = evil(strangers.theirs, *schema.TABLES, META, base=first, name="beside")
+    beside = evil(strangers.theirs, *STATEMENTS[SCHEMA_VERSION], META, base=first, name="beside")
     assert "another one" in strangers.refuses(beside)
 
 
@@ -587,11 +588,12 @@ def test_a_revision_on_top_of_an_anchor_is_refused(world):
     world.ada.push("origin", revisions=(more,))
     world.eve.fetch("origin")
     anchor = world.eve.engine.remote_heads(world.eve.at().key)[KEEP_BRANCH]
-    world.opens(world.evil(*schema.TABLES, META, base=anchor))
+    world.opens(world.evil(*STATEMENTS[SCHEMA_VERSION], META, base=anchor))
     assert world.refuses()["code"] == "KNOWLEDGE_REFUSED"
 
 
 @pytest.mark.parametrize("kind", TAMPERED)
+@pytest.mark.sample(3)
 def test_a_tampered_file_is_refused(world, kind):
     world.opens(world.eve.record("one"))
     data = Data.of(world.fork)
@@ -657,7 +659,8 @@ DEATHS = {
 }
 
 
-@pytest.mark.parametrize("moment", spread(sorted(DEATHS), 2))
+@pytest.mark.parametrize("moment", sorted(DEATHS))
+@pytest.mark.sample(2)
 def test_a_kill_leaves_nothing_that_the_next_run_does_not_clear(world, moment):
     revision = world.eve.record("one")
     world.opens(revision)

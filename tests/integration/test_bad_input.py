@@ -17,7 +17,6 @@ import pytest
 from tests.support import cli, terminal
 from tests.support.cli import WITHOUT_RIGHTS, error_of, pages, read_only, small_disk, start
 from tests.support.compare import assert_whole
-from tests.support.long import spread
 from tests.support.repos import isolate
 from tests.support.terminal import SCRIPT, Done, Project, new_project
 
@@ -76,6 +75,7 @@ BAD_PINS: dict[str, tuple[Callable[[str], bytes], str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_PINS)
+@pytest.mark.sample(3)
 def test_a_malformed_pin_names_line_and_fix_and_the_old_revision_answers(project, tmp_path, what):
     broken, says = BAD_PINS[what]
     (project.top / ".dolt-version").write_bytes(broken((project.top / ".dolt-version").read_text()))
@@ -206,6 +206,7 @@ def snapshot(project: Project) -> Path:
 @pytest.mark.parametrize("pin", ["sound", "malformed"])
 @pytest.mark.parametrize("command", ["query faq", "sync"])
 @pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.sample(9)
 def test_a_damaged_snapshot_is_built_again_and_never_served(project, tmp_path, damage, command, pin):
     DAMAGES[damage](snapshot(project))
     pinned = (project.top / ".dolt-version").read_bytes()
@@ -250,6 +251,7 @@ def test_a_damaged_base_is_no_reason_not_to_get_to_another_revision(project, tmp
 
 @pytest.mark.parametrize("content", [b"", b"\0garbage", b"[]", b'{"revision": 1, "snapshot": null}', b"{}"])
 @pytest.mark.parametrize("name", ["workspace.json", "applied"])
+@pytest.mark.sample(4)
 def test_a_garbage_workspace_file_is_written_again(project, tmp_path, name, content):
     project.put("note.md", "An uncommitted note.")
     (project.own / name).write_bytes(content)
@@ -326,6 +328,7 @@ def test_in_a_read_only_work_tree_a_commit_is_kept_and_pinned_as_soon_as_it_can_
         pytest.param(1_200_000, "", "", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.sample(2)
 def test_on_a_full_disk_nothing_acknowledged_is_lost_and_with_room_everything_goes_on(
     stocked, tmp_path, left, imports, commits
 ):
@@ -493,6 +496,7 @@ FEW_NAMES = ("größe/ü", "MAIN", "0" * 40, "vmrag_keep", "WORKING", "x" * 200,
 @pytest.mark.parametrize(
     "name", [name if name in FEW_NAMES else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
 )
+@pytest.mark.sample(3)
 def test_a_branch_name_that_no_engine_takes_works_like_any_other(project, tmp_path, name):
     made = subprocess.run(["git", "checkout", "-q", "-b", name], cwd=project.top, capture_output=True, check=False)
     if made.returncode:
@@ -583,6 +587,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("text", SETTINGS)
+@pytest.mark.sample(3)
 def test_malformed_settings_name_file_and_line_and_stop_everything(project, text):
     project.write(".vmrag.yaml", text)
     for command in [("status",), ("query", "faq"), *WRITES]:
@@ -680,7 +685,8 @@ def interrupted(project: Project, moment: float, *command: str) -> Done:
 @pytest.mark.parametrize(
     "moments", [(0.5, 0.8), pytest.param((0.35, 0.65), marks=pytest.mark.long)], ids=["some", "others"]
 )
-@pytest.mark.parametrize("command", spread(["commit", "import", "sync"], 1))
+@pytest.mark.parametrize("command", ["commit", "import", "sync"])
+@pytest.mark.sample(1)
 def test_ctrl_c_ends_with_one_line_loses_nothing_and_the_next_run_goes_on(stocked, tmp_path, command, moments):
     pages(stocked, range(2000, 2150), folder="more")
     new = {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}

@@ -15,7 +15,7 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
-from tests.support.long import crossed, spread
+from tests.support.long import crossed
 from tests.support.terminal import Project
 from vmrag_link.git import plumbing
 from vmrag_link.ops.follow import follow_pin
@@ -130,7 +130,8 @@ def test_a_kill_before_the_knowledge_base_is_committed_leaves_the_documents_unco
     settled(noted)
 
 
-@pytest.mark.parametrize("step", spread(COMMITTED, 3))
+@pytest.mark.parametrize("step", COMMITTED)
+@pytest.mark.sample(3)
 def test_a_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()

@@ -20,7 +20,7 @@ from tests.support import terminal
 from tests.support.bits import flip, unnoticed
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
-from tests.support.long import one_of_each, spread
+from tests.support.long import one_of_each
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
@@ -587,6 +587,7 @@ def every(broken: Broken) -> str:
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=every)
+@pytest.mark.sample(24)
 def test_what_is_broken_is_found_and_the_printed_command_mends_it(project, tmp_path, broken):
     broken.breaks(project)
     found = findings(project)[broken.code]
@@ -630,7 +631,8 @@ RISKY = (
 )
 
 
-@pytest.mark.parametrize("breaks", spread(RISKY, 4), ids=lambda breaks: breaks.__name__)
+@pytest.mark.parametrize("breaks", RISKY, ids=lambda breaks: breaks.__name__)
+@pytest.mark.sample(4)
 def test_fix_loses_no_uncommitted_document(project, tmp_path, breaks):
     project.put("precious.md", "Written nowhere else.")
     breaks(project)

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.engines import AUTHOR, DATE, ROOT, Engines, commit, document, head, put, root, store
-from vmrag_link.engines.base import KEEP_BRANCH, UNFINISHED_BRANCH
+from tests.support.long import examples
+from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import COMPACTED_NAME, FILE_NAME, DoltliteEngine
 from vmrag_link.errors import (
@@ -307,7 +308,7 @@ def test_a_knowledge_base_of_a_newer_program_is_refused_and_both_versions_are_na
         lambda: engine.diff(old, Working("main")),
         lambda: commit(engine, "main"),
     ):
-        with pytest.raises(SchemaTooNew, match=r"version 7.* 1\."):
+        with pytest.raises(SchemaTooNew, match=rf"version 7.* {SCHEMA_VERSION}\."):
             ask()
     assert engine.count(old) == 1, "older revisions can still be read"
     with Connection(engine.folder / FILE_NAME) as connection, connection.transaction():
@@ -325,7 +326,8 @@ def test_a_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
     with Connection(engine.folder / FILE_NAME) as connection, connection.transaction():
         row = {"distance": "cosine", "chunking": "{}", column: value}
         connection.execute(
-            "INSERT INTO collections VALUES ('odd', '', '{}', '', '', 0, ?, ?, '')", (row["distance"], row["chunking"])
+            "INSERT INTO collections VALUES ('odd', '', '{}', '', '', 0, ?, ?, '', '')",
+            (row["distance"], row["chunking"]),
         )
     with pytest.raises(EngineFailed, match="'odd'"):
         engine.collections(Working("vmrag_root"))
@@ -338,7 +340,7 @@ def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) ->
     """Whatever the rule allows, the library takes and a connection reaches; and it takes little more."""
     chance = random.Random(9)
     alphabet = string.printable + "éß🙂" + "@./-{~^:*[\\" * 4 + "abc" * 12
-    names = {"".join(chance.choices(alphabet, k=chance.randrange(1, 7))) for _ in range(600)}
+    names = {"".join(chance.choices(alphabet, k=chance.randrange(1, 7))) for _ in range(examples(600))}
     names |= {
         "a.lock",
         "a.lock/b",
@@ -407,6 +409,7 @@ KILLED_IN = {
 
 
 @pytest.mark.parametrize("what", KILLED_IN.values(), ids=list(KILLED_IN))
+@pytest.mark.sample(1)
 def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engine: DoltliteEngine, what: str) -> None:
     theirs = store(engine, "theirs", document("t"))
     store(engine, "main", document("first"))
@@ -438,7 +441,7 @@ def test_an_anchor_costs_a_few_kilobytes_whatever_the_contents(engine: DoltliteE
         before = path.stat().st_size
         engine.move_branch("main", base, expected=revision)
         grown.append(path.stat().st_size - before)
-    assert max(grown) < 10_000, grown
+    assert max(grown) < 12_000, grown  # the first pays for letting go of the tables
 
 
 def test_a_revision_of_another_history_can_be_read_and_compared_but_not_anchored(

@@ -110,6 +110,7 @@ def test_a_python_that_fails_stops_nothing_and_one_line_says_so(stage, code):
 
 @pytest.mark.parametrize("hook", shims.HOOKS)
 @pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.sample(5)
 def test_without_any_python_one_line_says_so_and_git_goes_on(stage, shell, hook, remote, tmp_path):
     stage.recorder.unlink()
     (tmp_path / "bin").mkdir()
@@ -279,6 +280,7 @@ def test_a_refused_push_pushes_nothing(stage, remote):
     ],
     ids=["empty", "delete", "old", "branch", "new", "spaces", "several"],
 )
+@pytest.mark.sample(5)
 def test_all_shells_read_a_push_alike(stage, remote, shell, lines, asks):
     names = {"twin": stage.repo.git("rev-parse", "twin"), "side": stage.repo.git("rev-parse", "side")}
     stdin = "".join(f"{line.format(**names).replace(' 0', f' {ZERO}')}\n" for line in lines)

@@ -272,6 +272,7 @@ def dispatching(hooks, log, text, *, link):
     [f"#!/bin/sh\n{DISPATCH}", f"#!{sys.executable}\n{PYTHON}", f"#!/bin/sh\n{PARTS}"],
     ids=["sh", "python", "folders"],
 )
+@pytest.mark.sample(4)
 def test_a_hook_that_asks_its_name_does_what_it_did(repo, hooks, log, text, link):
     places = plumbing.locate(repo.top)
     dispatching(hooks, log, text, link=link)

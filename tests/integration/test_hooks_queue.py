@@ -98,6 +98,7 @@ def test_work_trees_that_commit_at_the_same_time_lose_no_line(stage, tmp_path):
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("kind", ["loose", "packed", "detached", "linked", "linked detached", "submodule", "symbolic"])
+@pytest.mark.sample(5)
 def test_all_shells_find_the_commit_wherever_git_keeps_it(stage, shell, kind, tmp_path):
     repo = stage.repo
     if kind == "packed":

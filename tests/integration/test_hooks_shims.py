@@ -347,6 +347,7 @@ def test_with_nothing_to_do_no_program_is_needed(stage, shell, there, tmp_path):
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("kind", ["work tree", "linked", "sparse", "other branch", "other pin", "detached", "busy"])
+@pytest.mark.sample(5)
 def test_all_shells_decide_alike(stage, shell, kind, tmp_path):
     repo = stage.repo
     if kind == "linked":

@@ -396,6 +396,7 @@ EVERY_TYPE = ("pre-commit", "post-checkout", "post-merge", "pre-push")
 
 @needs_pre_commit
 @FIRST_OR_LATER
+@pytest.mark.sample(1)
 def test_pre_commit_and_ours_run_once_each_in_every_kind_of_hook(repo, places, hooks, log, first):
     config = "".join(
         f"  - id: {hook}\n    name: x\n    language: system\n    entry: sh -c 'echo framework {hook} >>{log.path}'\n"

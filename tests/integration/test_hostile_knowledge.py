@@ -22,10 +22,11 @@ from tests.support.travel import LONG, Clone, Pair, git_clone
 from vmrag_link import pin as pins
 from vmrag_link.documents import chunking as chunking_of_documents
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.engines.base import KEEP_BRANCH, Write
+from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite import links, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.doltlite.tables import STATEMENTS
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
 from vmrag_link.models import Chunking, content_hash
@@ -100,9 +101,9 @@ def test_our_own_tables_are_known_as_the_engine_writes_them_down():
 @pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\u0085"])
 def test_a_column_whose_name_begins_with_what_only_looks_blank_is_another_one(blank):
     with Connection(Path(":memory:"), access="create") as connection:
-        for each in schema.TABLES:
+        for each in STATEMENTS[SCHEMA_VERSION]:
             connection.execute(each.replace("content LONGTEXT", f"{blank}content LONGTEXT"))
-        connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(schema.SCHEMA_VERSION),))
+        connection.execute("INSERT INTO vmrag_meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         with pytest.raises(KnowledgeRefused, match="documents"):
             schema.require_ours(connection, "it")
 
@@ -147,6 +148,7 @@ OTHER_TYPES = {
 
 
 @pytest.mark.parametrize("rows", OTHER_TYPES)
+@pytest.mark.sample(2)
 def test_rows_with_something_else_than_texts_are_not_fetched(rows, pair):
     before, known = pair.bob.state(), pair.bob.heads()
     of_ada(pair, *OTHER_TYPES[rows])
@@ -181,6 +183,7 @@ NO_RECORDS = {
 
 
 @pytest.mark.parametrize("rows", NO_RECORDS)
+@pytest.mark.sample(3)
 def test_rows_that_we_could_not_have_written_are_not_fetched(rows, pair):
     before, known = pair.bob.state(), pair.bob.heads()
     bad = of_ada(pair, NO_RECORDS[rows])
@@ -197,6 +200,7 @@ def stored(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("schema", HOSTILE)
+@pytest.mark.sample(3)
 def test_a_remote_with_anything_but_our_tables_is_refused_and_leaves_nothing(schema, pair):
     before, known, size = pair.bob.state(), pair.bob.heads(), stored(pair.bob.places.shared)
     bad = of_ada(pair, *HOSTILE[schema])
@@ -389,6 +393,7 @@ def pin_revision_below_head(user: User, old: str, statement: str, mend: str) -> 
 @pytest.mark.parametrize(
     ("setting", "said"), [("knowledge-mb", "at most 1 MB are taken"), ("document-mb", "a document of more than 1 MB")]
 )
+@pytest.mark.sample(1)
 def test_old_knowledge_answers_while_what_is_too_large_is_refused_until_the_limit_is_raised(world, setting, said):
     bob = world.join("bob")
     bob.ask("query", "certificates")

@@ -296,6 +296,7 @@ def _around(victim: Victim) -> set[Path]:
 
 
 @pytest.mark.parametrize("what", some(UNTRUSTED, FEW_UNTRUSTED))
+@pytest.mark.sample(3)
 def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, scene, what):
     remote = scene.filled(UNTRUSTED[what])
     assert "was not contacted: nobody here has agreed to it" in victim.check_out("missing", what)
@@ -310,6 +311,7 @@ def test_a_pin_of_an_unknown_revision_makes_nobody_contact_a_stranger(victim, sc
 
 
 @pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
+@pytest.mark.sample(3)
 def test_a_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scene, what):
     victim.check_out("known", what)
     assert victim.status()["state"] == "in_sync"
@@ -322,6 +324,7 @@ def test_a_pin_of_a_known_revision_sends_no_knowledge_to_a_stranger(victim, scen
 
 
 @pytest.mark.parametrize("what", some([*IMPOSSIBLE, *BROKEN], FEW_REFUSED))
+@pytest.mark.sample(4)
 def test_a_pin_that_no_pin_can_be_is_named_with_its_line_and_nothing_follows_it(victim, what):
     said = victim.check_out("missing" if what in IMPOSSIBLE else "pin", what)
     assert "vmrag: .dolt-version, line " in said
@@ -375,6 +378,7 @@ def test_going_back_to_the_own_branch_forgets_the_strangers(victim):
 
 
 @pytest.mark.parametrize("what", some([*SETTINGS_REFUSED, *SETTINGS_OF_NO_FILE], FEW_SETTINGS))
+@pytest.mark.sample(4)
 def test_settings_that_no_settings_can_be_stop_every_command_with_a_way_out(victim, what):
     said = victim.check_out("settings", what)
     assert ".vmrag.yaml" in said
@@ -405,6 +409,7 @@ def does_not_count(victim: Victim, remote: str, *command: str, code: int = 0) ->
 
 
 @pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
+@pytest.mark.sample(3)
 def test_the_remote_of_a_strangers_settings_is_not_contacted(victim, scene, what):
     victim.check_out("remote", what)
     remote = scene.filled(UNTRUSTED[what])
@@ -519,6 +524,7 @@ def contacts(victim: Victim) -> list[str]:
 
 
 @pytest.mark.parametrize("what", some(SEEN, FEW_SEEN))
+@pytest.mark.sample(3)
 def test_what_somebody_agreed_to_is_contacted_at_once(victim, scene, what):
     victim.check_out("missing", what)
     assert victim.fails("sync")["code"] == "REMOTE_NOT_TRUSTED"
@@ -542,6 +548,7 @@ def test_a_remote_of_the_settings_that_were_agreed_to_is_contacted(victim, scene
 @pytest.mark.parametrize(
     "what", ["a database", "a database through a link", "a repository", "a repository through a link"]
 )
+@pytest.mark.sample(2)
 def test_a_folder_of_the_settings_that_were_agreed_to_is_opened_below_an_allowed_root(victim, scene, what):
     accept(victim, scene.filled(UNTRUSTED[what]))
     victim.check_out("missing", what)

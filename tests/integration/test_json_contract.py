@@ -434,6 +434,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("arguments", "code", "name"), ERRORS.values(), ids=ERRORS)
+@pytest.mark.sample(12)
 def test_an_error_is_json_on_stderr_and_nothing_on_stdout(project, arguments, code, name):
     done = project.vmrag(*arguments, "--json", code=code)
     assert done.out == ""

@@ -17,7 +17,6 @@ import pytest
 from tests.support import cli
 from tests.support.cli import error_of, killed, lasted, pages, start, text_of
 from tests.support.compare import assert_whole
-from tests.support.long import spread
 from tests.support.repos import isolate
 from tests.support.terminal import Done, Project, new_project
 from vmrag_link import pin as pins
@@ -84,7 +83,8 @@ def recovered(project: Project, scratch: Path, dice: Dice) -> None:
     assert not list((project.shared / "journal").glob("*.json"))
 
 
-@pytest.mark.parametrize("part", spread(range(8), 1))
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.sample(1)
 def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, part):
     dice = Dice(f"sync {part}", 4)
     # Spares are evicted at once: every sync builds, binds and evicts.
@@ -106,7 +106,8 @@ def test_a_killed_sync_leaves_the_old_index_or_the_new_one(stocked, tmp_path, pa
         assert ("note.md" in documents(stocked)) == (there == kept)
 
 
-@pytest.mark.parametrize("part", spread(range(8), 1))
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.sample(1)
 def test_a_killed_commit_is_whole_after_the_next_command_or_never_began(stocked, tmp_path, part):
     dice = Dice(f"commit {part}", 3)
     expected = documents(stocked)
@@ -134,7 +135,8 @@ def test_a_killed_commit_is_whole_after_the_next_command_or_never_began(stocked,
         assert history[0] == stocked.pinned
 
 
-@pytest.mark.parametrize("part", spread(range(4), 1))
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.sample(1)
 def test_a_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, part):
     dice = Dice(f"import {part}", 3)
     expected = documents(stocked)
@@ -156,7 +158,8 @@ def test_a_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, 
         expected = found
 
 
-@pytest.mark.parametrize("part", spread(range(2), 1))
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.sample(1)
 def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part):
     dice = Dice(f"add and rm {part}", 4)
     expected = documents(stocked)
@@ -188,7 +191,8 @@ def test_a_killed_add_or_rm_stored_its_change_or_nothing(stocked, tmp_path, part
         expected = found
 
 
-@pytest.mark.parametrize("part", spread(range(2), 1))
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.sample(1)
 def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     dice = Dice(f"init {part}", 3)
@@ -209,7 +213,8 @@ def test_a_killed_init_goes_on_where_it_was(tmp_path, monkeypatch, part):
         assert assert_whole(project, tmp_path / f"scratch-{number}") == {("handbook", "note.md")}
 
 
-@pytest.mark.parametrize("part", spread(range(4), 1))
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.sample(1)
 def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(stocked, tmp_path, part):
     dice = Dice(f"checkout {part}", 3)
     stocked.git("config", "vmrag.index.keep", "0")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.support import terminal
-from tests.support.long import spread
 from tests.support.terminal import Project
 from vmrag_link.ops.links import link_queue
 
@@ -118,27 +117,25 @@ def backwards(project: Project) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "happens",
-    spread(
-        [
-            amend,
-            amend_and_back,
-            rebase,
-            lambda project: rebase(project, "--apply"),
-            squash,
-            edited,
-            pick,
-            revert,
-            merge,
-            merge_of_one_side,
-            squash_merge,
-            am,
-            in_a_work_tree,
-            backwards,
-        ],
-        7,
-    ),
+    [
+        amend,
+        amend_and_back,
+        rebase,
+        lambda project: rebase(project, "--apply"),
+        squash,
+        edited,
+        pick,
+        revert,
+        merge,
+        merge_of_one_side,
+        squash_merge,
+        am,
+        in_a_work_tree,
+        backwards,
+    ],
     ids=lambda each: each.__name__.replace("<lambda>", "rebase --apply"),
 )
+@pytest.mark.sample(7)
 def test_the_hooks_write_down_what_history_tells(
     project: Project, happens: Callable[[Project], dict[str, str]]
 ) -> None:
@@ -293,6 +290,7 @@ def test_nothing_is_written_where_nothing_changed(quiet: Project, tmp_path: Path
         "\udcff",
     ],
 )
+@pytest.mark.sample(3)
 def test_a_line_that_names_no_commit_is_passed_over(quiet: Project, line: str) -> None:
     commits = grown(quiet, 1)
     text = line.replace("TREE", commit_of(quiet, "HEAD^{tree}")).replace("HEAD", commit_of(quiet))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.support import terminal
-from tests.support.long import spread
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 
@@ -146,7 +145,8 @@ HOOKED: dict[str, Callable[[Project], object]] = {
 }
 
 
-@pytest.mark.parametrize("move", spread(HOOKED.values(), 5), ids=HOOKED)
+@pytest.mark.parametrize("move", HOOKED.values(), ids=HOOKED)
+@pytest.mark.sample(5)
 def test_the_hooks_bring_the_knowledge_along(project, move):
     move(project)
     status = project.status()
@@ -186,7 +186,8 @@ HOOKLESS: dict[str, Callable[[Project], object]] = {
 }
 
 
-@pytest.mark.parametrize("move", spread(HOOKLESS.values(), 3), ids=HOOKLESS)
+@pytest.mark.parametrize("move", HOOKLESS.values(), ids=HOOKLESS)
+@pytest.mark.sample(3)
 def test_where_git_fires_no_hook_the_query_itself_notices(project, move):
     move(project)
     answer = project.ask("query", "uv")["kb"]

@@ -169,6 +169,7 @@ def test_settings_count_like_flat_keys_and_reach_chroma(project: Project, tools:
         {"infinite": float("inf")},
     ],
 )
+@pytest.mark.sample(4)
 def test_metadata_that_cannot_be_is_refused_and_nothing_is_written(
     project: Project, tools: Tools, metadata: dict[str, Any]
 ) -> None:

@@ -291,6 +291,7 @@ def test_a_tool_refuses_illegal_arguments_and_says_which(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.sample(20)
 def test_a_tool_takes_legal_arguments_in_every_form(name, tmp_path):
     tools = Tools(tmp_path)
     contract = TOOLS[name]["parameters"]

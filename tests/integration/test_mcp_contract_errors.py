@@ -75,6 +75,7 @@ def test_a_call_that_succeeds_has_exactly_the_result_of_the_contract(world, name
 
 
 @pytest.mark.parametrize("given", REFUSED)
+@pytest.mark.sample(18)
 def test_every_error_of_a_tool_comes_in_the_envelope_and_nothing_has_changed(world, given):
     problems = []
     for strangers in (True, False):  # in this order: what the person says yes to is written into git config
@@ -129,6 +130,7 @@ def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(
 @pytest.mark.parametrize(
     "name", [name for name, each in TOOLS.items() if "cannot" in each["errors"].get("CHROMADB_ERROR", ())]
 )
+@pytest.mark.sample(5)
 def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
     state = world.state("broken_index")
     tools = Tools(state.top)
@@ -152,6 +154,7 @@ def test_the_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_ma
 
 
 @pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
+@pytest.mark.sample(5)
 def test_a_bug_is_told_without_its_trace_which_is_in_the_log(world, name, monkeypatch):
     function = function_of(catalogue()[name])
 
@@ -233,6 +236,7 @@ def test_a_name_that_is_no_tool_gets_the_nearest_one():
 
 
 @pytest.mark.parametrize("name", [name for name in TOOLS if name not in READING])
+@pytest.mark.sample(11)
 def test_a_server_that_is_read_only_denies_what_writes(name):
     found = refused(Chosen(toolsets="all", read_only=True), name)
     assert broken_failure(found, Expected(name, "", {}, "ACCESS_DENIED")) == []

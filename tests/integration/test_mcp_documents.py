@@ -83,6 +83,7 @@ def test_a_document_without_an_id_gets_a_uuid(tools):
         ("COLLECTION_NOT_FOUND", {"collection_name": "absent"}, {"collection_name": "absent", "branch": "main"}),
     ],
 )
+@pytest.mark.sample(5)
 def test_one_bad_item_refuses_the_batch(tools, code, wrong, details):
     error = tools.error(code, "chroma_add_documents", **(NOTES | {"documents": ["x", "y"]} | wrong))
     assert details.items() <= error["details"].items()
@@ -198,6 +199,7 @@ def test_filters_apply_to_whole_documents(tools):
     "wrong", [{"where": {"n": {"$near": 1}}}, {"where_document": {"$near": "x"}}, {"where_document": {"$regex": "("}}]
 )
 @pytest.mark.parametrize("tool", ["chroma_get_documents", "chroma_delete_documents"])
+@pytest.mark.sample(2)
 def test_a_malformed_filter_is_refused(tools, tool, wrong):
     tools.error("INVALID_FILTER", tool, **NOTES, **wrong)
     assert got(tools) == TEXTS
@@ -335,6 +337,7 @@ def test_what_gets_what_it_has_is_unchanged(tools):
         ("COLLECTION_NOT_FOUND", {"collection_name": "absent"}, {"branch": "main"}),
     ],
 )
+@pytest.mark.sample(3)
 def test_an_update_that_is_refused_writes_nothing(tools, code, wrong, details):
     given = NOTES | {"ids": ["a", "b"], "documents": ["x", "y"]} | wrong
     error = tools.error(code, "chroma_update_documents", **given)

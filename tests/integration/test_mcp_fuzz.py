@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import terminal
+from tests.support.long import examples
 from tests.support.mcp_process import served
 from vmrag_mcp.transport.messages import MessageRefused, encode_message, parse_message
 
 template, project = terminal.template, terminal.project
 
-MESSAGES = 1000
+MESSAGES = examples(999)
 PARSE, INVALID, UNKNOWN, PARAMETERS = -32700, -32600, -32601, -32602
 DEEP = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}"
 

@@ -112,6 +112,7 @@ def test_without_a_name_it_is_called_as_the_code_branch(bare, tools):
 
 
 @pytest.mark.parametrize("name", ["vmrag_keep", "a..b", "HEAD"])
+@pytest.mark.sample(1)
 def test_a_name_that_no_branch_can_have_leaves_nothing(bare, tools, name):
     before = everything(bare)
     tools.error("INVALID_NAME", "dolt_init", initial_branch=name)
@@ -167,6 +168,7 @@ def test_one_that_holds_documents_is_pinned_and_never_thrown_away(bare, tools):
         ("file:///srv/kb", "file:///srv/kb"),
     ],
 )
+@pytest.mark.sample(2)
 def test_the_remote_stands_in_the_settings_and_in_the_pin_and_is_not_contacted(bare, tools, given, url):
     made = tools("dolt_init", remote_url=given)
     assert made["remote"] == {"configured": True, "name": "origin", "url": url}
@@ -193,6 +195,7 @@ def test_a_settings_file_that_is_made_is_staged_with_the_remote(bare, tools):
 @pytest.mark.parametrize(
     "url", ["ext::sh -c id", "nonsense", "https://me:secret@example.org/kb", "-oProxyCommand=id", "aws://bucket/kb"]
 )
+@pytest.mark.sample(2)
 def test_a_text_that_is_no_remote_leaves_nothing(bare, tools, url):
     before = everything(bare)
     refused = tools.error("INVALID_REMOTE_URL", "dolt_init", remote_url=url)

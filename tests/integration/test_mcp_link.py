@@ -179,6 +179,7 @@ def test_a_bare_repository_gets_a_row_and_no_file(project, tools, tmp_path: Path
         ".kb.dolt-version",
     ],
 )
+@pytest.mark.sample(6)
 def test_the_link_file_stays_in_the_work_tree_out_of_dot_folders_and_links(project, tools, file, tmp_path):
     (project.top / "out").symlink_to(tmp_path)
     (project.top / "folder").mkdir()

@@ -154,6 +154,7 @@ def test_with_abort_a_merge_that_would_conflict_changes_nothing(notes, tools):
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.sample(1)
 def test_a_side_that_was_asked_for_is_taken_and_said(notes, tools, tmp_path, side):
     conflicting(notes, tools)
     branch = changed(notes, tools, "more", d="delta")
@@ -323,6 +324,7 @@ def test_without_an_open_merge_nothing_is_selected(notes, tools):
         ("INVALID_PARAMETER", {"table": "all"}),
     ],
 )
+@pytest.mark.sample(2)
 def test_what_is_not_in_conflict_decides_nothing(notes, tools, code, arguments):
     conflicting(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")
@@ -333,6 +335,7 @@ def test_what_is_not_in_conflict_decides_nothing(notes, tools, code, arguments):
 
 @pytest.mark.parametrize("table", ["all", "documents", "notes"])
 @pytest.mark.parametrize("strategy", ["ours", "--theirs"])
+@pytest.mark.sample(2)
 def test_the_last_decision_asks_for_the_commit_that_closes_the_merge(notes, tools, tmp_path, table, strategy):
     ours, theirs = conflicting(notes, tools, "a", "b")
     tools.error("MERGE_CONFLICT", "merge_branch", source="topic")

@@ -175,6 +175,7 @@ def test_a_commit_at_which_a_branch_is_becomes_that_branch(world, ada, fresh):
         ("REMOTE_NOT_FOUND", {"remote_url": "git+file:///nowhere/at/all"}),
     ],
 )
+@pytest.mark.sample(2)
 def test_a_clone_that_fails_leaves_nothing_and_the_mended_call_succeeds(world, newcomer, fresh, code, arguments):
     before = everything(newcomer)
     fresh.error(code, "dolt_clone", **({"remote_url": kb_url(world)} | arguments))
@@ -306,6 +307,7 @@ def _many(user: Project, number: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["dolt_fetch", "dolt_pull", "dolt_push"])
+@pytest.mark.sample(1)
 def test_a_remote_that_does_not_answer_or_does_not_know_us_is_an_error(world, ada, tools, name):
     ada.write_document("mine.md", "mine")
     before = state(ada)

@@ -15,7 +15,6 @@ import pytest
 
 from tests.support.cli import start
 from tests.support.knowledge import doc
-from tests.support.long import spread
 from tests.support.repos import isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
@@ -177,7 +176,8 @@ MERGES = {
 }
 
 
-@pytest.mark.parametrize("command", spread(MERGES.values(), 6), ids=MERGES)
+@pytest.mark.parametrize("command", MERGES.values(), ids=MERGES)
+@pytest.mark.sample(6)
 def test_a_merge_of_branches_joins_what_they_hold(story, command):
     ours, theirs = story.revision("main"), story.revision("side")
     story.does(*command)
@@ -461,7 +461,8 @@ def test_a_merge_is_reverted_and_the_revert_is_reverted(story):
     assert story.texts() == MERGED | {"later": "Still later."}
 
 
-@pytest.mark.parametrize("options", spread([(), ("--apply",), ("--merge",), ("--force-rebase",)], 2))
+@pytest.mark.parametrize("options", [(), ("--apply",), ("--merge",), ("--force-rebase",)])
+@pytest.mark.sample(2)
 def test_a_rebase_replays_the_changes_of_each_commit(story, options):
     story.quiet("switch", "-q", "side")
     story.does("rebase", "-q", *options, "main")
@@ -692,9 +693,8 @@ def dying(story: Story, tmp_path: Path, body: str) -> None:
     story.git("config", "merge.vmrag.driver", driver_command.command(str(python)))
 
 
-@pytest.mark.parametrize(
-    "body", spread(["kill -9 $$", "kill -SEGV $$", "exit 2", "exit 129", "echo oh >&2; exit 255"], 2)
-)
+@pytest.mark.parametrize("body", ["kill -9 $$", "kill -SEGV $$", "exit 2", "exit 129", "echo oh >&2; exit 255"])
+@pytest.mark.sample(2)
 def test_a_driver_that_dies_leaves_a_plain_conflict(story, tmp_path, body):
     dying(story, tmp_path, body)
     failed(story)

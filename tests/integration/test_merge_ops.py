@@ -11,7 +11,7 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
-from tests.support.long import crossed, spread
+from tests.support.long import crossed
 from tests.support.repos import isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import SCRIPT, Done, Project, new_project
@@ -673,7 +673,8 @@ BUSY = {
 }
 
 
-@pytest.mark.parametrize("what", spread(BUSY, 3))
+@pytest.mark.parametrize("what", BUSY)
+@pytest.mark.sample(3)
 def test_nothing_is_merged_while_git_is_in_the_middle_of_something(project, what):
     project.git("branch", "code")
     for branch in ("main", "code"):
@@ -810,7 +811,8 @@ WRITING = {
 }
 
 
-@pytest.mark.parametrize("step", spread(WRITING, 2))
+@pytest.mark.parametrize("step", WRITING)
+@pytest.mark.sample(2)
 def test_no_commit_killed_at_any_step_goes_on_with_continue_or_commit(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     dies(project, WRITING[step], "merge", "feature", "--no-commit")
@@ -826,7 +828,8 @@ ABORTING = {
 }
 
 
-@pytest.mark.parametrize("step", spread(ABORTING, 2))
+@pytest.mark.parametrize("step", ABORTING)
+@pytest.mark.sample(2)
 def test_giving_up_killed_at_any_step_loses_no_document(project, tmp_path, step):
     project.vmrag("merge", "feature", "--no-commit")
     project.put("more.md", "More.")

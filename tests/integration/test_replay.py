@@ -16,7 +16,7 @@ from tests.support import terminal
 from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
 from tests.support.knowledge import doc
-from tests.support.long import crossed, spread
+from tests.support.long import crossed
 from tests.support.terminal import Project
 from vmrag_link.engines.base import ASIDE_PREFIX, Write
 from vmrag_link.models import KbBranch, Working
@@ -141,6 +141,7 @@ MOVES: dict[str, Callable[[Project], object]] = {
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+@pytest.mark.sample(5)
 def test_uncommitted_documents_go_along_however_the_pin_moves(edited, tmp_path, move):
     before = edited.pinned
     move(edited)
@@ -391,6 +392,7 @@ FIRST_COMMANDS = (
 
 
 @pytest.mark.parametrize("command", FIRST_COMMANDS, ids=" ".join)
+@pytest.mark.sample(4)
 def test_whatever_command_comes_first_says_once_where_the_documents_are(project, command):
     edit_edit(project)
     project.write("docs/new.md", "New.")
@@ -550,7 +552,8 @@ def dies(project: Project, number: int, *arguments: str) -> bool:
     return driven(project, DYING.format(number=number), *arguments).code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("number", spread(range(1, ALONG + 1), 5))
+@pytest.mark.parametrize("number", range(1, ALONG + 1))
+@pytest.mark.sample(5)
 def test_a_kill_at_any_step_leaves_the_documents_uncommitted_on_the_new_pin(edited, tmp_path, number):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")
@@ -581,7 +584,8 @@ def test_these_are_all_the_steps_of_a_conflict(project):
     assert not dies(project, CONFLICT + 1, "list")
 
 
-@pytest.mark.parametrize("number", spread(range(2, ALONG + 1, 3), 2))
+@pytest.mark.parametrize("number", range(2, ALONG + 1, 3))
+@pytest.mark.sample(2)
 def test_killed_and_gone_back_the_documents_are_where_they_were(edited, tmp_path, number):
     here = edited.git("rev-parse", "HEAD")
     silently(edited, "reset", "-q", "--hard", "feature")

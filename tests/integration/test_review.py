@@ -162,6 +162,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda each: ascii(" ".join(each)))
+@pytest.mark.sample(7)
 def test_an_argument_that_is_not_utf8_is_an_error_with_a_hint(project, arguments):
     done = project.vmrag(*arguments, "--json", code=None, stdin="A text.")
     assert done.code in (2, 3), done

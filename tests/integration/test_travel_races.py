@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import travel
 from tests.support.engines import AUTHOR, head
-from tests.support.long import examples, spread
+from tests.support.long import examples
 from tests.support.repos import Repo
 from tests.support.travel import DATA, Clone, Pair, child, git_clone
 from vmrag_link.engines.doltlite import remotes as engine_remotes
@@ -184,7 +184,8 @@ def dies(clone: Clone, arm: Callable[[], None], action: Callable[[], object]) ->
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("step", spread(PUSH_STEPS, 4))
+@pytest.mark.parametrize("step", PUSH_STEPS)
+@pytest.mark.sample(4)
 def test_a_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -> None:
     pair.ada.record("next")
     pair.ada.record("side", branch="side")
@@ -204,7 +205,8 @@ def test_a_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -
     assert pair.bob.heads()["side"] == head(pair.ada.engine, "side")
 
 
-@pytest.mark.parametrize("step", spread(FETCH_STEPS, 3))
+@pytest.mark.parametrize("step", FETCH_STEPS)
+@pytest.mark.sample(3)
 def test_a_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
     pair.ada.record("long", travel.LONG[::-1])
     pair.ada.push()
@@ -217,7 +219,8 @@ def test_a_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
     assert pair.bob.heads() == pair.ada.heads()
 
 
-@pytest.mark.parametrize("step", spread(CLONE_STEPS, 3))
+@pytest.mark.parametrize("step", CLONE_STEPS)
+@pytest.mark.sample(3)
 def test_a_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> None:
     fresh = git_clone(pair.hub.top, pair.folder / "fresh")
     dies(fresh, CLONE_STEPS[step], fresh.clone_knowledge)
@@ -276,7 +279,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", spread(WRONG, 6))
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.sample(6)
 def test_what_is_remembered_wrongly_harms_no_push(name: str, pair: Pair) -> None:
     if name != "the engine knows nothing of the remote":
         pair.bob.close()

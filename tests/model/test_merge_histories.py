@@ -17,7 +17,6 @@ from tests.model.driver import hook_killer, stock
 from tests.model.merge_cases import Case, Histories
 from tests.model.merging import Merging
 from tests.model.model import Model
-from tests.support.long import spread
 from tests.support.repos import isolate
 
 EACH = int(os.environ.get("VMRAG_MERGE_HISTORIES") or 10)
@@ -62,7 +61,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Merging:
     return world
 
 
-@pytest.mark.parametrize("kind", spread(RUN, 3))
+@pytest.mark.parametrize("kind", RUN)
+@pytest.mark.sample(3)
 def test_the_pin_that_git_and_the_driver_make_holds_what_sets_say(world, kind):
     draw, run = RUN[kind]
     dice = random.Random(kind)

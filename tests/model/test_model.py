@@ -16,7 +16,6 @@ from tests.model.machine import SEEN, Sequences
 from tests.model.model import Model
 from tests.model.world import World
 from tests.support.cli import lasted
-from tests.support.long import spread
 from tests.support.repos import isolate
 
 SEQUENCES = int(os.environ.get("VMRAG_MODEL_SEQUENCES") or 0)
@@ -88,7 +87,8 @@ def run(start: tuple[Real, Model, float], folder: Path, *, number: int, sequence
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("part", spread(range(PARTS), 1))
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.sample(1)
 def test_documents_are_where_the_model_has_them_whatever_git_and_kills_do(start, tmp_path, monkeypatch, part):
     isolate(monkeypatch, tmp_path / "home")
     if SEQUENCES:

@@ -19,12 +19,6 @@ def examples(number: int) -> int:
     return number if LONG else number // 3
 
 
-def spread(rows: Collection[Row], count: int) -> list[Any]:
-    """Parameters for pytest: the first and the last row and some evenly between are in every run; the rest is long."""
-    chosen = {round(number * (len(rows) - 1) / max(1, count - 1)) for number in range(min(count, len(rows)))}
-    return [_parameter((row,), always=number in chosen) for number, row in enumerate(rows)]
-
-
 def one_of_each(rows: Iterable[Row], *kinds: Callable[[Row], Hashable]) -> list[Any]:
     """Parameters for pytest: whatever is the first row of its kind, in one sense at least, is in every run; the rest is long."""
     seen: list[set[Hashable]] = [set() for _ in kinds]

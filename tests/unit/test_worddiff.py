@@ -5,7 +5,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.support.long import spread
 from vmrag_link.worddiff import Piece, cut, difference, render, words
 
 
@@ -125,7 +124,8 @@ LARGE_CASES = {
 }
 
 
-@pytest.mark.parametrize("case", spread(LARGE_CASES, 3))
+@pytest.mark.parametrize("case", LARGE_CASES)
+@pytest.mark.sample(3)
 def test_megabytes_are_compared_in_seconds(case):
     old, new, changes = LARGE_CASES[case]
     since = time.process_time()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused
@@ -20,13 +20,25 @@ from vmrag_link.models import (
     Difference,
     Document,
     DocumentHeader,
+    Entry,
+    EntryKey,
+    IssueLog,
     KbBranch,
+    KnowledgeDoc,
     Link,
+    Project,
     Record,
     RevisionInfo,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""The newest version of the schema that this program reads and writes."""
+
+Row = Collection | Document | Entry
+"""A row of any table of knowledge."""
+
+E = TypeVar("E", Project, IssueLog, KnowledgeDoc)
+
 KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
 LINKS_BRANCH = "vmrag_links"
@@ -61,13 +73,29 @@ def root_of(engine: Engine) -> str:
 class Write(Record, frozen=True):
     """Rows to store in one transaction.
 
-    `put_*` inserts or replaces whole rows. Removing a collection removes its documents.
+    `put_*` inserts or replaces whole rows. Removing a collection removes its documents. Where the
+    schema is too old for them, it is upgraded in the same transaction.
     """
 
     put_collections: Sequence[Collection] = ()
     remove_collections: Sequence[str] = ()
     put_documents: Iterable[Document] = ()
     remove_documents: Sequence[tuple[str, str]] = ()
+    put_entries: Sequence[Entry] = ()
+    remove_entries: Sequence[EntryKey] = ()
+
+    @property
+    def schema_version(self) -> int:
+        """The oldest version of the schema that can hold the rows.
+
+        What a version lacks is empty there, so rows that are empty in it need no newer one.
+        """
+        later = self.put_entries or any(each.import_base for each in self.put_collections)
+        return 2 if later else 1
+
+    @property
+    def empty(self) -> bool:
+        return not any(getattr(self, name) for name in self.__struct_fields__)
 
 
 class Engine(Protocol):
@@ -233,14 +261,14 @@ class Engine(Protocol):
         known: Iterable[str],
         into: Path,
         limits: Limits,
-        sound: Callable[[Collection | Document], None],
+        sound: Callable[[Row], None],
     ) -> list[str]:
         """Check a stranger's remote file and write its sound revisions into a new one, for `fetch`.
 
         Those are the given revisions that are in the file, with their ancestors. Returns the ones
         that the heads `known` do not reach. These were checked: they descend from `known`, their
         tables are exactly ours, and their rows are records. `sound` was called with every
-        collection and document of the newest, and with those that the others changed; it raises an
+        row of the newest, and with those that the others changed; it raises an
         `Engine` error for one that must not be taken.
 
         Nothing of the file is executed, and nothing here changes. Raises `KnowledgeRefused`, also
@@ -265,6 +293,12 @@ class Engine(Protocol):
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Iterator[DocumentHeader]:
         """As `documents`, without the texts."""
+
+    def entries(self, at: At, kind: type[E], *, ids: Iterable[str] | None = None) -> Iterator[E]:
+        """The rows of the table of this kind, sorted by id; none where the schema is older than it.
+
+        `ids`: only these, if they are there.
+        """
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 

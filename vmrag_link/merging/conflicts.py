@@ -36,6 +36,7 @@ CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
         "embedding": ("embedding_function", "embedding_model", "embedding_dimensions"),
         "distance": ("distance",),
         "chunking": ("chunking",),
+        "import_base": ("import_base",),
     },
 }
 _LATER = {Document: ("last_modified", "updated_at"), Collection: ()}

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from vmrag_link.engines.doltlite import reading, schema
+from collections.abc import Mapping
+from typing import Any
+
+from vmrag_link.engines.doltlite import differing, schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.differing import WORKING, DiffStep
 from vmrag_link.engines.doltlite.session import EngineSession
-from vmrag_link.models import At, ChangeCounts, Difference, Working
+from vmrag_link.engines.doltlite.tables import COLLECTIONS, ENTRIES, Table
+from vmrag_link.models import (
+    At,
+    ChangeCounts,
+    CollectionChange,
+    Difference,
+    DocumentChange,
+    EntryChange,
+    Record,
+    Working,
+)
 
 
 class Comparison:
@@ -30,7 +45,7 @@ class Comparison:
             return self._latest[1].counts()
         for each in (old, new):
             self._session.reading(each).close()
-        return reading.count_changes(self._session.main, old, new)
+        return differing.count_changes(self._session.main, old, new)
 
     def _committed(self, at: At) -> At:
         """A clean branch's head, in place of its working set, which has no name before the first
@@ -45,17 +60,34 @@ class Comparison:
 def difference(session: EngineSession, old: At, new: At) -> Difference:
     """What turns `old` into `new`; each working set is a dirty branch's."""
     with session.reading(old) as before, session.reading(new) as after:
-        schema.version(before)
-        schema.version(after)
-        # A connection sees one working set only: that of its own branch.
-        if isinstance(new, str):
-            return reading.difference(before, old if isinstance(old, str) else reading.WORKING, new)
-        if isinstance(old, str):
-            return reading.difference(after, old, reading.WORKING)
-        if old == new:
-            return reading.difference(after, reading.WORKING, reading.WORKING)
-        # Any revision will do to meet at; the nearest is the old one's head.
-        middle = session.require_branch(old.branch).head
-        first = reading.difference(before, reading.WORKING, middle)
-        second = reading.difference(after, middle, reading.WORKING)
-        return reading.compose(first, second, lambda key: reading.document(before, *key))
+        steps = _steps(session, before, after, old, new)
+        versions = schema.version(before), schema.version(after)
+
+        def rows(table: Table) -> Mapping[Any, tuple[Any, Any]]:
+            if versions[0] == versions[1]:
+                return differing.table(steps, table, versions[0]) if versions[0] >= table.since else {}
+            return differing.whole_table(before, after, table)
+
+        return Difference(
+            _changes(CollectionChange, rows(COLLECTIONS)),
+            _changes(DocumentChange, differing.documents(steps, before)),
+            tuple(change for table in ENTRIES for change in _changes(EntryChange, rows(table))),
+        )
+
+
+def _steps(session: EngineSession, before: Connection, after: Connection, old: At, new: At) -> list[DiffStep]:
+    """A connection sees one working set only: that of its own branch."""
+    if isinstance(new, str):
+        return [DiffStep(before, old if isinstance(old, str) else WORKING, new)]
+    if isinstance(old, str):
+        return [DiffStep(after, old, WORKING)]
+    if old == new:
+        return [DiffStep(after, WORKING, WORKING)]
+    # Any revision will do to meet at; the nearest is the old one's head.
+    middle = session.require_branch(old.branch).head
+    return [DiffStep(before, WORKING, middle), DiffStep(after, middle, WORKING)]
+
+
+def _changes(make: type[Any], sides: Mapping[Any, tuple[Record | None, Record | None]]) -> tuple[Any, ...]:
+    # Code points order as UTF-8 bytes do.
+    return tuple(make(differing.kind_of(*sides[key]), *sides[key]) for key in sorted(sides))

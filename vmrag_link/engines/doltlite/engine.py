@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Row, Write
 from vmrag_link.engines.doltlite import (
     branches,
     creation,
     history,
     links,
     reading,
+    records,
     remotes,
     schema,
     transfer,
@@ -23,6 +24,7 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME, LOCK_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import EngineSession
+from vmrag_link.engines.doltlite.tables import ENTRIES
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
@@ -166,7 +168,7 @@ class DoltliteEngine:
     # -- anchors
 
     def anchor(self, revision: str, *, reason: str) -> None:
-        schema.exact(reason, "The reason")
+        records.exact(reason, "The reason")
         with self.writing("keep a revision"):
             history.require(self._session.main, revision)
             self._session.keep(revision, reason)
@@ -213,7 +215,7 @@ class DoltliteEngine:
         known: Iterable[str],
         into: Path,
         limits: Limits,
-        sound: Callable[[Collection | Document], None],
+        sound: Callable[[Row], None],
     ) -> list[str]:
         return transfer.vet(self._session, file, revisions, known=known, into=into, limits=limits, sound=sound)
 
@@ -221,7 +223,12 @@ class DoltliteEngine:
 
     def collections(self, at: At) -> list[Collection]:
         with self._session.reading(at) as connection:
-            return list(reading.collections(connection)) if schema.version(connection) else []
+            return list(reading.collections(connection))
+
+    def entries(self, at: At, kind: type[E], *, ids: Iterable[str] | None = None) -> Iterator[E]:
+        table = next(each for each in ENTRIES if each.record is kind)
+        with self._session.reading(at) as connection:
+            yield from reading.table(connection, table, ids)  # type: ignore[misc]  # its records are of that kind
 
     def documents(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None

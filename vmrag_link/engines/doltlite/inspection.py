@@ -8,17 +8,19 @@ them (`validation`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.doltlite import history, remotes, schema, validation
+from vmrag_link.engines.base import Row
+from vmrag_link.engines.doltlite import history, records, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.tables import Table
 from vmrag_link.engines.limits import MEGABYTE, Limits, too_large
 from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
-from vmrag_link.models import Collection, Document, content_hash, metadata_from_row
+from vmrag_link.models import Collection, Project, content_hash, metadata_from_row
 from vmrag_link.paths import require_space
 
 PATIENCE = 60.0
@@ -95,13 +97,12 @@ def _has_tables(connection: Connection, where: str) -> bool:
 
 
 def _require_contents(connection: Connection, where: str, head: str, since: str | None, limits: Limits) -> None:
-    for table, most in (("collections", limits.collections), ("documents", limits.documents)):
-        if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
-            raise KnowledgeRefused(f"{where} is not taken: it holds more than {most:,} {table}.", hint=_HINT)
+    if much := validation.too_many(connection, limits):
+        raise KnowledgeRefused(f"{where} is not taken: it holds {much}.", hint=_HINT)
     _require_texts(connection, where, head, since, limits)
-    for name, columns in (("collections", schema.COLLECTION_COLUMNS), ("documents", schema.DOCUMENT_COLUMNS)):
-        if _has_other_types(connection, name, columns, head, since):
-            raise KnowledgeRefused(f"{where} is not taken: {name} hold something else than texts.", hint=_HINT)
+    for table, version in validation.tables(connection):
+        if _has_other_types(connection, table, version, head, since):
+            raise KnowledgeRefused(f"{where} is not taken: {table.name} hold something else than texts.", hint=_HINT)
     _require_records(connection, where, head, since)
 
 
@@ -115,16 +116,16 @@ def _require_texts(connection: Connection, where: str, head: str, base: str | No
         raise _too_long(where, limits)
 
 
-def _has_other_types(connection: Connection, table: str, columns: Sequence[str], head: str, since: str | None) -> bool:
+def _has_other_types(connection: Connection, table: Table, version: int, head: str, since: str | None) -> bool:
     """Whether a row holds bytes, NULL or a number in place of a text. `since`: only rows that
     changed.
     """
-    kinds = {column: "integer" if column == "embedding_dimensions" else "text" for column in columns}
-    prefix = "to_" if since else ""
-    odd = " OR ".join(f"typeof({prefix}{column}) <> '{kind}'" for column, kind in kinds.items())
+    kinds = ["integer" if each is int else "text" for each in records.kinds(table)]
+    columns = table.selected(version, "to_" if since else "")
+    odd = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in zip(columns, kinds, strict=True))
     if since is None:
-        return bool(connection.execute(f"SELECT 1 FROM {table} WHERE {odd} LIMIT 1"))  # noqa: S608  our own names
-    sql = f"SELECT 1 FROM dolt_diff_{table}(?, ?) WHERE diff_type <> 'removed' AND ({odd}) LIMIT 1"  # noqa: S608  our own names
+        return bool(connection.execute(f"SELECT 1 FROM {table.name} WHERE {odd} LIMIT 1"))  # noqa: S608  our own names
+    sql = f"SELECT 1 FROM dolt_diff_{table.name}(?, ?) WHERE diff_type <> 'removed' AND ({odd}) LIMIT 1"  # noqa: S608  our own names
     return bool(connection.execute(sql, (since, head)))
 
 
@@ -143,10 +144,10 @@ def _require_records(connection: Connection, where: str, head: str, since: str |
         raise KnowledgeRefused(f"{where} is not taken: {told}.", hint=_HINT) from error
 
 
-def _require_ours(row: Collection | Document) -> None:
+def _require_ours(row: Row) -> None:
     metadata_from_row(row.metadata)
-    if isinstance(row, Document) and row.content_hash != content_hash(row.content):
-        raise ValueError(f"the content_hash of {row.collection}/{row.doc_id} is not that of its content")
+    if not isinstance(row, Collection | Project) and row.content_hash != content_hash(row.content):
+        raise ValueError(f"the content_hash of {'/'.join(row.key)} is not that of its content")
 
 
 def _endless(where: str, error: LimitExceeded) -> KnowledgeRefused:

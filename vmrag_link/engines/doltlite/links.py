@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.records import exact
+from vmrag_link.engines.doltlite.tables import objects
 from vmrag_link.models import Link
 
 _TABLE = """CREATE TABLE IF NOT EXISTS git_links(
@@ -16,7 +17,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS git_links(
     git_branch LONGTEXT, git_repo_url LONGTEXT, linked_at VARCHAR(255), source VARCHAR(255),
     superseded_by VARCHAR(255), metadata LONGTEXT) WITHOUT ROWID"""
 _INDEX = "CREATE INDEX IF NOT EXISTS git_links_by_revision ON git_links(dolt_commit)"
-OBJECTS = schema.objects(_TABLE, _INDEX)
+OBJECTS = objects(_TABLE, _INDEX)
 _COLUMNS = ", ".join(Link.__struct_fields__)
 _PUT = f"INSERT OR REPLACE INTO git_links({_COLUMNS}) VALUES ({', '.join('?' * len(Link.__struct_fields__))})"  # noqa: S608  our own names
 
@@ -46,4 +47,4 @@ def _link(row: Sequence[Any]) -> Link:
 
 def _row(link: Link) -> tuple[str, ...]:
     fields = msgspec.structs.asdict(link)
-    return tuple(schema.exact(text, f"The link of {link.git_commit}: {name}") for name, text in fields.items())
+    return tuple(exact(text, f"The link of {link.git_commit}: {name}") for name, text in fields.items())

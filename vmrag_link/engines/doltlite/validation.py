@@ -17,20 +17,18 @@ from typing import Any
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import SCHEMA_VERSION
-from vmrag_link.engines.doltlite import history, remotes, schema
+from vmrag_link.engines.base import Row
+from vmrag_link.engines.doltlite import history, records, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.tables import COLLECTIONS, TABLES, Table
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused
-from vmrag_link.models import Collection as CollectionRow
-from vmrag_link.models import Document
+from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused, SchemaTooNew
 
-Sound = Callable[[CollectionRow | Document], None]
+Sound = Callable[[Row], None]
 Ancestors = Mapping[str, tuple[str, ...]]
 """The parents of revisions."""
 
 _REMOTE = "vetted"
-_META = [("schema_version", str(SCHEMA_VERSION))]
 _PARENTS = """
     SELECT commit_hash, parent_hash FROM dolt_commit_ancestors
     WHERE commit_hash IN (SELECT value FROM json_each(?)) ORDER BY parent_index"""
@@ -95,20 +93,24 @@ def _examine(file: Path, revision: str, limits: Limits, sound: Sound, *, since: 
     """All rows of a revision, or what it has changed `since` its first parent."""
     with _checked_connection(file, revision, limits) as connection:
         next(history.log(connection, revision, 1))
-        for table, most in (("collections", limits.collections), ("documents", limits.documents)):
-            if connection.execute(f"SELECT count(*) FROM {table}")[0][0] > most:  # noqa: S608  our own names
-                raise _refusal(f"it holds more than {most:,} {table}", revision)
+        if much := too_many(connection, limits):
+            raise _refusal(f"it holds {much}", revision)
         for row in rows(connection, since, revision):
             sound(row)
 
 
 @contextlib.contextmanager
 def _checked_connection(file: Path, revision: str, limits: Limits) -> Iterator[Connection]:
-    """A connection at a revision whose tables are ours. Errors within become `KnowledgeRefused`."""
+    """A connection at a revision whose tables are ours.
+
+    Errors within become `KnowledgeRefused`, but for `SchemaTooNew`.
+    """
     try:
         with Connection(file, at=revision, access="read", longest=limits.text_bytes) as connection:
             _require_ours(connection)
             yield connection
+    except SchemaTooNew:
+        raise
     except (EngineError, msgspec.ValidationError) as error:
         raise _refusal(_why(error, file), revision) from error
 
@@ -116,32 +118,45 @@ def _checked_connection(file: Path, revision: str, limits: Limits) -> Iterator[C
 def _require_ours(connection: Connection) -> None:
     if odd := schema.strange(connection):
         raise EngineFailed(odd)
-    if connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2") != _META:
-        raise EngineFailed(f"its schema does not call itself version {SCHEMA_VERSION}")
+    version = schema.version(connection)
+    if connection.execute("SELECT key, value FROM vmrag_meta LIMIT 2") != [("schema_version", str(version))]:
+        raise EngineFailed(f"its schema does not call itself version {version}")
 
 
-def rows(connection: Connection, since: str | None, revision: str) -> Iterator[CollectionRow | Document]:
+def tables(connection: Connection) -> Iterator[tuple[Table, int]]:
+    """The tables of the version where the connection stands, and that version."""
+    version = schema.version(connection)
+    return ((each, version) for each in TABLES if each.since <= version)
+
+
+def too_many(connection: Connection, limits: Limits) -> str:
+    """What a revision holds too many of, as `more than 10 documents`; empty if nothing."""
+    for table, _ in tables(connection):
+        most = limits.collections if table is COLLECTIONS else limits.documents
+        if connection.execute(f"SELECT count(*) FROM {table.name}")[0][0] > most:  # noqa: S608  our own names
+            return f"more than {most:,} {table.name.replace('_', ' ')}"
+    return ""
+
+
+def rows(connection: Connection, since: str | None, revision: str) -> Iterator[Row]:
     """The rows that are records.
 
     A column can hold values of any type, so all others are refused.
     """
-    for columns in _stored(connection, "collections", schema.COLLECTION_COLUMNS, since, revision):
-        collection = msgspec.convert(msgspec.structs.asdict(schema.collection(columns)), type=CollectionRow)
-        schema.collection_row(collection)
-        yield collection
-    for columns in _stored(connection, "documents", schema.DOCUMENT_COLUMNS, since, revision):
-        document = msgspec.convert(msgspec.structs.asdict(schema.document(columns)), type=Document)
-        schema.document_row(document)
-        yield document
+    for table, version in tables(connection):
+        for columns in _stored(connection, table, version, since, revision):
+            found = records.record(table, columns)
+            records.row(msgspec.convert(msgspec.structs.asdict(found), type=type(found)))
+            yield found
 
 
 def _stored(
-    connection: Connection, table: str, columns: Sequence[str], since: str | None, revision: str
+    connection: Connection, table: Table, version: int, since: str | None, revision: str
 ) -> Iterator[tuple[Any, ...]]:
     if since is None:
-        return connection.stream(f"SELECT {', '.join(columns)} FROM {table}")  # noqa: S608  our own names
-    names = ", ".join(f"to_{column}" for column in columns)
-    sql = f"SELECT {names} FROM dolt_diff_{table}(?, ?) WHERE diff_type <> 'removed'"  # noqa: S608  our own names
+        return connection.stream(f"SELECT {', '.join(table.selected(version))} FROM {table.name}")  # noqa: S608  our own names
+    names = ", ".join(table.selected(version, "to_"))
+    sql = f"SELECT {names} FROM dolt_diff_{table.name}(?, ?) WHERE diff_type <> 'removed'"  # noqa: S608  our own names
     return connection.stream(sql, (since, revision))
 
 

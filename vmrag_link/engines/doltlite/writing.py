@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from vmrag_link import permissions
 from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
-from vmrag_link.engines.doltlite import comparison, history, reading, schema, unfinished
+from vmrag_link.engines.doltlite import comparison, history, reading, records, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
+from vmrag_link.engines.doltlite.connection import Connection, Value
 from vmrag_link.engines.doltlite.session import EngineSession
+from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
 from vmrag_link.errors import Busy, EngineFailed, NoChanges, Uncommitted
-from vmrag_link.models import Working
+from vmrag_link.models import Document, Working
 
 COMPACTED_NAME = "compacted"
 """Holds the size in bytes that the file had after it was last compacted."""
@@ -22,7 +24,7 @@ COMPACT_BYTES = 4_000_000
 def write(session: EngineSession, branch: str, rows: Write, *, expected: str) -> None:
     with session.transaction_on(branch, f"write to the branch {branch}", expected) as connection:
         permissions.make_file(session.folder / UNCOMMITTED_NAME)
-        schema.store(connection, rows)
+        _store(connection, rows)
 
 
 def commit(session: EngineSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
@@ -57,9 +59,9 @@ def commit_onto(
             if joining:
                 undo = _undo_of_merge(session, revision, joining)
                 joins.begin(connection, joining)
-                schema.store(connection, undo)
+                _store(connection, undo)
             for each in rows:
-                schema.store(connection, each)
+                _store(connection, each)
             if joining or schema.is_dirty(connection):
                 made = schema.commit(connection, message, author, date)
         session.keep(made, "a merge")
@@ -84,6 +86,35 @@ def _undo_of_merge(session: EngineSession, revision: str, joining: str) -> Write
         put_documents=[document for document in before.values() if document],
         remove_documents=[key for key, document in before.items() if not document],
     )
+
+
+def _store(connection: Connection, rows: Write) -> None:
+    """Change the rows where the connection stands; call it in a transaction."""
+    version = schema.upgrade(connection, rows.schema_version)
+    for name in rows.remove_collections:
+        connection.execute("DELETE FROM documents WHERE collection_name = ?", (name,))
+        connection.execute("DELETE FROM collections WHERE collection_name = ?", (name,))
+    connection.executemany("DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", rows.remove_documents)
+    _put(connection, COLLECTIONS, version, map(records.collection_row, rows.put_collections))
+    documents: Iterable[Document] = rows.put_documents
+    if isinstance(documents, list | tuple):  # in the order of the tree: three times faster, half the file
+        documents = sorted(documents, key=lambda document: document.key)
+    _put(connection, DOCUMENTS, version, map(records.document_row, documents))
+    if not (rows.put_entries or rows.remove_entries):
+        return
+    for table in ENTRIES if version >= ENTRIES[0].since else ():
+        removed = ((name,) for where, name in rows.remove_entries if where == table.name)
+        connection.executemany(f"DELETE FROM {table.name} WHERE {table.columns[0]} = ?", removed)  # noqa: S608  our own names
+        put = (records.entry_row(each) for each in rows.put_entries if each.key[0] == table.name)
+        _put(connection, table, version, put)
+
+
+def _put(connection: Connection, table: Table, version: int, rows: Iterable[tuple[Value, ...]]) -> None:
+    """Insert or replace rows; what a version of the schema lacks is at their end, and empty."""
+    columns = table.stored(version)
+    marks = ", ".join("?" * len(columns))
+    sql = f"INSERT OR REPLACE INTO {table.name}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  our own names
+    connection.executemany(sql, (row[: len(columns)] for row in rows))
 
 
 def take_back(session: EngineSession, branch: str, *, kept: str, expected: str) -> None:

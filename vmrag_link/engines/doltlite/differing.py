@@ -1,0 +1,132 @@
+"""The changes between two revisions or working sets of a knowledge base, by key.
+
+The engine compares a table where both sides have the same version of it: that costs by the number
+of changes. Otherwise both sides are read. That concerns the table of collections, which is small,
+and tables that one side lacks, of which all rows are changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from vmrag_link.engines.base import Row
+from vmrag_link.engines.doltlite import reading, records
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.tables import COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, Table
+from vmrag_link.models import ChangeCounts, ChangeKind, Document, DocumentHeader
+
+WORKING = "WORKING"
+"""The working set of the branch on which the connection stands; no other branch's can be named."""
+
+RowSides = tuple[Row | None, Row | None]
+
+_Before = TypeVar("_Before")
+_After = TypeVar("_After")
+_CHANGED = " OR ".join(f"to_{column} IS NOT from_{column}" for column in COMPARED_COLUMNS)
+
+
+class DiffStep(NamedTuple):
+    """Two states that a connection can compare; each is a full revision hash or WORKING."""
+
+    connection: Connection
+    old: str
+    new: str
+
+
+def kind_of(before: object | None, after: object | None) -> ChangeKind:
+    if before is None:
+        return "added"
+    return "removed" if after is None else "modified"
+
+
+def count_changes(connection: Connection, old: str, new: str) -> ChangeCounts:
+    """The numbers of changed documents between two revisions."""
+    sql = (
+        "SELECT diff_type, count(*) FROM dolt_diff_documents(?, ?) "  # noqa: S608  our own names
+        f"WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
+    )
+    return ChangeCounts(**{kind: int(number) for kind, number in connection.execute(sql, (old, new))})
+
+
+def documents(
+    steps: Sequence[DiffStep], start: Connection
+) -> dict[tuple[str, str], tuple[DocumentHeader | None, Document | None]]:
+    """The changed documents, before and after. `start` reads the state before the first step."""
+    found = [_documents(step) for step in steps]
+    if len(found) == 1:
+        return found[0]
+    # The second step may undo what the first one does, and what the first one found are headers.
+    return {
+        key: (before, after)
+        for key, (before, after) in _joined(*found).items()
+        if (before or after) and not (before and after and _equal(reading.document(start, *key), after))
+    }
+
+
+def table(steps: Sequence[DiffStep], table: Table, version: int) -> dict[Any, RowSides]:
+    """The changed rows of a table, before and after, where both sides have this version."""
+    found = [_rows(step, table, version) for step in steps]
+    return _unequal(found[0] if len(found) == 1 else _joined(*found))
+
+
+def whole_table(before: Connection, after: Connection, table: Table) -> dict[Any, RowSides]:
+    """As `table`, where the sides have different versions."""
+    old, new = ({each.key: each for each in reading.table(side, table)} for side in (before, after))
+    return _unequal({key: (old.get(key), new.get(key)) for key in old.keys() | new.keys()})
+
+
+def _documents(step: DiffStep) -> dict[tuple[str, str], tuple[DocumentHeader | None, Document | None]]:
+    where = f"WHERE diff_type <> 'modified' OR {_CHANGED}"
+    columns = [f"from_{each}" for each in HEADER_COLUMNS], [f"to_{each}" for each in DOCUMENTS.columns]
+    return {
+        (before or after)[:2]: (
+            records.header(before) if before else None,
+            records.document(after) if after else None,
+        )
+        for before, after in _differing(step, DOCUMENTS.name, columns, where)
+    }
+
+
+def _rows(step: DiffStep, table: Table, version: int) -> dict[Any, RowSides]:
+    columns = table.selected(version, "from_"), table.selected(version, "to_")
+    found = {}
+    for before, after in _differing(step, table.name, columns, ""):
+        old = records.record(table, before) if before else None
+        new = records.record(table, after) if after else None
+        if row := new or old:
+            found[row.key] = (old, new)
+    return found
+
+
+def _differing(
+    step: DiffStep, table: str, columns: tuple[Sequence[str], Sequence[str]], where: str
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """The columns before and the columns after; `()` where a side has no row."""
+    before, after = columns
+    sql = f"SELECT diff_type, {', '.join((*before, *after))} FROM dolt_diff_{table}(?, ?) {where}"  # noqa: S608  our own names
+    for kind, *row in step.connection.stream(sql, (step.old, step.new)):
+        old, new = tuple(row[: len(before)]), tuple(row[len(before) :])
+        yield () if kind == "added" else old, () if kind == "removed" else new
+
+
+def _joined(
+    first: Mapping[Any, tuple[_Before | None, _After | None]],
+    second: Mapping[Any, tuple[_Before | None, _After | None]],
+) -> dict[Any, tuple[_Before | None, _After | None]]:
+    """For each key in either: what stood before the first, and what stands after the second."""
+    sides = dict(first)
+    for key, (before, after) in second.items():
+        sides[key] = (sides[key][0] if key in sides else before, after)
+    return sides
+
+
+def _unequal(
+    sides: Mapping[Any, RowSides],
+) -> dict[Any, RowSides]:
+    return {key: (before, after) for key, (before, after) in sides.items() if before != after}
+
+
+def _equal(one: Document | None, other: Document) -> bool:
+    fields = ("collection", "doc_id", *COMPARED_COLUMNS)
+    return one is not None and all(getattr(one, field) == getattr(other, field) for field in fields)

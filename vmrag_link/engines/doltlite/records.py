@@ -1,0 +1,138 @@
+"""The one place where rows become records, and records rows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from vmrag_link.engines.base import Row
+from vmrag_link.engines.doltlite.connection import ROWS_HINT, Value
+from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, Table
+from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid
+from vmrag_link.models import Chunking, Collection, Distance, Document, DocumentHeader, Entry, canonical_json
+
+_DISTANCES = get_args(Distance)
+_NAME_LENGTH = 255
+
+
+def exact(text: str, what: str) -> str:
+    """The text, if every engine stores it as it is. Raises `ContentRefused` that names `what`."""
+    if "\0" in text:
+        raise ContentRefused(f"{what} holds a NUL character.", hint="Remove it; no database stores it exactly.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ContentRefused(
+            f"{what} holds a lone surrogate at character {error.start}.",
+            hint="Decode the source with its right encoding.",
+        ) from error
+    return text
+
+
+def row(record: Row) -> tuple[Value, ...]:
+    """What is stored of a record, in the order of `Table.columns`. Raises `ContentRefused`."""
+    if isinstance(record, Collection):
+        return collection_row(record)
+    return document_row(record) if isinstance(record, Document) else entry_row(record)
+
+
+def collection_row(collection: Collection) -> tuple[Value, ...]:
+    what = f"Collection {collection.name!r}"
+    _name(collection.name, what)
+    fields = msgspec.structs.astuple(msgspec.structs.replace(collection, chunking=canonical_json(collection.chunking)))
+    return _exact_fields(what, COLLECTIONS.columns, fields)
+
+
+def document_row(document: Document) -> tuple[Value, ...]:
+    what = f"Document {document.collection}/{document.doc_id}"
+    _name(document.collection, what)
+    _name(document.doc_id, what)
+    return _exact_fields(what, DOCUMENTS.columns, msgspec.structs.astuple(document))
+
+
+def entry_row(entry: Entry) -> tuple[Value, ...]:
+    table, name = entry.key
+    what = f"{table}/{name}"
+    _name(name, what)
+    return _exact_fields(what, entry.__struct_fields__, msgspec.structs.astuple(entry))
+
+
+def collection(row: Sequence[Any]) -> Collection:
+    """A record from a row of the table `collections`.
+
+    A stranger may have written it: impossible values are refused.
+    """
+    name, kind, metadata, function, model, dimensions, distance, chunking, created_at, import_base = row
+    texts((*row[:5], *row[6:]))
+    if type(dimensions) is not int:
+        raise _invalid(dimensions)
+    if distance not in _DISTANCES:
+        raise EngineFailed(f"Collection {name!r} has the distance {distance!r}, which this program does not know.")
+    try:
+        pieces = msgspec.json.decode(chunking, type=Chunking)
+    except (ValueError, TypeError) as error:  # a column may hold NULL or a number
+        raise EngineFailed(f"Collection {name!r} has a chunking that this program does not know: {error}.") from error
+    return Collection(name, kind, metadata, function, model, dimensions, distance, pieces, created_at, import_base)
+
+
+@functools.cache
+def kinds(table: Table) -> tuple[type, ...]:
+    """The types of a table's columns: a number, or text."""
+    hints = get_type_hints(table.record)
+    return tuple(int if hints[name] is int else str for name in table.record.__struct_fields__)
+
+
+def entry(table: Table, row: Sequence[Any]) -> Entry:
+    """A record from a row of one of the tables `tables.ENTRIES`."""
+    for kind, value in zip(kinds(table), row, strict=True):
+        if type(value) is not kind:
+            raise _invalid(value)
+    made: Entry = table.record(*row)  # type: ignore[assignment]  # the tables say which
+    return made
+
+
+def record(table: Table, row: Sequence[Any]) -> Row:
+    """A record from a row of any table, in the order of `Table.columns`."""
+    if table is COLLECTIONS:
+        return collection(row)
+    return document(row) if table is DOCUMENTS else entry(table, row)
+
+
+def document(row: Sequence[Any]) -> Document:
+    """A record from a row of the table `documents`."""
+    return Document(*texts(row))
+
+
+def header(row: Sequence[Any]) -> DocumentHeader:
+    """A record from a row of HEADER_COLUMNS."""
+    return DocumentHeader(*texts(row))
+
+
+def texts(row: Sequence[Any]) -> Sequence[str]:
+    """The row, if all of it is text: a column takes values of any type. Raises `RowsInvalid`."""
+    for each in row:
+        if type(each) is not str:
+            raise _invalid(each)
+    return row
+
+
+def _invalid(found: object) -> RowsInvalid:
+    what = {bytes: "bytes", int: "a number", float: "a number", str: "a text"}.get(type(found), "nothing")
+    return RowsInvalid(
+        f"The knowledge base holds a row with {what} where no command of ours writes that.", hint=ROWS_HINT
+    )
+
+
+def _name(name: str, what: str) -> None:
+    if not 0 < len(name) <= _NAME_LENGTH:
+        raise ContentRefused(f"{what[:80]}: a name has 1 to {_NAME_LENGTH} characters, this one {len(name)}.")
+
+
+def _exact_fields(what: str, columns: Sequence[str], fields: Sequence[Any]) -> tuple[Value, ...]:
+    for column, field in zip(columns, fields, strict=True):
+        if isinstance(field, str):
+            exact(field, f"{what!r}: {column}")
+    return tuple(fields)
