@@ -180,6 +180,14 @@ class IndexSettings(Record, frozen=True):
             extra=_agreed(),
         ),
     ] = 4
+    chroma: Annotated[
+        Literal["follow", "wait", "off"],
+        Meta(
+            description="Whether Chroma's store, which other Chroma clients open, comes after the index in the background (`follow`), "
+            "before a sync ends (`wait`), or never (`off`).",
+            extra=_agreed(_first_of("off", "follow", "wait")),
+        ),
+    ] = "follow"
     store_documents: Annotated[
         bool,
         Meta(

@@ -62,7 +62,7 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
         mode = workspace.config.hooks.sync
         if mode == "auto":
             notes.limits = SMALL
-        if mode == "background" or (mode == "auto" and background.running(workspace.places)):
+        if mode == "background" or (mode == "auto" and background.running(background.sync_of(workspace.places))):
             return _hand_over(workspace)
         try:
             return _sync(workspace)

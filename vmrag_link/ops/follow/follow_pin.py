@@ -65,14 +65,14 @@ def move(ws: Workspace) -> None:
 def _prepare(ws: Workspace) -> None:
     lazy_fetch.bring(ws)
     recover(ws)
-    background.tell(ws.places, ws.progress.note)
+    background.tell(background.sync_of(ws.places), ws.progress.note)
 
 
 def reconcile_for_reading(ws: Workspace) -> None:
     """As `reconcile`. The bound index goes on answering while another git command holds the
     repository, and when a sync in the background takes longer than `hooks.wait_s`.
     """
-    if ws.binding is not None and not background.ended(ws.places, within=ws.config.hooks.wait_s):
+    if ws.binding is not None and not background.ended(background.sync_of(ws.places), within=ws.config.hooks.wait_s):
         return
     try:
         reconcile(ws)

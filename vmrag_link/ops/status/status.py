@@ -87,7 +87,7 @@ def status(ws: Workspace) -> StatusReport:
     state, reasons, hint = _state(ws, target, damage)
     reasons += _warnings(ws)
     pin = pinning.block(target.pin) if target.pin else None
-    behind = background.report(ws.places)
+    behind = background.report(background.sync_of(ws.places))
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
     reasons += _interrupted_commit(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
@@ -205,7 +205,7 @@ def _background(ws: Workspace, report: background.Report) -> list[str]:
     if report.unsaid and not report.error:
         return list(report.unsaid)
     if report.error:
-        return [f"The sync in the background gave up: {report.error} (log: {ws.places.background_log})"]
+        return [f"The sync in the background gave up: {report.error} (log: {background.sync_of(ws.places).log})"]
     done = f": {report.doing}, {report.done} of {report.total}" if report.total else ""
     return [f"A sync runs in the background{done} (process {report.pid})."]
 
