@@ -34,7 +34,7 @@ them.
 """
 
 
-class Seal(Record, frozen=True):
+class IndexSeal(Record, frozen=True):
     """`files`: the SHA-256 of each, by name."""
 
     format: str
@@ -51,13 +51,13 @@ def write(folder: Path, *, format: str, revision: str) -> None:  # noqa: A002  t
     """Seal a finished index: all of its files."""
     names = sorted(path.name for path in folder.iterdir() if path.name not in (SEAL, PROVEN))
     files = {name: _digest(folder / name) for name in names}
-    write_atomically(folder / SEAL, msgspec.json.encode(Seal(format, revision, files)))
+    write_atomically(folder / SEAL, msgspec.json.encode(IndexSeal(format, revision, files)))
     _note(folder, files)
 
 
-def read(folder: Path) -> Seal:
+def read(folder: Path) -> IndexSeal:
     """Raises `FileNotFoundError`, `UnicodeDecodeError`, `msgspec.DecodeError`."""
-    return msgspec.json.decode((folder / SEAL).read_bytes(), type=Seal)
+    return msgspec.json.decode((folder / SEAL).read_bytes(), type=IndexSeal)
 
 
 def remove(folder: Path) -> None:
