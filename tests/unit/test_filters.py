@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.errors import FilterInvalid
-from vmrag_link.index.metadata import document_metadata, metadata_reader
+from vmrag_link.index.manifest import DocumentColumns
+from vmrag_link.index.metadata import document_metadata
 from vmrag_link.models import DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
+from vmrag_link.retrieval.columns import MetadataColumns
 from vmrag_link.retrieval.matching import matching, matching_text
 
 
@@ -146,7 +148,7 @@ def test_no_regular_expression_takes_long():
     ],
 )
 def test_strings_are_ordered_and_a_mixed_pair_does_not_match(asked, value, passes):
-    assert matching(filters.where({"k": asked}))({"k": value}) is passes
+    assert matching(filters.where({"k": asked}))({"k": [value, None]}) == [passes, False]
 
 
 METADATA = JSON.filter(lambda value: "inf" not in repr(value) and "nan" not in repr(value))
@@ -155,8 +157,24 @@ KEYS = st.sampled_from(
 )
 
 
-@given(st.sets(KEYS), st.dictionaries(KEYS, METADATA), st.sampled_from(["", "A title"]))
-def test_what_is_read_of_metadata_for_a_filter_is_what_chroma_holds(keys, metadata, title):
-    header = DocumentHeader("guide", "d", title, "0" * 64, canonical_json(metadata))
-    whole, read = document_metadata(header), metadata_reader(keys)(header)
-    assert {key: read.get(key) for key in keys} == {key: whole.get(key) for key in keys}
+HEADERS = st.builds(
+    lambda metadata, title: DocumentHeader("guide", "d", title, "0" * 64, canonical_json(metadata)),
+    st.dictionaries(KEYS, METADATA),
+    st.sampled_from(["", "A title"]),
+)
+
+
+@given(st.sets(KEYS), st.lists(HEADERS, min_size=1, max_size=4))
+def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
+    columns, count = MetadataColumns(keys), len(headers)
+    documents = DocumentColumns(
+        range(count),
+        [3] * count,
+        [0] * count,
+        [each.metadata for each in headers],
+        *([*each] for each in zip(*((each.title, each.doc_id, each.content_hash) for each in headers), strict=True)),
+    )
+    held = [document_metadata(each) for each in headers]
+    expected = {key: [each.get(key) for each in held] for key in keys}
+    assert {key: [*column] for key, column in columns.of(documents, "guide").items()} == expected
+    assert [columns.of_document(each) for each in headers] == [{key: [each.get(key)] for key in keys} for each in held]

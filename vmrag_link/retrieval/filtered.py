@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 
 from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.index.metadata import metadata_reader, place
+from vmrag_link.retrieval.columns import MetadataColumns, by_chunk
 from vmrag_link.retrieval.filters import Normal
-from vmrag_link.retrieval.matching import keys_of, matching, matching_text
+from vmrag_link.retrieval.matching import Passes, keys_of, matching, matching_text
 
 NEAR = 8
 """Rows that are read and dropped rather than asked around: a statement takes as long as so many."""
 
 Texts = Callable[[int, range], Iterator[tuple[int, str]]]
 """The slots in a range of a collection (by id) that hold a text, and their texts, ascending."""
-
-_OF_CHUNKS = frozenset({"chunk_index", "total_chunks"})
-"""Keys of metadata whose values are not the document's."""
 
 
 class ChunkFilter:
@@ -27,36 +25,32 @@ class ChunkFilter:
 
     def __init__(self, where: Normal | None, where_document: Normal | None) -> None:
         """Raises `FilterInvalid`."""
-        self._keys = keys_of(where) if where else frozenset()
-        self._passes = matching(where) if where else None
-        self._reads = matching_text(where_document) if where_document else None
+        self._columns = MetadataColumns(keys_of(where) if where else ())
+        self._where = matching(where) if where else None
+        self._where_document = matching_text(where_document) if where_document else None
 
     def slots(self, held: IndexedCollection, manifest: Manifest, texts: Texts) -> list[int]:
         """The slots of the chunks of a collection that pass, ascending."""
-        slots = sorted(self._by_metadata(held, manifest))
-        return slots if self._reads is None else [*self._by_text(held, texts, slots)]
+        if self._where is None:
+            slots = sorted({*range(held.slots)}.difference(manifest.dead_slots(held)))
+        else:
+            slots = sorted(self._by_metadata(self._where, held, manifest))
+        if self._where_document is None:
+            return slots
+        asked, passes = set(slots), self._where_document
+        return [
+            slot for near in _stretches(slots) for slot, text in texts(held.id, near) if slot in asked and passes(text)
+        ]
 
-    def _by_metadata(self, held: IndexedCollection, manifest: Manifest) -> Iterator[int]:
-        read, by_chunk = metadata_reader(self._keys), not self._keys.isdisjoint(_OF_CHUNKS)
-        for header, slots in manifest.placed(held):
-            if self._passes is None:
-                yield from slots
-                continue
-            values = read(header)
-            if by_chunk:
-                for number, slot in enumerate(slots):
-                    if self._passes(values | place(header, number, len(slots))):
-                        yield slot
-            elif self._passes(values):
-                yield from slots
-
-    def _by_text(self, held: IndexedCollection, texts: Texts, slots: Sequence[int]) -> Iterator[int]:
-        assert self._reads is not None  # noqa: S101  the caller asked
-        asked = set(slots)
-        for near in _stretches(slots):
-            for slot, text in texts(held.id, near):
-                if slot in asked and self._reads(text):
-                    yield slot
+    def _by_metadata(self, passes: Passes, held: IndexedCollection, manifest: Manifest) -> Iterator[int]:
+        for documents in manifest.columns(held, header=self._columns.need_header):
+            rows = by_chunk(documents) if self._columns.need_chunk else documents
+            passed = passes(self._columns.of(rows, held.collection.name))
+            if self._columns.need_chunk:
+                yield from compress(rows.first, passed)
+            else:
+                for first, chunks in compress(zip(rows.first, rows.chunks, strict=True), passed):
+                    yield from range(first, first + chunks)
 
 
 def _stretches(slots: Sequence[int]) -> Iterator[range]:

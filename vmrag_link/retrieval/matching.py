@@ -9,29 +9,39 @@ number, and rounds a whole number beyond 2^53 before it compares with a fraction
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vmrag_link.errors import FilterInvalid, IndexExtraMissing
 from vmrag_link.retrieval.filters import JUNCTIONS, Normal
 
-Matches = Callable[[Mapping[str, Any]], bool]
-TextMatches = Callable[[str], bool]
+Columns = Mapping[str, Sequence[Any]]
+"""The values that a filter asks for, by key. Rows have the same place in each; None is missing."""
+
+Passes = Callable[[Columns], list[bool]]
+TextPasses = Callable[[str], bool]
 Compares = Callable[[Any], bool]
-"""Of a value, or None for a missing key."""
 
 
-def matching(where: Normal) -> Matches:
-    """Whether metadata passes a filter over metadata, in normal form."""
-    return _decision(where, _comparison)
+def matching(where: Normal) -> Passes:
+    """Which rows pass a filter over metadata, in normal form."""
+    [(key, value)] = where.items()
+    if key not in JUNCTIONS:
+        return _comparison(key, value)
+    parts, together = [matching(each) for each in value], all if key == "$and" else any
+    return lambda columns: [*map(together, zip(*(part(columns) for part in parts), strict=True))]
 
 
-def matching_text(where_document: Normal) -> TextMatches:
+def matching_text(where_document: Normal) -> TextPasses:
     """Whether a text passes a filter over texts, in normal form.
 
     Raises `FilterInvalid` for what is no regular expression.
     """
-    return _decision(where_document, _text_match)
+    [(key, value)] = where_document.items()
+    if key not in JUNCTIONS:
+        return _text_match(key, value)
+    parts, together = [matching_text(each) for each in value], all if key == "$and" else any
+    return lambda text: together(part(text) for part in parts)
 
 
 def keys_of(where: Normal) -> frozenset[str]:
@@ -48,31 +58,22 @@ def _keys(normal: Normal) -> Iterator[str]:
                 yield from _keys(each)
 
 
-def _decision(normal: Normal, leaf: Callable[[str, Any], Callable[[Any], bool]]) -> Callable[[Any], bool]:
-    [(key, value)] = normal.items()
-    if key not in JUNCTIONS:
-        return leaf(key, value)
-    parts, together = [_decision(each, leaf) for each in value], all if key == "$and" else any
-    return lambda asked: together([part(asked) for part in parts])
-
-
-def _comparison(key: str, condition: Mapping[str, Any]) -> Matches:
-    """One comparison. A key that is missing is like none that was asked for."""
+def _comparison(key: str, condition: Mapping[str, Any]) -> Passes:
+    """A missing key is unequal to everything, and neither less nor more than anything."""
     [(name, operand)] = condition.items()
+    compares = _COMPARISONS[_NEGATIONS.get(name, name)](operand)
     if name in _NEGATIONS:
-        compares = _COMPARISONS[_NEGATIONS[name]](operand)
-        return lambda metadata: not compares(metadata.get(key))
-    compares = _COMPARISONS[name](operand)
-    return lambda metadata: compares(metadata.get(key))
+        return lambda columns: [not compares(each) for each in columns[key]]
+    return lambda columns: [*map(compares, columns[key])]
 
 
-def _text_match(name: str, operand: str) -> TextMatches:
+def _text_match(name: str, operand: str) -> TextPasses:
     negated = _NEGATIONS.get(name)
-    found: TextMatches = _regex(operand) if (negated or name) == "$regex" else lambda text: operand in text
+    found: TextPasses = _regex(operand) if (negated or name) == "$regex" else lambda text: operand in text
     return lambda text: found(text) is not (negated is not None)
 
 
-def _regex(pattern: str) -> TextMatches:
+def _regex(pattern: str) -> TextPasses:
     """Uses Chroma's own engine: the same syntax, and linear time for every pattern."""
     try:
         from pydantic_core import SchemaError, SchemaValidator
