@@ -62,6 +62,11 @@ class Places(NamedTuple):
         return self.shared / "chroma"
 
     @property
+    def builder(self) -> Path:
+        """What is known of the process that makes them."""
+        return self.shared / "builder"
+
+    @property
     def working_copies(self) -> Path:
         return self.shared / "working"
 

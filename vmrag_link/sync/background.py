@@ -58,7 +58,7 @@ def sync_of(places: Places) -> Job:
 
 def chroma_of(places: Places) -> Job:
     """Building Chroma's stores for all work trees."""
-    return Job(places.chroma, "builder")
+    return Job(places.builder, "chroma")
 
 
 class Report(Record, frozen=True):

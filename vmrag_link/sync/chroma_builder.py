@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link import locks, permissions
 from vmrag_link.chroma.build import MadeStore, build
 from vmrag_link.chroma.open_index import OpenIndex, Vectors
 from vmrag_link.errors import Busy, IndexFailed, UsageInvalid, VmragError, file_failures
-from vmrag_link.index import seal
+from vmrag_link.index import seal, snapshots
 from vmrag_link.index.contents import unusable
 from vmrag_link.progress import FOLLOWING, Progress
 from vmrag_link.sync import background
 from vmrag_link.sync.chroma_state import ChromaStores, Wanted
 
 POLL_SECONDS = 0.05
+CONTENTS_DIGITS = 12
 
 
 class _Dropped(Exception):
@@ -97,17 +100,27 @@ def bring(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: P
     """
     require_on(chroma)
     chroma.forget(wanted)
-    while True:
-        with chroma.stores.reading(wanted.store):
-            if chroma.usable(wanted):
-                if lend:
-                    chroma.stores.lend(wanted.store)
-                return wanted.store
-        try:
-            with locks.exclusive(chroma.job.lock, purpose="build Chroma's store", timeout=0):
-                _make_here(chroma, wanted, vectors=vectors, progress=progress)
-        except Busy:
+    while not _handed_out(chroma, wanted, lend=lend):
+        if background.running(chroma.job):
             _watch(chroma, wanted, progress)
+            continue
+        with contextlib.suppress(Busy):  # another process was faster, and is watched
+            lock = locks.exclusive(chroma.job.lock, purpose="build Chroma's store", timeout=0)
+            with lock:
+                _make_here(chroma, wanted, vectors=vectors, progress=progress)
+    return wanted.store
+
+
+def _handed_out(chroma: ChromaStores, wanted: Wanted, *, lend: bool) -> bool:
+    """Whether the store is there, and lent if it is to be: nobody removes it in between."""
+    if not chroma.usable(wanted):
+        return False
+    with chroma.stores.reading(wanted.store):
+        if chroma.usable(wanted):
+            if lend:
+                chroma.stores.lend(wanted.store)
+            return True
+    return False
 
 
 def _make_here(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: Progress) -> None:
@@ -144,3 +157,38 @@ def require_on(chroma: ChromaStores) -> None:
             "Chroma's store is switched off (index.chroma: off).",
             hint="git config vmrag.index.chroma follow",
         )
+
+
+# -- of uncommitted documents ----------------------------------------------------------------------
+
+
+class WorkingCopy(NamedTuple):
+    """A copy of a working copy, for as long as a store of it is made; `contents` names what it
+    holds.
+    """
+
+    folder: Path
+    contents: str
+
+
+@contextlib.contextmanager
+def copied(chroma: ChromaStores, working: Path) -> Iterator[WorkingCopy]:
+    """Copy a working copy, whose lock the caller holds until the block begins: nobody who writes
+    waits for what follows.
+    """
+    with chroma.stores.building() as folder:
+        snapshots.copy(working, folder)
+        digest = hashlib.sha256((folder / seal.SEAL).read_bytes()).hexdigest()
+        yield WorkingCopy(folder, digest[:CONTENTS_DIGITS])
+
+
+def bring_copy(chroma: ChromaStores, copy: WorkingCopy, *, vectors: Vectors, progress: Progress) -> Path:
+    """A store of a copied working copy, which is handed out."""
+    with file_failures(), contextlib.closing(OpenIndex(copy.folder)) as index:
+        target = chroma.stores.path(index.revision, copy.contents)
+        while True:
+            build(chroma.stores, index, target, vectors=vectors, progress=progress)
+            with chroma.stores.reading(target):
+                if not chroma.stores.problem(target, copy.folder):
+                    chroma.stores.lend(target)
+                    return target

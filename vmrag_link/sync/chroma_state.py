@@ -24,7 +24,6 @@ from vmrag_link.paths import Places, write_atomically
 from vmrag_link.sync import background
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.background import Job
-from vmrag_link.sync.binding import Binding
 
 Mode = Literal["follow", "wait", "off"]
 State = Literal["ready", "following", "off", "failed"]
@@ -41,8 +40,8 @@ RETRY = "vmrag sync --wait"
 class ChromaState(Record, frozen=True):
     """How Chroma's store of the bound index stands. It says nothing about answers.
 
-    `revision`: the bound index's. `path`: the store's directory, if it is `ready`. `done` of `total`
-    chunks while it is being made. `error` and `hint`: why it `failed`, and what to type.
+    `revision`: the bound index's. `path`: the store's directory, if it is `ready`. `done` of
+    `total` chunks while it is being made. `error` and `hint`: why it `failed`, and what to type.
     """
 
     state: State
@@ -89,11 +88,11 @@ class ChromaStores(NamedTuple):
         if self.mode == "off":
             return []
         bound = bindings.bound_everywhere(self.places)
-        return [self.of(each) for each in bound if each.snapshot == self.snapshots.path(each.revision).name]
+        return [self.of(each.revision) for each in bound if each.snapshot == self.snapshots.path(each.revision).name]
 
-    def of(self, bound: Binding) -> Wanted:
-        """The store of a bound snapshot."""
-        return Wanted(bound.revision, self.snapshots.path(bound.revision), self.stores.path(bound.revision))
+    def of(self, revision: str) -> Wanted:
+        """The store of a revision's snapshot."""
+        return Wanted(revision, self.snapshots.path(revision), self.stores.path(revision))
 
     def usable(self, wanted: Wanted) -> bool:
         return not self.stores.problem(wanted.store, wanted.snapshot)
@@ -152,7 +151,7 @@ class ChromaStores(NamedTuple):
         bound = bindings.read(self.places)
         if self.mode == "off" or bound is None:
             return ChromaState("off" if self.mode == "off" else "following", bound.revision if bound else None)
-        here = self.of(bound)
+        here = self.of(bound.revision)
         if self.usable(here):
             return ChromaState("ready", bound.revision, str(here.store))
         failure = self.failures().get(here.store.name)
@@ -170,7 +169,7 @@ class ChromaStores(NamedTuple):
 
     @property
     def _failures(self) -> Path:
-        return self.places.chroma / "failures.json"
+        return self.places.builder / "failures.json"
 
     def failures(self) -> Mapping[str, Failure]:
         """By the name of the store."""

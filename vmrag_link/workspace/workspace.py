@@ -138,7 +138,7 @@ class Workspace:
         return ChromaStores(self.places, self.snapshots, stores, index.chroma)
 
     def vectors(self, folder: Path, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
-        """As `stored_vectors`, of the index in a folder."""
+        """As `stored_vectors`, with the collection's model."""
         from vmrag_link.retrieval.stored_vectors import stored_vectors
         from vmrag_link.sync.indexer import checked
 

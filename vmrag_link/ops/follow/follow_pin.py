@@ -65,7 +65,8 @@ def move(ws: Workspace) -> None:
 def _prepare(ws: Workspace) -> None:
     lazy_fetch.bring(ws)
     recover(ws)
-    background.tell(background.sync_of(ws.places), ws.progress.note)
+    for job in (background.sync_of(ws.places), background.chroma_of(ws.places)):
+        background.tell(job, ws.progress.note)
 
 
 def reconcile_for_reading(ws: Workspace) -> None:

@@ -22,6 +22,7 @@ from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.sync import background, current, lease, sentences
+from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.reasons import uninitialized, unusable
@@ -60,7 +61,11 @@ class BoundIndex(Record, frozen=True):
 
 
 class StatusReport(Record, frozen=True):
-    """`background`: the sync that works now while nobody waits, or why the last one gave up."""
+    """`background`: the sync that works now while nobody waits, or why the last one gave up.
+
+    `chroma`: its store of the bound index, on which no answer and no `state` depends; None where
+    no index is bound.
+    """
 
     state: State
     in_sync: bool
@@ -71,6 +76,7 @@ class StatusReport(Record, frozen=True):
     background: background.Report | None
     reasons: list[str]
     hint: str
+    chroma: ChromaState | None = None
 
 
 def status(ws: Workspace) -> StatusReport:
@@ -91,7 +97,8 @@ def status(ws: Workspace) -> StatusReport:
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
     reasons += _interrupted_commit(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
-    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint)
+    chroma = ws.chroma.state() if ws.binding else None
+    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma)
 
 
 def _warnings(ws: Workspace) -> list[str]:
