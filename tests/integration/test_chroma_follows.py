@@ -123,8 +123,9 @@ def findings(project: Project) -> list[dict]:
 
 
 def switch(project: Project, *where: str) -> None:
-    """A checkout whose hook starts no process: the next command would."""
-    project.git("switch", "-q", *where, env={"VMRAG_INDEX_CHROMA": "off"})
+    """A checkout that is followed in this process, as `alone` has it."""
+    project.git("switch", "-q", *where, env={"VMRAG_HOOKS_SYNC": "off"})
+    project.vmrag("sync")
 
 
 def build(project: Project, **given) -> list[str]:
@@ -182,7 +183,7 @@ def test_nothing_is_started_where_the_store_is_there(project, alone):
     project.vmrag("query", "rest")
     project.vmrag("sync")
     assert alone == [project.pinned]
-    project.git("switch", "-q", "-c", "same", env={"VMRAG_INDEX_CHROMA": "off"})
+    switch(project, "-c", "same")
     project.vmrag("query", "rest")
     assert alone == [project.pinned]
 
@@ -356,7 +357,6 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
     assert alone == [], "no busy loop"
     monkeypatch.setattr(bindings, "_installed_version", real)
     switch(project, "feature")
-    project.vmrag("query", "rest")
     assert alone == [project.pinned], "another target"
     build(project)
     switch(project, "main")
@@ -406,7 +406,7 @@ def test_a_damaged_store_is_found_and_made_again(project, alone):
 
 def test_two_work_trees_have_a_store_each_the_newest_first(project, alone, client):
     project.vmrag("query", "rest")
-    project.git("worktree", "add", "-q", "../other", "feature", env={"VMRAG_INDEX_CHROMA": "off"})
+    project.git("worktree", "add", "-q", "../other", "feature", env={"VMRAG_HOOKS_SYNC": "off"})
     other = Project(project.top.parent / "other")
     other.vmrag("query", "uv")
     log = build(project)
@@ -432,7 +432,6 @@ def test_what_nobody_is_bound_to_any_more_is_dropped_between_two_batches(project
         def moved() -> None:
             if project.pinned == begun:
                 switch(project, "feature")
-                project.vmrag("query", "uv")
             between()
 
         return real(*arguments, between=moved, **given)

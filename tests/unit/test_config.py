@@ -77,7 +77,7 @@ def test_the_defaults_are_these():
         },
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5},
-        "index": {"keep": 4, "store_documents": True},
+        "index": {"keep": 4, "chroma": "follow", "store_documents": True},
         "hooks": {"sync": "auto", "wait_s": 10, "on_dirty": "warn", "on_unreachable": "block", "quiet": False},
         "mcp": {
             "toolsets": "default",
@@ -305,7 +305,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("index:\n  keep: [4]\n", 2, "'index.keep' holds a list"),
         ("index:\n  keep:\n    deep: 4\n", 2, "'index.keep' holds a section"),
         ("index.keep:\n  deep: 4\n", 1, "index.keep must be a whole number from 0 to 1000; found a section"),
-        ("index: 4\n", 1, "index is a section with the keys index.keep, index.store_documents"),
+        ("index: 4\n", 1, "index is a section with the keys index.keep, index.chroma, index.store_documents"),
         ("index:\n- keep: 4\n", 1, "'index' holds a list"),
         ("retrieval.k: 0\n", 1, "from 1 to 1000"),
         ("retrieval.k: 1001\n", 1, "from 1 to 1000"),

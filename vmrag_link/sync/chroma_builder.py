@@ -162,7 +162,7 @@ def require_on(chroma: ChromaStores) -> None:
 # -- of uncommitted documents ----------------------------------------------------------------------
 
 
-class WorkingCopy(NamedTuple):
+class CopiedIndex(NamedTuple):
     """A copy of a working copy, for as long as a store of it is made; `contents` names what it
     holds.
     """
@@ -172,17 +172,17 @@ class WorkingCopy(NamedTuple):
 
 
 @contextlib.contextmanager
-def copied(chroma: ChromaStores, working: Path) -> Iterator[WorkingCopy]:
+def copied(chroma: ChromaStores, working: Path) -> Iterator[CopiedIndex]:
     """Copy a working copy, whose lock the caller holds until the block begins: nobody who writes
     waits for what follows.
     """
     with chroma.stores.building() as folder:
         snapshots.copy(working, folder)
         digest = hashlib.sha256((folder / seal.SEAL).read_bytes()).hexdigest()
-        yield WorkingCopy(folder, digest[:CONTENTS_DIGITS])
+        yield CopiedIndex(folder, digest[:CONTENTS_DIGITS])
 
 
-def bring_copy(chroma: ChromaStores, copy: WorkingCopy, *, vectors: Vectors, progress: Progress) -> Path:
+def bring_copy(chroma: ChromaStores, copy: CopiedIndex, *, vectors: Vectors, progress: Progress) -> Path:
     """A store of a copied working copy, which is handed out."""
     with file_failures(), contextlib.closing(OpenIndex(copy.folder)) as index:
         target = chroma.stores.path(index.revision, copy.contents)
