@@ -52,7 +52,7 @@ def test_the_whole_loop_in_processes_of_their_own(project, tmp_path):
     home.write("docs/setup.md", "# Setup\n\nInstall the program.\n")
     for arguments in (
         ["init"],
-        ["import", "docs", "--collection", "handbook"],
+        ["import", "docs", "--collection", "handbook", "--base", "docs"],
         ["commit", "-m", "first"],
         ["status"],
     ):

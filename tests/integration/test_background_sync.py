@@ -88,7 +88,7 @@ def test_auto_lets_git_wait_for_small_changes_only(project):
     project.forget_indexes()
     for number in range(60):
         project.write(f"many/{number}.md", f"# Page {number}\n\nText of the page {number}.\n")
-    project.vmrag("import", "many", "--collection", "many")
+    project.vmrag("import", "many", "--collection", "many", "--base", "many")
     project.record("many")
     (project.shared / "embeddings.sqlite").unlink()
     switched(project, "main")

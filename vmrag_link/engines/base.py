@@ -29,13 +29,11 @@ from vmrag_link.models import (
     Project,
     Record,
     RevisionInfo,
+    Row,
 )
 
 SCHEMA_VERSION = 2
 """The newest version of the schema that this program reads and writes."""
-
-Row = Collection | Document | Entry
-"""A row of any table of knowledge."""
 
 E = TypeVar("E", Project, IssueLog, KnowledgeDoc)
 
@@ -299,6 +297,9 @@ class Engine(Protocol):
 
         `ids`: only these, if they are there.
         """
+
+    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+        """The id of every document of a collection, with its `source`; sorted by id as bytes."""
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...
 

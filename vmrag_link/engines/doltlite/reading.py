@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from vmrag_link.engines.base import Row
 from vmrag_link.engines.doltlite import records, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import Collection, Document, DocumentHeader
+from vmrag_link.models import Collection, Document, DocumentHeader, Row
 
 
 def collections(connection: Connection) -> Iterator[Collection]:
@@ -39,6 +38,12 @@ def headers(
     connection: Connection, collection: str | None, ids: Iterable[str] | None = None
 ) -> Iterator[DocumentHeader]:
     return map(records.header, _document_rows(connection, HEADER_COLUMNS, collection, ids))
+
+
+def sources(connection: Connection, collection: str) -> Iterator[tuple[str, str]]:
+    for row in _document_rows(connection, ("collection_name", "doc_id", "source"), collection, None):
+        _, doc_id, source = records.texts(row)
+        yield doc_id, source
 
 
 def document(connection: Connection, collection: str, doc_id: str) -> Document | None:
