@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link.errors import FilterInvalid
-from vmrag_link.index.manifest import DocumentColumns
+from vmrag_link.index.manifest import HeldColumns
 from vmrag_link.index.metadata import document_metadata
 from vmrag_link.models import DocumentHeader, canonical_json
 from vmrag_link.retrieval import filters
@@ -167,7 +167,7 @@ HEADERS = st.builds(
 @given(st.sets(KEYS), st.lists(HEADERS, min_size=1, max_size=4))
 def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
     columns, count = MetadataColumns(keys), len(headers)
-    documents = DocumentColumns(
+    documents = HeldColumns(
         range(count),
         [3] * count,
         [0] * count,

@@ -54,7 +54,7 @@ class HeldChunk(NamedTuple):
     metadata: str
 
 
-class DocumentColumns(NamedTuple):
+class HeldColumns(NamedTuple):
     """Documents, column by column: first slot, number of chunks, a chunk's own number (0 for the
     whole document), and the rest of a header.
     """
@@ -260,7 +260,7 @@ class Manifest:
         for row in rows:
             yield DocumentHeader(held.collection.name, *row[:4]), range(row[4], row[4] + row[5])
 
-    def columns(self, held: IndexedCollection, *, header: bool) -> Iterator[DocumentColumns]:
+    def columns(self, held: IndexedCollection, *, header: bool) -> Iterator[HeldColumns]:
         """Every document of a collection, a thousand at a time.
 
         Without `header`, the columns from `title` on are empty texts: reading them takes half as
@@ -272,7 +272,7 @@ class Manifest:
             (held.id,),
         )
         while some := rows.fetchmany(1000):
-            yield DocumentColumns(*zip(*some, strict=True))
+            yield HeldColumns(*zip(*some, strict=True))
 
 
 def _definition(collection: Collection) -> str:

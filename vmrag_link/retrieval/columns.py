@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.index.manifest import DocumentColumns
+from vmrag_link.index.manifest import HeldColumns
 from vmrag_link.index.metadata import SOURCE_TABLE, chroma_value, document_metadata, is_chroma_key
 from vmrag_link.models import DocumentHeader
 from vmrag_link.retrieval.matching import Columns
@@ -48,7 +48,7 @@ class MetadataColumns:
         values = document_metadata(document)
         return {key: [values.get(key)] for key in self._keys}
 
-    def of(self, documents: DocumentColumns, collection: str) -> Columns:
+    def of(self, documents: HeldColumns, collection: str) -> Columns:
         """Of documents of a collection, or of their chunks (`by_chunk`)."""
         rows = [self._decode(each) for each in documents.metadata]
         found: dict[str, Sequence[Any]] = dict.fromkeys(self._keys, [None] * len(rows))
@@ -68,11 +68,11 @@ class MetadataColumns:
         return found | {key: column for key, column in own.items() if key in self._keys}
 
 
-def by_chunk(documents: DocumentColumns) -> DocumentColumns:
+def by_chunk(documents: HeldColumns) -> HeldColumns:
     """Each document as often as it has chunks, with the slot and number of each."""
     rows = [
         (first + number, chunks, number, *rest)
         for first, chunks, _, *rest in zip(*documents, strict=True)
         for number in range(chunks)
     ]
-    return DocumentColumns(*zip(*rows, strict=True)) if rows else DocumentColumns(*[()] * len(documents))
+    return HeldColumns(*zip(*rows, strict=True)) if rows else HeldColumns(*[()] * len(documents))
