@@ -875,7 +875,7 @@ def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, mo
     assert found["level"] == "warning"
 
 
-def test_without_chromadb_nothing_can_be_searched_and_that_is_a_warning(project, monkeypatch):
+def test_without_chromadb_there_is_no_store_for_its_clients_and_that_is_a_warning(project, monkeypatch):
     monkeypatch.setitem(sys.modules, "chromadb", None)
     found = findings(project)["INDEX_EXTRA_MISSING"]
     assert found["level"] == "warning"

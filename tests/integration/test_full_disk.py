@@ -69,8 +69,12 @@ def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project):
     assert project.consistent()
 
 
-@pytest.mark.parametrize(("limit", "most"), [("NOFILE", 20), ("AS", 400 << 20)])
-def test_below_what_chroma_needs_the_index_is_built_and_answers(project, limit, most):
+@pytest.mark.parametrize(
+    ("limit", "most", "hint"), [("NOFILE", 20, "ulimit -n 256"), ("AS", 400 << 20, "ulimit -v unlimited")]
+)
+def test_below_what_chroma_needs_the_index_answers_and_its_store_names_the_limit(
+    project, monkeypatch, limit, most, hint
+):
     project.forget_indexes()
     script = (
         "import resource, sys\nfrom vmrag_link.cli.main import run\n"
@@ -80,3 +84,7 @@ def test_below_what_chroma_needs_the_index_is_built_and_answers(project, limit, 
     program = (sys.executable, "-c", script)
     for command in (("sync",), ("query", "rest", "--mode", "keyword"), ("list",)):
         assert start(project, *command, program=program).done().code == 0
+    monkeypatch.delenv("VMRAG_INDEX_CHROMA")
+    done = start(project, "path", "chroma", "--json", program=program).done()
+    error = error_of(done)
+    assert (done.code, error["hint"].partition(";")[0], error["details"]["limit"]) == (3, hint, f"RLIMIT_{limit}")
