@@ -19,7 +19,10 @@ from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.models import DocumentHeader, canonical_json
 
 FORMAT = "2"
-"""Rises with every change of what lies in an index directory or of how texts are cut."""
+"""Rises with every change of what lies in an index directory or of how texts are cut.
+
+Where answers change with it, `retrieval.fusion.VERSION` rises, too.
+"""
 
 
 def directory_suffix(**decisive: object) -> str:

@@ -8,7 +8,7 @@ import contextlib
 import time
 
 from vmrag_link import locks
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import Engine, readable
 from vmrag_link.errors import BranchInUse, GitBusy, GitRepositoryMissing, quoted
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.journal import CommitEntry, Journal
@@ -163,9 +163,9 @@ def _stay(context: SyncContext, target: Target) -> SyncReport:
 def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> ChangeCounts:
     if bound is None or bound.revision == target.revision:
         return built.changes if bound is None else ChangeCounts()
-    return (
-        engine.count_changes(bound.revision, target.revision) if engine.has_revision(bound.revision) else built.changes
-    )
+    if not readable(engine, bound.revision):
+        return built.changes
+    return engine.count_changes(bound.revision, target.revision)
 
 
 def _swap(context: SyncContext, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from operator import itemgetter
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -24,10 +25,13 @@ WORKSPACE = "workspace.json"
 class Binding(Record, frozen=True):
     """The snapshot that answers in a work tree, by the name of its directory, and the revision it
     stands at.
+
+    One of another format counts as none: the next sync binds again.
     """
 
     revision: str
     snapshot: str
+    format: Literal[1] = 1
 
 
 def read(places: Places) -> Binding | None:

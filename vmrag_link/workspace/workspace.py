@@ -16,6 +16,7 @@ from vmrag_link.journal import Journal
 from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
+from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.settings import Config
 from vmrag_link.sync import apply, current
 from vmrag_link.sync import binding as bindings
@@ -102,6 +103,16 @@ class Workspace:
     def config(self) -> Config:
         """Raises `ConfigInvalid`."""
         return self.settings.config
+
+    @property
+    def ranking(self) -> Ranking:
+        """How queries rank here. Raises `ConfigInvalid`."""
+        given = self.config.retrieval
+        return Ranking(
+            vector_weight=given.vector_weight,
+            document_weight=given.document_weight,
+            per_document=given.per_document,
+        )
 
     @property
     def lock_timeout(self) -> float:
