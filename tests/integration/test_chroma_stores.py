@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -235,8 +236,8 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
 
         stand_in = featureless(collection().embedding_dimensions)
         store.embed("old", {f"o{n}": stand_in for n in range(3)})
-        store.manifest.unset("given_vectors")
-        store.seal(revision=first, settings=kb.snapshots.settings)
+        store.manifest.connection.execute("DELETE FROM meta WHERE key = 'given_vectors'")
+        store.seal(revision=first)
     made = make(kb, first, folder=copied)
     assert shelf(kb).problem(made.path, copied) == ""
     assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == "vectors were made since"
@@ -345,3 +346,38 @@ def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
     assert shelf(kb).problem(path, kb.snapshots.path(first)) == ""
     with contextlib.closing(OpenIndex(kb.snapshots.path(first))) as index:
         assert check.difference(path, index, with_texts=True) == ""
+
+
+# -- metadata -------------------------------------------------------------------------------------------------------------
+
+METADATA = {
+    "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nothing": None, "nested": {"b": 1, "a": [None]}, "empty": [],
+    "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": [1, "x"], "ints and flags": [1, True],
+    "huge": 2**63, "list of huge": [1, 2**70], "least": -(2**63), "": "no name", "$set": 1, "#document": "x", "chroma:document": "x",
+    "title": "the user's own", "nulls": [None],
+}  # fmt: skip
+
+
+def test_metadata_of_every_kind_reaches_chroma_as_specified(kb):
+    import chromadb
+
+    revision = kb.commit(
+        doc("a", "body", title="A title", metadata=METADATA), doc("b", title="B"), collections=[collection()]
+    )
+    path = kb.index(revision).path
+    client = chromadb.PersistentClient(str(make(kb, revision).path))
+    rows = client.get_collection("guide").get()
+    found = dict(zip(rows["ids"], rows["metadatas"], strict=True))
+    client.close()
+    content_hash = doc("a", "body").content_hash
+    assert found["a_chunk_0"] == {
+        "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nested": '{"a":[null],"b":1}', "empty": "[]",
+        "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": '[1,"x"]',
+        "ints and flags": "[1,true]", "huge": str(2**63), "list of huge": f"[1,{2**70}]", "least": -(2**63),
+        "title": "the user's own", "nulls": "[null]",
+        "source_id": "a", "chunk_index": 0, "total_chunks": 1, "content_hash": content_hash, "source_table": "documents",
+        "collection": "guide",
+    }  # fmt: skip
+    assert found["b_chunk_0"]["title"] == "B"
+    [hit] = kb.search(path, "body", where={"title": "the user's own"})
+    assert hit.metadata == json.loads(json.dumps(METADATA))

@@ -19,8 +19,7 @@ from typing import NamedTuple
 from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, StoredRow, open_store
 from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed
 from vmrag_link.errors import FilterInvalid, IndexFailed
-from vmrag_link.index import seal, vectors
-from vmrag_link.index.contents import unusable
+from vmrag_link.index import vectors
 from vmrag_link.index.manifest import IndexedCollection
 from vmrag_link.index.metadata import chunk_id, parse_chunk_id
 
@@ -29,33 +28,6 @@ PAGE = 2_000
 
 _CHECK_WORDS = "INSERT INTO embedding_fulltext_search (embedding_fulltext_search) VALUES ('integrity-check')"
 """A command of FTS5: no row is written."""
-
-
-def require_proven(folder: Path) -> None:
-    """Compare once after each start of the machine, before Chroma is used. Raises `IndexFailed`."""
-    if not seal.chroma_is_proven(folder) and (found := problem(folder)):
-        raise unusable(folder, found)
-
-
-def contents_problem(folder: Path) -> str:
-    """The first problem of anything in an index, with every byte and vector read; empty if there is
-    none.
-    """
-    return seal.mismatch(folder) or problem(folder, with_vectors=True)
-
-
-def problem(folder: Path, *, with_vectors: bool = False) -> str:
-    """The first problem of Chroma's store in an index whose other files are sound; empty if there
-    is none.
-    """
-    with contextlib.closing(OpenIndex(folder)) as index:
-        with_texts = index.manifest.get("store_documents") != "false"
-        found = difference(folder / "chroma", index, with_texts=with_texts, with_vectors=with_vectors)
-    if found:
-        seal.distrust(folder)
-    else:
-        seal.note_chroma(folder)
-    return found
 
 
 def difference(

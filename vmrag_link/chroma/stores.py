@@ -17,7 +17,6 @@ import contextlib
 import errno
 import sqlite3
 import time
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -27,9 +26,9 @@ from vmrag_link import paths, permissions
 from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import manifest
-from vmrag_link.index.contents import FORMAT, unembedded
+from vmrag_link.index.contents import directory_suffix, unembedded
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree
-from vmrag_link.models import Record, canonical_json
+from vmrag_link.models import Record
 
 STORE_FORMAT = "1"
 """Rises with every change of what a store holds of an index."""
@@ -70,8 +69,7 @@ class Stores(Directories):
     def __init__(self, root: Path, *, store_documents: bool) -> None:
         super().__init__(root, kind="store of Chroma")
         self.store_documents = store_documents
-        decisive = {"index": FORMAT, "store": STORE_FORMAT, "store_documents": store_documents}
-        self.settings = f"{zlib.crc32(canonical_json(decisive).encode()):08x}"
+        self.settings = directory_suffix(store=STORE_FORMAT, store_documents=store_documents)
 
     def path(self, revision: str, contents: str = "") -> Path:
         """The store of a revision; with `contents`, of that revision and uncommitted documents."""
