@@ -34,6 +34,7 @@ AGREE = "vmrag trust"
 
 _REQUIRES = "requires"
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_DECIMAL = re.compile(r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?")
 _NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOLEANS = {"true": True, "false": False}
@@ -288,6 +289,8 @@ def _value(
         return booleans[text.lower()]
     if key.kind is int and not quoted and _INTEGER.fullmatch(text) and key.lowest <= int(text) <= key.highest:
         return int(text)
+    if key.kind is float and not quoted and _DECIMAL.fullmatch(text) and key.lowest <= float(text) <= key.highest:
+        return float(text)
     if key.kind is str and text.isprintable() and (not key.choices or text in key.choices):
         if key.flaw and (flaw := key.flaw(text)):
             raise _invalid(f"{key.name} {flaw}", place)

@@ -18,6 +18,7 @@ from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import current, eviction, lease, provide, sentences
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Built, How
+from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.target import Attachment, State, Target, dirty_elsewhere, read_trigger, resolve
@@ -37,7 +38,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     other than `pinned`: nothing changed.
 
     `notes` say what became of uncommitted documents and left revisions; that documents were set
-    aside comes first.
+    aside comes first. `chroma`: how its store stands, where somebody asked for this sync.
     """
 
     state: State
@@ -49,6 +50,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     seconds: dict[str, float]
     attachment: Attachment
     notes: tuple[str, ...] = ()
+    chroma: ChromaState | None = None
 
 
 def move(context: SyncContext) -> tuple[str, ...]:
