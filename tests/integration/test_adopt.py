@@ -556,6 +556,13 @@ def test_nothing_arrives_of_what_is_refused(world, flaw):
     assert bad[:12] in error["message"]
 
 
+def test_what_a_newer_program_wrote_is_refused_with_the_way_to_get_that_program(world):
+    world.opens(world.evil(f"UPDATE vmrag_meta SET value = '{SCHEMA_VERSION + 1}'"))
+    error = world.refuses()
+    assert error["code"] == "SCHEMA_TOO_NEW"
+    assert "pip install --upgrade" in error["hint"]
+
+
 def test_rows_that_are_hidden_behind_a_view_are_not_read(world):
     world.opens(
         world.evil(

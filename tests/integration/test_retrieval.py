@@ -20,8 +20,10 @@ from vmrag_link.index import vectors
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval.fingerprint import fingerprint
+from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Mode, Query
-from vmrag_link.retrieval.search import UNIT, Searcher
+from vmrag_link.retrieval.ranker import UNIT
+from vmrag_link.retrieval.search import Searcher
 
 kb = knowledge.kb
 
@@ -136,8 +138,8 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb):
     manifest = Manifest(built.path, frozen=True)
     assert sum(held.dead for held in manifest.collections().values()) > 0
     headers = manifest.headers().values()
-    assert fingerprint(kb.snapshots.settings, rows, headers) == fingerprint(
-        kb.snapshots.settings, kb.engine.collections(before), kb.engine.headers(before)
+    assert fingerprint(RANKING, rows, headers) == fingerprint(
+        RANKING, kb.engine.collections(before), kb.engine.headers(before)
     )
     manifest.close()
     shutil.rmtree(built.path)
@@ -199,6 +201,86 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
     assert "owl" in answers.popitem()[1]
 
 
+# -- how many chunks of one document -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
+def test_an_answer_holds_at_most_so_many_chunks_of_a_document_and_otherwise_keeps_its_order(kb, mode, limit):
+    dice = random.Random(11)
+    rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]
+    documents = [
+        doc(f"d{n}", prose(dice, dice.choice([5, 60, 300])), collection=dice.choice(["guide", "notes"]))
+        for n in range(30)
+    ]
+    path = kb.index(kb.commit(*documents, collections=rows)).path
+    everything = kb.search(path, "owl at night", k=1000, mode=mode)
+    taken: dict[tuple, int] = {}
+    expected = []
+    for each in places(everything):
+        taken[each[:2]] = taken.get(each[:2], 0) + 1
+        if taken[each[:2]] <= limit:
+            expected.append(each)
+    ranking = Ranking(per_document=limit)
+    assert places(kb.search(path, "owl at night", k=1000, mode=mode, ranking=ranking)) == expected
+    for where in ({}, {"where": {"source_id": {"$ne": "d1"}}}):
+        few = kb.search(path, "owl at night", k=3, mode=mode, ranking=ranking, **where)
+        assert len(few) == 3
+
+
+def test_a_document_that_fills_the_ranking_does_not_keep_others_out(kb):
+    long = doc("long", " ".join(["owl fox night"] * 4000))
+    path = kb.index(
+        kb.commit(long, *[doc(f"d{n}", "stone owl") for n in range(4)], collections=[collection(chunking=SMALL)])
+    ).path
+    for mode in Mode:
+        found = kb.search(path, "owl fox night", k=5, mode=mode, ranking=Ranking(per_document=1))
+        assert [hit.doc_id for hit in found] == ["long", "d0", "d1", "d2", "d3"]
+        assert {hit.doc_id for hit in kb.search(path, "owl fox night", k=5, mode=mode)} == {"long"}
+
+
+# -- words of the document --------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_chunks_with_the_same_words_the_one_from_the_document_on_the_topic_comes_first(kb):
+    """The topic stands in other chunks of its document."""
+    room = " " * 40
+    documents = [
+        doc("a-cooking", f"stir the pot gently{room}reset it now{room}salt and pepper"),
+        doc("b-router", f"the router has lights{room}reset it now{room}the router again"),
+        *[doc(f"c{n}", f"tree number {n}") for n in range(20)],
+    ]
+    path = kb.index(kb.commit(*documents, collections=[collection(chunking=Chunking(size=40, overlap=0))])).path
+    found = kb.search(path, "reset router", mode=Mode.KEYWORD, where_document={"$contains": "reset"})
+    assert [hit.doc_id for hit in found] == ["b-router", "a-cooking"]
+    assert found[0].score > found[1].score
+    without = kb.search(
+        path,
+        "reset router",
+        mode=Mode.KEYWORD,
+        where_document={"$contains": "reset"},
+        ranking=Ranking(document_weight=0.0),
+    )
+    assert [hit.doc_id for hit in without] == ["a-cooking", "b-router"]
+    assert without[0].score == without[1].score
+
+
+def test_a_hybrid_score_of_one_is_the_best_by_words_and_by_meaning(kb):
+    documents = [
+        doc("best", "owl fox night"),
+        doc("other", "owl stone"),
+        *[doc(f"d{n}", "rain tree") for n in range(9)],
+    ]
+    path = kb.index(kb.commit(*documents, collections=[collection()])).path
+    hits = kb.search(path, "owl fox night", k=11)
+    assert (hits[0].doc_id, hits[0].score) == ("best", 1.0)
+    assert all(-1 <= hit.score < 1 for hit in hits[1:])
+    for weight, mode in ((0.0, Mode.KEYWORD), (1.0, Mode.VECTOR)):
+        ranking = Ranking(vector_weight=weight)
+        alone = [hit.doc_id for hit in kb.search(path, "owl stone night", k=2, mode=mode, ranking=ranking)]
+        assert [hit.doc_id for hit in kb.search(path, "owl stone night", k=2, ranking=ranking)] == alone
+
+
 # -- filters --------------------------------------------------------------------------------------------------------------
 
 
@@ -232,6 +314,8 @@ def filtered(kb: Knowledge):
         ({"team": {"$in": ["red", "blue"]}}, ["blue", "red"]),
         ({"year": {"$gt": 2023}}, ["blue"]),
         ({"year": {"$gte": 2023, "$lt": 2025}}, ["red"]),
+        ({"year": {"$gt": "2023"}}, []),
+        ({"team": {"$gt": "blue"}}, ["red"]),
         ({"team": "red", "year": 2023}, ["red"]),
         ({"team": "red", "year": 2025}, []),
         ({"$or": [{"team": "red"}, {"year": 2025}]}, ["blue", "red"]),
@@ -264,7 +348,7 @@ def test_filters_on_text_mean_what_chroma_means(filtered, mode, text, expected):
 
 def test_a_filter_that_cannot_be_evaluated_is_refused(filtered):
     for where, text in [
-        ({"year": {"$gt": "2023"}}, None),
+        ({"year": {"$gt": True}}, None),
         ({"team": {"$in": ["a", 1]}}, None),
         (None, {"$regex": "("}),
     ]:
@@ -272,13 +356,32 @@ def test_a_filter_that_cannot_be_evaluated_is_refused(filtered):
             filtered(where, text)
 
 
-def test_filters_on_text_are_refused_where_chroma_holds_no_texts(tmp_path):
+def test_filters_on_text_do_not_need_the_texts_in_chroma(tmp_path):
     kb = Knowledge(tmp_path, store_documents=False)
-    path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
-    assert [hit.text for hit in kb.search(path, "owl", where={"source_id": "a"})] == ["owl"]
-    with pytest.raises(FilterInvalid, match="made without them"):
-        kb.search(path, "owl", where_document={"$contains": "owl"})
+    path = kb.index(kb.commit(doc("a", "owl one"), doc("b", "owl two"), collections=[collection()])).path
+    found = kb.search(path, "owl", where_document={"$contains": "one"})
+    assert [(hit.doc_id, hit.text) for hit in found] == [("a", "owl one")]
     kb.close()
+
+
+def test_filters_on_a_chunks_place_and_text_mean_that_chunk(kb):
+    text = " ".join(f"owl{number} owl" for number in range(60))
+    guide = collection(chunking=Chunking(size=60, overlap=0))
+    path = kb.index(kb.commit(doc("long", text), doc("short", "owl0 owl"), collections=[guide])).path
+    whole = {hit.chunk: hit.text for hit in kb.search(path, "owl", k=99) if hit.doc_id == "long"}
+    assert len(whole) > 5
+
+    def found(**filters) -> list[tuple[str, int]]:
+        return sorted((hit.doc_id, hit.chunk) for hit in kb.search(path, "owl", k=99, **filters))
+
+    assert found(where={"chunk_index": {"$lt": 2}}) == [("long", 0), ("long", 1), ("short", 0)]
+    assert found(where={"chunk_index": {"$lt": 2}, "total_chunks": len(whole)}) == [("long", 0), ("long", 1)]
+    assert found(where={"chunk_index": 0}, where_document={"$contains": "owl0 "}) == [("long", 0), ("short", 0)]
+    for word in ("owl0 ", "owl30 ", "owl59 "):
+        [*there] = [("long", number) for number, each in whole.items() if word in each]
+        assert found(where={"source_id": "long"}, where_document={"$contains": word}) == there != []
+    others = [("long", number) for number, each in sorted(whole.items()) if "owl30" not in each]
+    assert found(where_document={"$not_contains": "owl30"}) == [*others, ("short", 0)]
 
 
 def test_a_filter_finds_what_would_not_be_among_the_best_without_it(kb):

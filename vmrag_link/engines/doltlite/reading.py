@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from vmrag_link.engines.doltlite import records, schema
 from vmrag_link.engines.doltlite.connection import Connection
@@ -69,7 +72,7 @@ def count(connection: Connection, collection: str | None) -> int:
 
 def _document_rows(
     connection: Connection, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[Sequence[Any]]:
     asked: dict[str, str] = {}
     if collection is not None:
         asked["collection_name = ?"] = collection
@@ -78,16 +81,34 @@ def _document_rows(
     return _rows(connection, columns, asked)
 
 
-def _rows(connection: Connection, columns: Sequence[str], asked: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+def _rows(connection: Connection, columns: Sequence[str], asked: Mapping[str, str]) -> Iterator[Sequence[Any]]:
     """The documents for which all of these conditions, each with its value, hold."""
     # In the order of the primary key, so that nothing is sorted: memory stays constant.
     where = f"WHERE {' AND '.join(asked)}" if asked else ""
-    sql = f"SELECT {', '.join(columns)} FROM documents {where} ORDER BY collection_name, doc_id"  # noqa: S608  our own names
+    rest = f"FROM documents {where} ORDER BY collection_name, doc_id"
     before = ("", "")
-    for row in connection.stream(sql, tuple(asked.values())):
-        if not before < tuple(records.texts(row[:2])):  # a tree that lists a part of itself many times would never end
+    for row in _texts(connection, columns, rest, tuple(asked.values())):
+        collection_name, doc_id = records.texts(row[:2])
+        key = (collection_name, doc_id)
+        if not before < key:  # a tree that lists a part of itself many times would never end
             raise EngineFailed(
                 f"The knowledge base {connection.path} holds documents that are not in order.", hint=FETCH_AGAIN
             )
-        before = row[:2]
+        before = key
         yield row
+
+
+def _texts(connection: Connection, columns: Sequence[str], rest: str, args: tuple[str, ...]) -> Iterator[Sequence[Any]]:
+    """Rows of texts, fetched as JSON: one value a row takes a fifth of the time of one a column.
+
+    What is no JSON (bytes, broken UTF-8, a text that is too long with its escapes) is fetched as it
+    is, from there on.
+    """
+    decode, read = msgspec.json.Decoder(list[str]).decode, 0
+    try:
+        for (row,) in connection.stream(f"SELECT json_array({', '.join(columns)}) {rest}", args):
+            yield decode(row)
+            read += 1
+    except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
+        rows = connection.stream(f"SELECT {', '.join(columns)} {rest}", args)
+        yield from itertools.islice(rows, read, None)
