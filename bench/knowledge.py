@@ -23,7 +23,8 @@ VMRAG = [sys.executable, "-m", "vmrag_link.cli.main"]
 
 
 def environment(home: Path) -> dict[str, str]:
-    """No git configuration, only the hooks under test, compiled modules as an installation has them.
+    """No git configuration, only the hooks under test, and compiled modules as an installation has
+    them.
 
     No background process builds a store of Chroma's meanwhile.
     """
