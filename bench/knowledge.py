@@ -23,8 +23,7 @@ VMRAG = [sys.executable, "-m", "vmrag_link.cli.main"]
 
 
 def environment(home: Path) -> dict[str, str]:
-    """No git configuration, only the hooks under test, and compiled modules as an installation has
-    them.
+    """No git configuration, only the hooks under test, modules compiled as installed.
 
     No background process builds a store of Chroma's meanwhile.
     """

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from vmrag_link.formats import version_flaw
 from vmrag_link.models import Record
 from vmrag_link.pin_values import remote_flaw
 
@@ -168,6 +169,21 @@ class RetrievalSettings(Record, frozen=True):
         Meta(description="How a query ranks: by meaning and words together, by meaning alone, or by words alone."),
     ] = "hybrid"
     k: Annotated[int, Meta(ge=1, le=1000, description="How many results a query gives.")] = 5
+    vector_weight: Annotated[
+        float,
+        Meta(ge=0, le=1, description="The share of meaning in a `hybrid` score; words have the rest."),
+    ] = 0.4
+    document_weight: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=10,
+            description="How much the words of its whole document count for a chunk, where its own count 1; `hybrid` and `keyword`.",
+        ),
+    ] = 0.6
+    per_document: Annotated[
+        int, Meta(ge=0, le=1000, description="How many chunks of one document an answer holds at most; 0: any number.")
+    ] = 0
 
 
 class IndexSettings(Record, frozen=True):
@@ -180,6 +196,14 @@ class IndexSettings(Record, frozen=True):
             extra=_agreed(),
         ),
     ] = 4
+    chroma: Annotated[
+        Literal["follow", "wait", "off"],
+        Meta(
+            description="Whether Chroma's store, which other Chroma clients open, comes after the index in the background (`follow`), "
+            "before a sync ends (`wait`), or never (`off`).",
+            extra=_agreed(_first_of("off", "follow", "wait")),
+        ),
+    ] = "follow"
     store_documents: Annotated[
         bool,
         Meta(
@@ -302,6 +326,14 @@ class LimitSettings(Record, frozen=True):
 
 
 class Config(Record, frozen=True):
+    requires: Annotated[
+        str,
+        Meta(
+            description="The lowest version of this program that may work here, such as `0.2`. An older one refuses, whoever says so; "
+            "empty: any.",
+            extra={"flaw": version_flaw},
+        ),
+    ] = ""
     engine: Annotated[Literal["doltlite"], Meta(description="What stores the knowledge base.")] = "doltlite"
     # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another
     # thing.

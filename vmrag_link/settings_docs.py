@@ -27,8 +27,8 @@ remote: "git:"       # a value that ends in a colon needs the quotes
 
 An unknown setting, a wrong value, or a setting that stands there twice is an error that names the line. Anchors, aliases,
 merge keys, tags and further YAML documents are refused, and so is a file of more than {limit} KiB. Booleans are `true` or
-`false`; `yes`, `no`, `on` and `off` mean different things to different YAML parsers and are refused. Whole numbers are
-decimal and without quotes.
+`false`; `yes`, `no`, `on` and `off` mean different things to different YAML parsers and are refused. Numbers are
+decimal and without quotes; weights have three decimals at most.
 
 ## Where a value comes from
 
@@ -147,6 +147,6 @@ def documentation() -> str:
 def _values(key: Key) -> str:
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices)
-    if key.kind is int:
+    if key.kind in (int, float):
         return f"{key.lowest} to {key.highest}"
     return "`true`, `false`" if key.kind is bool else "text"

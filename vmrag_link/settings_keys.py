@@ -13,8 +13,8 @@ from vmrag_link.settings import Config, Narrower
 
 
 class Key(Record, frozen=True):
-    """One setting's declaration. `kind` is str, int or bool; `flaw` says why a text is no value,
-    None if it is one.
+    """One setting's declaration. `kind` is str, int, float or bool; `flaw` says why a text is no
+    value, None if it is one.
 
     `variable`: the environment variable, which has a name of its own where the annotation's `extra`
     gives one. `needs_agreement`, but for the `free` values: it counts from a `.vmrag.yaml` only
@@ -57,6 +57,8 @@ class Key(Record, frozen=True):
             return self.choices[0] if len(self.choices) == 1 else f"one of {', '.join(self.choices)}"
         if self.kind is int:
             return f"a whole number from {self.lowest} to {self.highest}"
+        if self.kind is float:
+            return f"a number from {self.lowest} to {self.highest} with at most three decimals"
         return "true or false" if self.kind is bool else "text"
 
     @property

@@ -125,7 +125,7 @@ def test_a_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Pr
 
 def test_a_base_is_recorded_and_need_not_be_given_again(pages: Project) -> None:
     said = pages.vmrag("import", "docs/guide", *FRESH, "--base", "docs").out
-    assert "Ids count from docs.\n" in said
+    assert "Ids of new documents count from docs.\n" in said
     assert base(pages) == "docs"
     assert list(ids(pages)) == ["guide/a.md"]
     pages.vmrag("commit", "-m", "fresh")
@@ -275,7 +275,7 @@ def test_a_file_outside_is_added_under_an_id_that_is_given(pages: Project, outsi
     assert error["hint"] == f"vmrag add '{file}' --collection fresh --id near.md"
     pages.vmrag(*shlex.split(error["hint"])[1:])
     assert ids(pages) == {"near.md": "Near."}
-    assert sources(pages) == {"near.md": ""}
+    assert sources(pages) == {}
 
 
 # -- collections of programs that recorded no base ------------------------------------------------------------------------

@@ -20,8 +20,10 @@ from vmrag_link.index import vectors
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval.fingerprint import fingerprint
+from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Mode, Query
-from vmrag_link.retrieval.search import UNIT, Searcher
+from vmrag_link.retrieval.ranker import UNIT
+from vmrag_link.retrieval.search import Searcher
 
 kb = knowledge.kb
 
@@ -136,8 +138,8 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb):
     manifest = Manifest(built.path, frozen=True)
     assert sum(held.dead for held in manifest.collections().values()) > 0
     headers = manifest.headers().values()
-    assert fingerprint(kb.snapshots.settings, rows, headers) == fingerprint(
-        kb.snapshots.settings, kb.engine.collections(before), kb.engine.headers(before)
+    assert fingerprint(RANKING, rows, headers) == fingerprint(
+        RANKING, kb.engine.collections(before), kb.engine.headers(before)
     )
     manifest.close()
     shutil.rmtree(built.path)
@@ -197,6 +199,86 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
     assert len(answers) >= 2
     assert len(set(answers.values())) == 1
     assert "owl" in answers.popitem()[1]
+
+
+# -- how many chunks of one document -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
+def test_an_answer_holds_at_most_so_many_chunks_of_a_document_and_otherwise_keeps_its_order(kb, mode, limit):
+    dice = random.Random(11)
+    rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]
+    documents = [
+        doc(f"d{n}", prose(dice, dice.choice([5, 60, 300])), collection=dice.choice(["guide", "notes"]))
+        for n in range(30)
+    ]
+    path = kb.index(kb.commit(*documents, collections=rows)).path
+    everything = kb.search(path, "owl at night", k=1000, mode=mode)
+    taken: dict[tuple, int] = {}
+    expected = []
+    for each in places(everything):
+        taken[each[:2]] = taken.get(each[:2], 0) + 1
+        if taken[each[:2]] <= limit:
+            expected.append(each)
+    ranking = Ranking(per_document=limit)
+    assert places(kb.search(path, "owl at night", k=1000, mode=mode, ranking=ranking)) == expected
+    for where in ({}, {"where": {"source_id": {"$ne": "d1"}}}):
+        few = kb.search(path, "owl at night", k=3, mode=mode, ranking=ranking, **where)
+        assert len(few) == 3
+
+
+def test_a_document_that_fills_the_ranking_does_not_keep_others_out(kb):
+    long = doc("long", " ".join(["owl fox night"] * 4000))
+    path = kb.index(
+        kb.commit(long, *[doc(f"d{n}", "stone owl") for n in range(4)], collections=[collection(chunking=SMALL)])
+    ).path
+    for mode in Mode:
+        found = kb.search(path, "owl fox night", k=5, mode=mode, ranking=Ranking(per_document=1))
+        assert [hit.doc_id for hit in found] == ["long", "d0", "d1", "d2", "d3"]
+        assert {hit.doc_id for hit in kb.search(path, "owl fox night", k=5, mode=mode)} == {"long"}
+
+
+# -- words of the document --------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_chunks_with_the_same_words_the_one_from_the_document_on_the_topic_comes_first(kb):
+    """The topic stands in other chunks of its document."""
+    room = " " * 40
+    documents = [
+        doc("a-cooking", f"stir the pot gently{room}reset it now{room}salt and pepper"),
+        doc("b-router", f"the router has lights{room}reset it now{room}the router again"),
+        *[doc(f"c{n}", f"tree number {n}") for n in range(20)],
+    ]
+    path = kb.index(kb.commit(*documents, collections=[collection(chunking=Chunking(size=40, overlap=0))])).path
+    found = kb.search(path, "reset router", mode=Mode.KEYWORD, where_document={"$contains": "reset"})
+    assert [hit.doc_id for hit in found] == ["b-router", "a-cooking"]
+    assert found[0].score > found[1].score
+    without = kb.search(
+        path,
+        "reset router",
+        mode=Mode.KEYWORD,
+        where_document={"$contains": "reset"},
+        ranking=Ranking(document_weight=0.0),
+    )
+    assert [hit.doc_id for hit in without] == ["a-cooking", "b-router"]
+    assert without[0].score == without[1].score
+
+
+def test_a_hybrid_score_of_one_is_the_best_by_words_and_by_meaning(kb):
+    documents = [
+        doc("best", "owl fox night"),
+        doc("other", "owl stone"),
+        *[doc(f"d{n}", "rain tree") for n in range(9)],
+    ]
+    path = kb.index(kb.commit(*documents, collections=[collection()])).path
+    hits = kb.search(path, "owl fox night", k=11)
+    assert (hits[0].doc_id, hits[0].score) == ("best", 1.0)
+    assert all(-1 <= hit.score < 1 for hit in hits[1:])
+    for weight, mode in ((0.0, Mode.KEYWORD), (1.0, Mode.VECTOR)):
+        ranking = Ranking(vector_weight=weight)
+        alone = [hit.doc_id for hit in kb.search(path, "owl stone night", k=2, mode=mode, ranking=ranking)]
+        assert [hit.doc_id for hit in kb.search(path, "owl stone night", k=2, ranking=ranking)] == alone
 
 
 # -- filters --------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.engines import AUTHOR, DATE, commit, document, guide, head, put, root, store
+from tests.support.formerly import entries, program, version
 from tests.support.long import examples
 from vmrag_link.engines.base import SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite import schema, tables
@@ -33,16 +33,6 @@ from vmrag_link.models import (
 )
 from vmrag_link.ops.publish import validate
 
-KINDS = (Project, IssueLog, KnowledgeDoc)
-
-
-@contextlib.contextmanager
-def program(version: int) -> Iterator[None]:
-    """A program that knows the schema up to this version."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "SCHEMA_VERSION", version)
-        yield
-
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[DoltliteEngine]:
@@ -56,11 +46,6 @@ def engine(tmp_path: Path) -> Iterator[DoltliteEngine]:
     made.close()
 
 
-def version(engine: DoltliteEngine, at: str) -> int:
-    with Connection(engine.folder / FILE_NAME, at=at, access="read") as connection:
-        return schema.version(connection)
-
-
 def project(project_id: str = "vmrag", **fields: str) -> Project:
     return Project(project_id, **fields)
 
@@ -71,10 +56,6 @@ def log(name: str, text: str = "text", **fields) -> IssueLog:
 
 def knowledge(name: str, text: str = "text", **fields: str) -> KnowledgeDoc:
     return KnowledgeDoc(name, "api", fields.pop("tool_name", "git"), "2.39", name, text, content_hash(text), **fields)
-
-
-def entries(engine: DoltliteEngine, at: str | Working) -> list[Entry]:
-    return [each for kind in KINDS for each in engine.entries(at, kind)]
 
 
 def write(engine: DoltliteEngine, branch: str, **rows) -> str:
@@ -457,6 +438,14 @@ def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_t
             )
     assert entries(clone, new) == [project()]
     clone.close()
+
+
+def test_an_older_program_clones_nothing_that_began_in_a_newer_version(tmp_path: Path) -> None:
+    made = DoltliteEngine.create(tmp_path / "kb", author=AUTHOR, date=DATE)
+    url = pushed(made, f"file://{tmp_path / 'remote'}")
+    made.close()
+    with program(1), pytest.raises(SchemaTooNew, match="schema version 2"):
+        DoltliteEngine.clone(tmp_path / "clone", "there", url)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import subprocess
+import contextlib
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tests.support.repos import Repo
-from tests.support.terminal import Project
+from tests.support.terminal import Project as Person
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.doltlite import schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.engine import FILE_NAME
+from vmrag_link.models import At, Entry, IssueLog, KnowledgeDoc, Project
 
 DATA = Path(__file__).parents[1] / "data"
 PLACE = b"@WORLD@"
@@ -30,13 +37,24 @@ class Formerly:
         """The URL of the `file://` remote."""
         return f"file://{self.top / 'shelf.doltlite'}"
 
-    def person(self, name: str) -> Project:
-        return Project(self.top / name)
+    def person(self, name: str) -> Person:
+        return Person(self.top / name)
 
-    ada = functools.cached_property(lambda self: self.person("ada"))
-    bob = functools.cached_property(lambda self: self.person("bob"))
-    carol = functools.cached_property(lambda self: self.person("carol"))
-    dan = functools.cached_property(lambda self: self.person("dan"))
+    @property
+    def ada(self) -> Person:
+        return self.person("ada")
+
+    @property
+    def bob(self) -> Person:
+        return self.person("bob")
+
+    @property
+    def carol(self) -> Person:
+        return self.person("carol")
+
+    @property
+    def dan(self) -> Person:
+        return self.person("dan")
 
 
 def unpack(top: Path) -> Formerly:
@@ -49,6 +67,20 @@ def unpack(top: Path) -> Formerly:
     return Formerly(top)
 
 
-def checked_out(repo: Repo, commit: str) -> None:
-    """As a program that knows nothing of us checks code out."""
-    subprocess.run(["git", "-c", "core.hooksPath=/dev/null", "checkout", "-q", commit], cwd=repo.top, check=True)
+@contextlib.contextmanager
+def program(version: int) -> Iterator[None]:
+    """A program that knows the schema up to this version, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "SCHEMA_VERSION", version)
+        yield
+
+
+def version(engine: Engine, at: str) -> int:
+    """The version of the schema at a revision or on a branch."""
+    with Connection(engine.folder / FILE_NAME, at=at, access="read") as connection:
+        return schema.version(connection)
+
+
+def entries(engine: Engine, at: At) -> list[Entry]:
+    """The rows of all tables that version 2 has first."""
+    return [each for kind in (Project, IssueLog, KnowledgeDoc) for each in engine.entries(at, kind)]

@@ -20,6 +20,7 @@ from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import Collection, Document, Working, canonical_json, content_hash, json_text
 from vmrag_link.progress import QUIET
+from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.build import Base, Built, snapshot
@@ -133,8 +134,8 @@ class Knowledge:
             store.seal(revision=revision, settings=self.snapshots.settings, added=brought.plan.add)
         return brought
 
-    def search(self, path: Path, text: str, **fields) -> list:
-        searcher = Searcher(path, self.model_for)
+    def search(self, path: Path, text: str, *, ranking: Ranking = RANKING, **fields) -> list:
+        searcher = Searcher(path, self.model_for, ranking)
         try:
             return searcher.search(Query(text, **fields))
         finally:

@@ -7,14 +7,15 @@ import pytest
 
 from vmrag_link.models import Chunking, Collection, DocumentHeader
 from vmrag_link.retrieval.fingerprint import fingerprint
+from vmrag_link.retrieval.fusion import RANKING
 
 COLLECTIONS = [Collection("guide", embedding_model="m", embedding_dimensions=4), Collection("notes")]
 HEADERS = [DocumentHeader("guide", "a", "A", "h1", "{}"), DocumentHeader("notes", "a", "", "h2", '{"x":1}')]
-PRINT = fingerprint("settings", COLLECTIONS, HEADERS)
+PRINT = fingerprint(RANKING, COLLECTIONS, HEADERS)
 
 
 def test_the_order_does_not_matter():
-    assert fingerprint("settings", reversed(COLLECTIONS), reversed(HEADERS)) == PRINT
+    assert fingerprint(RANKING, reversed(COLLECTIONS), reversed(HEADERS)) == PRINT
     assert len(PRINT) == 64
 
 
@@ -26,7 +27,7 @@ def test_the_order_does_not_matter():
     ids=str,
 )  # fmt: skip
 def test_every_part_of_a_document_counts(change):
-    assert fingerprint("settings", COLLECTIONS, [HEADERS[0], msgspec.structs.replace(HEADERS[1], **change)]) != PRINT
+    assert fingerprint(RANKING, COLLECTIONS, [HEADERS[0], msgspec.structs.replace(HEADERS[1], **change)]) != PRINT
 
 
 @pytest.mark.parametrize(
@@ -38,17 +39,26 @@ def test_every_part_of_a_document_counts(change):
     ids=str,
 )  # fmt: skip
 def test_what_a_collection_says_about_indexing_counts(change):
-    assert (
-        fingerprint("settings", [msgspec.structs.replace(COLLECTIONS[0], **change), COLLECTIONS[1]], HEADERS) != PRINT
-    )
+    assert fingerprint(RANKING, [msgspec.structs.replace(COLLECTIONS[0], **change), COLLECTIONS[1]], HEADERS) != PRINT
 
 
 def test_what_a_collection_says_about_itself_does_not_count():
     renamed = [msgspec.structs.replace(each, metadata='{"about":"x"}', created_at="now") for each in COLLECTIONS]
-    assert fingerprint("settings", renamed, HEADERS) == PRINT
+    assert fingerprint(RANKING, renamed, HEADERS) == PRINT
 
 
-def test_settings_and_documents_count():
-    assert fingerprint("other", COLLECTIONS, HEADERS) != PRINT
-    assert fingerprint("settings", COLLECTIONS, HEADERS[:1]) != PRINT
-    assert fingerprint("settings", COLLECTIONS[:1], HEADERS) != PRINT
+@pytest.mark.parametrize(
+    "change", [{"version": 3}, {"vector_weight": 0.401}, {"document_weight": 0.0}, {"per_document": 1}], ids=str
+)
+def test_the_version_and_the_settings_of_the_ranking_count(change):
+    assert fingerprint(msgspec.structs.replace(RANKING, **change), COLLECTIONS, HEADERS) != PRINT
+
+
+def test_documents_and_collections_count():
+    assert fingerprint(RANKING, COLLECTIONS, HEADERS[:1]) != PRINT
+    assert fingerprint(RANKING, COLLECTIONS[:1], HEADERS) != PRINT
+
+
+def test_the_fingerprint_of_these_is_the_same_in_every_program_that_ranks_alike():
+    """Change it only together with `fusion.VERSION`, or with what a collection says."""
+    assert PRINT == "5c8b9f45dd6ecfbb2d0e1ad615f659533c7ceb89e6c823b787b11689674eb132"

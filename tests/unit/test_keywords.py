@@ -1,8 +1,7 @@
-"""Words and BM25 in SQLite's FTS5."""
+"""Words in SQLite's FTS5, and where they are."""
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from pathlib import Path
 
@@ -24,9 +23,16 @@ def row(slot: int, collection: int = 1) -> int:
     return keywords.row_id(collection, slot)
 
 
-def found(connection: sqlite3.Connection, query: str, collection: int = 1, depth: int = 10) -> list[int]:
-    hits = keywords.search(connection, query, collection, depth)
-    return [keywords.slot_of(each) for each, _ in sorted(hits, key=lambda hit: (-hit[1], hit[0]))]
+def postings(connection: sqlite3.Connection) -> keywords.Postings:
+    """With the connection's tables made anew."""
+    for table in ("terms", "asked", "asked_terms"):
+        connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
+    return keywords.Postings(connection)
+
+
+def found(connection: sqlite3.Connection, query: str) -> list[list[int]]:
+    """The rows of each word."""
+    return list(postings(connection).of(query))
 
 
 def test_a_row_names_its_collection_and_slot():
@@ -35,44 +41,54 @@ def test_a_row_names_its_collection_and_slot():
 
 
 @pytest.mark.parametrize(
-    ("query", "expression"),
+    ("query", "expected"),
     [
-        ("How is the owl?", '"owl"'),
-        ("owl OWL Owl", '"owl"'),
-        ("to be or not to be", '"to" OR "be" OR "or" OR "not"'),
-        ("snake_case NEAR(x)", '"snake_case" OR "near" OR "x"'),
-        ('"; DROP', '"drop"'),
-        ("?! …", ""),
-        ("", ""),
-        ("Äpfel 🦉", '"äpfel"'),
+        ("How is the owl?", ["owl"]),
+        ("owl OWL Owl", ["owl"]),
+        ("to be or not to be", ["to", "be", "or", "not"]),
+        ("snake_case NEAR(x)", ["snake_case", "near", "x"]),
+        ('"; DROP', ["drop"]),
+        ("?! …", []),
+        ("", []),
+        ("Äpfel 🦉", ["äpfel"]),
     ],
 )
-def test_a_query_becomes_words_joined_by_or(query, expression):
-    assert keywords.match_expression(query) == expression
+def test_a_query_is_its_words_without_those_that_carry_no_topic(query, expected):
+    assert keywords.words(query) == expected
 
 
 def test_words_are_found_by_their_stem_and_without_accents(words):
     keywords.add(words, [(row(0), "Owls were hunting"), (row(1), "a café at night"), (row(2), "nothing")])
-    assert found(words, "hunts") == [0]
-    assert found(words, "cafe") == [1]
+    assert found(words, "hunts") == [[row(0)]]
+    assert found(words, "cafe") == [[row(1)]]
     assert found(words, "???") == []
+    assert found(words, "unknown cafe") == [[row(1)]]
 
 
-def test_a_collection_sees_its_own_rows_only(words):
-    keywords.add(words, [(row(0, 1), "owl"), (row(0, 2), "owl"), (row(5, 2), "owl")])
-    assert keywords.search(words, "owl", 1, 10)[0][0] == row(0, 1)
-    assert found(words, "owl", collection=2) == [0, 5]
-    assert found(words, "owl", collection=3) == []
+def test_every_occurrence_of_a_word_counts_in_the_order_of_the_rows(words):
+    keywords.add(words, [(row(5, 2), "owl"), (row(0, 1), "owl and Owls, owl"), (row(0, 2), "fox owl")])
+    assert found(words, "owl fox") == [[row(0, 1)] * 3 + [row(0, 2), row(5, 2)], [row(0, 2)]]
 
 
-def test_the_best_come_with_all_that_tie_with_the_last(words):
-    keywords.add(
-        words,
-        [(row(slot), "owl") for slot in range(5)] + [(row(9), "owl owl")] + [(row(20 + n), "fox") for n in range(30)],
-    )
-    assert found(words, "owl", depth=1) == [9]
-    assert found(words, "owl", depth=2) == [9, 0, 1, 2, 3, 4]
-    assert found(words, "owl", depth=1000) == [9, 0, 1, 2, 3, 4]
+def test_the_parts_of_a_word_that_is_taken_apart_must_follow_each_other(words):
+    texts = ["get_close_matches(x)", "get matches, close", "close get close", "GET close match", "a_a a a"]
+    keywords.add(words, [(row(slot), text) for slot, text in enumerate(texts)])
+    assert found(words, "get_close_matches") == [[row(0), row(3)]]
+    assert found(words, "get_close") == [[row(0), row(2), row(3)]]
+    assert found(words, "a_a") == [[row(4)] * 3]
+    assert found(words, "close_unknown __") == []
+
+
+def test_rows_and_tokens_are_counted_as_fts_counts_them(words):
+    assert postings(words).totals == (0, 0)
+    texts = ["owl " * 200, "", "?!", "snake_case is two", "x " * 20_000]
+    keywords.add(words, [(row(slot), text) for slot, text in enumerate(texts)])
+    counts = [200, 0, 0, 4, 20_000]
+    assert keywords.token_counts(words, range(row(0), row(5))) == counts
+    assert keywords.token_counts(words, range(row(3), row(5))) == counts[3:]
+    assert postings(words).totals == (5, sum(counts))
+    keywords.remove(words, [range(row(4), row(5))])
+    assert postings(words).totals == (4, 204)
 
 
 def test_rows_are_removed_by_ranges_and_counted(words):
@@ -83,35 +99,12 @@ def test_rows_are_removed_by_ranges_and_counted(words):
     assert keywords.texts(words, [row(0), row(2)]) == {row(0): "owl number 0"}
 
 
-def test_scores_depend_on_the_contents_only(tmp_path):
-    dice = random.Random(5)
-    texts = {
-        slot: " ".join(dice.choices("owl fox river stone night".split(), k=dice.randint(1, 30))) for slot in range(200)
-    }
-    answers = []
-    for number in range(3):
-        (folder := tmp_path / str(number)).mkdir()
-        connection = keywords.connect(folder)
-        slots = list(texts)
-        dice.shuffle(slots)
-        for slot in slots:
-            if number and slot % 3 == 0:
-                keywords.add(connection, [(row(slot), "something else that goes away again owl")])
-                keywords.remove(connection, [range(row(slot), row(slot + 1))])
-            keywords.add(connection, [(row(slot), texts[slot])])
-        answers.append(
-            [sorted(keywords.search(connection, query, 1, 50)) for query in ("owl", "river fox", "night stone owl")]
-        )
-        connection.close()
-    assert answers[0] == answers[1] == answers[2]
-
-
 @given(st.text())
-def test_any_text_is_an_expression_that_fts_takes(text):
-    connection = sqlite3.connect(":memory:")
+def test_any_text_can_be_looked_up(text):
+    connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("CREATE VIRTUAL TABLE keywords USING fts5(text, tokenize = 'porter unicode61')")
     keywords.add(connection, [(row(0), "owl")])
-    keywords.search(connection, text, 1, 5)
+    assert found(connection, text) in ([], [[row(0)]])
     connection.close()
 
 
@@ -120,7 +113,7 @@ def test_a_frozen_connection_needs_no_writable_folder_and_makes_nothing(tmp_path
     keywords.add(connection, [(row(0), "owl")])
     connection.close()
     frozen = keywords.connect(tmp_path, frozen=True)
-    assert found(frozen, "owl") == [0]
+    assert found(frozen, "owl") == [[row(0)]]
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         keywords.add(frozen, [(row(1), "fox")])
     frozen.close()

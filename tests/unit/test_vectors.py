@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmrag_link.index import flat, vectors
 from vmrag_link.index import floats as stored
-from vmrag_link.index import vectors
 from vmrag_link.retrieval.exact import BLOCK, EXACT_IN_FLOAT32, ExactVectors
 
 
@@ -44,7 +44,7 @@ def test_rows_are_appended_and_what_a_killed_process_left_behind_is_overwritten(
     vectors.append(tmp_path, 1, b"lost" * 3, slots=2, dimensions=4)
     vectors.append(tmp_path, 1, b"cccc", slots=2, dimensions=4)
     assert (tmp_path / vectors.file_name(1)).read_bytes() == b"aaaabbbbcccc"
-    assert (vectors.size(tmp_path, 1), vectors.size(tmp_path, 2)) == (12, 0)
+    assert [flat.size(tmp_path / vectors.file_name(number)) for number in (1, 2)] == [12, 0]
 
 
 @pytest.mark.parametrize(("rows", "dimensions"), [(1, 3), (50, 256), (20, EXACT_IN_FLOAT32), (20, 1536)])
@@ -110,7 +110,7 @@ def test_a_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
     stored.write(tmp_path, 1, {2: other})
     assert stored.read(tmp_path, 1, range(9), dimensions=3) == {2: other, 7: one}
     assert stored.read(tmp_path, 1, [0, 7], dimensions=3) == {7: one}
-    assert (stored.size(tmp_path, 1), stored.size(tmp_path, 2)) == (8 * 3 * stored.FLOAT32, 0)
+    assert [flat.size(tmp_path / stored.file_name(number)) for number in (1, 2)] == [8 * 3 * stored.FLOAT32, 0]
 
 
 def test_one_given_vector_among_many_takes_the_space_of_one(tmp_path):

@@ -21,8 +21,9 @@ from vmrag_link.ops.index.check import VerifiedIndex
 def command(invocation: Invocation, *, ref: str | None, verify: bool) -> int:
     """Print the fingerprint: where it is equal, equal queries get equal answers.
 
-    It is made from the documents and the settings of the index, and does not look into the index:
-    what a disk has damaged there does not change it. --verify does look, and ends with exit code 1
+    It is made from the documents, what decides their vectors, and the version and settings of the
+    ranking (`ranking` in --json). It does not look into the index: what a disk has damaged there
+    does not change it. --verify does look, and ends with exit code 1
     if the index is not what the documents make.
     """
     with invocation.workspace() as ws:

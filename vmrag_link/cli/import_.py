@@ -54,7 +54,7 @@ def command(
         report = operation.import_files(ws, paths, collection, base=folder, prune=prune, replace=replace)
     lines = [f"{collection}: {described(report.changes)}, {report.unchanged} unchanged"]
     if report.created or base is not None:
-        lines.append(f"Ids count from {BASES.get(report.base, report.base)}.")
+        lines.append(f"Ids of new documents count from {BASES.get(report.base, report.base)}.")
     if report.skipped:
         lines.append(f"Skipped {plural(len(report.skipped), 'file')}:")
         shown = report.skipped if invocation.verbosity > 0 else report.skipped[:SHOWN]

@@ -36,7 +36,12 @@ def command(
     where_document: str | None,
     ref: str | None,
 ) -> None:
-    """Search the knowledge of the code that is checked out."""
+    """Search the knowledge of the code that is checked out.
+
+    The score of a chunk depends on the mode. hybrid: its share of the best scores of this query, 1
+    for the best by words and by meaning. vector: nearly the cosine. keyword: BM25 of its own words
+    and, weighted, of its document's.
+    """
     with invocation.workspace() as ws:
         asked = Query(
             text=text,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from vmrag_link.documents.doc_ids import id_problem
 from vmrag_link.models import Record
@@ -39,6 +39,11 @@ class ImportBase(Record, frozen=True):
         """
         return self.folder if self.recorded == OUTSIDE else self.top
 
+    @property
+    def prefix(self) -> str:
+        """What a source has before the id of a document that got its id from this base."""
+        return "" if self.recorded in (ROOT, OUTSIDE) else f"{self.recorded}/"
+
     def contains(self, path: Path) -> bool:
         return path.is_relative_to(self.folder)
 
@@ -58,25 +63,33 @@ class ImportBase(Record, frozen=True):
         path is not looked up, because a stranger may have written it.
         """
         found: list[tuple[str, str]] = []
-        folders: dict[str, Path] = {}  # each is looked up once
+        folders: dict[str, str | None] = {}  # each is looked up once
         for doc_id, stored in documents:
-            path = PurePosixPath(stored)
-            if path.is_absolute():
-                found.append((doc_id, self._absolute(doc_id, path)))
-            elif stored and self.recorded != OUTSIDE and ".." not in path.parts:
-                folder = str(path.parent)
-                if folder not in folders:
-                    folders[folder] = Path(os.path.realpath(self.top / folder))
-                real = folders[folder] / path.name
-                found.append((doc_id, self.source(real) if real.is_relative_to(self.top) else stored))
-            elif stored:
+            folder, _, name = stored.rpartition("/")
+            if not stored:
+                continue
+            if stored.startswith("/"):
+                found.append((doc_id, self._absolute(doc_id, stored)))
+            elif self.recorded == OUTSIDE or ".." in stored.split("/"):
                 found.append((doc_id, stored))
+            else:
+                if folder not in folders:
+                    folders[folder] = self._real(folder)
+                real = folders[folder]
+                found.append((doc_id, stored if real is None else f"{real}{name}"))
         return found
 
-    def _absolute(self, doc_id: str, path: PurePosixPath) -> str:
+    def _absolute(self, doc_id: str, stored: str) -> str:
         if self.recorded == OUTSIDE:
-            return doc_id if str(path).endswith(f"/{doc_id}") else str(path)
-        return path.relative_to(self.top).as_posix() if path.is_relative_to(self.top) else str(path)
+            return doc_id if stored.endswith(f"/{doc_id}") else stored
+        return stored.removeprefix(f"{self.top}/")
+
+    def _real(self, folder: str) -> str | None:
+        """What a source in this folder begins with; None if a link leaves the repository."""
+        real = Path(os.path.realpath(self.top / folder))
+        if not real.is_relative_to(self.top):
+            return None
+        return "" if real == self.top else f"{real.relative_to(self.top).as_posix()}/"
 
     def ids_by_source(self, documents: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The id of each file that is a document already; from `stored_sources`.

@@ -19,7 +19,10 @@ from vmrag_link.index.manifest import FILE, IndexedCollection, Manifest
 from vmrag_link.models import DocumentHeader
 
 FORMAT = "1"
-"""Rises with every change of what lies in an index directory or of how texts are cut."""
+"""Rises with every change of what lies in an index directory or of how texts are cut.
+
+Where answers change with it, `retrieval.fusion.VERSION` rises, too.
+"""
 
 HNSW_WRITTEN_OUT = "index_metadata.pickle"
 """The file beside an HNSW index that holds something."""

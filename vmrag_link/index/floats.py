@@ -18,12 +18,6 @@ def file_name(collection_id: int) -> str:
     return f"floats-{collection_id}.f32"
 
 
-def size(folder: Path, collection_id: int) -> int:
-    """Bytes of a collection's file; 0 where there is none."""
-    path = folder / file_name(collection_id)
-    return path.stat().st_size if path.exists() else 0
-
-
 def write(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
     """Write vectors by slot."""
     path = folder / file_name(collection_id)

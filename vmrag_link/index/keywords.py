@@ -1,8 +1,7 @@
-"""Words: one FTS5 table of the chunks' texts, ranked by BM25.
+"""Words: one FTS5 table of the chunks' texts, which says where a word is.
 
-`rowid` is `row_id(collection, slot)`, so a collection is a range of rows and needs no join. BM25
-depends on the contents, not on the order of insertion. Its last digits may differ between machines
-and are rounded away.
+`rowid` is `row_id(collection, slot)`, so a collection is a range of rows and needs no join.
+`retrieval.bm25` ranks.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from pathlib import Path
 
 FILE = "keywords.sqlite"
 SLOT_BITS = 40
-DIGITS = 9
+LAST_SLOT = (1 << SLOT_BITS) - 1
+TOKENS = "tokenize = 'porter unicode61'"
 
 # English words that carry no topic: dropped from a query (never from the texts), unless nothing
 # else is left.
@@ -36,7 +36,7 @@ def collection_of(row: int) -> int:
 
 
 def slot_of(row: int) -> int:
-    return row & ((1 << SLOT_BITS) - 1)
+    return row & LAST_SLOT
 
 
 def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
@@ -44,13 +44,12 @@ def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
     meanwhile.
     """
     if frozen:
-        return sqlite3.connect(f"{(folder / FILE).absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        location = f"{(folder / FILE).absolute().as_uri()}?mode=ro&immutable=1"
+        return sqlite3.connect(location, uri=True, isolation_level=None)
     connection = sqlite3.connect(folder / FILE, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = OFF")  # the index is derived: speed before durability
-        connection.execute(
-            "CREATE VIRTUAL TABLE IF NOT EXISTS keywords USING fts5(text, tokenize = 'porter unicode61')"
-        )
+        connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS keywords USING fts5(text, {TOKENS})")
     except sqlite3.Error:
         connection.close()
         raise
@@ -79,6 +78,27 @@ def count(connection: sqlite3.Connection, rows: range | None = None) -> int:
     return int(found.fetchone()[0])
 
 
+def token_counts(connection: sqlite3.Connection, rows: range) -> list[int]:
+    """How many tokens FTS5 found in each row of a range, whose rows must all be there."""
+    found = connection.execute(
+        "SELECT sz FROM keywords_docsize WHERE id >= ? AND id < ? ORDER BY id", (rows.start, rows.stop)
+    )
+    return [_varints(row[0])[0] for row in found]
+
+
+def _varints(content: bytes) -> list[int]:
+    """Numbers as SQLite's file format writes them: seven bits a byte, the highest first, and the
+    eighth set in all bytes of a number but the last.
+    """
+    values, value = [], 0
+    for byte in content:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            values.append(value)
+            value = 0
+    return values
+
+
 def texts(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, str]:
     """The texts of these rows."""
     found: dict[int, str] = {}
@@ -95,31 +115,63 @@ def scan(connection: sqlite3.Connection, collection_id: int, slots: range) -> It
         yield slot_of(row), text
 
 
-def search(connection: sqlite3.Connection, query: str, collection_id: int, depth: int) -> list[tuple[int, float]]:
-    """The best `depth` rows of a collection by BM25 (higher is better, nine digits), and their
-    ties.
+def words(query: str) -> list[str]:
+    """The words of a query, in small letters, each once. Stop words count only where there are no
+    others.
     """
-    words = match_expression(query)
-    if not words:
-        return []
-    low, high = row_id(collection_id, 0), row_id(collection_id + 1, 0) - 1
-    return [
-        (int(row), float(score))
-        for row, score in connection.execute(
-            f"""
-            WITH hits AS MATERIALIZED (
-                SELECT rowid AS row, round(-bm25(keywords), {DIGITS}) AS score FROM keywords
-                WHERE keywords MATCH ? AND rowid BETWEEN ? AND ?),
-            cut AS (SELECT score FROM hits ORDER BY score DESC LIMIT 1 OFFSET ?)
-            SELECT row, score FROM hits WHERE score >= coalesce((SELECT score FROM cut), -1e300)
-            """,  # noqa: S608  the only thing pasted in is a constant
-            (words, low, high, depth - 1),
-        )
-    ]
+    found = list(dict.fromkeys(re.findall(r"\w+", query.lower())))
+    return [word for word in found if word not in STOP_WORDS] or found
 
 
-def match_expression(query: str) -> str:
-    """An FTS5 expression that matches any of the query's words; empty when it has none."""
-    words = list(dict.fromkeys(re.findall(r"\w+", query.lower())))
-    telling = [word for word in words if word not in STOP_WORDS] or words
-    return " OR ".join(f'"{word}"' for word in telling)
+class Postings:
+    """Where words are, in an index that nobody changes meanwhile.
+
+    Looks words up in FTS5's own lists (`fts5vocab`), as the stems that its tokenizer makes of them.
+    One connection takes one of these.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'keywords', 'instance')")
+        connection.execute(f"CREATE VIRTUAL TABLE temp.asked USING fts5(text, {TOKENS})")
+        connection.execute("CREATE VIRTUAL TABLE temp.asked_terms USING fts5vocab('temp', 'asked', 'instance')")
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        """The numbers of all rows and of all their tokens, as FTS5 keeps them for its own BM25."""
+        found = self._connection.execute("SELECT block FROM keywords_data WHERE id = 1").fetchone()
+        numbers = _varints(found[0]) if found else []
+        return (numbers[0], numbers[1]) if numbers else (0, 0)
+
+    def of(self, query: str) -> Iterator[list[int]]:
+        """The rows of each word of a query that is anywhere, ascending, once an occurrence.
+
+        A word that FTS5 takes apart (`snake_case`) is a phrase: its parts must follow each other.
+        """
+        for terms in self._terms(words(query)):
+            rows = self._rows(terms[0]) if len(terms) == 1 else self._phrase(terms)
+            if rows:
+                yield rows
+
+    def _terms(self, asked: list[str]) -> list[list[str]]:
+        """What the tokenizer makes of each word."""
+        terms: dict[int, list[str]] = {}
+        self._connection.execute("BEGIN")
+        try:
+            self._connection.executemany("INSERT INTO temp.asked(rowid, text) VALUES (?, ?)", enumerate(asked))
+            for number, term in self._connection.execute("SELECT doc, term FROM temp.asked_terms ORDER BY doc, offset"):
+                terms.setdefault(number, []).append(term)
+        finally:
+            self._connection.execute("ROLLBACK")
+        return list(terms.values())
+
+    def _rows(self, term: str) -> list[int]:
+        return [row for (row,) in self._connection.execute("SELECT doc FROM temp.terms WHERE term = ?", (term,))]
+
+    def _phrase(self, terms: list[str]) -> list[int]:
+        starts: set[tuple[int, int]] = set()
+        for number, term in enumerate(terms):
+            found = self._connection.execute("SELECT doc, offset - ? FROM temp.terms WHERE term = ?", (number, term))
+            starts = starts.intersection(found) if number else set(found)
+        return sorted(row for row, _ in starts)

@@ -1,8 +1,8 @@
 """One index directory: Chroma, vectors, words and manifest, which are changed together and verified
 together.
 
-chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite · seal.json (what they
-hold)
+chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite · lengths-<collection
+id>.u32 · seal.json (what they hold)
 
 Nobody changes a directory that somebody else reads: see `snapshots` and `working`.
 """
@@ -18,7 +18,7 @@ from typing import Any, Self
 from vmrag_link import permissions
 from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.errors import VmragError, no_space
-from vmrag_link.index import floats, keywords, vectors
+from vmrag_link.index import flat, floats, keywords, lengths, vectors
 from vmrag_link.index.contents import FORMAT, seal_contents, sizes, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import chroma_metadata, chunk_id, description, hnsw_settings
@@ -106,8 +106,8 @@ class IndexStore:
         keywords.remove(self._words, [_rows(held, range(held.slots))])
         with self.manifest:
             self.manifest.drop_collection(held)
-        for file in (vectors.file_name(held.id), floats.file_name(held.id)):
-            (self.folder / file).unlink(missing_ok=True)
+        for kind in (vectors, floats, lengths):
+            (self.folder / kind.file_name(held.id)).unlink(missing_ok=True)
         return held.slots - held.dead
 
     def remove(self, collection: str, doc_ids: Sequence[str]) -> int:
@@ -143,6 +143,10 @@ class IndexStore:
             if keep_floats:
                 floats.write(self.folder, held.id, dict(enumerate(rows.vectors, start=held.slots)))
         keywords.add(self._words, words)
+        if words:
+            tokens = iter(keywords.token_counts(self._words, _rows(held, range(held.slots, slot))))
+            by_document = ([next(tokens) for _ in each.chunks] for each in documents)
+            lengths.append(self.folder, held.id, by_document, slots=held.slots)
         self.chroma.add(held.chroma_id, rows)
         return len(rows.ids)
 
@@ -212,14 +216,17 @@ class IndexStore:
         return self._lost(held, added)
 
     def _wrong_size(self, held: IndexedCollection) -> str:
-        """What is wrong with the number of a collection's vectors."""
-        size = vectors.size(self.folder, held.id)
-        if size != held.slots * held.collection.embedding_dimensions:
-            return (
-                f"the vectors of {held.collection.name!r} have {size} bytes, which are not those of {held.slots} rows"
-            )
-        if floats.size(self.folder, held.id) > size * floats.FLOAT32:
-            return f"{held.collection.name!r} has more vectors as float32 than its {held.slots} rows"
+        """What is wrong with the numbers of a collection's vectors and lengths."""
+        name, dimensions = held.collection.name, held.collection.embedding_dimensions
+        for what, file, row in (
+            ("vectors", vectors.file_name(held.id), dimensions),
+            ("lengths", lengths.file_name(held.id), lengths.ROW),
+        ):
+            size = flat.size(self.folder / file)
+            if size != held.slots * row:
+                return f"the {what} of {name!r} have {size} bytes, which are not those of {held.slots} rows"
+        if flat.size(self.folder / floats.file_name(held.id)) > held.slots * dimensions * floats.FLOAT32:
+            return f"{name!r} has more vectors as float32 than its {held.slots} rows"
         return ""
 
     def _lost(self, held: Mapping[str, IndexedCollection], added: Iterable[tuple[str, str]]) -> str:

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from vmrag_link.index import flat
+
 SCALE = 127 * 2.5
 LIMIT = 127
 STEP = 0.51
@@ -51,12 +53,6 @@ def file_name(collection_id: int) -> str:
     return f"vectors-{collection_id}.i8"
 
 
-def size(folder: Path, collection_id: int) -> int:
-    """Bytes of a collection's vectors; 0 where none were written."""
-    path = folder / file_name(collection_id)
-    return path.stat().st_size if path.exists() else 0
-
-
 def replace(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None:
     """Write rows by slot, in the place of those that are there."""
     with (folder / file_name(collection_id)).open("r+b") as out:
@@ -67,8 +63,4 @@ def replace(folder: Path, collection_id: int, rows: Mapping[int, bytes]) -> None
 
 def append(folder: Path, collection_id: int, rows: bytes, *, slots: int, dimensions: int) -> None:
     """Write rows behind the first `slots` ones, over anything that a killed process left there."""
-    path = folder / file_name(collection_id)
-    with path.open("r+b" if path.exists() else "w+b") as out:
-        out.truncate(slots * dimensions)
-        out.seek(slots * dimensions)
-        out.write(rows)
+    flat.append(folder / file_name(collection_id), rows, at=slots * dimensions)

@@ -80,6 +80,12 @@ class ExactVectors:
         found: list[float] = (np.vecdot(rows, vector) / lengths).tolist()
         return found
 
+    def scores_of(self, query: bytes, slots: list[int]) -> list[int]:
+        """The whole-number scores of some slots."""
+        vector = np.frombuffer(query, dtype=np.int8).astype(np.float64)
+        found: list[int] = np.vecdot(self._rows[slots].astype(np.float64), vector).astype(np.int64).tolist()
+        return found
+
     def best(self, query: bytes, depth: int, *, among: list[int] | None = None) -> list[tuple[int, int]]:
         """(slot, score) of the best `depth` slots and all ties with the last, unordered.
 

@@ -6,15 +6,17 @@ import hashlib
 from collections.abc import Iterable
 
 from vmrag_link.models import Collection, DocumentHeader, canonical_json
+from vmrag_link.retrieval.fusion import Ranking
 
 
-def fingerprint(settings: str, collections: Iterable[Collection], headers: Iterable[DocumentHeader]) -> str:
-    """SHA-256 over the settings, the collections' definitions and the documents, as 64 hex digits.
+def fingerprint(ranking: Ranking, collections: Iterable[Collection], headers: Iterable[DocumentHeader]) -> str:
+    """SHA-256 over the documents, what decides their vectors, and how they are ranked, as 64 hex
+    digits.
 
-    `settings` is the index's (`index.snapshots.settings_hash`). The order of the inputs does not
-    matter. Titles count, because filters use them.
+    The order of the inputs does not matter. Titles count, because filters use them. What an index
+    looks like on the disk does not count.
     """
-    digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 1, settings]).encode())
+    digest = hashlib.sha256(canonical_json(["vmrag-fingerprint", 2, ranking]).encode())
     for each in sorted(collections, key=lambda row: row.name):
         decisive = [each.name, each.embedding_function, each.embedding_model, each.embedding_dimensions, each.distance]
         digest.update(canonical_json([*decisive, each.chunking]).encode())

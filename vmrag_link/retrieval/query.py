@@ -11,7 +11,9 @@ from vmrag_link.models import DocumentHeader, Record
 
 
 class Mode(enum.StrEnum):
-    """How chunks are ranked: by words, by meaning, or by both (reciprocal rank fusion)."""
+    """How chunks are ranked: by words (the chunk's own and its document's), by meaning, or by both
+    (`fusion`).
+    """
 
     HYBRID = "hybrid"
     VECTOR = "vector"
@@ -33,8 +35,9 @@ class Hit(Record, frozen=True):
     """One chunk of an answer; `rank` counts from 1. Its document has `content_hash` and `chunks`
     chunks.
 
-    A higher `score` is better: nearly the cosine for `vector`, BM25 for `keyword`, the sum of
-    reciprocal ranks for `hybrid`.
+    A higher `score` is better: nearly the cosine for `vector`; BM25 of the chunk and, weighted, of
+    its document for `keyword`; for `hybrid` the weighted share of the best scores of this query by
+    words and by meaning, 1 for a chunk that is the best by both.
     """
 
     rank: int

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import array
 import contextlib
-import heapq
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,31 +16,26 @@ from vmrag_link.chroma import check as chroma_check
 from vmrag_link.chroma.bindings import ChromaStore, open_store
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.index import keywords, seal, vectors
+from vmrag_link.index import keywords, seal
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import Collection, canonical_json
-from vmrag_link.retrieval import filters, fusion
+from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter
+from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query
 from vmrag_link.retrieval.query_vectors import QueryVectors
+from vmrag_link.retrieval.ranker import Asked, Ranker
 from vmrag_link.retrieval.stored_vectors import stored_vectors
 from vmrag_link.suggest import no_collection
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.cache import EmbeddingCache
-    from vmrag_link.retrieval.exact import ExactVectors
 
 
-DEPTH = 100
-"""How many chunks of each ranking take part in the fusion."""
-
-DIGITS = 6
-"""Of scores by vectors."""
-
-UNIT = vectors.SCALE**2
-"""The score of two equal unit vectors, before rounding."""
+DIGITS = {Mode.HYBRID: 6, Mode.VECTOR: 6, Mode.KEYWORD: 9}
+"""Of scores that are shown. Where all chunks hold a word, BM25 differs in the seventh only."""
 
 
 class _Candidate(NamedTuple):
@@ -49,15 +43,11 @@ class _Candidate(NamedTuple):
     slots.
     """
 
-    negative: float
+    negative: int
     collection: str
     doc_id: str
     number: int
     row: int
-
-
-Scored = list[tuple[int, float]]
-"""Rows (`keywords.row_id`) and their scores."""
 
 
 class Searcher:
@@ -67,21 +57,23 @@ class Searcher:
     Several queries to one searcher share vectors, models and filters.
     """
 
-    def __init__(self, folder: Path, model_for: Callable[[Collection], Model]) -> None:
+    def __init__(self, folder: Path, model_for: Callable[[Collection], Model], ranking: Ranking = RANKING) -> None:
         self._folder = folder
+        self._ranking = ranking
         with contextlib.ExitStack() as opened:
             with self._damage_errors():
                 self._manifest = opened.enter_context(contextlib.closing(Manifest(folder, frozen=True)))
-                self._words = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
+                self._keywords = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
                 self._held = self._manifest.collections()
                 self._query_vectors = QueryVectors(model_for, self._manifest.unembedded())
+                postings = partial(keywords.Postings, self._keywords)
+                ranker = Ranker(folder, self._manifest, postings, self._query_vectors, ranking)
+                self._ranker = opened.enter_context(contextlib.closing(ranker))
             self._opened = opened.pop_all()
         self._names = {held.id: name for name, held in self._held.items()}
-        self._vectors: dict[int, ExactVectors] = {}
         self._passing: dict[str, dict[int, list[int]]] = {}
 
     def close(self) -> None:
-        self._vectors.clear()
         self._opened.close()
 
     def search(self, query: Query) -> list[Hit]:
@@ -91,23 +83,24 @@ class Searcher:
         `IndexFailed`.
         """
         with self._damage_errors():
-            return self._search(query)
+            return self._search(query, self._ranking.per_document)
 
     def nearest(self, query: Query) -> list[Near]:
-        """As `search` by vectors of one collection, ranked again by exact cosines.
+        """As `search` by vectors of one collection, ranked again by exact cosines, with any number
+        of chunks of a document.
 
         Raises the same.
         """
-        hits = self.search(msgspec.structs.replace(query, mode=Mode.VECTOR))
         with self._damage_errors():
+            hits = self._search(msgspec.structs.replace(query, mode=Mode.VECTOR), 0)
             return self._by_cosine(query, hits) if hits else []
 
     def _by_cosine(self, query: Query, hits: list[Hit]) -> list[Near]:
         [held] = self._collections(query)
         places = self._manifest.slots_of({(hit.collection, hit.doc_id): None for hit in hits})
         slots = [places[hit.collection, hit.doc_id][hit.chunk] for hit in hits]
-        cosines = self._exact(held).cosines(self._query_vectors.of(held, query.text), slots)
-        near = [Near(hit, round(cosine, DIGITS)) for hit, cosine in zip(hits, cosines, strict=True)]
+        cosines = self._ranker.exact(held).cosines(self._query_vectors.of(held, query.text), slots)
+        near = [Near(hit, round(cosine, DIGITS[Mode.VECTOR])) for hit, cosine in zip(hits, cosines, strict=True)]
         near.sort(key=lambda each: (-each.cosine, each.hit.doc_id, each.hit.chunk))
         return [
             Near(msgspec.structs.replace(each.hit, rank=rank), each.cosine) for rank, each in enumerate(near, start=1)
@@ -149,7 +142,7 @@ class Searcher:
         held = self._held[collection]
         with self._damage_errors():
             slots = self._slots_of(collection, chunk_ids)
-            texts = keywords.texts(self._words, [keywords.row_id(held.id, slot) for slot in slots.values()])
+            texts = keywords.texts(self._keywords, [keywords.row_id(held.id, slot) for slot in slots.values()])
         model = self._query_vectors.stored_with(held)
         by_slot = {keywords.slot_of(row): text for row, text in texts.items()}
         found = stored_vectors(self._folder, held, by_slot, model=model, cache=cache)
@@ -166,50 +159,22 @@ class Searcher:
             if number < there.get(doc_id, 0)
         }
 
-    def _search(self, query: Query) -> list[Hit]:
+    def _search(self, query: Query, per_document: int) -> list[Hit]:
         if query.k < 1:
             raise UsageInvalid(f"A query asks for at least one result, not {query.k}.", hint="vmrag query TEXT -k 5")
         among = self._filtered_slots(query)
-        if query.mode == Mode.VECTOR:
-            return self._answer(self._by_vector(query, query.k, among), digits=DIGITS, unit=UNIT)
-        if query.mode == Mode.KEYWORD:
-            return self._answer(self._by_keyword(query, query.k, among), digits=keywords.DIGITS)
-        depth = max(DEPTH, query.k)
-        rankings = [self._by_vector(query, depth, among), self._by_keyword(query, depth, among)]
-        return self._answer(_fuse(rankings)[: query.k], digits=keywords.DIGITS)
+        asked = Asked(query.text, self._collections(query), among)
+        scores, unit = self._ranker.best(asked, query.mode, query.k, per_document=per_document)
+        return self._answer(self._ordered(scores)[: query.k], unit=unit, digits=DIGITS[query.mode])
 
-    # -- rankings ----------------------------------------------------------------------------------
-
-    def _by_vector(self, query: Query, depth: int, among: dict[int, list[int]] | None) -> list[_Candidate]:
-        found: Scored = []
-        for held in self._collections(query):
-            slots = None if among is None else among[held.id]
-            best = self._exact(held).best(self._query_vectors.of(held, query.text), depth, among=slots)
-            found += [(keywords.row_id(held.id, slot), score) for slot, score in best]
-        return self._ordered(found, depth)
-
-    def _by_keyword(self, query: Query, depth: int, among: dict[int, list[int]] | None) -> list[_Candidate]:
-        found: Scored = []
-        for held in self._collections(query):
-            if among is None:
-                found += keywords.search(self._words, query.text, held.id, depth)
-            else:  # a filter may exclude any of the best ones, so all matches are ranked
-                allowed = {keywords.row_id(held.id, slot) for slot in among[held.id]}
-                hits = keywords.search(self._words, query.text, held.id, max(1, held.slots)) if allowed else []
-                found += [hit for hit in hits if hit[0] in allowed]
-        return self._ordered(found, depth)
-
-    def _ordered(self, found: Scored, depth: int) -> list[_Candidate]:
-        """The best `depth`, ties broken. Only possible ones are looked up."""
-        if len(found) > depth:
-            lowest = heapq.nlargest(depth, (score for _, score in found))[-1]
-            found = [hit for hit in found if hit[1] >= lowest]
+    def _ordered(self, scores: Mapping[int, int]) -> list[_Candidate]:
+        """The best first, ties broken."""
         candidates = []
-        for row, score in found:
+        for row, score in scores.items():
             chunk = self._manifest.chunk(row)
             collection = self._names[keywords.collection_of(row)]
             candidates.append(_Candidate(-score, collection, chunk.doc_id, chunk.number, row))
-        return sorted(candidates)[:depth]
+        return sorted(candidates)
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -221,18 +186,6 @@ class Searcher:
                 raise no_collection(name, sorted(self._held))
         return [self._held[name] for name in dict.fromkeys(query.collections)]
 
-    def _exact(self, held: IndexedCollection) -> ExactVectors:
-        if held.id not in self._vectors:
-            from vmrag_link.retrieval.exact import ExactVectors  # numpy: 0.1 s that keyword queries do not need
-
-            self._vectors[held.id] = ExactVectors(
-                self._folder / vectors.file_name(held.id),
-                slots=held.slots,
-                dimensions=held.collection.embedding_dimensions,
-                dead=self._manifest.dead_slots(held),
-            )
-        return self._vectors[held.id]
-
     def _filtered_slots(self, query: Query) -> dict[int, list[int]] | None:
         """The slots that pass the filters, by collection id; None without filters."""
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
@@ -240,7 +193,7 @@ class Searcher:
             return None
         key = canonical_json((query.collections, where, where_document))
         if key not in self._passing:
-            passing, texts = ChunkFilter(where, where_document), partial(keywords.scan, self._words)
+            passing, texts = ChunkFilter(where, where_document), partial(keywords.scan, self._keywords)
             self._passing[key] = {
                 held.id: passing.slots(held, self._manifest, texts) for held in self._collections(query)
             }
@@ -251,8 +204,8 @@ class Searcher:
         chroma_check.require_proven(self._folder)
         return self._opened.enter_context(contextlib.closing(open_store(self._folder / "chroma")))
 
-    def _answer(self, ranked: list[_Candidate], *, digits: int, unit: float = 1.0) -> list[Hit]:
-        texts = keywords.texts(self._words, [each.row for each in ranked])
+    def _answer(self, ranked: list[_Candidate], *, unit: float, digits: int) -> list[Hit]:
+        texts = keywords.texts(self._keywords, [each.row for each in ranked])
         hits = []
         for rank, each in enumerate(ranked, start=1):
             chunk = self._manifest.chunk(each.row)
@@ -274,9 +227,3 @@ class Searcher:
                 )
             )
         return hits
-
-
-def _fuse(rankings: list[list[_Candidate]]) -> list[_Candidate]:
-    """Reciprocal ranks summed; ties by collection, doc_id, chunk."""
-    scores = fusion.fuse([[each[1:] for each in ranking] for ranking in rankings])
-    return sorted(_Candidate(-score, *place) for place, score in scores.items())

@@ -245,9 +245,9 @@ class DoltliteEngine:
             if schema.version(connection):
                 yield from reading.headers(connection, collection, ids)
 
-    def sources(self, at: At, collection: str) -> list[tuple[str, str]]:
+    def sources(self, at: At, collection: str, *, unless: str | None = None) -> list[tuple[str, str]]:
         with self._session.reading(at) as connection:
-            return list(reading.sources(connection, collection)) if schema.version(connection) else []
+            return list(reading.sources(connection, collection, unless)) if schema.version(connection) else []
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
         with self._session.reading(at) as connection:

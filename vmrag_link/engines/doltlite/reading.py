@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,8 +43,9 @@ def headers(
     return map(records.header, _document_rows(connection, HEADER_COLUMNS, collection, ids))
 
 
-def sources(connection: Connection, collection: str) -> Iterator[tuple[str, str]]:
-    for row in _document_rows(connection, ("collection_name", "doc_id", "source"), collection, None):
+def sources(connection: Connection, collection: str, unless: str | None) -> Iterator[tuple[str, str]]:
+    asked = {"source <> ?": ""} if unless is None else {"source NOT IN ('', ? || doc_id)": unless}
+    for row in _rows(connection, ("collection_name", "doc_id", "source"), {"collection_name = ?": collection, **asked}):
         _, doc_id, source = records.texts(row)
         yield doc_id, source
 
@@ -72,12 +73,17 @@ def count(connection: Connection, collection: str | None) -> int:
 def _document_rows(
     connection: Connection, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
 ) -> Iterator[Sequence[Any]]:
-    # In the order of the primary key, so that nothing is sorted: memory stays constant.
     asked: dict[str, str] = {}
     if collection is not None:
         asked["collection_name = ?"] = collection
     if ids is not None:
         asked["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
+    return _rows(connection, columns, asked)
+
+
+def _rows(connection: Connection, columns: Sequence[str], asked: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+    """The documents for which all of these conditions, each with its value, hold."""
+    # In the order of the primary key, so that nothing is sorted: memory stays constant.
     where = f"WHERE {' AND '.join(asked)}" if asked else ""
     rest = f"FROM documents {where} ORDER BY collection_name, doc_id"
     before = ("", "")

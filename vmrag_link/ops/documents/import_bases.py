@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from vmrag_link import terminal_text
@@ -46,7 +46,7 @@ def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) 
     elif collection.import_base:
         base = _recorded(ws, collection, question)
     else:
-        base = _derived(ws.engine.sources(at, collection.name), question)
+        base = _derived(ws, at, question)
     if not all(map(base.contains, request.sources)):
         raise question.not_in(base, empty=not ws.engine.count(at, collection=collection.name))
     return base
@@ -74,7 +74,7 @@ def _given(ws: Workspace, at: At, collection: Collection, question: _Question, g
     # A source inside the repository counts from its root, one outside from the base: they would be
     # mistaken for each other.
     if (base.recorded == OUTSIDE) != (collection.import_base == OUTSIDE) and any(
-        source and not source.startswith("/") for _, source in ws.engine.sources(at, collection.name)
+        not source.startswith("/") for _, source in ws.engine.sources(at, collection.name)
     ):
         before, now = ("outside", "inside") if collection.import_base == OUTSIDE else ("inside", "outside")
         raise question.error(
@@ -100,15 +100,16 @@ def _recorded(ws: Workspace, collection: Collection, question: _Question) -> Imp
     return ImportBase(OUTSIDE, import_base.located(folder), question.top)
 
 
-def _derived(documents: Sequence[tuple[str, str]], question: _Question) -> ImportBase:
+def _derived(ws: Workspace, at: At, question: _Question) -> ImportBase:
+    documents = ws.engine.count(at, collection=question.collection)
     if not documents:
         return import_base.of_record(ROOT, question.top)
-    found = import_base.derived(documents)
+    found = import_base.derived(ws.engine.sources(at, question.collection))
     if len(found) == 1 and not next(iter(found)).startswith("/"):
         return import_base.of_record(next(iter(found)), question.top)
     name = question.collection
     if not found:
-        what = f"none of its {plural(len(documents), 'document')} came from a file"
+        what = f"none of its {plural(documents, 'document')} came from a file"
     elif len(found) == 1:
         what = f"its documents come from {next(iter(found))!r}, outside of the repository"
     else:
@@ -142,7 +143,7 @@ class _Question(Record, frozen=True):
         )
         inside = [each.is_relative_to(self.top) for each in (base.folder, *self.request.sources)]
         if all(inside) or self.request.given is not None:
-            kept = " The documents that are there keep their ids." if all(inside) else ""
+            kept = " With a wider base, the documents that are there keep their ids." if all(inside) else ""
             wider = self._common([base.folder, *self.request.sources])
             return self.error(message + kept, self._command(self.collection, wider))
         if empty:

@@ -90,10 +90,10 @@ def import_files(
                 f"The import base of collection {collection!r} changed while files were read; nothing was written.",
                 hint="Run the command again.",
             )
-        stored = found.stored_sources(ws.engine.sources(at, collection))
+        folders = [each for each in named if each.is_dir()] if prune else []
+        stored = _stored(ws, at, collection, found, all_of_them=bool(folders))
         placed = _placed(collection, documents, found, stored)
         kept = {each.doc_id for each in placed}
-        folders = [each for each in named if each.is_dir()] if prune else []
         gone = [doc_id for doc_id in _gone(found, stored, folders) if doc_id not in kept]
         return Arranged(found, placed, gone, insist=base is not None)
 
@@ -117,7 +117,7 @@ def add_file(ws: Workspace, file: Path, collection: str, document: ImportedDocum
     def arrange(at: At, now: Collection) -> Arranged:
         base = import_bases.decide(ws, at, now, request)
         new = msgspec.structs.replace(document, doc_id=base.doc_id(named), source=base.source(named))
-        [placed] = _placed(collection, [new], base, base.stored_sources(ws.engine.sources(at, collection)))
+        [placed] = _placed(collection, [new], base, _stored(ws, at, collection, base))
         names.check_document(placed.doc_id)
         bases[:], ids[:] = [base], [placed.doc_id]
         titled = msgspec.structs.replace(placed, title=placed.title or placed.doc_id)
@@ -125,6 +125,18 @@ def add_file(ws: Workspace, file: Path, collection: str, document: ImportedDocum
 
     done = put(ws, PutRequest(collection, (), "replace", create=True, arrange=arrange))
     return ImportReport.of(done, base=bases[0].recorded), ids[0]
+
+
+def _stored(
+    ws: Workspace, at: At, collection: str, base: ImportBase, *, all_of_them: bool = False
+) -> list[tuple[str, str]]:
+    """The documents of the collection that came from files, with the sources of these files.
+
+    Unless `all_of_them` are asked for: none, where each has the id that the base gives its file.
+    """
+    if not all_of_them and not ws.engine.sources(at, collection, unless=base.prefix):
+        return []
+    return base.stored_sources(ws.engine.sources(at, collection))
 
 
 def _placed(

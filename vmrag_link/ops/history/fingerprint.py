@@ -6,13 +6,18 @@ from vmrag_link.models import At, Record, Working
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.follow.follow_pin import sync_and_warn
 from vmrag_link.retrieval import fingerprint as retrieval
+from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.workspace import Workspace
 
 
 class FingerprintReport(Record, frozen=True):
+    """`ranking`: the version and the settings that rank. Two programs of different versions rank
+    equal documents differently, and their fingerprints differ.
+    """
+
     fingerprint: str
     revision: str
-    settings: str
+    ranking: Ranking
     dirty: bool
 
 
@@ -21,6 +26,6 @@ def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
     if ref is None:
         sync_and_warn(ws)
     at: At = ws.at() if ref is None else lazy_fetch.pinned_at(ws, ref)
-    value = retrieval.fingerprint(ws.snapshots.settings, ws.engine.collections(at), ws.engine.headers(at))
+    value = retrieval.fingerprint(ws.ranking, ws.engine.collections(at), ws.engine.headers(at))
     revision = at if isinstance(at, str) else ws.revision()
-    return FingerprintReport(value, revision, ws.snapshots.settings, dirty=isinstance(at, Working))
+    return FingerprintReport(value, revision, ws.ranking, dirty=isinstance(at, Working))

@@ -16,6 +16,7 @@ from vmrag_link.models import At, Chunk, Collection, Record, content_hash
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.fingerprint import fingerprint
 from vmrag_link.ops.index.holdings import differing, read
+from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.sync.indexer import within_window
 from vmrag_link.workspace import Workspace
 
@@ -31,7 +32,7 @@ class VerifiedIndex(Record, frozen=True):
 
     fingerprint: str
     revision: str
-    settings: str
+    ranking: Ranking
     dirty: bool
     documents: int
     chunks: int
@@ -63,7 +64,7 @@ def verify(ws: Workspace, *, ref: str | None = None) -> VerifiedIndex:
     return VerifiedIndex(
         made.fingerprint,
         made.revision,
-        made.settings,
+        made.ranking,
         made.dirty,
         documents,
         found.chunks,

