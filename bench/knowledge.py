@@ -23,14 +23,16 @@ VMRAG = [sys.executable, "-m", "vmrag_link.cli.main"]
 
 
 def environment(home: Path) -> dict[str, str]:
-    """No git configuration, only the hooks under test, and compiled modules as an installation has
-    them.
+    """No git configuration, only the hooks under test, modules compiled as installed.
+
+    No background process builds a store of Chroma's meanwhile.
     """
     home.mkdir(parents=True, exist_ok=True)
     identity = {"NAME": "Bench", "EMAIL": "bench@example.com"}
     return {
         **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "VMRAG", "PYTHON"))},
         "HOME": str(home),
+        "VMRAG_INDEX_CHROMA": "off",
         "GIT_CONFIG_NOSYSTEM": "1",
         **{f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in identity.items()},
     }

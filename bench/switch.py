@@ -1,45 +1,57 @@
-"""Moving between two revisions of which 100 documents differ, against the bare work
-(`bare_switch`).
+"""Moving between two revisions of which 100 documents differ, and building an index afresh.
+
+A switch is compared with a bare start of Python (`bare_start.py`), a fresh build with its bare
+parts (`bare_build.py`).
 """
 
 from __future__ import annotations
 
-import array
-import contextlib
-import hashlib
-import random
 import shutil
-import sqlite3
 import sys
 from pathlib import Path
 
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
-from bench.timing import Figure, Run
-from vmrag_link.chroma.bindings import Rows, open_store
-from vmrag_link.engines.doltlite.connection import Connection
+from bench.timing import Figure, Run, Sample
+from vmrag_link.embedding import registry
 
-BARE = Path(__file__).with_name("bare_switch.py")
-AGAINST_BARE = 1.6
-AGAINST_FRESH = 30
-GROWTH = 4.0
+BARE_START = Path(__file__).with_name("bare_start.py")
+BARE_BUILD = Path(__file__).with_name("bare_build.py")
+
+STARTS = {10_000: 4.5, 100_000: 7.0}
+"""How many bare starts a switch may take, by the number of documents."""
+
+FRESH = {10_000: 1.3}
+"""How often a fresh build may take what its bare parts take."""
+
+SNAPSHOT_MB = {100_000: 150}
+GROWTH = 2.0
+MEMORY = 1.5
 BACK = 1.5
 START = 2.0
 
 
 def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:
     figures = [start(folder, rounds, env)]
-    switches = {size: switch(folder, size, rounds, env) for size in sizes}
-    figures += [figure for pair in switches.values() for figure in pair]
-    if len(sizes) > 1:
-        small, large = min(sizes), max(sizes)
-        seconds = {f"{size:,} documents": switches[size][0].seconds["vmrag sync"] for size in (small, large)}
-        ratio = seconds[f"{large:,} documents"] / seconds[f"{small:,} documents"]
-        figures.append(Figure(f"growth of a switch from {small:,} to {large:,} documents", ratio, GROWTH, seconds))
-    middle = 10_000
-    if middle in sizes:
-        figures.append(fresh(folder, middle, switches[middle][0].seconds["vmrag sync"], env))
+    there: dict[int, Sample] = {}
+    built: dict[int, Sample] = {}
+    for size in sizes:
+        there[size], ratios = switch(folder, size, rounds, env)
+        built[size], more = fresh(folder, size, rounds, env)
+        figures += [*ratios, *more, snapshot(folder, size, env)]
+    figures += timing.growths({"switch": {size: each.wall for size, each in there.items()}}, GROWTH)
+    # Nothing maps vectors here: they are copied and appended to.
+    figures += peaks("a switch", there, MEMORY) + peaks("a fresh build", built, None)
     return figures
+
+
+def peaks(name: str, samples: dict[int, Sample], limit: float | None) -> list[Figure]:
+    """The peak memory at 100,000 documents against that at 10,000, where both were measured."""
+    if not {10_000, 100_000} <= samples.keys():
+        return []
+    megabytes = {f"{size:,} documents, MB": samples[size].peak_mb for size in (10_000, 100_000)}
+    small, large = megabytes.values()
+    return [Figure(f"peak memory of {name}, 100,000 documents against 10,000", large / small, limit, megabytes)]
 
 
 def start(folder: Path, rounds: int, env: dict[str, str]) -> Figure:
@@ -47,119 +59,101 @@ def start(folder: Path, rounds: int, env: dict[str, str]) -> Figure:
     timed = timing.in_turn(
         {
             "vmrag --version": lambda: timing.once([*VMRAG, "--version"], cwd=folder, env=env),
-            "python -c 'import click'": lambda: timing.once(
-                [sys.executable, "-c", "import click"], cwd=folder, env=env
-            ),
+            "bare start": lambda: bare_start(folder, env),
         },
         3 * rounds,
     )
     seconds = {name: sample.wall for name, sample in timed.items()}
-    return Figure("start", seconds["vmrag --version"] / seconds["python -c 'import click'"], START, seconds)
+    return Figure("start", seconds["vmrag --version"] / seconds["bare start"], START, seconds)
 
 
-def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> list[Figure]:
+def bare_start(folder: Path, env: dict[str, str]) -> Run:
+    return timing.once([sys.executable, str(BARE_START)], cwd=folder, env=env)
+
+
+def switch(folder: Path, size: int, rounds: int, env: dict[str, str]) -> tuple[Sample, list[Figure]]:
     """The way there (its snapshot is not there yet) and the way back (it is)."""
-    bare = prepared(folder, size)
     repo = knowledge.make(folder, size, env)
-    shelf = repo / ".git/vmrag/snapshots"
 
     def there() -> Run:
         knowledge.git(repo, "switch", "-q", "feature", env=env)
-        pinned = next(line for line in (repo / ".dolt-version").read_text().splitlines() if "dolt_commit" in line)
-        revision = pinned.split('"')[3]
-        for path in shelf.glob(f"{revision}-*"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove_snapshots(repo, knowledge.pinned(repo, "feature", env))
         return timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
 
     def back() -> Run:
         knowledge.git(repo, "switch", "-q", "main", env=env)
         return timing.once([sys.executable, "-P", "-m", "vmrag_hooks", "post-checkout"], cwd=repo, env=env)
 
-    def bare_switch() -> Run:
-        shutil.rmtree(bare / "snapB", ignore_errors=True)
-        return timing.once([sys.executable, str(BARE), str(bare)], cwd=bare, env=env)
-
     timed = timing.in_turn(
         {
-            "bare switch": bare_switch,
             "vmrag sync": there,
             "back": back,
+            "bare start": lambda: bare_start(repo, env),
             "vmrag --version": lambda: timing.once([*VMRAG, "--version"], cwd=repo, env=env),
             "git": lambda: timing.once(["git", "rev-parse", "HEAD"], cwd=repo, env=env),
         },
         rounds,
     )
     seconds = {name: sample.wall for name, sample in timed.items()}
-    allowed = seconds["bare switch"] * AGAINST_BARE + seconds["vmrag --version"]
     there_figure = Figure(
-        f"switch, {size:,} documents, 100 differ: against {AGAINST_BARE} x bare switch + start",
-        seconds["vmrag sync"] / allowed,
-        1.0,
-        {name: seconds[name] for name in ("vmrag sync", "bare switch", "vmrag --version")},
+        f"switch, {size:,} documents, 100 differ: against a bare start",
+        seconds["vmrag sync"] / seconds["bare start"],
+        STARTS.get(size),
+        {name: seconds[name] for name in ("vmrag sync", "bare start")},
     )
     # Three git calls: where the work tree is, its configuration, and the KB branch of the code
     # branch.
-    one_start = seconds["vmrag --version"]
     back_figure = Figure(
         f"back to a snapshot that is there, {size:,} documents: against one start + git",
-        (seconds["back"] - 3 * seconds["git"]) / one_start,
+        (seconds["back"] - 3 * seconds["git"]) / seconds["vmrag --version"],
         BACK,
         {name: seconds[name] for name in ("back", "vmrag --version", "git")},
     )
-    return [there_figure, back_figure]
+    return timed["vmrag sync"], [there_figure, back_figure]
 
 
-def fresh(folder: Path, size: int, switched: float, env: dict[str, str]) -> Figure:
+def fresh(folder: Path, size: int, rounds: int, env: dict[str, str]) -> tuple[Sample, list[Figure]]:
     """Building the index of one revision from cached vectors."""
+    repo, bare = knowledge.make(folder, size, env), folder / "bare"
+    knowledge.git(repo, "switch", "-q", "main", env=env)
+    kept = repo / ".git/vmrag"
+    revision, model = knowledge.pinned(repo, "main", env), registry.load("default").fingerprint
+    argv = [kept / "kb/kb.doltlite", revision, kept / "embeddings.sqlite", model, bare]
+
+    def ours() -> Run:
+        remove_snapshots(repo, "")
+        return timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env)
+
+    def parts() -> Run:
+        shutil.rmtree(bare, ignore_errors=True)
+        return timing.once([sys.executable, str(BARE_BUILD), *map(str, argv)], cwd=repo, env=env)
+
+    timed = timing.in_turn({"vmrag sync": ours, "bare parts": parts}, rounds)
+    seconds = {name: sample.wall for name, sample in timed.items()}
+    ratio = seconds["vmrag sync"] / seconds["bare parts"]
+    figure = Figure(
+        f"fresh build of {size:,} cached documents, against its bare parts", ratio, FRESH.get(size), seconds
+    )
+    return timed["vmrag sync"], [figure]
+
+
+def snapshot(folder: Path, size: int, env: dict[str, str]) -> Figure:
+    """What one takes on the disk."""
     repo = knowledge.make(folder, size, env)
-    shutil.rmtree(repo / ".git/vmrag/snapshots")
-    built = timing.once([*VMRAG, "sync", "-q"], cwd=repo, env=env).wall
-    seconds = {"built afresh": built, "vmrag sync": switched}
-    name = f"a switch is faster than building afresh, {size:,} documents"
-    return Figure(name, built / switched, AGAINST_FRESH, seconds, at_least=True)
+    revision = knowledge.pinned(repo, "main", env)
+    [path] = (each for each in (repo / ".git/vmrag/snapshots").glob(f"{revision}-*") if each.is_dir())
+    megabytes = sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) / 1_000_000
+    allowed = SNAPSHOT_MB.get(size)
+    name = f"snapshot of {size:,} documents, MB"
+    return Figure(
+        f"{name}, of {allowed}" if allowed else name,
+        megabytes / (allowed or 1),
+        1.0 if allowed else None,
+        {"MB": megabytes},
+    )
 
 
-def prepared(folder: Path, size: int) -> Path:
-    """The folder that `bare_switch` works on; made once.
-
-    Documents of about 480 characters, one chunk each, in a knowledge base whose branch `feature`
-    has 100 others; random vectors for all of them; and a store of `main`.
-    """
-    made = folder / f"prototype-{size}"
-    if (made / "cid").exists():
-        return made
-    shutil.rmtree(made, ignore_errors=True)
-    (made / "snapA").mkdir(parents=True)
-    rng = random.Random(7)
-    words = [f"word{number}" for number in range(5000)]
-    text = lambda: " ".join(rng.choices(words, k=55))  # noqa: E731  the words of one page
-    documents = {f"d{number:07d}": text() for number in range(size)}
-    edits = {f"d{number * (size // 100):07d}": text() for number in range(100)}
-    keys = {each: hashlib.sha256(each.encode()).hexdigest() for each in (*documents.values(), *edits.values())}
-    vectors = {key: array.array("f", (rng.gauss(0, 1) for _ in range(256))).tobytes() for key in keys.values()}
-
-    with Connection(made / "kb.db", access="create") as kb:
-        kb.execute("CREATE TABLE documents (doc_id TEXT PRIMARY KEY, content TEXT, content_hash TEXT)")
-        for branch, rows in (("main", documents), ("feature", edits)):
-            if branch != "main":
-                kb.execute("SELECT dolt_checkout('-b', ?)", (branch,))
-            with kb.transaction():
-                values = [(name, content, keys[content]) for name, content in rows.items()]
-                kb.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", values)
-                kb.execute("SELECT dolt_commit('-A', '-m', ?)", (branch,))
-    with contextlib.closing(sqlite3.connect(made / "emb.sqlite")) as cache, cache:
-        cache.execute("CREATE TABLE v (k BLOB UNIQUE, v BLOB)")
-        cache.executemany("INSERT INTO v VALUES (?, ?)", [(bytes.fromhex(key), blob) for key, blob in vectors.items()])
-    with contextlib.closing(open_store(made / "snapA")) as store:
-        collection = store.create("documents", space="cosine", metadata={"made_by": "bench"})
-        store.add(
-            collection,
-            Rows(
-                [keys[content][:32] for content in documents.values()],
-                [vectors[keys[content]] for content in documents.values()],
-                [{"source_id": name, "chunk_index": 0} for name in documents],
-                [*documents.values()],
-            ),
-        )
-    (made / "cid").write_text(collection)
-    return made
+def remove_snapshots(repo: Path, revision: str) -> None:
+    """Those of a revision; all without one."""
+    for path in (repo / ".git/vmrag/snapshots").glob(f"{revision}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -18,6 +18,7 @@ import msgspec
 
 from vmrag_link import env, settings_file
 from vmrag_link.errors import ConfigInvalid, enumerated
+from vmrag_link.formats import require_program
 from vmrag_link.models import Record
 from vmrag_link.paths import in_the_way, read_regular, what_it_is
 from vmrag_link.pin_values import shown
@@ -31,6 +32,7 @@ __all__ = ["AGREE", "Config", "Loaded", "Stated", "documentation", "load", "own_
 AGREE = "vmrag trust"
 """The command by which a person agrees to what the file states."""
 
+_REQUIRES = "requires"
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _DECIMAL = re.compile(r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?")
 _NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
@@ -93,7 +95,7 @@ def load(
 
     `overrides` is the section `vmrag.` of git config. `agreements`: what the person agreed to in
     this repository, as `stated` gave it, by name; the latest last. `known_remote` says whether a
-    remote was agreed to by itself. Raises `ConfigInvalid`.
+    remote was agreed to by itself. Raises `ConfigInvalid`, `ProgramTooOld`.
     """
     warnings = _misspelled(overrides)
     machine = [_from_environment(environ), _from_git(overrides)]
@@ -106,6 +108,8 @@ def load(
         if shown_ones := [text for name, text in ignored.items() if not any(name in source for source in machine)]:
             warnings.append(_unagreed(path_label, shown_ones, before=bool(agreements)))
     for source in reversed(machine):
+        if asked := source.get(_REQUIRES):
+            require_program(asked.value, asked.place.label)
         found |= {name: _added_up(name, item, found.get(name)) for name, item in source.items()}
     config = _built(found)
     if config.chunking.overlap >= config.chunking.size:
@@ -186,7 +190,11 @@ def _misspelled(overrides: Mapping[str, str]) -> list[str]:
 
 def _from_file(data: bytes, label: str) -> dict[str, _Found]:
     found = {}
-    for entry in settings_file.read(data, label):
+    entries = settings_file.read(data, label)
+    for entry in entries:  # before all others: a program that is too old does not know them
+        if entry.key == _REQUIRES:
+            require_program(entry.text or "", f"{label}, line {entry.line}")
+    for entry in entries:
         hint = "Write the keys of a section below it, indented by two spaces."
         place = _Place(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
         if entry.key in SECTIONS:

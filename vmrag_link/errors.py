@@ -1,7 +1,8 @@
 """The whole tree of errors that a user can meet.
 
     VmragError             what every surface catches; anything else is a bug
-    ├── Usage (exit 2)     UsageInvalid · ConfigInvalid · NotInitialized (KnowledgeElsewhere)
+    ├── Usage (exit 2)     UsageInvalid · ConfigInvalid (ProgramTooOld)
+    │                      NotInitialized (KnowledgeElsewhere)
     │                      AlreadyInitialized (InitializedElsewhere) · NameInvalid · MessageMissing
     │                      JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing
     │                      TableMissing · McpExtraMissing
@@ -22,7 +23,7 @@
     │                      RemoteMoved · RemoteDiverged · RemoteRejected · RemoteDamaged
     │                      RemoteNotTrusted · KnowledgeRefused · AuthenticationFailed
     │                      RemoteTooNew · UpstreamMissing
-    ├── Files (exit 3)     FileFailed
+    ├── Files (exit 3)     FileFailed · FormatTooNew
     ├── Demo (exit 3)      DemoFailed
     └── Lock (exit 3)      Busy · BranchInUse
 
@@ -100,6 +101,12 @@ class ConfigInvalid(UsageError):
     """`.vmrag.yaml` or a setting that cannot be used; the message names file and line."""
 
     code = "CONFIG_INVALID"
+
+
+class ProgramTooOld(ConfigInvalid):
+    """The settings require a newer program than this one."""
+
+    code = "SCHEMA_TOO_NEW"
 
 
 class NotInitialized(UsageError):
@@ -506,6 +513,12 @@ class FileSystemError(VmragError):
 
 class FileFailed(FileSystemError):
     """A file could not be read or written."""
+
+
+class FormatTooNew(FileSystemError):
+    """A newer program wrote a file that cannot be made again; nothing of it was read."""
+
+    code = "SCHEMA_TOO_NEW"
 
 
 INDEXING_FAILURES = (VectorIndexError, EmbeddingError, FileSystemError, LimitExceeded)

@@ -14,11 +14,15 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.errors import FileFailed, system_failure
+from vmrag_link.formats import require_known
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular, write_atomically
 
 LIMIT = 1 << 16
 """Bytes; an entry holds a pin and a few names."""
+
+FORMAT = 1
+"""The format of an entry, which a newer program's entries exceed."""
 
 LONGEST_PATH, LONGEST_NAME = 4096, 255
 """Bytes; with more the system refuses to look."""
@@ -36,6 +40,7 @@ class CommitEntry(Record, frozen=True, tag="commit"):
     pin: str | None
     kb_branch: str
     parent: str
+    format: int = FORMAT
 
 
 class ReplayEntry(Record, frozen=True, tag="replay"):
@@ -49,6 +54,7 @@ class ReplayEntry(Record, frozen=True, tag="replay"):
     head: str
     to: str
     aside: str
+    format: int = FORMAT
 
 
 Entry = CommitEntry | ReplayEntry
@@ -84,6 +90,8 @@ class Journal:
     def entries(self) -> list[tuple[Path, Entry | None]]:
         """The entries of operations under way and of killed ones, oldest first; None for a file
         that no operation can have written.
+
+        Raises `FormatTooNew` for a newer program's entry: what it began is its own to finish.
         """
         found = []
         for path in self._folder.glob("*.json"):
@@ -109,14 +117,17 @@ def _encode(entry: Entry) -> bytes:
 
 
 def _read(path: Path) -> Entry | None:
-    """Raises `FileNotFoundError`."""
+    """Raises `FileNotFoundError`, `FormatTooNew`."""
     try:
         content = read_regular(path, LIMIT + 1)
     except FileNotFoundError:
         raise
     except OSError:
         return None
-    return _decode(content) if len(content) <= LIMIT else None
+    if len(content) > LIMIT:
+        return None
+    require_known(content, FORMAT, what="An operation that was interrupted", path=path)
+    return _decode(content)
 
 
 def _decode(content: bytes) -> Entry | None:
@@ -125,7 +136,7 @@ def _decode(content: bytes) -> Entry | None:
     except (ValueError, RecursionError):  # ValidationError is a ValueError
         return None
     values = msgspec.to_builtins(entry)
-    pin = values.pop("pin", None)
+    pin, _ = values.pop("pin", None), values.pop("format")
     return entry if all(map(_is_possible_name, values.values())) and "\0" not in (pin or "") else None
 
 

@@ -141,8 +141,16 @@ class KnowledgeDoc(Record, frozen=True):
 Entry = Project | IssueLog | KnowledgeDoc
 """A row of a table beside collections and documents. No index is made of it."""
 
+Row = Collection | Document | Entry
+"""A row of any table of knowledge."""
+
 EntryTable = Literal["projects", "issue_logs", "knowledge_docs"]
 EntryKey = tuple[EntryTable, str]
+
+
+def text_of(row: Row | None) -> str:
+    """The text of a row that has one, else empty."""
+    return getattr(row, "content", "")
 
 
 class DocumentChange(Record, frozen=True):

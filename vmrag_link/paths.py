@@ -57,6 +57,16 @@ class Places(NamedTuple):
         return self.shared / "snapshots"
 
     @property
+    def chroma(self) -> Path:
+        """Chroma's stores of snapshots; derived."""
+        return self.shared / "chroma"
+
+    @property
+    def builder(self) -> Path:
+        """What is known of the process that makes them."""
+        return self.shared / "builder"
+
+    @property
     def working_copies(self) -> Path:
         return self.shared / "working"
 
@@ -130,22 +140,6 @@ class Places(NamedTuple):
     @property
     def merge_in_git(self) -> Path:
         return self.own / "merge-git.json"
-
-    @property
-    def background_request(self) -> Path:
-        return self.own / "sync.request"
-
-    @property
-    def background_lock(self) -> Path:
-        return self.own / "sync.lock"
-
-    @property
-    def background_report(self) -> Path:
-        return self.own / "sync.json"
-
-    @property
-    def background_log(self) -> Path:
-        return self.own / "sync.log"
 
     @property
     def index_failures(self) -> Path:

@@ -18,6 +18,9 @@ _GRACE_SECONDS = 3.0
 _bounded_now: set[subprocess.Popen[bytes]] = set()
 """What runs with a limit now: such programs talk to others, and wait for them."""
 
+_detached: list[subprocess.Popen[bytes]] = []
+"""What was started to outlive us, as far as it had not ended when the next one was started."""
+
 
 class Finished(subprocess.CompletedProcess[bytes]):
     """What a program left: `returncode`, `stdout` and `stderr` as bytes."""
@@ -139,6 +142,9 @@ def detached(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = 
     process id.
     """
     nothing = subprocess.DEVNULL
-    return subprocess.Popen(
+    _detached[:] = [each for each in _detached if each.poll() is None]  # a server would gather zombies
+    process = subprocess.Popen(
         list(argv), cwd=cwd, env=env, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
-    ).pid
+    )
+    _detached.append(process)
+    return process.pid

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from vmrag_link.formats import version_flaw
 from vmrag_link.models import Record
 from vmrag_link.pin_values import remote_flaw
 
@@ -195,6 +196,14 @@ class IndexSettings(Record, frozen=True):
             extra=_agreed(),
         ),
     ] = 4
+    chroma: Annotated[
+        Literal["follow", "wait", "off"],
+        Meta(
+            description="Whether Chroma's store, which other Chroma clients open, comes after the index in the background (`follow`), "
+            "before a sync ends (`wait`), or never (`off`).",
+            extra=_agreed(_first_of("off", "follow", "wait")),
+        ),
+    ] = "follow"
     store_documents: Annotated[
         bool,
         Meta(
@@ -317,6 +326,14 @@ class LimitSettings(Record, frozen=True):
 
 
 class Config(Record, frozen=True):
+    requires: Annotated[
+        str,
+        Meta(
+            description="The lowest version of this program that may work here, such as `0.2`. An older one refuses, whoever says so; "
+            "empty: any.",
+            extra={"flaw": version_flaw},
+        ),
+    ] = ""
     engine: Annotated[Literal["doltlite"], Meta(description="What stores the knowledge base.")] = "doltlite"
     # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another
     # thing.

@@ -17,7 +17,7 @@ from vmrag_link.ops.follow.follow_pin import reconcile_or_raise
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
-from vmrag_link.sync.background import Watched
+from vmrag_link.sync.background import Job, Watched
 from vmrag_link.workspace import Workspace
 
 LOG_BYTES = 200_000
@@ -30,18 +30,19 @@ def start(places: Places) -> None:
     """
     module = [sys.executable, "-P", "-E", "-m", "vmrag_hooks.background"]
     environ = env.without(frozenset()) | {env.UNATTENDED: "1"}
-    background.ask(places, lambda: proc.detached(module, cwd=places.top, env=environ))
+    background.ask(background.sync_of(places), lambda: proc.detached(module, cwd=places.top, env=environ))
 
 
 def main() -> None:
     os.nice(NICENESS)
     places = Workspace.open(Path.cwd(), QUIET).places
-    with _log(places) as log:
-        background.serve(places, lambda: _sync(places, log))
+    job = background.sync_of(places)
+    with logging_to(job) as log:
+        background.serve(job, lambda: _sync(places, log))
 
 
 def _sync(places: Places, log: logging.Logger) -> None:
-    watched = Watched(places, log.info)
+    watched = Watched(background.sync_of(places), log.info)
     failed: list[str] = []
     guarded(lambda: _reconcile(places, watched, log), say=failed.append)
     if not places.git_dir.is_dir():
@@ -72,11 +73,12 @@ class _Log(RotatingFileHandler):
 
 
 @contextlib.contextmanager
-def _log(places: Places) -> Iterator[logging.Logger]:
+def logging_to(job: Job) -> Iterator[logging.Logger]:
+    """What the process of a job does is written to the job's log."""
     log = logging.getLogger("vmrag.background")
     log.setLevel(logging.INFO)
     log.propagate = False
-    handler = _Log(places.background_log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    handler = _Log(job.log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(message)s"))
     log.addHandler(handler)
     try:

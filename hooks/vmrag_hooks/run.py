@@ -62,12 +62,17 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
         mode = workspace.config.hooks.sync
         if mode == "auto":
             notes.limits = SMALL
-        if mode == "background" or (mode == "auto" and background.running(workspace.places)):
+        if mode == "background" or (mode == "auto" and background.running(background.sync_of(workspace.places))):
             return _hand_over(workspace)
         try:
-            return _sync(workspace)
+            said = _sync(workspace)
         except TooMuch:
             return _hand_over(workspace)
+        if mode == "foreground" and workspace.config.index.chroma == "wait":
+            from vmrag_link.ops.follow import chroma  # rarely needed, and a checkout waits for imports
+
+            chroma.wait_if_set(workspace)
+        return said
     finally:
         workspace.close()
 

@@ -52,7 +52,7 @@ def test_the_whole_loop_in_processes_of_their_own(project, tmp_path):
     home.write("docs/setup.md", "# Setup\n\nInstall the program.\n")
     for arguments in (
         ["init"],
-        ["import", "docs", "--collection", "handbook"],
+        ["import", "docs", "--collection", "handbook", "--base", "docs"],
         ["commit", "-m", "first"],
         ["status"],
     ):
@@ -169,7 +169,10 @@ def test_bash_completes_commands_and_options(project):
 
 
 def test_any_chroma_client_opens_what_path_prints(project):
-    lines = dict(line.split(maxsplit=1) for line in project.start("path", "chroma").out.splitlines())
+    lines = dict(
+        line.split(maxsplit=1)
+        for line in project.start("path", "chroma", env={"VMRAG_INDEX_CHROMA": "follow"}).out.splitlines()
+    )
     program = (
         "import chromadb, json, sys\n"
         "path, tenant, database = sys.argv[1:]\n"

@@ -175,7 +175,7 @@ def test_a_person_sees_every_command_what_changed_and_what_to_do_next_in_a_hundr
     for line in (
         "git init -b main",
         "vmrag init",
-        "vmrag import pages --collection python",
+        "vmrag import pages --collection python --base pages",
         "git checkout next-release",
     ):
         assert f"\n  $ {line}\n" in text

@@ -358,7 +358,7 @@ SCHEMAS = {
     "a column less": "ALTER TABLE documents DROP COLUMN source",
     "a table less": "DROP TABLE collections",
     "statistics": "ANALYZE",
-    "another version": "UPDATE vmrag_meta SET value = '2'",
+    "another version": "UPDATE vmrag_meta SET value = '1'",
     "an old version": "UPDATE vmrag_meta SET value = '0'",
     "no version": "DELETE FROM vmrag_meta",
     "a further setting": "INSERT INTO vmrag_meta VALUES ('x', 'y')",
@@ -554,6 +554,13 @@ def test_nothing_arrives_of_what_is_refused(world, flaw):
     error = world.refuses()
     assert error["code"] == "KNOWLEDGE_REFUSED"
     assert bad[:12] in error["message"]
+
+
+def test_what_a_newer_program_wrote_is_refused_with_the_way_to_get_that_program(world):
+    world.opens(world.evil(f"UPDATE vmrag_meta SET value = '{SCHEMA_VERSION + 1}'"))
+    error = world.refuses()
+    assert error["code"] == "SCHEMA_TOO_NEW"
+    assert "pip install --upgrade" in error["hint"]
 
 
 def test_rows_that_are_hidden_behind_a_view_are_not_read(world):

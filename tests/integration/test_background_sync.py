@@ -37,7 +37,7 @@ def bound(project: Project) -> str:
 
 
 def ended(project: Project) -> None:
-    assert background.ended(plumbing.locate(project.top), within=60)
+    assert background.ended(background.sync_of(plumbing.locate(project.top)), within=60)
 
 
 def log(project: Project) -> str:
@@ -88,7 +88,7 @@ def test_auto_lets_git_wait_for_small_changes_only(project):
     project.forget_indexes()
     for number in range(60):
         project.write(f"many/{number}.md", f"# Page {number}\n\nText of the page {number}.\n")
-    project.vmrag("import", "many", "--collection", "many")
+    project.vmrag("import", "many", "--collection", "many", "--base", "many")
     project.record("many")
     (project.shared / "embeddings.sqlite").unlink()
     switched(project, "main")
@@ -132,7 +132,7 @@ def test_a_killed_sync_is_made_up_by_whoever_comes_next(project):
         while "started" not in (log(project) if (project.own / "sync.log").exists() else ""):
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        os.kill(background.report(plumbing.locate(project.top)).pid, signal.SIGKILL)
+        os.kill(background.report(background.sync_of(plumbing.locate(project.top))).pid, signal.SIGKILL)
     ended(project)
     assert project.ask("query", "uv")["kb"]["commit"] == project.pinned
     assert project.status()["background"] is None
@@ -157,7 +157,7 @@ def test_a_sync_that_gives_up_says_why_in_status_until_one_succeeds(project):
 
 def test_status_shows_how_far_a_sync_is(project, held):
     with held():
-        watched = background.Watched(plumbing.locate(project.top), print)
+        watched = background.Watched(background.sync_of(plumbing.locate(project.top)), print)
         with watched.task("building the index", 40) as task:
             task.advance(10)
             time.sleep(background.WRITE_SECONDS)
@@ -241,7 +241,7 @@ def test_documents_that_a_sync_set_aside_are_named_by_the_next_command(project):
 @pytest.mark.parametrize("why", ["too much", "a lock", "nothing"])
 def test_a_hook_says_all_that_was_set_aside_whatever_becomes_of_its_sync(project, monkeypatch, capsys, why):
     project.git("switch", "-q", "feature", env={"VMRAG": "0"})
-    told = background.Watched(plumbing.locate(project.top), lambda _: None)
+    told = background.Watched(background.sync_of(plumbing.locate(project.top)), lambda _: None)
     for note in (
         "'main' left revision 1, which is kept.",
         "Back: vmrag merge vmrag/wip/a",

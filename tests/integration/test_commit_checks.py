@@ -173,7 +173,7 @@ def test_uncommitted_documents_are_committed_along_where_that_is_asked_for(coded
 
 def test_what_a_commit_hook_reads_of_a_sync_in_the_background_is_said(coded):
     coded.put("new.md", "new")
-    background.Watched(plumbing.locate(coded.top), print).note("Back: vmrag merge vmrag/wip/main")
+    background.Watched(background.sync_of(plumbing.locate(coded.top)), print).note("Back: vmrag merge vmrag/wip/main")
     code, lines = commit(coded, "commit", "-m", "x", VMRAG_HOOKS_ON_DIRTY="commit")
     assert (code, lines[-1]) == (0, "vmrag: Back: vmrag merge vmrag/wip/main")
 

@@ -21,7 +21,7 @@ from vmrag_link.workspace import Workspace
 
 library, stocked = cli.library, cli.stocked
 
-IMPORT = ("import", "more", "--collection", "handbook")
+IMPORT = ("import", "more", "--collection", "handbook", "--base", "more")
 NOTHING_KEPT = {"VMRAG_INDEX_KEEP": "0"}
 
 
@@ -72,9 +72,9 @@ def test_imports_and_syncs_at_once_store_everything(stocked, tmp_path):
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
     stocked.git("switch", "-q", "main", env={"VMRAG": "0"})
     commands = [
-        ("import", "one", "--collection", "handbook"),
+        ("import", "one", "--collection", "handbook", "--base", "one"),
         ("sync",),
-        ("import", "two", "--collection", "handbook"),
+        ("import", "two", "--collection", "handbook", "--base", "two"),
         ("sync",),
     ]
     for done in all_done(*[start(stocked, *command) for command in commands]):

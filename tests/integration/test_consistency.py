@@ -44,7 +44,7 @@ def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, w
     monkeypatch.setattr(put, "_plan", interrupted)
     report = import_files(ws, [project.top / "new"], "fresh")
     assert report.branch == "other"
-    assert "page.md" in project.texts()
+    assert "new/page.md" in project.texts()
     project.vmrag("commit", "-m", "other's")
     project.git("switch", "-q", "--force", "main")
     assert "fresh" not in project.vmrag("list").out

@@ -29,6 +29,7 @@ from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.git import plumbing
 from vmrag_link.index.seal import PROVEN
 from vmrag_link.ops.upkeep import doctor as operation
+from vmrag_link.sync import background
 from vmrag_link.sync.background import Watched
 
 template, project = terminal.template, terminal.project
@@ -416,13 +417,18 @@ def working_copy_truncated(project: Project) -> None:
     truncated(copy)
 
 
+def chroma_truncated(project: Project) -> None:
+    store = project.ask("path", "chroma", env={"VMRAG_INDEX_CHROMA": "follow"})["chroma"]
+    (Path(store) / "manifest.sqlite").write_bytes(b"")
+
+
 def checked_out_without_hooks(project: Project) -> None:
     project.git("checkout", "-q", "feature", env=QUIETLY)
 
 
 def background_failed(project: Project) -> None:
     checked_out_without_hooks(project)
-    Watched(plumbing.locate(project.top), print).failed("no room on the disk")
+    Watched(background.sync_of(plumbing.locate(project.top)), print).failed("no room on the disk")
 
 
 def branch_elsewhere(project: Project) -> None:
@@ -568,6 +574,7 @@ BROKEN = [
     Broken(truncated_bound, "NOT_SYNCED", "warning"),
     Broken(manifest_scribbled_on, "NOT_SYNCED", "warning"),
     Broken(working_copy_truncated, "WORKING_COPY_DAMAGED", "warning"),
+    Broken(chroma_truncated, "CHROMA_DAMAGED", "warning"),
     Broken(checked_out_without_hooks, "NOT_SYNCED", "warning"),
     Broken(background_failed, "BACKGROUND_FAILED", "warning"),
     Broken(branch_elsewhere, "KB_ELSEWHERE", "warning", fixed=False),

@@ -60,7 +60,8 @@ def test_a_file_that_is_gone_stays_a_document_until_it_is_pruned(project):
 
 def test_prune_removes_nothing_that_came_from_elsewhere(project):
     project.write("notes/one.md", "# One")
-    assert imported(project, "notes", "--prune")["changes"] == {"added": 1, "modified": 0, "removed": 0}
+    changes = imported(project, "notes", "--prune", "--base", ".")["changes"]
+    assert changes == {"added": 1, "modified": 0, "removed": 0}
     (project.top / "notes/one.md").unlink()
     assert imported(project, "docs", "--prune")["changes"]["removed"] == 0
     assert imported(project, "docs/setup.md", "--prune")["changes"]["removed"] == 0
@@ -99,7 +100,7 @@ def test_markdown_html_rst_and_text_become_text_with_titles(project):
     project.write("more/guide.rst", "The guide\n=========\n\nReStructured text.\n")
     project.write("more/plain.txt", "Just text.\n")
     project.write("more/front.md", "---\ntitle: From the front\nteam: core\nyear: 2024\n---\n# Other\n\nBody.\n")
-    report = project.ask("import", "more", "--collection", "mixed")
+    report = project.ask("import", "more", "--collection", "mixed", "--base", "more")
     assert (report["created"], report["changes"]["added"]) == (True, 4)
     titles = {each["doc_id"]: each["title"] for each in project.ask("list", "--collection", "mixed")["documents"]}
     assert titles == {
@@ -115,23 +116,11 @@ def test_markdown_html_rst_and_text_become_text_with_titles(project):
     assert (front["metadata"]["team"], front["metadata"]["year"]) == ("core", 2024)
 
 
-def test_files_from_anywhere_and_single_files_are_imported(project, tmp_path):
-    outside = tmp_path / "elsewhere"
-    (outside / "sub").mkdir(parents=True)
-    (outside / "sub" / "far.md").write_text("Far away.")
-    assert imported(project, str(outside))["changes"]["added"] == 1
-    assert "sub/far.md" in project.marks()
-    assert imported(project, str(outside / "sub" / "far.md"))["changes"]["added"] == 1
-    assert "far.md" in project.marks()
-    project.write("sub/near.md", "Near.")
-    assert project.ask("-C", "sub", "import", "near.md", "--collection", "handbook")["changes"]["added"] == 1
-
-
 def test_an_existing_collection_keeps_the_chunking_that_it_was_made_with(project):
     project.write(".vmrag.yaml", "embedding:\n  model: hash\nchunking:\n  size: 40\n  overlap: 5\n")
     project.write("docs/long.md", "A sentence of text. " * 40)
     imported(project, "docs")
-    project.ask("import", "docs/long.md", "--collection", "short")
+    project.ask("import", "docs/long.md", "--collection", "short", "--base", "docs")
     chunks = {
         each["collection"]: each["chunks"] for each in project.ask("list")["documents"] if each["doc_id"] == "long.md"
     }
@@ -236,7 +225,7 @@ def test_rm_removes_several_and_tells_the_next_step(project):
 
 
 def test_two_collections_keep_equal_documents_apart(project):
-    project.vmrag("import", "docs", "--collection", "second")
+    project.vmrag("import", "docs", "--collection", "second", "--base", "docs")
     documents = project.ask("list")["documents"]
     assert len(documents) == 7
     assert len(project.ask("list", "--collection", "second")["documents"]) == 3
@@ -370,10 +359,11 @@ def test_an_import_takes_no_other_documents_place(project: Project) -> None:
     project.write("docs/index.md", "# All\n\nOnly here, and not committed.\n")
     project.write("docs/guide/index.md", "# Guide\n")
     project.write("docs/guide/new.md", "# New\n")
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs/index.md", "--collection", "handbook")
     before = project.texts()
-    for words in (("import", "docs/guide"), ("-C", "docs/guide", "import", "index.md", "new.md")):
-        error = project.vmrag(*words, "--collection", "handbook", "--json", code=3).error
+    based = ("--collection", "handbook", "--base", "docs/guide")
+    for words in (("import", "docs/guide"), ("import", "docs/guide/index.md", "docs/guide/new.md")):
+        error = project.vmrag(*words, *based, "--json", code=3).error
         assert error["code"] == "DUPLICATE_ID"
         assert "'docs/index.md'" in error["message"]
         assert "'docs/guide/index.md'" in error["message"]
@@ -381,7 +371,7 @@ def test_an_import_takes_no_other_documents_place(project: Project) -> None:
             {"doc_id": "index.md", "source": "docs/index.md", "file": "docs/guide/index.md"}
         ]
     assert project.texts() == before, "all or nothing, as with two files of one id in one import"
-    project.vmrag("import", "docs/guide", "--collection", "handbook", "--replace")
+    project.vmrag("import", "docs/guide", *based, "--replace")
     assert project.texts()["index.md"] == "# Guide\n"
 
 
@@ -401,10 +391,13 @@ def test_the_same_file_is_imported_again_from_wherever_it_is_named(project: Proj
 
 
 def test_two_files_of_one_id_in_one_import_are_refused_even_to_replace(project: Project) -> None:
-    project.write("a/index.md", "# A\n")
+    project.write("a/b/index.md", "# A\n")
     project.write("b/index.md", "# B\n")
-    error = project.vmrag("import", "a", "b", "--collection", "handbook", "--replace", "--json", code=2).error
-    assert all(f"{name}/index.md" in error["message"] for name in ("a", "b"))
+    project.vmrag("import", "a", "--collection", "fresh", "--base", "a")
+    words = ("import", "a", "b", "--collection", "fresh", "--base", ".", "--replace", "--json")
+    error = project.vmrag(*words, code=2).error
+    assert all(f"/{name}/index.md" in error["message"] for name in ("a/b", "project/b"))
+    project.vmrag(*error["hint"].split()[1:])
 
 
 def test_one_files_odd_front_matter_stops_no_other(project: Project) -> None:
@@ -413,7 +406,7 @@ def test_one_files_odd_front_matter_stops_no_other(project: Project) -> None:
     ):
         project.write(f"odd/{number}.md", f"---\ntitle: x\na: {value}\n---\ntext\n")
     project.write("odd/good.md", "# Good\n")
-    report = project.ask("import", "odd", "--collection", "handbook")
+    report = project.ask("import", "odd", "--collection", "handbook", "--base", "odd")
     assert {each["name"] for each in report["skipped"]} == {f"{number}.md" for number in range(6)}
     assert all("line 3 of its front matter" in each["reason"] for each in report["skipped"])
     assert "good.md" in project.texts()

@@ -178,6 +178,17 @@ def test_documents_are_looked_up_by_their_ids(engine: Engine, odd: str) -> None:
     assert list(engine.headers(revision, collection="elsewhere", ids=["b"])) == []
 
 
+def test_sources_are_those_of_documents_that_have_one_and_can_leave_out_the_expected(engine: Engine) -> None:
+    sources = {"b": "docs/b", "a": "docs/a", "c": "elsewhere/c", "d": "", "é": "docs/é"}
+    rows = [document(doc_id, source=source) for doc_id, source in sources.items()]
+    revision = store(engine, "main", *rows, document("b", collection="other", source="x"))
+    expected = [("a", "docs/a"), ("b", "docs/b"), ("c", "elsewhere/c"), ("é", "docs/é")]
+    assert engine.sources(revision, "guide") == expected
+    assert engine.sources(revision, "guide", unless="docs/") == [("c", "elsewhere/c")]
+    assert engine.sources(revision, "guide", unless="") == expected
+    assert engine.sources(revision, "absent") == []
+
+
 def test_the_stamp_tells_whether_anything_was_written(engines: Engines, engine: Engine) -> None:
     revision = store(engine, "main", document("a"))
     before = engine.stamp()

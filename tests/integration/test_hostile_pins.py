@@ -261,7 +261,7 @@ def settled(project: Project) -> None:
     """Nothing works in the background any more."""
     places = plumbing.locate(project.top)
     until = time.monotonic() + 30
-    while background.running(places):
+    while background.running(background.sync_of(places)):
         assert time.monotonic() < until
         time.sleep(0.02)
 

@@ -149,7 +149,7 @@ def test_conflicts_are_shown_without_what_steers_a_terminal(hostile: Project) ->
 def test_files_with_hostile_names_are_named_in_one_line(hostile: Project) -> None:
     (hostile.top / "odd").mkdir()
     (hostile.top / "odd" / "x\x1b[8m\n::error::y.md").write_text("x")
-    said = on_a_terminal(hostile, "import", "odd", "--collection", "handbook")
+    said = on_a_terminal(hostile, "import", "odd", "--collection", "handbook", "--base", "odd")
     assert r"x\x1b[8m\n::error::y.md" in said
 
 

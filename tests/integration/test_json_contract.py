@@ -24,6 +24,15 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 CHANGES = {"added": int, "modified": int, "removed": int}
 PIN = {"dolt_remote": str, "dolt_branch": str, "dolt_commit": HASH, "linked_at": TIME}
+CHROMA = {
+    "state": re.compile("ready|following|off|failed"),
+    "revision": (HASH, None),
+    "path": (str, None),
+    "done": int,
+    "total": int,
+    "error": str,
+    "hint": str,
+}
 STATE = re.compile("in_sync|drift|missing|no_pin|malformed|not_initialized")
 STATUS = {
     "state": STATE,
@@ -48,6 +57,7 @@ STATUS = {
     },
     "reasons": [str],
     "hint": str,
+    "chroma": (CHROMA, None),
 }
 SYNC = {
     "from": (HASH, None),
@@ -56,6 +66,7 @@ SYNC = {
     "chunks": {"added": int, "removed": int, "embedded": int, "cached": int},
     "snapshot": {"path": str, "how": re.compile("reused|delta|fresh")},
     "seconds": {str: float},
+    "chroma": (CHROMA, None),
 }
 QUERY = {
     "results": [

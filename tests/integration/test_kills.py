@@ -145,7 +145,7 @@ def test_a_killed_import_stored_all_of_its_documents_or_none(stocked, tmp_path, 
         first = 1000 * (part + 1) + number * 20
         pages(stocked, range(first, first + 12), folder="more")
         new = {path.name: path.read_text() for path in (stocked.top / "more").iterdir()}
-        command = ("import", "more", "--collection", "handbook")
+        command = ("import", "more", "--collection", "handbook", "--base", "more")
         if not duration:
             duration = lasted(stocked, *command)
             expected |= new

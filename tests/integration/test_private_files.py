@@ -161,9 +161,9 @@ def test_where_git_shares_with_a_group_its_members_work_on_one_knowledge_base(pl
     def vmrag(*arguments: str) -> Done:
         return start(project, *arguments, program=(*IN_GROUP, *WITHOUT_RIGHTS, *VMRAG), **member).done()
 
-    project.write("rest.md", "# Rest\n\nSleep well.")
+    project.write("docs/rest.md", "# Rest\n\nSleep well.")
     for arguments in (
-        ["import", "rest.md", "--collection", "handbook"],
+        ["import", "docs/rest.md", "--collection", "handbook"],
         ["commit", "-m", "second"],
         ["sync", "--rebuild"],
         ["query", "install"],

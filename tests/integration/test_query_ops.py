@@ -200,7 +200,8 @@ def test_equal_knowledge_has_an_equal_fingerprint(project, tmp_path):
     assert project.vmrag("fingerprint").out.strip() == here
     other = terminal.new_project(tmp_path / "other")
     other.vmrag("init")
-    other.vmrag("import", str(project.top / "docs"), "--collection", "handbook")
+    docs = str(project.top / "docs")
+    other.vmrag("import", docs, "--collection", "handbook", "--base", docs)
     other.put("faq.md", "A frequent question.")
     assert other.ask("fingerprint")["fingerprint"] == here
     assert other.answers() == project.answers()

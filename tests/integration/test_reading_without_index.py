@@ -186,7 +186,7 @@ def test_what_a_killed_index_had_embedded_is_not_embedded_again(project, tmp_pat
 def test_documents_that_no_index_can_take_are_stored_committed_and_removed_all_the_same(project, monkeypatch):
     monkeypatch.setattr(chunking, "MOST_CHUNKS", 3)
     project.write("long/endless.txt", "x" * 20_000)
-    imported = project.vmrag("import", "long", "--collection", "handbook", "--json").json
+    imported = project.vmrag("import", "long", "--collection", "handbook", "--base", "long", "--json").json
     assert "20,000 characters cannot be indexed" in imported["pending"]
     committed = project.vmrag("commit", "-m", "Endless", "--json").json
     assert "20,000 characters cannot be indexed" in committed["pending"]

@@ -287,7 +287,7 @@ def test_who_goes_on_with_another_knowledge_base_does_what_the_refusal_says(proj
     commands = error["hint"].partition("what is there: ")[2].partition(", then")[0]
     assert stranger.status()["state"] != "in_sync"
     move, _, clone = commands.partition(" && ")
-    assert background.ended(plumbing.locate(stranger.top), within=60)
+    assert background.ended(background.sync_of(plumbing.locate(stranger.top)), within=60)
     subprocess.run(move, shell=True, check=True, cwd=stranger.top)
     stranger.vmrag(*clone.split()[1:])
     stranger.vmrag("sync")
@@ -344,7 +344,7 @@ def test_a_sync_in_the_background_asks_by_no_dialog(project, bare):
         )
         assert done.returncode == 0
         other.run("checkout", "-q", "-b", "x", env={"GIT_ASKPASS": str(dialog), "VMRAG_HOOKS_SYNC": "background"})
-        assert background.ended(plumbing.locate(other.top), within=60)
+        assert background.ended(background.sync_of(plumbing.locate(other.top)), within=60)
         assert server.seen
         assert not asked.exists()
         other.start("fetch", env={"GIT_ASKPASS": str(dialog)})

@@ -316,6 +316,8 @@ def filtered(kb: Knowledge):
         ({"team": {"$in": ["red", "blue"]}}, ["blue", "red"]),
         ({"year": {"$gt": 2023}}, ["blue"]),
         ({"year": {"$gte": 2023, "$lt": 2025}}, ["red"]),
+        ({"year": {"$gt": "2023"}}, []),
+        ({"team": {"$gt": "blue"}}, ["red"]),
         ({"team": "red", "year": 2023}, ["red"]),
         ({"team": "red", "year": 2025}, []),
         ({"$or": [{"team": "red"}, {"year": 2025}]}, ["blue", "red"]),
@@ -348,7 +350,7 @@ def test_filters_on_text_mean_what_chroma_means(filtered, mode, text, expected):
 
 def test_a_filter_that_cannot_be_evaluated_is_refused(filtered):
     for where, text in [
-        ({"year": {"$gt": "2023"}}, None),
+        ({"year": {"$gt": True}}, None),
         ({"team": {"$in": ["a", 1]}}, None),
         (None, {"$regex": "("}),
     ]:
@@ -356,13 +358,32 @@ def test_a_filter_that_cannot_be_evaluated_is_refused(filtered):
             filtered(where, text)
 
 
-def test_filters_on_text_are_refused_where_chroma_holds_no_texts(tmp_path):
+def test_filters_on_text_do_not_need_the_texts_in_chroma(tmp_path):
     kb = Knowledge(tmp_path, store_documents=False)
-    path = kb.index(kb.commit(doc("a", "owl"), collections=[collection()])).path
-    assert [hit.text for hit in kb.search(path, "owl", where={"source_id": "a"})] == ["owl"]
-    with pytest.raises(FilterInvalid, match="made without them"):
-        kb.search(path, "owl", where_document={"$contains": "owl"})
+    path = kb.index(kb.commit(doc("a", "owl one"), doc("b", "owl two"), collections=[collection()])).path
+    found = kb.search(path, "owl", where_document={"$contains": "one"})
+    assert [(hit.doc_id, hit.text) for hit in found] == [("a", "owl one")]
     kb.close()
+
+
+def test_filters_on_a_chunks_place_and_text_mean_that_chunk(kb):
+    text = " ".join(f"owl{number} owl" for number in range(60))
+    guide = collection(chunking=Chunking(size=60, overlap=0))
+    path = kb.index(kb.commit(doc("long", text), doc("short", "owl0 owl"), collections=[guide])).path
+    whole = {hit.chunk: hit.text for hit in kb.search(path, "owl", k=99) if hit.doc_id == "long"}
+    assert len(whole) > 5
+
+    def found(**filters) -> list[tuple[str, int]]:
+        return sorted((hit.doc_id, hit.chunk) for hit in kb.search(path, "owl", k=99, **filters))
+
+    assert found(where={"chunk_index": {"$lt": 2}}) == [("long", 0), ("long", 1), ("short", 0)]
+    assert found(where={"chunk_index": {"$lt": 2}, "total_chunks": len(whole)}) == [("long", 0), ("long", 1)]
+    assert found(where={"chunk_index": 0}, where_document={"$contains": "owl0 "}) == [("long", 0), ("short", 0)]
+    for word in ("owl0 ", "owl30 ", "owl59 "):
+        [*there] = [("long", number) for number, each in whole.items() if word in each]
+        assert found(where={"source_id": "long"}, where_document={"$contains": word}) == there != []
+    others = [("long", number) for number, each in sorted(whole.items()) if "owl30" not in each]
+    assert found(where_document={"$not_contains": "owl30"}) == [*others, ("short", 0)]
 
 
 def test_a_filter_finds_what_would_not_be_among_the_best_without_it(kb):

@@ -186,13 +186,6 @@ def test_a_bug_with_arguments_that_are_not_utf8_leaves_its_log(project, monkeypa
     assert rb"vmrag list --collection \udcff" in text
 
 
-def test_two_files_with_one_id_name_a_way_that_there_is(project):
-    project.write("one/x.md", "x")
-    project.write("two/x.md", "y")
-    hint = project.vmrag("import", "one", "two", "--collection", "handbook", "--json", code=2).error["hint"]
-    assert "root" not in hint
-
-
 # -- init
 
 

@@ -214,7 +214,7 @@ def stock(top: Path, killer: Path) -> Real:
     subprocess.run(["git", "init", "-q", str(top)], check=True)
     real = Real(top, [f"git init -q {top.name} && cd {top.name}"])
     real.write(".vmrag.yaml", "embedding:\n  model: hash\n")
-    real.write(".gitignore", "in/\n")
+    real.write(".gitignore", "in/\n/c.txt\n/d.txt\n")
     real.git("config", "merge.renames", "false")  # our files are so small that any two may look alike
     real.vmrag("init")
     real.vmrag("install")

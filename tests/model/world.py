@@ -138,11 +138,13 @@ class World:
     def incoming(self, key: Key, text: str) -> tuple[str, ...]:
         """The command that stores a document. Where it comes from is part of a document, so each comes the same way always."""
         collection, doc_id = key
-        file = f"in/{collection}/{doc_id}"
+        imported = doc_id in IMPORTED  # an import names documents by their path
+        file = doc_id if imported else f"in/{collection}/{doc_id}"
         self.real.write(file, text)
-        if doc_id in IMPORTED:
+        if imported:
             return "import", file, "--collection", collection
-        return "add", file, "--collection", collection, "--title", doc_id.removesuffix(".txt")
+        title = doc_id.removesuffix(".txt")
+        return "add", file, "--collection", collection, "--id", doc_id, "--title", title
 
     def write(self, after: Callable[[Docs], Docs], *arguments: str) -> None:
         """`vmrag add`, `rm` or `import`."""

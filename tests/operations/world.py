@@ -100,7 +100,7 @@ def build(root: Path) -> World:
     for sample in (project.top / ".git/hooks").iterdir():
         sample.unlink()
     project.vmrag("init")
-    project.vmrag("import", "docs", "--collection", COLLECTION)
+    project.vmrag("import", "docs", "--collection", COLLECTION, "--base", "docs")
     revisions = {"first": project.ask("commit", "-m", "first")["revision"]}
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "first")

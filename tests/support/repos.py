@@ -19,6 +19,7 @@ def isolate(monkeypatch, home: Path) -> None:
         "[user]\n\tname = Ada Lovelace\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
         '[advice]\n\tdetachedHead = false\n[protocol "file"]\n\tallow = always\n[gc]\n\tauto = 0\n'
     )
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")  # no process in the background where a test is not about it
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "xdg"))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))

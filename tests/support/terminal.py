@@ -175,7 +175,7 @@ def build_template(top: Path) -> Project:
     for name, text in DOCUMENTS.items():
         project.write(f"docs/{name}", text)
     project.vmrag("init")
-    project.vmrag("import", "docs", "--collection", "handbook")
+    project.vmrag("import", "docs", "--collection", "handbook", "--base", "docs")
     project.vmrag("commit", "-m", "first")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "first")

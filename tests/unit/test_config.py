@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmrag_link import config, settings
-from vmrag_link.errors import ConfigInvalid
+from vmrag_link.errors import ConfigInvalid, ProgramTooOld
 from vmrag_link.settings import Config
 from vmrag_link.settings_keys import KEYS, SECTIONS
 
@@ -55,6 +55,7 @@ def test_without_a_file_or_with_an_empty_one_the_defaults_hold(text):
 
 def test_the_defaults_are_these():
     assert msgspec.to_builtins(Config()) == {
+        "requires": "",
         "engine": "doltlite",
         "remote": "git:",
         "lock_timeout_s": 30,
@@ -77,7 +78,7 @@ def test_the_defaults_are_these():
         },
         "chunking": {"size": 512, "overlap": 50},
         "retrieval": {"mode": "hybrid", "k": 5, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0},
-        "index": {"keep": 4, "store_documents": True},
+        "index": {"keep": 4, "chroma": "follow", "store_documents": True},
         "hooks": {"sync": "auto", "wait_s": 10, "on_dirty": "warn", "on_unreachable": "block", "quiet": False},
         "mcp": {
             "toolsets": "default",
@@ -305,7 +306,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("index:\n  keep: [4]\n", 2, "'index.keep' holds a list"),
         ("index:\n  keep:\n    deep: 4\n", 2, "'index.keep' holds a section"),
         ("index.keep:\n  deep: 4\n", 1, "index.keep must be a whole number from 0 to 1000; found a section"),
-        ("index: 4\n", 1, "index is a section with the keys index.keep, index.store_documents"),
+        ("index: 4\n", 1, "index is a section with the keys index.keep, index.chroma, index.store_documents"),
         ("index:\n- keep: 4\n", 1, "'index' holds a list"),
         ("retrieval.k: 0\n", 1, "from 1 to 1000"),
         ("retrieval.k: 1001\n", 1, "from 1 to 1000"),
@@ -503,3 +504,62 @@ def test_yaml_is_imported_only_where_there_is_a_file():
 def test_no_address_of_a_service_looks_like_another_one(url):
     with pytest.raises(ConfigInvalid, match=r"openai_url must be written in ASCII"):
         cloned(f"embedding.openai_url: {url}\n")
+
+
+# -- the lowest version of the program
+
+
+def program(monkeypatch, version):
+    monkeypatch.setattr("vmrag_link.formats.__version__", version)
+
+
+@pytest.mark.parametrize(
+    ("required", "version", "enough"),
+    [
+        ("0.2", "0.1.0", False),
+        ("0.2", "0.2.0", True),
+        ("0.2.0.0", "0.2", True),
+        ("0.2", "0.2.0.dev1", True),
+        ("0.10", "0.9.9", False),
+        ("0.9", "0.10", True),
+        ("1", "0.99", False),
+        ("", "0.1.0", True),
+    ],
+)
+def test_a_program_below_the_required_version_refuses_and_says_what_to_type(monkeypatch, required, version, enough):
+    program(monkeypatch, version)
+    for sources in (
+        {"text": f'requires: "{required}"\n'},
+        {"environ": {"VMRAG_REQUIRES": required}},
+        {"overrides": {"vmrag.requires": required}},
+    ):
+        if enough:
+            assert cloned(**sources).config.requires == required
+        else:
+            with pytest.raises(ProgramTooOld) as caught:
+                cloned(**sources)
+            assert f"requires vmrag-link {required} or newer; this is {version}" in caught.value.message
+            assert caught.value.hint == f"python -m pip install --upgrade 'vmrag-link>={required}'"
+
+
+def test_a_requirement_comes_before_whatever_a_program_that_is_too_old_does_not_know(monkeypatch):
+    program(monkeypatch, "0.1.0")
+    with pytest.raises(ProgramTooOld, match=r"^\.vmrag\.yaml, line 3: "):
+        cloned("future: 1\nretrieval: {mode: telepathy}\nrequires: 0.2\n")
+    with pytest.raises(ConfigInvalid, match="no setting"):
+        cloned("future: 1\nrequires: 0.1\n")
+
+
+def test_a_requirement_needs_no_agreement_and_nothing_takes_it_back(monkeypatch):
+    program(monkeypatch, "0.1.0")
+    assert config.stated(b"requires: 0.1\n", ".vmrag.yaml") == []
+    for sources in ({"environ": {"VMRAG_REQUIRES": "0.1"}}, {"overrides": {"vmrag.requires": "0.1"}}):
+        with pytest.raises(ProgramTooOld):
+            cloned("requires: 0.2\n", **sources)
+
+
+@pytest.mark.parametrize("text", ["latest", ">=0.2", "0.2.", "v1", "1.2.3.4.5", "0.2rc1", "\u0662", "99999"])
+def test_what_is_no_version_is_named(text):
+    error = refusal(f'requires: "{text}"\n')
+    assert "requires must be a version such as" in error.message
+    assert error.details["line"] == 1

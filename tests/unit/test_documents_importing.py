@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from vmrag_link.documents.import_base import ImportBase, located, of_folder
 from vmrag_link.documents.importing import MAX_BYTES, ImportedDocument, Skipped, SourceFile, read, scan
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.models import content_hash
@@ -21,54 +22,47 @@ def tree(root: Path, **files: str) -> Path:
     return root
 
 
-def ids(*sources: Path) -> list[str]:
-    return [file.doc_id for file in scan(sources).files]
+def root(path: Path) -> ImportBase:
+    return of_folder(located(path), located(path))
 
 
-def reasons(*sources: Path) -> dict[str, str]:
-    return {item.name: item.reason for item in scan(sources).skipped}
+def ids(base: Path, *sources: Path) -> list[str]:
+    return [file.doc_id for file in scan(sources or [base], root(base)).files]
+
+
+def reasons(base: Path) -> dict[str, str]:
+    return {item.name: item.reason for item in scan([base], root(base)).skipped}
 
 
 def imported(path: Path) -> ImportedDocument:
-    document = read(scan([path]).files[0])
+    document = read(scan([path], root(path)).files[0])
     assert isinstance(document, ImportedDocument)
     return document
 
 
-def test_files_of_a_folder_are_sorted_and_named_by_their_path_below_it(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_sorted_and_named_by_their_path_below_the_base(tmp_path: Path) -> None:
     tree(tmp_path, b_md="", a__z_md="", a__deep__x_md="", Z_md="")
     assert ids(tmp_path) == ["Z.md", "a/deep/x.md", "a/z.md", "b.md"]
 
 
-def test_a_single_file_is_named_from_its_own_folder(tmp_path: Path) -> None:
-    tree(tmp_path, a__deep__x_md="")
-    assert ids(tmp_path / "a/deep/x.md") == ["x.md"]
+def test_a_file_has_one_id_whether_it_is_named_or_a_folder_above_it(tmp_path: Path) -> None:
+    tree(tmp_path, a__deep__x_md="", a__deep__y_md="")
+    for source in ("a", "a/deep", "a/deep/x.md", "a/../a/deep"):
+        assert "a/deep/x.md" in ids(tmp_path, tmp_path / source)
+    assert ids(tmp_path, tmp_path / "a", tmp_path / "a/deep/x.md") == ["a/deep/x.md", "a/deep/y.md"]
 
 
-def test_relative_sources_count_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_sources_are_looked_for_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree(tmp_path, a__x_md="", b_md="")
     monkeypatch.chdir(tmp_path / "a")
-    assert ids(Path()) == ["x.md"]
-    assert ids(Path("..")) == ["a/x.md", "b.md"]
-
-
-def test_two_files_with_one_id_are_refused_by_both_names(tmp_path: Path) -> None:
-    tree(tmp_path, a__x_md="", b__x_md="")
-    with pytest.raises(UsageInvalid) as caught:
-        scan([tmp_path / "a", tmp_path / "b"])
-    assert str(tmp_path / "a/x.md") in caught.value.message
-    assert str(tmp_path / "b/x.md") in caught.value.message
-
-
-def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
-    tree(tmp_path, x_md="")
-    assert ids(tmp_path, tmp_path, tmp_path / "x.md") == ["x.md"]
+    assert ids(tmp_path, Path()) == ["a/x.md"]
+    assert ids(tmp_path, Path("..")) == ["a/x.md", "b.md"]
 
 
 def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
     tree(tmp_path, a__x_md="", b__y_md="")
     with pytest.raises(UsageInvalid, match="no file or folder"):
-        scan([tmp_path / "absent.md"])
+        scan([tmp_path / "absent.md"], root(tmp_path))
 
 
 def test_hidden_files_and_folders_are_left_out_and_named_once(tmp_path: Path) -> None:
@@ -80,7 +74,7 @@ def test_hidden_files_and_folders_are_left_out_and_named_once(tmp_path: Path) ->
 def test_types_are_told_by_the_ending_whatever_its_case(tmp_path: Path) -> None:
     for name in ("a.MD", "b.markdown", "c.txt", "d.rst", "e.HTML", "f.htm", "g.png", "Makefile"):
         (tmp_path / name).touch()
-    assert {file.doc_id: file.file_type for file in scan([tmp_path]).files} == {
+    assert {file.doc_id: file.file_type for file in scan([tmp_path], root(tmp_path)).files} == {
         "a.MD": "markdown",
         "b.markdown": "markdown",
         "c.txt": "text",
@@ -124,8 +118,8 @@ def test_names_that_no_knowledge_base_stores_are_left_out(tmp_path: Path) -> Non
     assert ids(tmp_path) == ["cafe\u0301.md"]
     assert reasons(tmp_path) == {
         f"{'d' * 200}/{'x' * 60}.md": "its path is longer than 255 characters",
-        "line\\nbreak.md": "its name has control characters",
-        "caf\\udce9.md": "its name is not UTF-8",
+        "line\\nbreak.md": "its path has control characters",
+        "caf\\udce9.md": "its path is not UTF-8",
     }
 
 
@@ -147,12 +141,12 @@ def test_special_and_large_files_are_left_out(tmp_path: Path) -> None:
 )
 def test_contents_that_are_no_text_are_left_out_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "x.md").write_bytes(content)
-    assert read(scan([tmp_path]).files[0]) == Skipped("x.md", reason)
+    assert read(scan([tmp_path], root(tmp_path)).files[0]) == Skipped("x.md", reason)
 
 
 def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
     tree(tmp_path, x_md="")
-    (file,) = scan([tmp_path]).files
+    (file,) = scan([tmp_path], root(tmp_path)).files
     file.path.unlink()
     with pytest.raises(FileFailed, match=r"x\.md"):
         read(file)
@@ -162,7 +156,7 @@ def test_a_file_that_vanishes_is_an_error_that_names_it(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
     with pytest.raises(FileFailed, match="closed"):
-        scan([tmp_path])
+        scan([tmp_path], root(tmp_path))
 
 
 def test_a_document_has_its_exact_text_without_the_byte_order_mark(tmp_path: Path) -> None:
@@ -175,23 +169,21 @@ def test_a_document_has_its_exact_text_without_the_byte_order_mark(tmp_path: Pat
         content_hash=content_hash("# Title\r\n\r\ntext \r\n"),
         file_type="markdown",
         metadata="{}",
-        source=(tmp_path / "x.md").as_posix(),
+        source="x.md",
         last_modified="2023-11-14T22:13:20Z",
     )
 
 
-def test_a_source_within_the_work_tree_is_the_same_on_every_machine(tmp_path: Path) -> None:
+def test_a_source_counts_from_the_root_of_the_work_tree(tmp_path: Path) -> None:
     tree(tmp_path, docs__x_md="")
-    (file,) = scan([tmp_path / "docs"]).files
-    inside, outside = read(file, work_tree=tmp_path), read(file, work_tree=tmp_path / "other")
-    assert isinstance(inside, ImportedDocument)
-    assert isinstance(outside, ImportedDocument)
-    assert (inside.source, outside.source) == ("docs/x.md", (tmp_path / "docs/x.md").as_posix())
+    base = of_folder(located(tmp_path / "docs"), located(tmp_path))
+    (file,) = scan([tmp_path / "docs/x.md"], base).files
+    assert (file.doc_id, file.source) == ("x.md", "docs/x.md")
 
 
 def test_front_matter_becomes_metadata_and_an_empty_file_a_document(tmp_path: Path) -> None:
     tree(tmp_path, a_md="---\ntags: [b, a]\nn: 1\n---\n# A\n", empty_md="")
-    first, empty = (read(file) for file in scan([tmp_path]).files)
+    first, empty = (read(file) for file in scan([tmp_path], root(tmp_path)).files)
     assert isinstance(first, ImportedDocument)
     assert (first.title, first.content, json.loads(first.metadata)) == ("A", "# A\n", {"tags": ["b", "a"], "n": 1})
     assert isinstance(empty, ImportedDocument)
@@ -200,7 +192,7 @@ def test_front_matter_becomes_metadata_and_an_empty_file_a_document(tmp_path: Pa
 
 def test_a_file_that_grew_since_the_scan_is_left_out(tmp_path: Path) -> None:
     tree(tmp_path, x_md="")
-    file = SourceFile("x.md", tmp_path / "x.md", "markdown")
+    file = SourceFile("x.md", "x.md", tmp_path / "x.md", "markdown")
     with file.path.open("wb") as opened:
         opened.truncate(MAX_BYTES + 1)
     assert read(file) == Skipped("x.md", "is larger than 64 MiB")

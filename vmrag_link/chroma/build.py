@@ -15,7 +15,7 @@ from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Rows, open_st
 from vmrag_link.chroma.open_index import OpenIndex, Placed, Vectors
 from vmrag_link.chroma.stores import Stores, read_seal
 from vmrag_link.embedding.base import featureless
-from vmrag_link.errors import IndexFailed
+from vmrag_link.errors import IndexFailed, no_space
 from vmrag_link.index import directories, manifest
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import chunk_id, description, hnsw_settings
@@ -65,7 +65,7 @@ def build(
     """
     if not stores.problem(target, index.folder):
         return MadeStore(target, "reused")
-    with stores.building() as folder:
+    with stores.building() as folder, _database_errors(folder):
         base, plan = _nearest(stores, index)
         made = _Making(stores, index, folder, vectors, progress, between)
         if base:
@@ -79,7 +79,19 @@ def build(
         else:
             made.carry_out(plan)
         stores.name(folder, target, problem=lambda: stores.problem(target, index.folder))
+        with stores.reading(target):
+            pass  # from now on it has a lock file, also for those who may write nothing
     return MadeStore(target, "delta" if base else "fresh", plan.added, plan.removed)
+
+
+@contextlib.contextmanager
+def _database_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+            raise no_space(folder) from error
+        raise IndexFailed(f"Chroma's store cannot be made: {error}.", hint="Run it again: vmrag sync --wait") from error
 
 
 # -- planning --------------------------------------------------------------------------------------

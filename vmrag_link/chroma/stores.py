@@ -14,6 +14,7 @@ lease: for `LEASE_SECONDS` it is not removed. Locks: the index's first, then the
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import sqlite3
 import time
@@ -129,8 +130,11 @@ class Stores(Directories):
 
     def lend(self, path: Path) -> None:
         """Leave a lease. Hold the store's lock."""
-        permissions.make_file(_lease(path))
-        _lease(path).touch()
+        try:
+            permissions.make_file(_lease(path))
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):  # where nothing can be removed either
+                raise
 
     def lent(self, path: Path) -> bool:
         """Whether a lease of the store has not run out."""

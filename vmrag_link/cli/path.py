@@ -12,10 +12,15 @@ from vmrag_link.ops.index import paths
 
 @vmrag_command("path")
 @click.argument("what", type=click.Choice(["kb", "index", "chroma"]), default="kb")
-def command(invocation: Invocation, *, what: str) -> None:
-    """Print where the knowledge base, the index, or the Chroma store for other clients lies."""
+@click.option("--working", is_flag=True, help="A Chroma store that holds the uncommitted documents, too.")
+def command(invocation: Invocation, *, what: str, working: bool) -> None:
+    """Print where the knowledge base, the index, or the Chroma store for other clients lies.
+
+    Chroma's store follows the index; `vmrag path chroma` waits for it. It holds the pinned
+    documents, is never changed, and stays for an hour at least after it was asked for.
+    """
     with invocation.workspace() as ws:
-        report = paths.paths(ws)
+        report = paths.paths(ws, with_chroma=what == "chroma" or working, working=working)
     if what == "chroma":
         lines = [f"path      {report.chroma}", f"tenant    {report.tenant}", f"database  {report.database}"]
     else:

@@ -8,6 +8,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.errors import plural
 from vmrag_link.ops.status import status as operation
+from vmrag_link.sync.chroma_state import ChromaState
 
 TITLES = {
     "in_sync": ("in sync", "green"),
@@ -28,6 +29,15 @@ def command(invocation: Invocation) -> int:
         report = operation.status(ws)
     invocation.emit(report, _lines(report))
     return 0 if report.in_sync else FAILED_CHECK
+
+
+def _chroma(chroma: ChromaState) -> str:
+    at = (chroma.revision or "")[:7]
+    if chroma.state == "failed":
+        return f"{at}, failed: {chroma.error} ({chroma.hint})"
+    if chroma.state == "following":
+        return f"{at}, following{f': {chroma.done} of {chroma.total} chunks' if chroma.total else ''}"
+    return f"{at}, {chroma.state}"
 
 
 def _lines(report: operation.StatusReport) -> list[str]:
@@ -52,5 +62,7 @@ def _lines(report: operation.StatusReport) -> list[str]:
         lines.append(
             f"  index      {report.index.revision[:7]}, {plural(report.index.documents, 'document')}, {chunks}{more}"
         )
+    if report.chroma and report.chroma.state != "off":
+        lines.append(f"  chroma     {_chroma(report.chroma)}")
     lines += [f"  {reason}" for reason in report.reasons]
     return [*lines, f"hint: {report.hint}"] if report.hint else lines

@@ -17,21 +17,23 @@ from vmrag_link.sync.apply import SyncReport
     is_flag=True,
     help="Build the index of the pinned revision again, from the documents and such cached vectors as prove themselves.",
 )
-def command(invocation: Invocation, *, rebuild: bool) -> None:
+@click.option("--wait", is_flag=True, help="Wait for Chroma's store, too, which otherwise follows in the background.")
+def command(invocation: Invocation, *, rebuild: bool, wait: bool) -> None:
     """Bring knowledge base and index to what .dolt-version pins."""
     with invocation.workspace() as ws:
-        report = operation.sync(ws, rebuild=rebuild)
+        report = operation.sync(ws, rebuild=rebuild, wait=wait)
     invocation.emit(report, _lines(report))
 
 
 def _lines(report: SyncReport) -> list[str]:
     to = (report.to or "")[:7]
+    chroma = [f"Chroma's store is ready: {report.chroma.path}"] if report.chroma and report.chroma.path else []
     if not report.seconds:
-        return [f"Knowledge is at {to}, as pinned; nothing to do."]
+        return [f"Knowledge is at {to}, as pinned; nothing to do.", *chroma]
     chunks = report.chunks
     lines = [f"Knowledge is at {to} now: {described(report.plan)} ({report.seconds['total']:.2f} s)."]
     if chunks.added or chunks.removed:
         lines.append(
             f"Index: {plural(chunks.added, 'chunk')} added ({chunks.embedded} embedded), {chunks.removed} removed."
         )
-    return lines
+    return lines + chroma

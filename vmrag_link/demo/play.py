@@ -117,7 +117,7 @@ def _begin(stage: Stage, narrator: Narrator, progress: Shown, number: int | None
     stage.write_pages(rendered)
     size = sum(len(page.text) for page in rendered) / 1e6
     stage.did(f"Wrote {len(rendered)} pages ({size:.1f} MB) into {PAGES}/, read from this Python's own library", since)
-    stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, long=True)
+    stage.run("vmrag", "import", PAGES, "--collection", story.COLLECTION, "--base", PAGES, long=True)
     stage.run("vmrag", "commit", "-m", f"The library of Python {platform.python_version()}", long=True)
     stage.write("version.txt", "1.0\n")
     stage.write(".gitignore", f"/{PAGES}/\n")

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link import clock, terminal_text
 from vmrag_link.documents import reading
+from vmrag_link.documents.doc_ids import id_problem
 from vmrag_link.documents.front_matter import FrontMatterRefused
+from vmrag_link.documents.import_base import ImportBase, located
 from vmrag_link.documents.nesting import MAX_DEPTH, NestedTooDeeply
 from vmrag_link.errors import FileFailed, UsageInvalid
 from vmrag_link.models import Record, canonical_json, content_hash
 
 MAX_BYTES = 64 << 20
-MAX_ID = 255
 FILE_TYPES = {
     ".md": "markdown",
     ".markdown": "markdown",
@@ -31,9 +31,10 @@ FILE_TYPES = {
 
 
 class SourceFile(Record, frozen=True):
-    """A file that can become a document; `doc_id` is its POSIX path below the imported folder."""
+    """A file that can become a document; `doc_id` and `source` as the import base forms them."""
 
     doc_id: str
+    source: str
     path: Path
     file_type: str
 
@@ -55,7 +56,7 @@ class Scan(Record, frozen=True):
 class ImportedDocument(Record, frozen=True):
     """A file as a document.
 
-    `metadata` is canonical JSON text; `source` a POSIX path (see `read`).
+    `metadata` is canonical JSON text; `source` as in `ImportBase`, empty if it came from no file.
     """
 
     doc_id: str
@@ -68,36 +69,43 @@ class ImportedDocument(Record, frozen=True):
     last_modified: str
 
 
-def scan(sources: Sequence[Path]) -> Scan:
-    """The files of these files and folders. Ids count from each folder, or a file's parent.
+def scan(sources: Sequence[Path], base: ImportBase) -> Scan:
+    """The files of these files and folders, which lie in the base. No file is listed twice.
 
-    Raises `UsageInvalid` for a missing source and for two files with one id, and `FileFailed` for a
-    folder that cannot be read.
+    Raises `UsageInvalid` for a missing source, and `FileFailed` for a folder that cannot be read.
     """
     found: dict[str, SourceFile] = {}
     skipped: set[Skipped] = set()
     for source in sources:
-        for item in _items(source):
+        for item in _items(source, base):
             if isinstance(item, Skipped):
                 skipped.add(item)
-            elif (other := found.setdefault(item.doc_id, item)).path != item.path:
-                raise UsageInvalid(
-                    f"{other.path} and {item.path} would both become the document {item.doc_id!r}.",
-                    hint="Import a folder that contains both, or each into a collection of its own.",
-                    doc_id=item.doc_id,
-                    paths=[str(other.path), str(item.path)],
-                )
+            else:
+                found[item.doc_id] = item
     return Scan(
         tuple(found[doc_id] for doc_id in sorted(found)),
         tuple(sorted(skipped, key=lambda item: (item.name, item.reason))),
     )
 
 
-def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument | Skipped:
+def existing(source: Path) -> Path:
+    """Where the file or folder that a person named lies (see `located`).
+
+    Raises `UsageInvalid` if it is not there.
+    """
+    try:
+        there = source.exists()
+    except OSError as error:
+        raise _read_error(source, error) from error
+    if not there:
+        raise UsageInvalid(f"There is no file or folder {source}.", hint="Check the path.", path=str(source))
+    return located(source)
+
+
+def read(file: SourceFile) -> ImportedDocument | Skipped:
     """The file as a document; `Skipped` if its contents or its front matter cannot be stored.
 
-    `source` is relative to `work_tree` for a file in it, so that it is the same on every machine,
-    else absolute. Raises `FileFailed` if the file is gone or cannot be read.
+    Raises `FileFailed` if the file is gone or cannot be read.
     """
     try:
         with file.path.open("rb") as opened:
@@ -126,7 +134,7 @@ def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument
         content_hash=content_hash(page.content),
         file_type=file.file_type,
         metadata=canonical_json(page.metadata),
-        source=_relative(file.path, work_tree) or file.path.as_posix(),
+        source=file.source,
         last_modified=clock.at(int(modified)),
     )
 
@@ -134,23 +142,17 @@ def read(file: SourceFile, *, work_tree: Path | None = None) -> ImportedDocument
 _TOO_LARGE = f"is larger than {MAX_BYTES >> 20} MiB"
 
 
-def _items(source: Path) -> Iterator[SourceFile | Skipped]:
-    absolute = Path(os.path.abspath(source))  # noqa: PTH100  `resolve` would follow links, `absolute` keeps `..`
-    try:
-        there = absolute.exists()
-    except OSError as error:
-        raise _read_error(absolute, error) from error
-    if not there:
-        raise UsageInvalid(f"There is no file or folder {source}.", hint="Check the path.", path=str(source))
-    if absolute.is_dir():
-        yield from _below(absolute)
+def _items(source: Path, base: ImportBase) -> Iterator[SourceFile | Skipped]:
+    found = existing(source)
+    if found.is_dir():
+        yield from _below(found, base)
     else:
-        yield _file(absolute, absolute.parent)
+        yield _file(found, found.parent, base)
 
 
-def _below(base: Path) -> Iterator[SourceFile | Skipped]:
+def _below(folder: Path, base: ImportBase) -> Iterator[SourceFile | Skipped]:
     """Everything in the folder. Subfolders wait in a list, so that depth is no recursion error."""
-    waiting = [base]
+    waiting = [folder]
     while waiting:
         current = waiting.pop()
         try:
@@ -160,36 +162,28 @@ def _below(base: Path) -> Iterator[SourceFile | Skipped]:
         for entry in entries:
             path = Path(entry.path)
             if entry.name.startswith("."):
-                yield Skipped(terminal_text.one_line(_id(path, base)), "is hidden")
+                yield Skipped(terminal_text.one_line(base.doc_id(path)), "is hidden")
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(path)
             else:
-                yield _file(path, base)
+                yield _file(path, folder, base)
 
 
-def _file(path: Path, base: Path) -> SourceFile | Skipped:
-    doc_id = _id(path, base)
+def _file(path: Path, folder: Path, base: ImportBase) -> SourceFile | Skipped:
+    """A file in the folder that is imported."""
+    doc_id = base.doc_id(path)
     try:
-        reason = _name_problem(doc_id) or _link_problem(path, base) or _type_problem(path) or _size_problem(path)
+        reason = _name_problem(doc_id) or _link_problem(path, folder) or _type_problem(path) or _size_problem(path)
     except OSError as error:
         raise _read_error(path, error) from error
-    return (
-        Skipped(terminal_text.one_line(doc_id), reason)
-        if reason
-        else SourceFile(doc_id, path, FILE_TYPES[path.suffix.lower()])
-    )
+    if reason:
+        return Skipped(terminal_text.one_line(doc_id), reason)
+    return SourceFile(doc_id, base.source(path), path, FILE_TYPES[path.suffix.lower()])
 
 
 def _name_problem(doc_id: str) -> str | None:
-    if len(doc_id) > MAX_ID:
-        return f"its path is longer than {MAX_ID} characters"
-    for character in doc_id:
-        match unicodedata.category(character):
-            case "Cs":
-                return "its name is not UTF-8"
-            case "Cc":
-                return "its name has control characters"
-    return None
+    why = id_problem(doc_id)
+    return f"its path {why}" if why else None
 
 
 def _type_problem(path: Path) -> str | None:
@@ -206,31 +200,23 @@ def _size_problem(path: Path) -> str | None:
     return _TOO_LARGE if status.st_size > MAX_BYTES else None
 
 
-def _link_problem(path: Path, base: Path) -> str | None:
+def _link_problem(path: Path, folder: Path) -> str | None:
     """The reason not to follow a link; None to follow it, to a file that could be imported itself.
 
     Hidden files and files outside of the folder stay where they are.
     """
     if not path.is_symlink():
         return None
-    target = _relative(Path(os.path.realpath(path)), Path(os.path.realpath(base)))
+    target = Path(os.path.realpath(path))
     if not path.exists():
         return "is a broken symbolic link"
     if path.is_dir():
         return "is a symbolic link to a folder"
-    if target is None:
+    if not target.is_relative_to(folder):
         return "is a symbolic link that leaves the imported folder"
-    if any(part.startswith(".") for part in target.split("/")):
+    if any(part.startswith(".") for part in target.relative_to(folder).parts):
         return "is a symbolic link to a hidden file"
     return None
-
-
-def _id(path: Path, base: Path) -> str:
-    return path.relative_to(base).as_posix()
-
-
-def _relative(path: Path, base: Path | None) -> str | None:
-    return path.relative_to(base).as_posix() if base and path.is_relative_to(base) else None
 
 
 def _read_error(path: Path, error: OSError) -> FileFailed:

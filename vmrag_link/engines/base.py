@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import KnowledgeRefused
+from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import (
     At,
     ChangeCounts,
@@ -29,13 +29,11 @@ from vmrag_link.models import (
     Project,
     Record,
     RevisionInfo,
+    Row,
 )
 
 SCHEMA_VERSION = 2
 """The newest version of the schema that this program reads and writes."""
-
-Row = Collection | Document | Entry
-"""A row of any table of knowledge."""
 
 E = TypeVar("E", Project, IssueLog, KnowledgeDoc)
 
@@ -68,6 +66,17 @@ def root_of(engine: Engine) -> str:
     found = engine.branch(ROOT_BRANCH)
     assert found is not None  # noqa: S101  made with the knowledge base, and no command removes it
     return found.head
+
+
+def readable(engine: Engine, revision: str) -> bool:
+    """Whether a revision is here, in a version of the schema that this program knows."""
+    if not engine.has_revision(revision):
+        return False
+    try:
+        engine.count(revision)
+    except SchemaTooNew:
+        return False
+    return True
 
 
 class Write(Record, frozen=True):
@@ -298,6 +307,13 @@ class Engine(Protocol):
         """The rows of the table of this kind, sorted by id; none where the schema is older than it.
 
         `ids`: only these, if they are there.
+        """
+
+    def sources(self, at: At, collection: str, *, unless: str | None = None) -> list[tuple[str, str]]:
+        """(id, source) of every document of a collection that has a source; sorted by id as bytes.
+
+        `unless`: without those whose source is this text and the id, which takes a tenth of the
+        time.
         """
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None: ...

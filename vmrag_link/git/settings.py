@@ -10,6 +10,7 @@ from vmrag_link.paths import Places
 _ABSENT = 1  # exit code of `git config --get-regexp`
 _NOT_SET = 5  # exit code of `git config --unset-all`
 _MAPPING = "vmragBranch"
+_IMPORTS = "vmrag-import"
 
 _Stamp = tuple[int, int, int, int]
 
@@ -84,6 +85,18 @@ def forget_kb_branch(places: Places, branch: str) -> None:
     _known_mappings.pop(places.common, None)
     if done.returncode not in (0, _NOT_SET):
         raise failure(arguments, done)
+
+
+def import_folder(places: Places, collection: str) -> Path | None:
+    """Where a collection's import base outside of the repository lies on this machine."""
+    section = f"{_IMPORTS}.{collection}"
+    value = config_section(places, section).get(f"{section}.base")
+    return Path(value) if value and Path(value).is_absolute() else None
+
+
+def set_import_folder(places: Places, collection: str, folder: Path) -> None:
+    """In the repository's own configuration, in place of what stood there."""
+    demand(places, "config", "--local", "--replace-all", "--", f"{_IMPORTS}.{collection}.base", str(folder))
 
 
 def config_values(places: Places, key: str) -> list[str]:

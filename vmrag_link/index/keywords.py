@@ -108,6 +108,13 @@ def texts(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, str]
     return found
 
 
+def scan(connection: sqlite3.Connection, collection_id: int, slots: range) -> Iterator[tuple[int, str]]:
+    """The slots in a range that hold a text, and their texts, ascending."""
+    rows = row_id(collection_id, slots.start), row_id(collection_id, slots.stop)
+    for row, text in connection.execute("SELECT rowid, text FROM keywords WHERE rowid >= ? AND rowid < ?", rows):
+        yield slot_of(row), text
+
+
 def words(query: str) -> list[str]:
     """The words of a query, in small letters, each once. Stop words count only where there are no
     others.

@@ -15,6 +15,9 @@ RESERVED_METADATA = frozenset(
     {"source_id", "chunk_index", "total_chunks", "content_hash", "source_table", "collection"}
 )
 
+SOURCE_TABLE = "documents"
+"""What `source_table` says of every chunk."""
+
 HNSW_PREFIX = "hnsw:"
 
 _CHUNK = re.compile(r"(?P<doc>.+)_chunk_(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
@@ -68,7 +71,7 @@ def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:
     manifest.
     """
     given = msgspec.json.decode(document.metadata)
-    kept = {key: _chroma_value(value) for key, value in given.items() if value is not None and _chroma_key(key)}
+    kept = {key: chroma_value(value) for key, value in given.items() if value is not None and is_chroma_key(key)}
     if document.title:
         kept.setdefault("title", document.title)
     return kept | _origin(document)
@@ -83,7 +86,7 @@ def _origin(document: DocumentHeader) -> dict[str, MetadataValue]:
     return {
         "source_id": document.doc_id,
         "content_hash": document.content_hash,
-        "source_table": "documents",
+        "source_table": SOURCE_TABLE,
         "collection": document.collection,
     }
 
@@ -91,7 +94,7 @@ def _origin(document: DocumentHeader) -> dict[str, MetadataValue]:
 def description(collection: Collection) -> dict[str, MetadataValue]:
     """The Chroma collection's own metadata, for outside clients."""
     given = msgspec.json.decode(collection.metadata, type=dict[str, Any])
-    kept = {key: value for key, value in given.items() if _scalar(value) and _chroma_key(key)}
+    kept = {key: value for key, value in given.items() if _scalar(value) and is_chroma_key(key)}
     return {key: value for key, value in kept.items() if not key.startswith(HNSW_PREFIX)} | {
         "embedding_function": collection.embedding_function,
         "embedding_model": collection.embedding_model,
@@ -114,11 +117,11 @@ def hnsw_of(collection: Collection) -> dict[str, int]:
     return {key: value if each.possible(value) else each.usual for key, each, value in found}
 
 
-def _chroma_key(key: str) -> bool:
+def is_chroma_key(key: str) -> bool:
     return key != "" and not key.startswith(("$", "#", "chroma:"))
 
 
-def _chroma_value(value: Any) -> MetadataValue:
+def chroma_value(value: Any) -> MetadataValue:
     """Chroma takes scalars and non-empty lists of one type. Everything else becomes JSON text."""
     if _scalar(value):
         return value  # type: ignore[no-any-return]

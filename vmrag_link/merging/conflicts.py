@@ -11,15 +11,25 @@ from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from vmrag_link.models import Collection, Distance, Document, Record, canonical_json, content_hash
+from vmrag_link.models import (
+    Collection,
+    Distance,
+    Document,
+    Entry,
+    IssueLog,
+    KnowledgeDoc,
+    Project,
+    Record,
+    Row,
+    canonical_json,
+    content_hash,
+)
 
 Side = Literal["ours", "theirs"]
-Row = Document | Collection
-
-DOCUMENT, COLLECTION = "document", "collection"
+DOCUMENT, COLLECTION, PROJECT = "document", "collection", "project"
 """The field of a conflict over a whole row, which one side removed and the other changed.
 
-A collection counts with all its documents.
+A collection counts with all its documents. Issue logs and knowledge docs are documents, too.
 """
 
 CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
@@ -38,10 +48,31 @@ CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
         "chunking": ("chunking",),
         "import_base": ("import_base",),
     },
+    Project: {"name": ("name",), "repository_url": ("repository_url",), "metadata": ("metadata",)},
+    IssueLog: {
+        "project_id": ("project_id",),
+        "issue_number": ("issue_number",),
+        "log_type": ("log_type",),
+        "title": ("title",),
+        "content": ("content", "content_hash"),
+        "metadata": ("metadata",),
+    },
+    KnowledgeDoc: {
+        "category": ("category",),
+        "tool_name": ("tool_name",),
+        "tool_version": ("tool_version",),
+        "title": ("title",),
+        "content": ("content", "content_hash"),
+        "metadata": ("metadata",),
+    },
 }
-_LATER = {Document: ("last_modified", "updated_at"), Collection: ()}
+_LATER: Mapping[type, tuple[str, ...]] = {
+    Document: ("last_modified", "updated_at"),
+    IssueLog: ("updated_at",),
+    KnowledgeDoc: ("updated_at",),
+}
 
-R = TypeVar("R", Document, Collection)
+R = TypeVar("R", bound=Row)
 
 
 class Choice(Record, frozen=True):
@@ -62,8 +93,9 @@ class Conflict(Record, frozen=True):
     """A row that the sides changed differently, in `fields`; a side is None if the row does not
     exist.
 
-    `doc_id` is empty for a collection's settings. `merged` is the row with everything merged except
-    the conflicts. `documents`: their number in a collection that the other side removed.
+    `doc_id` is empty for a collection's settings, `collection` for an entry. `merged` is the row
+    with everything merged except the conflicts. `documents`: their number in a collection that the
+    other side removed.
     """
 
     collection: str
@@ -77,8 +109,17 @@ class Conflict(Record, frozen=True):
 
     @property
     def id(self) -> str:
-        """A stable id: `COLLECTION/DOC_ID`, and `COLLECTION/` for a collection's settings."""
-        return f"{self.collection}/{self.doc_id}"
+        """A stable id: `COLLECTION/DOC_ID`, `COLLECTION/` for settings, `TABLE:ID` for an entry.
+
+        No collection has a name with a colon.
+        """
+        return f"{self.table}:{self.doc_id}" if self.table else f"{self.collection}/{self.doc_id}"
+
+    @property
+    def table(self) -> str:
+        """The table of an entry; empty for documents and collections."""
+        row = self.ours or self.theirs
+        return row.key[0] if isinstance(row, Entry) else ""
 
     def open(self, choices: Mapping[str, Choice]) -> tuple[str, ...]:
         """The fields without a decision."""
@@ -100,7 +141,7 @@ class Conflict(Record, frozen=True):
     @property
     def is_whole(self) -> bool:
         """Whether one side removed the row."""
-        return self.fields in ((DOCUMENT,), (COLLECTION,))
+        return self.fields in ((DOCUMENT,), (COLLECTION,), (PROJECT,))
 
     def _side(self, choice: Choice) -> Row | None:
         return self.ours if choice.take == "ours" else self.theirs
@@ -158,6 +199,8 @@ def _neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]
     sides: list[Any] = ["" if row is None else getattr(row, name) for row in (ours, theirs)]
     left, right = sides
     match field:
+        case "issue_number":
+            return {name: max(each for each in sides if each != "") + 1}
         case "content":
             return _content(both_texts(left, right))
         case "metadata":
@@ -186,7 +229,7 @@ def merge_rows(base: R | None, ours: R, theirs: R) -> tuple[R, tuple[str, ...]]:
             taken |= dict(zip(names, right or (), strict=True))
         else:
             conflicting.append(field)
-    for name in _LATER[kind] if taken or conflicting else ():  # a time alone is no change
+    for name in _LATER.get(kind, ()) if taken or conflicting else ():  # a time alone is no change
         taken[name] = max(getattr(ours, name), getattr(theirs, name))
     return msgspec.structs.replace(ours, **taken), tuple(conflicting)
 

@@ -49,8 +49,10 @@ def merged_revision(
 
     `joins`: theirs becomes a parent, as in a merge of branches. Otherwise the result only descends
     from `ours`, as after a cherry-pick or a revert, and its trailers name the merge. `working` is a
-    working set on `ours` that goes into the result.
+    working set on `ours` that goes into the result. Raises `SchemaTooNew` for what a newer program
+    wrote, also where all of theirs is the result.
     """
+    engine.count(theirs)
     if working is None and theirs in (ours, base):
         return Outcome(ours)
     if working is None and ours == base:

@@ -13,13 +13,26 @@ from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.conflicts import (
     COLLECTION,
     DOCUMENT,
+    PROJECT,
     Choice,
     Conflict,
     Decisions,
     R,
     merge_rows,
 )
-from vmrag_link.models import At, Collection, CollectionChange, Difference, Document, DocumentChange, Record
+from vmrag_link.models import (
+    At,
+    Collection,
+    CollectionChange,
+    Difference,
+    Document,
+    DocumentChange,
+    Entry,
+    EntryChange,
+    EntryKey,
+    Project,
+    Record,
+)
 
 Key = tuple[str, str]
 
@@ -41,8 +54,7 @@ class Merged(Record, frozen=True):
     @property
     def empty(self) -> bool:
         """Whether our side holds everything already, conflicts apart."""
-        rows = self.rows
-        return not any((rows.put_collections, rows.remove_collections, rows.put_documents, rows.remove_documents))
+        return self.rows.empty
 
 
 def merge(engine: Engine, *, base: str, ours: At, theirs: At, decisions: Decisions | None = None) -> Merged:
@@ -53,6 +65,9 @@ def merge(engine: Engine, *, base: str, ours: At, theirs: At, decisions: Decisio
     ours_changed = {change.key: change for change in left.documents}
     for change in right.documents:
         under_way.document(ours_changed.get(change.key), change)
+    our_entries = {change.key: change for change in left.entries}
+    for entry in right.entries:
+        under_way.entry(our_entries.get(entry.key), entry)
     return under_way.result()
 
 
@@ -64,6 +79,8 @@ def as_rows(difference: Difference) -> Write:
         remove_collections=sorted(removed),
         put_documents=[each.after for each in difference.documents if each.after],
         remove_documents=[each.key for each in difference.documents if not each.after and each.key[0] not in removed],
+        put_entries=[each.after for each in difference.entries if each.after],
+        remove_entries=[each.key for each in difference.entries if not each.after],
     )
 
 
@@ -97,6 +114,8 @@ class _Merge:
         self._remove_collections: list[str] = []
         self._put: list[Document] = []
         self._remove: list[Key] = []
+        self._put_entries: list[Entry] = []
+        self._remove_entries: list[EntryKey] = []
         self._open: list[Conflict] = []
         self._decided: list[Conflict] = []
 
@@ -106,6 +125,8 @@ class _Merge:
             remove_collections=tuple(self._remove_collections),
             put_documents=tuple(self._put),
             remove_documents=tuple(self._remove),
+            put_entries=tuple(self._put_entries),
+            remove_entries=tuple(self._remove_entries),
         )
         return Merged(rows, tuple(self._open), tuple(self._decided))
 
@@ -151,15 +172,32 @@ class _Merge:
         if left.after == right.after:
             return
         base = self._engine.document(self._base, *right.key) if right.before else None
-        if left.after is None or right.after is None:
-            conflict = Conflict(collection, doc_id, (DOCUMENT,), base, left.after, right.after, None)
-            row, settled = self._settle(conflict, left.after)
-        else:
-            merged, fields = merge_rows(base, left.after, right.after)
-            conflict = Conflict(collection, doc_id, fields, base, left.after, right.after, merged)
-            row, settled = self._settle(conflict, merged)
+        row, settled = self._row(collection, doc_id, base, left.after, right.after)
         if settled and row != left.after:
             self._take(right.key, row, there=left.after is not None)
+
+    def entry(self, left: EntryChange | None, right: EntryChange) -> None:
+        """As `document`, for a row of another table."""
+        row, settled, ours = right.after, True, right.before
+        if left:
+            ours = left.after
+            row, settled = self._row("", right.key[1], right.before, ours, right.after)  # type: ignore[assignment]  # a conflict's rows are all of one kind
+        if settled and row is not None and row != ours:
+            self._put_entries.append(row)
+        elif settled and row is None and ours is not None:
+            self._remove_entries.append(right.key)
+
+    def _row(
+        self, collection: str, doc_id: str, base: R | None, ours: R | None, theirs: R | None
+    ) -> tuple[R | None, bool]:
+        """The row that results of what both sides changed, and whether that is settled."""
+        if ours is None or theirs is None:
+            if ours == theirs:
+                return None, True
+            whole = PROJECT if isinstance(ours or theirs, Project) else DOCUMENT
+            return self._settle(Conflict(collection, doc_id, (whole,), base, ours, theirs, None), ours)
+        merged, fields = merge_rows(base, ours, theirs)
+        return self._settle(Conflict(collection, doc_id, fields, base, ours, theirs, merged), merged)
 
     def _take(self, key: Key, row: Document | None, *, there: bool) -> None:
         if row is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import array
 import contextlib
-import functools
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,13 +15,14 @@ import msgspec
 from vmrag_link.chroma import check as chroma_check
 from vmrag_link.chroma.bindings import ChromaStore, open_store
 from vmrag_link.embedding.base import Model
-from vmrag_link.errors import FilterInvalid, UsageInvalid
+from vmrag_link.errors import UsageInvalid
 from vmrag_link.index import keywords, seal
 from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import Collection, canonical_json
 from vmrag_link.retrieval import filters
+from vmrag_link.retrieval.filtered import ChunkFilter
 from vmrag_link.retrieval.fusion import RANKING, Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Near, Query
 from vmrag_link.retrieval.query_vectors import QueryVectors
@@ -66,7 +66,7 @@ class Searcher:
                 self._keywords = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
                 self._held = self._manifest.collections()
                 self._query_vectors = QueryVectors(model_for, self._manifest.unembedded())
-                postings = functools.partial(keywords.Postings, self._keywords)
+                postings = partial(keywords.Postings, self._keywords)
                 ranker = Ranker(folder, self._manifest, postings, self._query_vectors, ranking)
                 self._ranker = opened.enter_context(contextlib.closing(ranker))
             self._opened = opened.pop_all()
@@ -187,23 +187,15 @@ class Searcher:
         return [self._held[name] for name in dict.fromkeys(query.collections)]
 
     def _filtered_slots(self, query: Query) -> dict[int, list[int]] | None:
-        """The slots that pass the filters, by collection id; None without filters.
-
-        Chroma evaluates them.
-        """
+        """The slots that pass the filters, by collection id; None without filters."""
         where, where_document = filters.where(query.where), filters.where_document(query.where_document)
         if where is None and where_document is None:
             return None
-        if where_document is not None and self._manifest.get("store_documents") == "false":
-            raise FilterInvalid(
-                "Filters on the text of chunks need the texts in Chroma, and this index was made without them.",
-                hint="Set index.store_documents to true in .vmrag.yaml, then: vmrag trust && vmrag sync",
-            )
         key = canonical_json((query.collections, where, where_document))
         if key not in self._passing:
+            passing, texts = ChunkFilter(where, where_document), partial(keywords.scan, self._keywords)
             self._passing[key] = {
-                held.id: self._slots(held, self._chroma.ids(held.chroma_id, where=where, where_document=where_document))
-                for held in self._collections(query)
+                held.id: passing.slots(held, self._manifest, texts) for held in self._collections(query)
             }
         return self._passing[key]
 
@@ -211,12 +203,6 @@ class Searcher:
     def _chroma(self) -> ChromaStore:
         chroma_check.require_proven(self._folder)
         return self._opened.enter_context(contextlib.closing(open_store(self._folder / "chroma")))
-
-    def _slots(self, held: IndexedCollection, chunk_ids: list[str]) -> list[int]:
-        """The slots of chunks named `<doc_id>_chunk_<n>`."""
-        first = self._manifest.first_slots(held)
-        parted = (chunk_id.rpartition("_chunk_") for chunk_id in chunk_ids)
-        return [first[doc_id] + int(number) for doc_id, _, number in parted]
 
     def _answer(self, ranked: list[_Candidate], *, unit: float, digits: int) -> list[Hit]:
         texts = keywords.texts(self._keywords, [each.row for each in ranked])

@@ -8,7 +8,7 @@ import contextlib
 import time
 
 from vmrag_link import locks
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import Engine, readable
 from vmrag_link.errors import BranchInUse, GitBusy, GitRepositoryMissing, quoted
 from vmrag_link.git import plumbing, sharing
 from vmrag_link.journal import CommitEntry, Journal
@@ -18,6 +18,7 @@ from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import current, eviction, lease, provide, sentences
 from vmrag_link.sync.binding import Binding
 from vmrag_link.sync.build import Built, How
+from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.sync.target import Attachment, State, Target, dirty_elsewhere, read_trigger, resolve
@@ -37,7 +38,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     other than `pinned`: nothing changed.
 
     `notes` say what became of uncommitted documents and left revisions; that documents were set
-    aside comes first.
+    aside comes first. `chroma`: how its store stands, where somebody asked for this sync.
     """
 
     state: State
@@ -49,6 +50,7 @@ class SyncReport(Record, frozen=True, rename={"from_": "from"}):
     seconds: dict[str, float]
     attachment: Attachment
     notes: tuple[str, ...] = ()
+    chroma: ChromaState | None = None
 
 
 def move(context: SyncContext) -> tuple[str, ...]:
@@ -161,9 +163,9 @@ def _stay(context: SyncContext, target: Target) -> SyncReport:
 def _changes(engine: Engine, bound: Binding | None, target: Target, built: Built) -> ChangeCounts:
     if bound is None or bound.revision == target.revision:
         return built.changes if bound is None else ChangeCounts()
-    return (
-        engine.count_changes(bound.revision, target.revision) if engine.has_revision(bound.revision) else built.changes
-    )
+    if not readable(engine, bound.revision):
+        return built.changes
+    return engine.count_changes(bound.revision, target.revision)
 
 
 def _swap(context: SyncContext, target: Target, built: Built | None) -> tuple[Attachment, tuple[str, ...]] | None:

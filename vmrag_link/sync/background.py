@@ -1,6 +1,6 @@
-"""A sync in the background: at most one process a work tree.
+"""Work in the background: at most one process for each job.
 
-Hooks request it by a file, commands watch it through another.
+It is requested by a file, and watched through another.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +28,39 @@ WRITE_SECONDS = 0.2
 _PATIENCE = 1.0
 
 
+class Job(NamedTuple):
+    """What a process does while nobody waits; its files lie in `home`."""
+
+    home: Path
+    name: str
+
+    @property
+    def request(self) -> Path:
+        return self.home / f"{self.name}.request"
+
+    @property
+    def lock(self) -> Path:
+        return self.home / f"{self.name}.lock"
+
+    @property
+    def report(self) -> Path:
+        return self.home / f"{self.name}.json"
+
+    @property
+    def log(self) -> Path:
+        return self.home / f"{self.name}.log"
+
+
+def sync_of(places: Places) -> Job:
+    """Bringing a work tree to its pin."""
+    return Job(places.own, "sync")
+
+
+def chroma_of(places: Places) -> Job:
+    """Building Chroma's stores for all work trees."""
+    return Job(places.builder, "chroma")
+
+
 class Report(Record, frozen=True):
     """`done` of `total` steps of what the process does.
 
@@ -40,85 +75,88 @@ class Report(Record, frozen=True):
     unsaid: tuple[str, ...] = ()
 
 
-def ask(places: Places, start: Callable[[], int]) -> None:
-    """Request a sync of the work tree.
+def ask(job: Job, start: Callable[[], int]) -> None:
+    """Request the work.
 
     Calls `start`, which returns a process id, unless a process is at work: that one looks again.
     """
-    _note_request(places, os.getpid())
-    if not locks.is_held(places.background_lock):
-        _note_request(places, start())
+    request(job)
+    if not locks.is_held(job.lock):
+        _note_request(job, start())
 
 
-def _note_request(places: Places, pid: int) -> None:
-    write_atomically(places.background_request, str(pid).encode())
+def request(job: Job) -> None:
+    """Request the work of the process that is at work, or was just started."""
+    _note_request(job, os.getpid())
 
 
-def running(places: Places) -> bool:
-    """Whether a process syncs this work tree, or was just started to."""
-    if locks.is_held(places.background_lock):
+def _note_request(job: Job, pid: int) -> None:
+    write_atomically(job.request, str(pid).encode())
+
+
+def running(job: Job) -> bool:
+    """Whether a process does it, or was just started to."""
+    if locks.is_held(job.lock):
         return True
-    path = places.background_request
+    path = job.request
     try:
         return time.time() - path.stat().st_mtime < START_SECONDS and locks.alive(int(path.read_bytes()))
     except (FileNotFoundError, ValueError):
         return False
 
 
-def ended(places: Places, *, within: float) -> bool:
-    """Wait at most `within` seconds for the sync of this work tree; whether it has ended then."""
+def ended(job: Job, *, within: float) -> bool:
+    """Wait at most `within` seconds for its end; whether it has ended then."""
     deadline = time.monotonic() + within
-    while running(places):
+    while running(job):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_SECONDS)
     return True
 
 
-def serve(places: Places, work: Callable[[], None]) -> None:
+def serve(job: Job, work: Callable[[], None]) -> None:
     """Call `work` until no request came since it began; nothing where another process does."""
     with contextlib.suppress(Busy):
-        while (
-            places.background_request.exists()
-        ):  # again when the lock is free: a request before that started no process
-            with locks.exclusive(places.background_lock, purpose="sync in the background", timeout=_PATIENCE):
-                while _take_request(places):
+        while job.request.exists():  # again when the lock is free: a request before that started no process
+            with locks.exclusive(job.lock, purpose="work in the background", timeout=_PATIENCE):
+                while _take_request(job):
                     work()
 
 
-def _take_request(places: Places) -> bool:
+def _take_request(job: Job) -> bool:
     try:
-        places.background_request.unlink()
+        job.request.unlink()
     except FileNotFoundError:
         return False
     return True
 
 
-def report(places: Places) -> Report | None:
+def report(job: Job) -> Report | None:
     """What runs, what failed, and what is still to be said; None if nothing is."""
-    found = _read(places)
+    found = _read(job)
     if found is None:
         return None
-    return found if found.error or found.unsaid or running(places) else None
+    return found if found.error or found.unsaid or running(job) else None
 
 
-def _read(places: Places) -> Report | None:
+def _read(job: Job) -> Report | None:
     try:
-        return msgspec.json.decode(places.background_report.read_bytes(), type=Report)
+        return msgspec.json.decode(job.report.read_bytes(), type=Report)
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
         return None
 
 
-def tell(places: Places, note: Callable[[str], None]) -> None:
-    """Say what earlier syncs in the background had to say, once."""
-    if not places.background_report.exists() or running(places):
+def tell(job: Job, note: Callable[[str], None]) -> None:
+    """Say what earlier processes had to say, once."""
+    if not job.report.exists() or running(job):
         return
-    found = report(places)
+    found = report(job)
     if found is None or not found.unsaid:
         return
     for sentence in found.unsaid:
         note(sentence)
-    places.background_report.unlink(missing_ok=True)
+    job.report.unlink(missing_ok=True)
 
 
 class Watched:
@@ -126,10 +164,10 @@ class Watched:
     work tree is gone.
     """
 
-    def __init__(self, places: Places, log: Callable[[str], None]) -> None:
-        self._places = places
+    def __init__(self, job: Job, log: Callable[[str], None]) -> None:
+        self._job = job
         self._log = log
-        before = _read(places)
+        before = _read(job)
         self._report = Report(os.getpid(), unsaid=before.unsaid if before else ())
         self._written = 0.0
         self._write()
@@ -160,10 +198,10 @@ class Watched:
         if self._report.unsaid:
             self._write()
         else:
-            self._places.background_report.unlink(missing_ok=True)
+            self._job.report.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        if not self._places.git_dir.is_dir():  # and would be made again
+        if not self._job.home.parent.is_dir():  # and would be made again
             raise GitRepositoryMissing("The work tree was removed meanwhile.", hint="git worktree list")
         self._written = time.monotonic()
-        write_atomically(self._places.background_report, msgspec.json.encode(self._report))
+        write_atomically(self._job.report, msgspec.json.encode(self._report))

@@ -8,7 +8,9 @@ index may take minutes to build.
 from __future__ import annotations
 
 import contextlib
+from operator import itemgetter
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -23,10 +25,13 @@ WORKSPACE = "workspace.json"
 class Binding(Record, frozen=True):
     """The snapshot that answers in a work tree, by the name of its directory, and the revision it
     stands at.
+
+    One of another format counts as none: the next sync binds again.
     """
 
     revision: str
     snapshot: str
+    format: Literal[1] = 1
 
 
 def read(places: Places) -> Binding | None:
@@ -79,10 +84,15 @@ def note_applied(places: Places, trigger: Trigger) -> None:
     places.pending.unlink(missing_ok=True)
 
 
-def bound_everywhere(places: Places) -> set[str]:
-    """Names of the snapshots that some work tree of the repository is bound to."""
-    homes = [places.common / "vmrag", *places.common.glob("worktrees/*/vmrag")]
-    return {binding.snapshot for home in homes if (binding := _read(home / WORKSPACE))}
+def bound_everywhere(places: Places) -> list[Binding]:
+    """What the work trees of the repository are bound to, without repetition; the newest first."""
+    found = []
+    for home in (places.common / "vmrag", *places.common.glob("worktrees/*/vmrag")):
+        with contextlib.suppress(FileNotFoundError):
+            since = (home / WORKSPACE).stat().st_mtime_ns
+            if binding := _read(home / WORKSPACE):
+                found.append((since, binding))
+    return list(dict.fromkeys(binding for _, binding in sorted(found, reverse=True, key=itemgetter(0))))
 
 
 def _read(path: Path) -> Binding | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from vmrag_link.engines.base import Engine
+from vmrag_link.engines.base import Engine, readable
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import directories
 from vmrag_link.index import snapshots as folders
@@ -142,7 +142,7 @@ def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | Non
     """The base from which least has to change; None where building from nothing costs no more."""
     best: tuple[int, Base] | None = None
     for base in bases:
-        size = _size(base) if engine.has_revision(base.revision) else None
+        size = _size(base) if readable(engine, base.revision) else None
         if size is None:
             continue
         changes = engine.count_changes(base.revision, revision)

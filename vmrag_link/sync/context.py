@@ -12,6 +12,7 @@ from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.index.working import WorkingCopy
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
+from vmrag_link.sync.chroma_state import ChromaStores
 
 if TYPE_CHECKING:
     from vmrag_link.sync.indexer import Indexer
@@ -27,6 +28,7 @@ class SyncContext(NamedTuple):
     index_file: Path | None
     engine: Engine
     snapshots: Snapshots
+    chroma: ChromaStores
     keep: int
     lock_timeout: float
     indexer: Callable[[], Indexer]

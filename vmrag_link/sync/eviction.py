@@ -21,6 +21,7 @@ def tidy(context: SyncContext) -> None:
     """
     context.snapshots.sweep()
     evict(context)
+    context.chroma.tidy()
     working.sweep(context.places.working_copies, needed=lambda: set(living_copies(context)))
     sweep_temporaries(context.places.own, context.places.journal)
     lease.sweep(context.places)
@@ -33,7 +34,7 @@ def evict(context: SyncContext) -> None:
 
 def bound_snapshots(places: Places, snapshots: Snapshots) -> set[Path]:
     """Those that some work tree answers from."""
-    return {snapshots.root / name for name in bindings.bound_everywhere(places)}
+    return {snapshots.root / binding.snapshot for binding in bindings.bound_everywhere(places)}
 
 
 def living_copies(context: SyncContext) -> Iterator[Path]:

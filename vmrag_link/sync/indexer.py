@@ -68,7 +68,8 @@ class Indexer:
             removed += sum(store.remove(name, ids) for name, ids in _by_collection(plan.remove))
             task.advance(len(plan.remove))
             counts = self._add(store, at, plan, documents, task)
-        store.manifest.touch((*plan.remove, *plan.add))
+        with store.manifest:
+            store.manifest.touch((*plan.remove, *plan.add))
         held, there = store.manifest.counts()[0], self._engine.count(at)
         if held != there:
             raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")

@@ -18,11 +18,15 @@ import msgspec
 
 from vmrag_link import clock, env
 from vmrag_link.errors import ConfigInvalid, FileFailed, quoted, system_failure
+from vmrag_link.formats import require_known
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, read_regular, write_atomically
 
 MOST_REMEMBERED = 50
 """Agreements of one repository; the oldest goes when there are more."""
+
+FORMAT = 1
+"""The format of a file, which a newer program's exceeds."""
 
 _MAX_BYTES = 4_000_000
 _ID = re.compile(rb"[0-9a-f]{32}")
@@ -45,6 +49,7 @@ class Agreements(Record, frozen=True):
     repository: str
     agreed: tuple[Agreement, ...] = ()
     services: tuple[str, ...] = ()
+    format: int = FORMAT
 
     @property
     def settings(self) -> list[dict[str, str | int | bool]]:
@@ -52,8 +57,9 @@ class Agreements(Record, frozen=True):
 
 
 def read(places: Places) -> Agreements:
-    """The agreements of this repository. Raises `ConfigInvalid` for a damaged file, which may have
-    held restrictions.
+    """The agreements of this repository.
+
+    Raises `ConfigInvalid` for a damaged file, which may have held restrictions, and `FormatTooNew`.
     """
     path = _file(places)
     return (_read(path) if path else None) or Agreements(_repository(places))
@@ -101,7 +107,9 @@ def revoke(places: Places) -> bool:
 
 def _read(path: Path) -> Agreements | None:
     try:
-        return msgspec.json.decode(read_regular(path, _MAX_BYTES), type=Agreements)
+        content = read_regular(path, _MAX_BYTES)
+        require_known(content, FORMAT, what="What you agreed to", path=path)
+        return msgspec.json.decode(content, type=Agreements)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None  # what this user cannot read, this user did not write
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:

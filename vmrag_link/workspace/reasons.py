@@ -79,7 +79,7 @@ def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
         why = f"The pinned revision was refused: {target.problem.message.rstrip('.')}"
     if target.state == "pinned" and ws.unbuilt:
         why += f", and it cannot be followed now ({ws.unbuilt.message.rstrip('.')})"
-    if target.state in ("pinned", "missing") and background.running(ws.places):
+    if target.state in ("pinned", "missing") and background.running(background.sync_of(ws.places)):
         why += ", and the index follows in the background"
     return (f"{why}; this answer comes from revision {revision[:7]}. See: vmrag status",)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vmrag_link.chroma.stores import Stores
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
@@ -20,6 +22,7 @@ from vmrag_link.sync import apply, current
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.apply import SyncReport
 from vmrag_link.sync.binding import Binding
+from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target, Trigger, read_trigger, resolve
 from vmrag_link.workspace import reasons
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.embedding.registry import ModelChoice
+    from vmrag_link.index.manifest import IndexedCollection
     from vmrag_link.sync.indexer import Indexer
 
 
@@ -141,6 +145,21 @@ class Workspace:
         return self._snapshots
 
     @property
+    def chroma(self) -> ChromaStores:
+        """Chroma's stores, for its own clients."""
+        index = self.config.index
+        stores = Stores(self.places.chroma, store_documents=index.store_documents)
+        return ChromaStores(self.places, self.snapshots, stores, index.chroma)
+
+    def vectors(self, folder: Path, held: IndexedCollection, texts: Mapping[int, str]) -> Mapping[int, bytes]:
+        """As `stored_vectors`, with the collection's model."""
+        from vmrag_link.retrieval.stored_vectors import stored_vectors
+        from vmrag_link.sync.indexer import checked
+
+        model = checked(self.models.of(held.collection), held.collection)
+        return stored_vectors(folder, held, texts, model=model, cache=self.embedding_cache)
+
+    @property
     def journal(self) -> Journal:
         return Journal(self.places.journal)
 
@@ -151,6 +170,7 @@ class Workspace:
             index_file=self.index_file,
             engine=self.engine,
             snapshots=self.snapshots,
+            chroma=self.chroma,
             keep=self.config.index.keep,
             lock_timeout=self.lock_timeout,
             indexer=self.indexer,
@@ -242,10 +262,12 @@ class Workspace:
         What happened to documents is said here, so that no caller can keep it to itself.
         """
         if not rebuild and current.is_current(self.places, self.snapshots):
+            self.chroma.follow()
             return None
         report = apply.reconcile(self.sync_context, rebuild=rebuild)
         if rebuild and report.state == "pinned":
             self.reader.rebuild_copy()
+        self.chroma.follow()
         for note in report.notes:
             self.progress.note(note)
         return report

@@ -9,6 +9,7 @@ from msgspec import Meta
 from vmrag_link.models import Record
 from vmrag_link.ops.index.index_status import Status
 from vmrag_link.ops.index.index_sync import Synced
+from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_mcp.results.base import ToolResult
 
 
@@ -65,12 +66,15 @@ class CollectionSyncStatus(Record, frozen=True):
 
 
 class GetSyncStatusResult(ToolResult, frozen=True):
-    """`commit`: what the index should stand at."""
+    """`commit`: what the index should stand at. `chroma`: the store for Chroma's own clients, which
+    follows the index.
+    """
 
     branch: str | None
     commit: str
     collections: list[CollectionSyncStatus]
     in_sync: bool
+    chroma: ChromaState
 
 
 class ForceFullResyncResult(SyncCollectionResult, frozen=True):

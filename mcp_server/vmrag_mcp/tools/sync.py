@@ -95,7 +95,12 @@ def get_sync_status(call: Call) -> GetSyncStatusResult:
     if late:
         message = f"{late} of {len(rows)} collections are not up to date; sync_all brings them."
     return GetSyncStatusResult(
-        branch=found.branch, commit=found.commit, collections=rows, in_sync=found.in_sync, message=message
+        branch=found.branch,
+        commit=found.commit,
+        collections=rows,
+        in_sync=found.in_sync,
+        chroma=call.ws.chroma.state(),
+        message=message,
     )
 
 

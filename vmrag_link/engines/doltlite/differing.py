@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from vmrag_link.engines.base import Row
+import msgspec
+
 from vmrag_link.engines.doltlite import reading, records
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.tables import COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, Table
-from vmrag_link.models import ChangeCounts, ChangeKind, Document, DocumentHeader
+from vmrag_link.models import ChangeCounts, ChangeKind, Document, DocumentHeader, IssueLog, KnowledgeDoc, Row
 
 WORKING = "WORKING"
 """The working set of the branch on which the connection stands; no other branch's can be named."""
@@ -121,10 +122,15 @@ def _joined(
     return sides
 
 
-def _unequal(
-    sides: Mapping[Any, RowSides],
-) -> dict[Any, RowSides]:
-    return {key: (before, after) for key, (before, after) in sides.items() if before != after}
+def _unequal(sides: Mapping[Any, RowSides]) -> dict[Any, RowSides]:
+    """Those that differ in more than the time of the last change."""
+    return {key: pair for key, pair in sides.items() if _timeless(pair[0]) != _timeless(pair[1])}
+
+
+def _timeless(row: Row | None) -> Row | None:
+    if isinstance(row, IssueLog | KnowledgeDoc):
+        return msgspec.structs.replace(row, updated_at="")
+    return row
 
 
 def _equal(one: Document | None, other: Document) -> bool:

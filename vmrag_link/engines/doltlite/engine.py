@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Row, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
 from vmrag_link.engines.doltlite import (
     branches,
     creation,
@@ -38,6 +38,7 @@ from vmrag_link.models import (
     KbBranch,
     Link,
     RevisionInfo,
+    Row,
 )
 
 __all__ = ["COMPACTED_NAME", "FILE_NAME", "LOCK_NAME", "DoltliteEngine"]
@@ -243,6 +244,10 @@ class DoltliteEngine:
         with self._session.reading(at) as connection:
             if schema.version(connection):
                 yield from reading.headers(connection, collection, ids)
+
+    def sources(self, at: At, collection: str, *, unless: str | None = None) -> list[tuple[str, str]]:
+        with self._session.reading(at) as connection:
+            return list(reading.sources(connection, collection, unless)) if schema.version(connection) else []
 
     def document(self, at: At, collection: str, doc_id: str) -> Document | None:
         with self._session.reading(at) as connection:

@@ -14,13 +14,12 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import Row
 from vmrag_link.engines.doltlite import history, records, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.tables import Table
 from vmrag_link.engines.limits import MEGABYTE, Limits, too_large
 from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
-from vmrag_link.models import Collection, Project, content_hash, metadata_from_row
+from vmrag_link.models import Collection, Project, Row, content_hash, metadata_from_row
 from vmrag_link.paths import require_space
 
 PATIENCE = 60.0
@@ -120,7 +119,7 @@ def _has_other_types(connection: Connection, table: Table, version: int, head: s
     """Whether a row holds bytes, NULL or a number in place of a text. `since`: only rows that
     changed.
     """
-    kinds = ["integer" if each is int else "text" for each in records.kinds(table)]
+    kinds = ["integer" if each is int else "text" for each in records.kinds(table.record)]
     columns = table.selected(version, "to_" if since else "")
     odd = " OR ".join(f"typeof({column}) <> '{kind}'" for column, kind in zip(columns, kinds, strict=True))
     if since is None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from vmrag_link.engines.base import Row
+import msgspec
+
 from vmrag_link.engines.doltlite import records, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import Collection, Document, DocumentHeader
+from vmrag_link.models import Collection, Document, DocumentHeader, Row
 
 
 def collections(connection: Connection) -> Iterator[Collection]:
@@ -41,6 +43,13 @@ def headers(
     return map(records.header, _document_rows(connection, HEADER_COLUMNS, collection, ids))
 
 
+def sources(connection: Connection, collection: str, unless: str | None) -> Iterator[tuple[str, str]]:
+    asked = {"source <> ?": ""} if unless is None else {"source NOT IN ('', ? || doc_id)": unless}
+    for row in _rows(connection, ("collection_name", "doc_id", "source"), {"collection_name = ?": collection, **asked}):
+        _, doc_id, source = records.texts(row)
+        yield doc_id, source
+
+
 def document(connection: Connection, collection: str, doc_id: str) -> Document | None:
     columns = ", ".join(DOCUMENTS.columns)
     sql = f"SELECT {columns} FROM documents WHERE collection_name = ? AND doc_id = ?"  # noqa: S608  our own names
@@ -63,20 +72,43 @@ def count(connection: Connection, collection: str | None) -> int:
 
 def _document_rows(
     connection: Connection, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
-) -> Iterator[tuple[Any, ...]]:
-    # In the order of the primary key, so that nothing is sorted: memory stays constant.
+) -> Iterator[Sequence[Any]]:
     asked: dict[str, str] = {}
     if collection is not None:
         asked["collection_name = ?"] = collection
     if ids is not None:
         asked["doc_id IN (SELECT value FROM json_each(?))"] = json.dumps(list(ids))
+    return _rows(connection, columns, asked)
+
+
+def _rows(connection: Connection, columns: Sequence[str], asked: Mapping[str, str]) -> Iterator[Sequence[Any]]:
+    """The documents for which all of these conditions, each with its value, hold."""
+    # In the order of the primary key, so that nothing is sorted: memory stays constant.
     where = f"WHERE {' AND '.join(asked)}" if asked else ""
-    sql = f"SELECT {', '.join(columns)} FROM documents {where} ORDER BY collection_name, doc_id"  # noqa: S608  our own names
+    rest = f"FROM documents {where} ORDER BY collection_name, doc_id"
     before = ("", "")
-    for row in connection.stream(sql, tuple(asked.values())):
-        if not before < tuple(records.texts(row[:2])):  # a tree that lists a part of itself many times would never end
+    for row in _texts(connection, columns, rest, tuple(asked.values())):
+        collection_name, doc_id = records.texts(row[:2])
+        key = (collection_name, doc_id)
+        if not before < key:  # a tree that lists a part of itself many times would never end
             raise EngineFailed(
                 f"The knowledge base {connection.path} holds documents that are not in order.", hint=FETCH_AGAIN
             )
-        before = row[:2]
+        before = key
         yield row
+
+
+def _texts(connection: Connection, columns: Sequence[str], rest: str, args: tuple[str, ...]) -> Iterator[Sequence[Any]]:
+    """Rows of texts, fetched as JSON: one value a row takes a fifth of the time of one a column.
+
+    What is no JSON (bytes, broken UTF-8, a text that is too long with its escapes) is fetched as it
+    is, from there on.
+    """
+    decode, read = msgspec.json.Decoder(list[str]).decode, 0
+    try:
+        for (row,) in connection.stream(f"SELECT json_array({', '.join(columns)}) {rest}", args):
+            yield decode(row)
+            read += 1
+    except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
+        rows = connection.stream(f"SELECT {', '.join(columns)} {rest}", args)
+        yield from itertools.islice(rows, read, None)

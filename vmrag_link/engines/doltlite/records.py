@@ -8,11 +8,20 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from vmrag_link.engines.base import Row
 from vmrag_link.engines.doltlite.connection import ROWS_HINT, Value
 from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, Table
 from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid
-from vmrag_link.models import Chunking, Collection, Distance, Document, DocumentHeader, Entry, canonical_json
+from vmrag_link.models import (
+    Chunking,
+    Collection,
+    Distance,
+    Document,
+    DocumentHeader,
+    Entry,
+    Record,
+    Row,
+    canonical_json,
+)
 
 _DISTANCES = get_args(Distance)
 _NAME_LENGTH = 255
@@ -79,15 +88,15 @@ def collection(row: Sequence[Any]) -> Collection:
 
 
 @functools.cache
-def kinds(table: Table) -> tuple[type, ...]:
-    """The types of a table's columns: a number, or text."""
-    hints = get_type_hints(table.record)
-    return tuple(int if hints[name] is int else str for name in table.record.__struct_fields__)
+def kinds(record: type[Record]) -> tuple[type, ...]:
+    """The types of a table's columns, by the records that it holds: a number, or text."""
+    hints = get_type_hints(record)
+    return tuple(int if hints[name] is int else str for name in record.__struct_fields__)
 
 
 def entry(table: Table, row: Sequence[Any]) -> Entry:
     """A record from a row of one of the tables `tables.ENTRIES`."""
-    for kind, value in zip(kinds(table), row, strict=True):
+    for kind, value in zip(kinds(table.record), row, strict=True):
         if type(value) is not kind:
             raise _invalid(value)
     made: Entry = table.record(*row)  # type: ignore[assignment]  # the tables say which

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from vmrag_link.engines.base import SCHEMA_VERSION
@@ -69,12 +68,13 @@ class Table(NamedTuple):
     keys: int = 1
     since: int = 1
     """The version of the schema that has it first."""
-    later: Mapping[str, int] = MappingProxyType({})
-    """Columns that a later version has first."""
+    later: tuple[tuple[str, int], ...] = ()
+    """Columns that a later version has first, each with that version."""
 
     def stored(self, version: int) -> tuple[str, ...]:
         """The columns that the table has in this version."""
-        return tuple(each for each in self.columns if self.later.get(each, 1) <= version)
+        later = dict(self.later)
+        return tuple(each for each in self.columns if later.get(each, 1) <= version)
 
     def selected(self, version: int, prefix: str = "") -> list[str]:
         """All columns as SQL; what a version lacks is empty.
@@ -84,16 +84,17 @@ class Table(NamedTuple):
         return [self._selected(each, version, prefix) for each in self.columns]
 
     def _selected(self, column: str, version: int, prefix: str) -> str:
-        if self.later.get(column, 1) > version:
-            return "''"
-        return f"ifnull({prefix}{column}, '')" if column in self.later else f"{prefix}{column}"
+        since = dict(self.later).get(column)
+        if since is None:
+            return f"{prefix}{column}"
+        return f"ifnull({prefix}{column}, '')" if since <= version else "''"
 
 
 COLLECTIONS = Table(
     "collections",
     Collection,
     ("collection_name", *Collection.__struct_fields__[1:]),
-    later=MappingProxyType({"import_base": 2}),
+    later=(("import_base", 2),),
 )
 DOCUMENTS = Table("documents", Document, ("collection_name", *Document.__struct_fields__[1:]), keys=2)
 ENTRIES = (

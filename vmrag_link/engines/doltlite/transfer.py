@@ -6,12 +6,13 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import ROOT_BRANCH, Row
+from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.doltlite import history, inspection, remotes, validation
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import EngineSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import FileSystemError, KnowledgeRefused
+from vmrag_link.models import Row
 
 
 def fetch(session: EngineSession, remote: str, url: str) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import Row
 from vmrag_link.engines.doltlite import history, records, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.tables import COLLECTIONS, TABLES, Table
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused, SchemaTooNew
+from vmrag_link.models import Row
 
 Sound = Callable[[Row], None]
 Ancestors = Mapping[str, tuple[str, ...]]

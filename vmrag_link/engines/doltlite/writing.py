@@ -13,7 +13,7 @@ from vmrag_link.engines.doltlite.connection import Connection, Value
 from vmrag_link.engines.doltlite.session import EngineSession
 from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
 from vmrag_link.errors import Busy, EngineFailed, NoChanges, Uncommitted
-from vmrag_link.models import Document, Working
+from vmrag_link.models import Difference, Document, Entry, Working
 
 COMPACTED_NAME = "compacted"
 """Holds the size in bytes that the file had after it was last compacted."""
@@ -80,12 +80,22 @@ def _undo_of_merge(session: EngineSession, revision: str, joining: str) -> Write
     with session.reading(revision) as connection:
         held = {each.name: each for each in reading.collections(connection)} if schema.version(connection) else {}
         before = {change.key: reading.document(connection, *change.key) for change in brought.documents}
+        entries = [entry for table in ENTRIES for entry in _held(connection, table, brought)]
+    there = {each.key for each in entries}
     return Write(
         put_collections=[held[name] for name in names if name in held],
         remove_collections=[name for name in names if name not in held],
         put_documents=[document for document in before.values() if document],
         remove_documents=[key for key, document in before.items() if not document],
+        put_entries=entries,
+        remove_entries=[change.key for change in brought.entries if change.key not in there],
     )
+
+
+def _held(connection: Connection, table: Table, brought: Difference) -> Iterable[Entry]:
+    """What the connection's place holds of the entries of a difference."""
+    ids = [change.key[1] for change in brought.entries if change.key[0] == table.name]
+    return reading.table(connection, table, ids) if ids else ()  # type: ignore[return-value]  # a table of entries
 
 
 def _store(connection: Connection, rows: Write) -> None:

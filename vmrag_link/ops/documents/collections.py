@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from vmrag_link import clock
+from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import CollectionMissing, quoted
 from vmrag_link.models import At, Chunking, Collection, Distance
@@ -72,4 +73,5 @@ def empty(
         distance=distance,
         chunking=chunking,
         created_at=clock.now(),
+        import_base=ROOT,
     )

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vmrag_link.documents.chunking import chunks
-from vmrag_link.index.metadata import document_metadata, parse_chunk_id
+from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.retrieval import filters
+from vmrag_link.retrieval.columns import MetadataColumns
+from vmrag_link.retrieval.matching import keys_of, matching, matching_text
 from vmrag_link.sync.indexer import within_window
 from vmrag_link.workspace import Workspace
 
@@ -81,8 +83,10 @@ class _Passing:
     def __init__(self, ws: Workspace, at: At, name: str, selection: Selection) -> None:
         self._rows = ws.engine.documents if selection.where_document else ws.engine.headers
         self._at, self._name = at, name
-        self._metadata = filters.matching(selection.where)
-        self._text = filters.matching_text(selection.where_document)
+        where, where_document = filters.where(selection.where), filters.where_document(selection.where_document)
+        self._columns = MetadataColumns(keys_of(where) if where else ())
+        self._metadata = matching(where) if where else None
+        self._text = matching_text(where_document) if where_document else None
 
     def ids(self) -> Iterator[str]:
         """The ids of the documents that pass, in order."""
@@ -96,7 +100,7 @@ class _Passing:
 
     def _passes(self, row: Document | DocumentHeader) -> bool:
         header = row.header if isinstance(row, Document) else row
-        if self._metadata and not self._metadata(document_metadata(header)):
+        if self._metadata and self._metadata(self._columns.of_document(header)) == [False]:
             return False
         return not (self._text and isinstance(row, Document)) or self._text(row.content)
 

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.documents.reading import markdown_title
 from vmrag_link.errors import ContentRefused, DocumentExists
@@ -30,8 +32,13 @@ class New(Record, frozen=True):
 def text_document(doc_id: str, text: str, *, title: str, metadata: str) -> ImportedDocument:
     """A document that came from no file; `metadata` is canonical JSON. Raises `NameInvalid`."""
     names.check_document(doc_id)
+    return msgspec.structs.replace(unnamed_document(text, title=title, metadata=metadata), doc_id=doc_id)
+
+
+def unnamed_document(text: str, *, title: str, metadata: str) -> ImportedDocument:
+    """A document without an id; `metadata` is canonical JSON."""
     return ImportedDocument(
-        doc_id=doc_id,
+        doc_id="",
         title=title,
         content=text,
         content_hash=content_hash(text),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
+from vmrag_link.documents.doc_ids import MAX_ID, id_problem
 from vmrag_link.errors import NameInvalid
 
 COLLECTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])")
 COLLECTION_LENGTH = range(3, 256)
-DOCUMENT_LENGTH = 255
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
@@ -19,13 +18,18 @@ def check(collection: str) -> None:
     Raises `NameInvalid`.
     """
     if not _legal(collection):
-        proposal = re.sub(r"[^A-Za-z0-9._-]+", "-", collection).strip("._-")
         raise NameInvalid(
             f"{collection!r} cannot name a collection: 3 to 255 letters, digits, '.', '_' or '-', "
             "with a letter or digit at both ends.",
-            hint=f"For example: --collection {proposal if _legal(proposal) else 'handbook'}",
+            hint=f"For example: --collection {similar(collection)}",
             collection_name=collection,
         )
+
+
+def similar(text: str) -> str:
+    """A name that a collection can have, made of a text."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")
+    return name if _legal(name) else "handbook"
 
 
 def _legal(collection: str) -> bool:
@@ -35,10 +39,9 @@ def _legal(collection: str) -> bool:
 
 def check_document(doc_id: str) -> None:
     """Raises `NameInvalid`."""
-    control = any(unicodedata.category(character) in ("Cc", "Cs") for character in doc_id)
-    if not doc_id or len(doc_id) > DOCUMENT_LENGTH or control:
+    if not doc_id or id_problem(doc_id):
         raise NameInvalid(
-            f"{doc_id!r} cannot name a document: 1 to {DOCUMENT_LENGTH} characters without control characters.",
+            f"{doc_id!r} cannot name a document: 1 to {MAX_ID} characters without control characters.",
             hint="For example: --id guide/setup.md",
             doc_id=doc_id,
         )

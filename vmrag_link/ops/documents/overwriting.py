@@ -1,6 +1,6 @@
 """Refuse an import that would overwrite one file's document by another file's text.
 
-An id is a path below the folder that was named, so two files may have the same.
+An id may be taken: by a document whose base was another folder then, or by one that moved.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from vmrag_link.documents.import_base import ImportBase
 from vmrag_link.errors import DocumentExists, plural
-from vmrag_link.models import Record
+from vmrag_link.models import Document, Record
 
 _SHOWN = 5
 
@@ -22,17 +23,22 @@ class Overwritten(Record, frozen=True):
     file: str
 
 
-def comes_from_another_file(top: Path, stored: str, read: str) -> bool:
-    """Whether two sources are two files; a link to the same one is none.
+def comes_from_another_file(base: ImportBase, stored: Document, read: str) -> bool:
+    """Whether the source of a document and that of a file are two files; a link to the same one is
+    none.
 
     A document that came from no file has nothing to lose.
     """
-    if not stored or not read or stored == read:
-        return False
+    for _, before in base.stored_sources([(stored.doc_id, stored.source)]):
+        return before != read and not _same_file(base.origin / before, base.origin / read)
+    return False
+
+
+def _same_file(one: Path, other: Path) -> bool:
     try:
-        return not (top / stored).samefile(top / read)
+        return one.samefile(other)
     except OSError:  # the stored one is gone: its text may be nowhere else
-        return True
+        return False
 
 
 def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
@@ -44,6 +50,6 @@ def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> 
     number = plural(len(overwritten), "document")
     return DocumentExists(
         f"{number} of collection {collection!r} would be overwritten by another file's text: {shown}{more}.",
-        hint="Import the folder that holds both files, or take another --collection. Add --replace if the new file is meant.",
+        hint="Take another --collection or another --base. Add --replace if the new file is meant.",
         documents=[{"doc_id": each.doc_id, "source": each.source, "file": each.file} for each in overwritten],
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Container, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from vmrag_link import clock
+from vmrag_link.documents.import_base import ImportBase
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.engines.base import Write
 from vmrag_link.models import At, ChangeCounts, Chunking, Collection, Document, DocumentHeader, Record
@@ -26,12 +26,24 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 """
 
 
+class Arranged(Record, frozen=True):
+    """Documents from files, as a collection's import base places them; `gone` are to be removed.
+
+    The base is recorded with what is stored; with `insist`, even if nothing else is.
+    """
+
+    base: ImportBase
+    documents: Sequence[ImportedDocument]
+    gone: Sequence[str]
+    insist: bool
+
+
 class PutRequest(Record, frozen=True):
     """`documents` for a collection: what `collections.find` finds, or, with `create`, a new one.
 
-    `prune`: remove the documents of the collection whose file in one of these folders is gone; not
-    those that are `skipped`. Without `follow` the index is left to its next reader; with
-    `embed_first` nothing is stored that cannot be embedded.
+    `arrange` makes them of files instead, for the collection that is found. A new collection whose
+    files were all `skipped` is not made. Without `follow` the index is left to its next reader;
+    with `embed_first` nothing is stored that cannot be embedded.
     """
 
     collection: str
@@ -39,7 +51,7 @@ class PutRequest(Record, frozen=True):
     existing: Existing = "refuse"
     create: bool = False
     skipped: Sequence[Skipped] = ()
-    prune: Sequence[Path] = ()
+    arrange: Callable[[At, Collection], Arranged] | None = None
     follow: bool = True
     embed_first: bool = False
 
@@ -66,8 +78,10 @@ def put(ws: Workspace, request: PutRequest) -> Landed[PutCounts]:
 
 
 def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
-    collection, new = _collection(ws, at, request)
-    documents, name = request.documents, collection.name
+    found, new = _collection(ws, at, request)
+    files = request.arrange(at, found) if request.arrange else None
+    collection = msgspec.structs.replace(found, import_base=files.base.recorded) if files else found
+    documents, name = files.documents if files else request.documents, collection.name
     present = {
         each.doc_id: each
         for each in ws.engine.headers(at, collection=name, ids=[document.doc_id for document in documents])
@@ -75,17 +89,21 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
     changed = [each for each in documents if not _is_same(present.get(each.doc_id), each)]
-    gone = sorted(_prunable(ws, at, name, request)) if request.prune else []
+    gone = files.gone if files else ()
     added = sum(each.doc_id not in present for each in changed)
     changes = ChangeCounts(added=added, modified=len(changed) - added, removed=len(gone))
     counts = PutCounts(name, new, changes, len(documents) - len(changed))
-    if not changed and not gone and not (new and not request.skipped):
+    rebased = collection != found
+    wanted = (new and not request.skipped) or (rebased and files is not None and files.insist and not new)
+    if not changed and not gone and not wanted:
         return Planned(None, msgspec.structs.replace(counts, created=False))
-    rows = _rows(ws, at, name, changed, present, replace=request.existing == "replace")
+    rows = _rows(
+        ws, at, name, changed, present, guarded=files.base if files and request.existing != "replace" else None
+    )
     if request.embed_first:
         ws.indexer().prepare(collection, rows)
     write = Write(
-        put_collections=[collection] if new else [],
+        put_collections=[collection] if new or rebased else [],
         put_documents=rows,
         remove_documents=[(name, doc_id) for doc_id in gone],
     )
@@ -103,17 +121,6 @@ def _collection(ws: Workspace, at: At, request: PutRequest) -> tuple[Collection,
     return collections.empty(request.collection, ws.models.named(ws.config.embedding.model), chunking), True
 
 
-def _prunable(ws: Workspace, at: At, name: str, request: PutRequest) -> Iterator[str]:
-    """Documents whose file in one of the folders is gone."""
-    kept = {each.doc_id for each in request.documents} | {each.name for each in request.skipped}
-    for document in ws.engine.documents(at, collection=name):
-        if document.doc_id in kept or not document.source:
-            continue  # imported just now; or it never had a file
-        path = ws.places.top / document.source  # an absolute source stays as it is
-        if any(path.is_relative_to(folder) for folder in request.prune) and not path.exists():
-            yield document.doc_id
-
-
 def _is_same(present: DocumentHeader | None, new: ImportedDocument) -> bool:
     if present is None:
         return False
@@ -121,15 +128,21 @@ def _is_same(present: DocumentHeader | None, new: ImportedDocument) -> bool:
 
 
 def _rows(
-    ws: Workspace, at: At, name: str, changed: list[ImportedDocument], present: Container[str], *, replace: bool
+    ws: Workspace,
+    at: At,
+    name: str,
+    changed: Sequence[ImportedDocument],
+    present: Container[str],
+    *,
+    guarded: ImportBase | None,
 ) -> list[Document]:
-    """Raises `DocumentExists` for those that came from another file, unless `replace`."""
+    """Raises `DocumentExists` for those that came from another file, if the base is `guarded`."""
     now = clock.now()
     rows: list[Document] = []
     overwritten: list[Overwritten] = []
     for each in changed:
         before = ws.engine.document(at, name, each.doc_id) if each.doc_id in present else None
-        if before and not replace and comes_from_another_file(ws.places.top, before.source, each.source):
+        if before and guarded and comes_from_another_file(guarded, before, each.source):
             overwritten.append(Overwritten(each.doc_id, before.source, each.source))
         rows.append(_row(name, each, now, before))
     if overwritten:

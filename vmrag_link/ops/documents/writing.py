@@ -132,6 +132,11 @@ def refuse_in_between(ws: Workspace) -> None:
         )
 
 
+def place(target: Target) -> At:
+    """Where a write to this target reads what is there."""
+    return Working(target.kb_branch.name) if target.kb_branch else target.revision
+
+
 def write(
     ws: Workspace,
     plan: Plan[R],
@@ -150,7 +155,7 @@ def write(
     for _ in range(ATTEMPTS):
         target = writable(ws, index=follow)
         stamp = ws.engine.stamp()
-        planned = plan(Working(target.kb_branch.name) if target.kb_branch else target.revision)
+        planned = plan(place(target))
         if planned.rows is None:
             return Landed(planned.report, None)
         name = branches.prepare(ws, target)

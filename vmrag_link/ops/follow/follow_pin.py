@@ -65,14 +65,15 @@ def move(ws: Workspace) -> None:
 def _prepare(ws: Workspace) -> None:
     lazy_fetch.bring(ws)
     recover(ws)
-    background.tell(ws.places, ws.progress.note)
+    for job in (background.sync_of(ws.places), background.chroma_of(ws.places)):
+        background.tell(job, ws.progress.note)
 
 
 def reconcile_for_reading(ws: Workspace) -> None:
     """As `reconcile`. The bound index goes on answering while another git command holds the
     repository, and when a sync in the background takes longer than `hooks.wait_s`.
     """
-    if ws.binding is not None and not background.ended(ws.places, within=ws.config.hooks.wait_s):
+    if ws.binding is not None and not background.ended(background.sync_of(ws.places), within=ws.config.hooks.wait_s):
         return
     try:
         reconcile(ws)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link.models import ChangeCounts
-from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.follow import chroma, lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.sync import eviction, sentences
 from vmrag_link.sync.apply import SnapshotReport, SyncReport
@@ -13,11 +13,12 @@ from vmrag_link.sync.counts import ChunkCounts
 from vmrag_link.workspace import Workspace, reasons
 
 
-def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
+def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncReport:
     """Raises why the pin cannot be followed: `PinMissing`, `PinMalformed`, `PinRevisionMissing`.
     The index keeps serving.
 
-    The report's notes have been said.
+    The report's notes have been said. `wait`: until Chroma's store is there, too; raises why there
+    can be none. `index.chroma: wait` asks for it each time.
     """
     lazy_fetch.bring(ws, insist=True)
     recover(ws)
@@ -35,4 +36,9 @@ def sync(ws: Workspace, *, rebuild: bool = False) -> SyncReport:
         ws.progress.note(note)
     report = msgspec.structs.replace(report, notes=report.notes + behind)
     with ws.reader.view():
-        return report  # opening the view has mended the working copy, too, where there are uncommitted documents
+        pass  # opening the view mends the working copy, too, where there are uncommitted documents
+    if wait:
+        chroma.wait(ws)
+    else:
+        chroma.wait_if_set(ws)
+    return msgspec.structs.replace(report, chroma=ws.chroma.state())

@@ -9,8 +9,8 @@ import msgspec
 
 from vmrag_link.errors import VmragError
 from vmrag_link.git import pin_merge
-from vmrag_link.merging.conflicts import CELLS, Conflict, Row
-from vmrag_link.models import Record
+from vmrag_link.merging.conflicts import CELLS, Conflict
+from vmrag_link.models import Record, Row
 from vmrag_link.ops.commits.tables import COLLECTIONS, table_of
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.workspace import Workspace
@@ -25,7 +25,7 @@ class OpenConflict(Record, frozen=True):
     """A conflict with the values of its `fields` on each side; None where the row does not exist.
 
     Where one side removed the row, all fields are given. Texts are cut to `TEXT` characters.
-    `doc_id` is empty for a collection's settings.
+    `doc_id` is empty for a collection's settings, `collection` for a row of another table.
     """
 
     table: str
@@ -73,8 +73,9 @@ def open_merge(ws: Workspace) -> OpenMerge | None:
 def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
     sides = (conflict.base, conflict.ours, conflict.theirs)
     kind = kinds.get(conflict.collection, "chroma")
+    table = conflict.table or (table_of(kind) if conflict.doc_id else COLLECTIONS)
     return OpenConflict(
-        table_of(kind) if conflict.doc_id else COLLECTIONS,
+        table,
         conflict.collection,
         conflict.doc_id,
         list(conflict.fields),

@@ -14,6 +14,7 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, quoted
+from vmrag_link.formats import require_known
 from vmrag_link.git import pin_merge, plumbing
 from vmrag_link.merging.conflicts import Choice
 from vmrag_link.merging.threeway import Merged, merge
@@ -21,6 +22,9 @@ from vmrag_link.models import At, Record
 from vmrag_link.ops.merge.merge_pins import base_revision
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Workspace
+
+FORMAT = 1
+"""The format of the file, which a newer program's exceeds."""
 
 Kind = Literal["merge", "aside", "git"]
 
@@ -43,6 +47,7 @@ class MergeState(Record, frozen=True):
     commit: bool = True
     written: bool = False
     decisions: dict[str, dict[str, Choice]] = msgspec.field(default_factory=dict)
+    format: int = FORMAT
 
 
 def current(ws: Workspace) -> MergeState | None:
@@ -161,7 +166,9 @@ def _concluded(ws: Workspace, state: MergeState) -> bool:
 
 def _read(path: Path) -> MergeState | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=MergeState)
+        content = path.read_bytes()
+        require_known(content, FORMAT, what="The open merge", path=path)
+        return msgspec.json.decode(content, type=MergeState)
     except FileNotFoundError:
         return None
     except (UnicodeDecodeError, msgspec.DecodeError) as error:

@@ -10,10 +10,10 @@ from vmrag_link import locks
 from vmrag_link import pin as pins
 from vmrag_link.errors import ContentRefused, DocumentMissing, MergeConflict, UsageInvalid, quoted
 from vmrag_link.git import pin_merge, plumbing
-from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Row, Side, find_marker
+from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Side, find_marker
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
-from vmrag_link.models import Document, Record
+from vmrag_link.models import Record, text_of
 from vmrag_link.ops.follow import follow_pin, lazy_fetch, recovery
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.merge.merge_pins import merge_pins
@@ -147,7 +147,7 @@ def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], 
             )
         if "\0" in text:
             raise ContentRefused("The text holds a NUL character.", hint="Remove it; no database stores it exactly.")
-        if left := find_marker(text, *(_content(row) for row in (conflict.ours, conflict.theirs))):
+        if left := find_marker(text, *(text_of(row) for row in (conflict.ours, conflict.theirs))):
             raise ContentRefused(
                 f"Line {left[0]} of the text is still a conflict marker: {left[1]}",
                 hint="Take out the lines of markers, and what should not stay of what is between them.",
@@ -155,10 +155,6 @@ def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], 
             )
         choices[edited[0]] = Choice("edited", text)
     return choices
-
-
-def _content(row: Row | None) -> str:
-    return row.content if isinstance(row, Document) else ""
 
 
 def _text_fields(conflict: Conflict) -> list[str]:

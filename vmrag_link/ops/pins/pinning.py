@@ -37,8 +37,10 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
 
     Call it with the workspace's lock held.
 
-    `remote`: what a person chose right now, instead of what the settings say.
+    `remote`: what a person chose right now, instead of what the settings say. Raises `SchemaTooNew`
+    for a revision that this program cannot read.
     """
+    ws.engine.count(revision)
     data = plumbing.pin_bytes(ws.places)
     old = parsed(data)
     new = next_pin(ws, old, revision, kb_branch, remote=remote)

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
+from vmrag_link.documents import import_base
 from vmrag_link.documents.chunking import require_modest, require_possible
 from vmrag_link.embedding import registry
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import ContentRefused, EmbeddingMismatch, KnowledgeRefused, NameInvalid, UsageInvalid
 from vmrag_link.index.metadata import RESERVED_METADATA
-from vmrag_link.models import Collection, Document, content_hash, metadata_from_row
+from vmrag_link.models import (
+    Collection,
+    Document,
+    Entry,
+    IssueLog,
+    KnowledgeDoc,
+    Project,
+    Row,
+    content_hash,
+    metadata_from_row,
+)
 from vmrag_link.ops.documents import names
 from vmrag_link.settings import EmbeddingSettings
 
@@ -22,9 +33,7 @@ def services_of(rows: Iterable[Collection]) -> frozenset[Using]:
     return frozenset((each.name, each.embedding_function, each.embedding_model) for each in rows)
 
 
-def check(
-    row: Collection | Document, *, allowed: AbstractSet[str] = frozenset(), known: AbstractSet[Using] = frozenset()
-) -> None:
+def check(row: Row, *, allowed: AbstractSet[str] = frozenset(), known: AbstractSet[Using] = frozenset()) -> None:
     """Check a row; raises `ContentRefused`, and `KnowledgeRefused` for an unexpected paid service.
 
     A paid service would embed the collection on the account of every reader. It is expected if it
@@ -33,11 +42,17 @@ def check(
     Ollama is not among those: it runs at an address of the reader's own, and takes neither key nor
     money.
     """
-    what = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {row.collection}/{row.doc_id}"
+    what = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {'/'.join(row.key)}"
     if isinstance(row, Collection):
         _require_agreed(row, allowed, known)
     try:
-        _collection(row) if isinstance(row, Collection) else _document(row)
+        match row:
+            case Collection():
+                _collection(row)
+            case Document():
+                _document(row)
+            case _:
+                _entry(row)
     except (EmbeddingMismatch, NameInvalid, UsageInvalid, ValueError) as error:
         raise ContentRefused(f"{what}: {error}") from error
 
@@ -63,12 +78,25 @@ def _collection(row: Collection) -> None:
     registry.choose_for(row, EmbeddingSettings())
     require_possible(row.chunking)
     require_modest(row.chunking)
+    if row.import_base and (why := import_base.problem(row.import_base)):
+        raise ValueError(f"its import base {why}")
 
 
 def _document(row: Document) -> None:
     names.check(row.collection)
     names.check_document(row.doc_id)
-    if row.content_hash != content_hash(row.content):
-        raise ValueError("its content_hash is not that of its content")
+    _require_hash(row)
     if used := RESERVED_METADATA.intersection(metadata_from_row(row.metadata)):
         raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index needs for itself")
+
+
+def _entry(row: Entry) -> None:
+    names.check_document(row.key[1])
+    metadata_from_row(row.metadata)
+    if not isinstance(row, Project):
+        _require_hash(row)
+
+
+def _require_hash(row: Document | IssueLog | KnowledgeDoc) -> None:
+    if row.content_hash != content_hash(row.content):
+        raise ValueError("its content_hash is not that of its content")

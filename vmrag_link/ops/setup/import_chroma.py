@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from vmrag_link import clock
 from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Described, open_store
+from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import IndexFailed, NameInvalid
 from vmrag_link.index.metadata import HNSW_PREFIX, RESERVED_METADATA
@@ -92,6 +93,7 @@ def _collection(found: Described, model: Model, chunking: Chunking, now: str) ->
         distance=found.space,
         chunking=chunking,
         created_at=now,
+        import_base=ROOT,
     )
 
 

@@ -18,6 +18,7 @@ from vmrag_link.ops.follow.provenance import Standing
 from vmrag_link.ops.index import index_status
 from vmrag_link.ops.remotes.upstream import Upstream
 from vmrag_link.paths import PIN_NAME
+from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.transport import probe
 from vmrag_link.workspace import Workspace
 
@@ -25,8 +26,11 @@ PinState = Literal["in_sync", "kb_ahead", "kb_behind", "diverged", "no_link"]
 
 
 class IndexBlock(Record, frozen=True):
+    """`chroma`: the store for Chroma's own clients, which follows the index."""
+
     status: Literal["synced", "pending", "error"]
     pending_collections: list[str]
+    chroma: ChromaState
 
 
 class PinStatus(Record, frozen=True):
@@ -65,15 +69,16 @@ def against_remote(ws: Workspace, here: Standing, remote: Upstream | None) -> Ah
 
 def index_block(ws: Workspace, here: Standing) -> IndexBlock:
     """Which collections the index does not hold as they are now. Brings nothing."""
+    chroma = ws.chroma.state()
     if not here.notes and not _index_problem(ws, here):
-        return IndexBlock("synced", [])
+        return IndexBlock("synced", [], chroma)
     try:
         found = [each for each in index_status.look(ws).collections if each.status != "synced"]
     except VmragError:  # a status has to answer; what uses the index says what is wrong with it
-        return IndexBlock("error", [])
+        return IndexBlock("error", [], chroma)
     names = [each.collection.name for each in found]
     failed = any(each.status == "error" for each in found)
-    return IndexBlock("error" if failed else "pending" if names else "synced", names)
+    return IndexBlock("error" if failed else "pending" if names else "synced", names, chroma)
 
 
 def _index_problem(ws: Workspace, here: Standing) -> str:

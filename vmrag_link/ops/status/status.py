@@ -21,6 +21,7 @@ from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.sync import background, current, lease, sentences
+from vmrag_link.sync.chroma_state import ChromaState
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.reasons import uninitialized, unusable
@@ -59,7 +60,11 @@ class BoundIndex(Record, frozen=True):
 
 
 class StatusReport(Record, frozen=True):
-    """`background`: the sync that works now while nobody waits, or why the last one gave up."""
+    """`background`: the sync that works now while nobody waits, or why the last one gave up.
+
+    `chroma`: its store of the bound index, on which no answer and no `state` depends; None where
+    no index is bound.
+    """
 
     state: State
     in_sync: bool
@@ -70,6 +75,7 @@ class StatusReport(Record, frozen=True):
     background: background.Report | None
     reasons: list[str]
     hint: str
+    chroma: ChromaState | None = None
 
 
 def status(ws: Workspace) -> StatusReport:
@@ -86,11 +92,12 @@ def status(ws: Workspace) -> StatusReport:
     state, reasons, hint = _state(ws, target, damage)
     reasons += _warnings(ws)
     pin = pinning.block(target.pin) if target.pin else None
-    behind = background.report(ws.places)
+    behind = background.report(background.sync_of(ws.places))
     if behind and behind.error and state == "in_sync":
         behind = None  # it did not have to be made up for: HEAD went back
     reasons += _interrupted_commit(ws) + _waiting(ws, target) + (_background(ws, behind) if behind else [])
-    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint)
+    chroma = ws.chroma.state() if ws.binding else None
+    return StatusReport(state, state == "in_sync", git, pin, _kb(ws, target), index, behind, reasons, hint, chroma)
 
 
 def _warnings(ws: Workspace) -> list[str]:
@@ -204,7 +211,7 @@ def _background(ws: Workspace, report: background.Report) -> list[str]:
     if report.unsaid and not report.error:
         return list(report.unsaid)
     if report.error:
-        return [f"The sync in the background gave up: {report.error} (log: {ws.places.background_log})"]
+        return [f"The sync in the background gave up: {report.error} (log: {background.sync_of(ws.places).log})"]
     done = f": {report.doing}, {report.done} of {report.total}" if report.total else ""
     return [f"A sync runs in the background{done} (process {report.pid})."]
 

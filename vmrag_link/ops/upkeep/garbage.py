@@ -31,6 +31,7 @@ class Swept(Record, frozen=True):
 
 class Leftovers(Record, frozen=True):
     snapshots: Swept
+    chroma: Swept
     working_copies: Swept
     files: Swept
     vectors: Excess
@@ -43,10 +44,12 @@ def crowded(ws: Workspace) -> bool:
 
 def find(ws: Workspace) -> Leftovers:
     """What `sweep` would remove."""
-    spare, copies, files = _spare(ws), _copies(ws), _files(ws)
+    spare, stores, copies, files = _spare(ws), _stores(ws), _copies(ws), _files(ws)
     limits = ws.config.embedding
     vectors = EmbeddingCache(ws.places.embeddings).excess(megabytes=limits.cache_mb, days=limits.cache_days)
-    return Leftovers(_swept(_sizes(spare)), _swept(_sizes(copies)), _swept(_sizes(files)), vectors)
+    return Leftovers(
+        _swept(_sizes(spare)), _swept(_sizes(stores)), _swept(_sizes(copies)), _swept(_sizes(files)), vectors
+    )
 
 
 def sweep(ws: Workspace) -> Leftovers:
@@ -54,21 +57,22 @@ def sweep(ws: Workspace) -> Leftovers:
 
     All of it serves speed alone. This takes no room on the disk but for names of lock files.
     """
-    before = [_sizes(paths) for paths in (_spare(ws), _copies(ws), _files(ws))]
+    before = [_sizes(paths) for paths in (_spare(ws), _stores(ws), _copies(ws), _files(ws))]
     for path in _logs(ws):
         path.unlink(missing_ok=True)
     eviction.tidy(ws.sync_context._replace(keep=_spare_count(ws)))
+    ws.chroma.stores.evict(needed=ws.chroma.needed)
     lonely = _orphaned_locks(ws)
-    files = {**before[2], **_sizes(lonely)}
+    files = {**before[3], **_sizes(lonely)}
     for path in lonely:
         directories.remove_orphaned_lock(path)
     for path in (*_temporaries(ws), *_corrupt(ws)):
         path.unlink(missing_ok=True)
     quarantine.sweep(ws.places)
-    spare, copies, rest = (
-        {path: size for path, size in sizes.items() if not path.exists()} for sizes in (before[0], before[1], files)
+    spare, stores, copies, rest = (
+        {path: size for path, size in sizes.items() if not path.exists()} for sizes in (*before[:3], files)
     )
-    return Leftovers(_swept(spare), _swept(copies), _swept(rest), Excess())
+    return Leftovers(_swept(spare), _swept(stores), _swept(copies), _swept(rest), Excess())
 
 
 def prune_vectors(ws: Workspace) -> Excess:
@@ -90,6 +94,10 @@ def size_of(folder: Path) -> int:
 def _spare(ws: Workspace) -> list[Path]:
     bound = eviction.bound_snapshots(ws.places, ws.snapshots)
     return [each.path for each in ws.snapshots.spare(bound=bound, keep=_spare_count(ws))]
+
+
+def _stores(ws: Workspace) -> list[Path]:
+    return ws.chroma.stores.spare(needed=ws.chroma.needed())
 
 
 def _spare_count(ws: Workspace) -> int:
@@ -115,12 +123,17 @@ def _files(ws: Workspace) -> list[Path]:
 
 def rubbish(ws: Workspace) -> list[Path]:
     """Files that only killed processes leave, and damaged caches that were set aside."""
-    building = [each for each in ws.snapshots.unfinished() if not locks.holder(each.with_name(f"{each.name}.lock"))]
+    unfinished = [*ws.snapshots.unfinished(), *ws.chroma.stores.unfinished()]
+    building = [each for each in unfinished if not locks.holder(directories.lock_of(each))]
     return [*building, *_temporaries(ws), *_corrupt(ws), *quarantine.leftovers(ws.places)]
 
 
 def _orphaned_locks(ws: Workspace) -> list[Path]:
-    return [*directories.lonely(ws.places.snapshots), *directories.lonely(ws.places.working_copies)]
+    return [
+        *directories.lonely(ws.places.snapshots),
+        *directories.lonely(ws.places.chroma),
+        *directories.lonely(ws.places.working_copies),
+    ]
 
 
 def _temporaries(ws: Workspace) -> list[Path]:

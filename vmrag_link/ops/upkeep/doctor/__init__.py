@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from vmrag_link.ops.upkeep.doctor import configuration, disk, indexes, knowledge, pinned, processes, programs, remote
+from vmrag_link.ops.upkeep.doctor import (
+    chroma,
+    configuration,
+    disk,
+    indexes,
+    knowledge,
+    pinned,
+    processes,
+    programs,
+    remote,
+)
 from vmrag_link.ops.upkeep.doctor.examination import DoctorReport, Looked, Mended, doctor
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 
@@ -20,6 +30,7 @@ TOPICS = (
     indexes.VECTORS,
     indexes.SNAPSHOTS,
     indexes.COPIES,
+    chroma.TOPIC,
     indexes.SYNC,
     remote.TOPIC,
     knowledge.LINKS,

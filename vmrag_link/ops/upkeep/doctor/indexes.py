@@ -29,10 +29,10 @@ def synced(ws: Workspace) -> Iterator[Finding]:
         return
     code = "NOT_SYNCED" if report.hint.startswith(_COMMAND) else "KB_ELSEWHERE"
     yield Finding(code, "warning", report.reasons[0], report.hint)
-    failed = background.report(ws.places)
+    failed = background.report(background.sync_of(ws.places))
     if failed and failed.error:
-        message = f"The sync in the background gave up: {failed.error} (log: {ws.places.background_log})"
-        yield Finding("BACKGROUND_FAILED", "warning", message, _COMMAND, str(ws.places.background_log))
+        message = f"The sync in the background gave up: {failed.error} (log: {background.sync_of(ws.places).log})"
+        yield Finding("BACKGROUND_FAILED", "warning", message, _COMMAND, str(background.sync_of(ws.places).log))
 
 
 def _contents_problem(folder: Path) -> str:

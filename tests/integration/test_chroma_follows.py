@@ -1,0 +1,475 @@
+"""Chroma's store follows the bound snapshots: in the background, for whoever waits, after kills, beside other work trees."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project
+from vmrag_link.chroma import bindings, stores
+from vmrag_link.chroma.bindings import open_store
+from vmrag_link.git import plumbing
+from vmrag_link.progress import QUIET
+from vmrag_link.sync import background, chroma_builder
+from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
+
+template = terminal.template
+
+CLIENT = """
+import json, os, sys
+os.chdir("/")
+import chromadb
+for line in sys.stdin:
+    path, tenant, database = json.loads(line)
+    settings = chromadb.Settings(anonymized_telemetry=False)
+    client = chromadb.PersistentClient(path, settings=settings, tenant=tenant, database=database)
+    held = {each.name: each.get(include=["documents"]) for each in client.list_collections()}
+    print(json.dumps({name: dict(zip(rows["ids"], rows["documents"])) for name, rows in held.items()}), flush=True)
+"""
+
+
+@pytest.fixture
+def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """As in real life: Chroma follows, in processes of its own."""
+    made = terminal.copied(template, tmp_path, monkeypatch)
+    monkeypatch.delenv("VMRAG_INDEX_CHROMA")
+    yield made
+    background.ended(job(made), within=60)
+
+
+@pytest.fixture
+def alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """No process is started; returns the list of those that would have been, one entry each."""
+    started: list[str] = []
+
+    def start(chroma: ChromaStores) -> int:
+        started.append(chroma.lacking()[0].revision)
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        return gone.pid
+
+    monkeypatch.setattr(ChromaStores, "_start", start)
+    return started
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[subprocess.Popen[str]]:
+    """Chroma's public client, in a process that reads one store after the other."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    yield process
+    process.communicate()
+
+
+def seen(client: subprocess.Popen[str], report: dict[str, str]) -> dict[str, dict[str, str]]:
+    """What the public client reads: texts by collection and id."""
+    assert client.stdin is not None
+    assert client.stdout is not None
+    client.stdin.write(json.dumps([report["chroma"], report["tenant"], report["database"]]) + "\n")
+    client.stdin.flush()
+    return json.loads(client.stdout.readline())
+
+
+def pinned(project: Project) -> dict[str, dict[str, str]]:
+    """What a client has to read: every document here is one chunk."""
+    with terminal.opened(project) as ws:
+        rows = ws.engine.documents(project.pinned)
+        return {"handbook": {f"{each.doc_id}_chunk_0": each.content.strip() for each in rows}}
+
+
+def stripped(read: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {name: {each: text.strip() for each, text in rows.items()} for name, rows in read.items()}
+
+
+def job(project: Project) -> background.Job:
+    return background.chroma_of(plumbing.locate(project.top))
+
+
+def chroma(project: Project) -> dict:
+    return project.status()["chroma"]
+
+
+def ready(project: Project) -> dict:
+    """Wait until status says so."""
+    deadline = time.monotonic() + 60
+    while (found := chroma(project))["state"] != "ready":
+        assert found["state"] == "following", found
+        assert time.monotonic() < deadline, found
+        time.sleep(background.POLL_SECONDS)
+    return found
+
+
+def there(project: Project) -> set[str]:
+    """The revisions of the stores on the disk; unfinished ones as they are called."""
+    folder = project.shared / "chroma"
+    return {path.name.partition("-")[0] or path.name for path in folder.iterdir() if path.is_dir()}
+
+
+def findings(project: Project) -> list[dict]:
+    """What doctor says of Chroma."""
+    topics = project.vmrag("doctor", "--json", code=None).json["topics"]
+    return [each for topic in topics for each in topic["findings"] if each["code"].startswith("CHROMA")]
+
+
+def switch(project: Project, *where: str) -> None:
+    """A checkout that is followed in this process, as `alone` has it."""
+    project.git("switch", "-q", *where, env={"VMRAG_HOOKS_SYNC": "off"})
+    project.vmrag("sync")
+
+
+def build(project: Project, **given) -> list[str]:
+    """What the process in the background does, in this one; returns its log."""
+    log: list[str] = []
+    with terminal.opened(project) as ws:
+        chroma_builder.build_wanted(ws.chroma, vectors=ws.vectors, progress=QUIET, log=log.append, **given)
+    return log
+
+
+# -- in the background -----------------------------------------------------------------------------------------------------
+
+
+def test_after_a_checkout_any_client_sees_exactly_what_is_pinned_once_status_says_ready(project, client):
+    for branch in ("feature", "main"):
+        project.git("switch", "-q", branch)
+        assert chroma(project)["revision"] == project.pinned
+        assert project.status()["in_sync"] is True
+        state = ready(project)
+        found = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
+        assert stripped(found) == pinned(project)
+    assert background.ended(job(project), within=60)
+    assert there(project) == {project.pinned}
+    log = (project.shared / "builder" / "chroma.log").read_text()
+    assert "failed" not in log
+    assert not (project.shared / "builder" / "chroma.json").exists()
+
+
+def test_of_two_checkouts_in_quick_succession_the_second_is_followed(project, client):
+    project.git("switch", "-q", "feature")
+    project.git("switch", "-q", "main")
+    state = ready(project)
+    assert state["revision"] == project.pinned
+    found = seen(client, {"chroma": state["path"], "tenant": bindings.TENANT, "database": bindings.DATABASE})
+    assert stripped(found) == pinned(project)
+    assert background.ended(job(project), within=60)
+    assert there(project) == {project.pinned}
+
+
+def test_a_commit_and_a_query_are_followed_too(project):
+    revision = project.record("more", more="One more document.")
+    project.vmrag("query", "one more")
+    assert ready(project)["revision"] == revision
+    with contextlib.closing(open_store(Path(ready(project)["path"]))) as store:
+        assert "more.md_chunk_0" in store.ids(store.collections()["handbook"])
+
+
+# -- by whom it is started -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_started_where_the_store_is_there(project, alone):
+    project.vmrag("query", "rest")
+    assert alone == [project.pinned]
+    build(project)
+    project.vmrag("query", "rest")
+    project.vmrag("sync")
+    assert alone == [project.pinned]
+    switch(project, "-c", "same")
+    project.vmrag("query", "rest")
+    assert alone == [project.pinned]
+
+
+def test_switched_off_nothing_is_ever_made_and_who_asks_is_told(project, alone, monkeypatch):
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")
+    assert project.ask("query", "rest")["results"]
+    project.vmrag("sync")
+    assert alone == []
+    assert chroma(project) == {
+        "state": "off",
+        "revision": project.pinned,
+        "path": None,
+        "done": 0,
+        "total": 0,
+        "error": "",
+        "hint": "",
+    }
+    error = project.vmrag("path", "chroma", "--json", code=2).error
+    assert (error["message"], error["hint"]) == (
+        "Chroma's store is switched off (index.chroma: off).",
+        "git config vmrag.index.chroma follow",
+    )
+    monkeypatch.delenv("VMRAG_INDEX_CHROMA")
+    project.git(*error["hint"].split()[1:])
+    project.vmrag("path", "chroma")
+
+
+def test_a_sync_waits_where_the_settings_say_so(project, monkeypatch):
+    monkeypatch.setenv("VMRAG_INDEX_CHROMA", "wait")
+    assert project.ask("sync")["chroma"]["state"] == "ready"
+    project.git("switch", "-q", "feature", env={"VMRAG_HOOKS_SYNC": "foreground"})
+    assert chroma(project)["state"] == "ready"
+
+
+# -- for whoever waits -----------------------------------------------------------------------------------------------------
+
+
+def test_path_chroma_waits_and_holds_the_pinned_documents_alone(project, client, alone):
+    project.put("draft.md", "Not committed yet.")
+    report = project.ask("path", "chroma")
+    assert stripped(seen(client, report)) == pinned(project)
+    working = project.ask("path", "chroma", "--working")
+    assert working["chroma"] != report["chroma"]
+    assert stripped(seen(client, working)) == {
+        "handbook": pinned(project)["handbook"] | {"draft.md_chunk_0": "Not committed yet."}
+    }
+    assert project.ask("path", "chroma", "--working")["chroma"] == working["chroma"]
+    project.put("draft.md", "Changed.")
+    assert seen(client, project.ask("path", "chroma", "--working"))["handbook"]["draft.md_chunk_0"] == "Changed."
+    assert project.ask("path", "index")["chroma"] is None
+    project.drop("draft.md")
+    assert project.ask("path", "chroma", "--working")["chroma"] == report["chroma"]
+
+
+def test_what_was_handed_out_stays_for_a_while_and_what_nobody_needs_goes(project, alone):
+    lent = Path(project.ask("path", "chroma")["chroma"])
+    project.put("draft.md", "Not committed yet.")
+    drafts = Path(project.ask("path", "chroma", "--working")["chroma"])
+    project.drop("draft.md")
+    switch(project, "feature")
+    build(project)
+    project.vmrag("gc", "--apply")
+    assert lent.is_dir()
+    assert drafts.is_dir()
+    for path in (lent, drafts):
+        lease = path.with_name(f"{path.name}.lease")
+        long_ago = lease.stat().st_mtime - stores.LEASE_SECONDS - 1
+        os.utime(lease, (long_ago, long_ago))
+    found = project.ask("gc")["leftovers"]["chroma"]
+    assert set(found["names"]) == {lent.name, drafts.name}
+    project.vmrag("gc", "--apply")
+    assert there(project) == {project.pinned}
+    assert not list((project.shared / "chroma").glob("*.lease"))
+    assert project.ask("gc")["leftovers"]["chroma"]["names"] == []
+
+
+def test_sync_wait_shows_the_store_and_works_on_one_that_another_process_makes(project):
+    project.git("switch", "-q", "feature")  # which starts a process
+    report = project.ask("sync", "--wait")
+    assert report["chroma"]["state"] == "ready"
+    assert Path(report["chroma"]["path"]).is_dir()
+
+
+# -- kills -----------------------------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from vmrag_link.chroma import build, stores
+from vmrag_link.chroma.bindings import ChromaStore
+from vmrag_link.sync import chroma_state
+from vmrag_link.index import directories
+from vmrag_hooks import chroma
+from vmrag_link.sync import background
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+{patch}
+from vmrag_link.git import plumbing
+background.request(background.chroma_of(plumbing.locate(Path.cwd())))
+chroma.main()
+"""
+STEPS = {
+    "before it looks": "chroma_state.ChromaStores.lacking = die",
+    "before it is begun": "chroma_state.ChromaStores.begin = die",
+    "before it is copied": "stores.Stores.copy = die",
+    "while it is written": "ChromaStore.describe = die",
+    "before it is compared": "build.check.difference = die",
+    "before it is sealed": "stores.Stores.seal = die",
+    "before it is named": "stores.Stores.name = die",
+    "when it is there": "chroma_state.ChromaStores.forget = die",
+    "while others are removed": "directories.remove = die",
+}
+
+
+def killed(project: Project, patch: str) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED.format(patch=patch)], cwd=project.top, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_leaves_what_the_next_one_sweeps(project, alone, step):
+    switch(project, "--detach", "first")
+    build(project)
+    switch(project, "main")  # one document more
+    killed(project, STEPS[step])
+    assert project.status()["in_sync"] is True
+    assert project.ask("query", "faq")["results"]
+    alone.clear()
+    project.vmrag("query", "rest")
+    if chroma(project)["state"] == "following":
+        assert alone == [project.pinned]
+    build(project)
+    assert chroma(project)["state"] == "ready"
+    assert there(project) == {project.pinned}
+    assert project.ask("gc")["leftovers"]["chroma"]["names"] == []
+
+
+def test_a_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(project, alone):
+    project.vmrag("query", "rest")
+    for _ in range(ATTEMPTS):
+        assert chroma(project)["state"] == "following"
+        killed(project, STEPS["before it is sealed"])
+    found = chroma(project)
+    assert (found["state"], found["hint"]) == ("failed", "vmrag sync --wait")
+    assert f"begun {ATTEMPTS} times" in found["error"]
+    alone.clear()
+    assert project.ask("query", "rest")["kb"]["in_sync"] is True
+    assert alone == []
+    project.vmrag(*found["hint"].split()[1:])
+    assert chroma(project)["state"] == "ready"
+
+
+# -- what goes wrong -------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(project, alone, monkeypatch):
+    real = bindings._installed_version
+    project.vmrag("query", "rest")
+    monkeypatch.setattr(bindings, "_installed_version", lambda folder: "1.6.0")
+    assert any("failed: The vector index needs" in line for line in build(project))
+    found = chroma(project)
+    assert found["state"] == "failed"
+    assert "1.6.0 is installed" in found["error"]
+    assert found["hint"].endswith("; then: vmrag sync --wait")
+    assert f"chroma     {project.pinned[:7]}, failed: " in project.vmrag("status").out
+    [finding] = findings(project)
+    assert finding["fix"] == "vmrag sync --wait"
+    alone.clear()
+    project.vmrag("query", "rest")
+    assert alone == [], "no busy loop"
+    monkeypatch.setattr(bindings, "_installed_version", real)
+    switch(project, "feature")
+    assert alone == [project.pinned], "another target"
+    build(project)
+    switch(project, "main")
+    project.vmrag("sync", "--wait")
+    assert chroma(project)["state"] == "ready"
+
+
+def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):
+    program = (
+        "import resource, sys\nfrom vmrag_link.sync import chroma_builder\n"
+        "sys.argv[1:]\nresource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
+        "from vmrag_link.cli.main import run\nsys.exit(run(sys.argv[1:]))"
+    )
+
+    def limited(*arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-c", program, *arguments]
+        return subprocess.run(argv, cwd=project.top, capture_output=True, text=True, check=False)
+
+    project.vmrag("query", "rest")
+    done = limited("sync", "--wait", "--json")
+    assert done.returncode == 3
+    assert "ulimit -n 256" in done.stderr
+    assert chroma(project)["state"] == "failed"
+    assert "ulimit -n 256; then: vmrag sync --wait" in chroma(project)["hint"]
+    assert project.ask("query", "rest")["results"]
+
+
+def test_a_damaged_store_is_found_and_made_again(project, alone):
+    path = Path(project.ask("path", "chroma")["chroma"])
+    with contextlib.closing(open_store(path)) as store:
+        store.delete(store.collections()["handbook"], ["rest.md_chunk_0"])
+    [finding] = findings(project)
+    assert "Chroma holds 3 chunks of 'handbook', the index 4" in finding["message"]
+    alone.clear()
+    project.vmrag("doctor", "--fix", code=None)
+    assert alone == [project.pinned]
+    build(project)
+    assert findings(project) == []
+    (path / "manifest.sqlite").unlink()
+    assert chroma(project)["state"] == "following"
+    build(project)
+    assert chroma(project)["state"] == "ready"
+
+
+# -- several work trees, removal meanwhile ---------------------------------------------------------------------------------
+
+
+def test_two_work_trees_have_a_store_each_the_newest_first(project, alone, client):
+    project.vmrag("query", "rest")
+    project.git("worktree", "add", "-q", "../other", "feature", env={"VMRAG_HOOKS_SYNC": "off"})
+    other = Project(project.top.parent / "other")
+    other.vmrag("query", "uv")
+    log = build(project)
+    assert [line.split()[1].partition("-")[0] for line in log] == [other.pinned, project.pinned]
+    assert (chroma(project)["state"], chroma(other)["state"]) == ("ready", "ready")
+    for each in (project, other):
+        each.vmrag("gc", "--apply")
+        each.vmrag("sync")
+        assert stripped(seen(client, each.ask("path", "chroma"))) == pinned(each)
+    project.git("worktree", "remove", "--force", "../other")
+    for lease in (project.shared / "chroma").glob("*.lease"):
+        os.utime(lease, (0, 0))
+    project.vmrag("sync")
+    assert there(project) == {project.pinned}
+
+
+def test_what_nobody_is_bound_to_any_more_is_dropped_between_two_batches(project, alone, monkeypatch):
+    project.vmrag("query", "rest")
+    begun = project.pinned
+    real = chroma_builder.build
+
+    def switching(*arguments, between, **given):
+        def moved() -> None:
+            if project.pinned == begun:
+                switch(project, "feature")
+            between()
+
+        return real(*arguments, between=moved, **given)
+
+    monkeypatch.setattr(chroma_builder, "build", switching)
+    log = build(project)
+    assert log[0].startswith(f"dropped {begun}")
+    assert log[1].startswith(f"fresh: {project.pinned}")
+    assert there(project) == {project.pinned}
+
+
+@pytest.mark.parametrize("meanwhile", [["gc", "--apply"], ["sync", "--rebuild"], ["doctor", "--fix"]])
+def test_removal_and_rebuilding_meanwhile_neither_wait_nor_harm(project, alone, monkeypatch, client, meanwhile):
+    project.vmrag("query", "rest")
+    real, calls = chroma_builder.build, []
+
+    def interrupted(*arguments, between, **given):
+        def once() -> None:
+            if not calls:
+                calls.append(project.vmrag(*meanwhile, code=None, env={"VMRAG_LOCK_TIMEOUT_S": "0"}).code)
+            between()
+
+        return real(*arguments, between=once, **given)
+
+    monkeypatch.setattr(chroma_builder, "build", interrupted)
+    build(project)
+    assert calls == [0]
+    assert chroma(project)["state"] == "ready"
+    assert stripped(seen(client, project.ask("path", "chroma"))) == pinned(project)
+
+
+def test_an_index_that_is_damaged_is_not_followed_until_it_was_built_again(project, alone):
+    project.vmrag("query", "rest")
+    with terminal.opened(project) as ws:
+        folder = ws.snapshots.path(project.pinned)
+    (folder / "vectors-1.i8").write_bytes(b"\0")
+    assert build(project) == []
+    assert chroma(project)["state"] == "following"
+    project.vmrag("query", "rest")
+    build(project)
+    assert chroma(project)["state"] == "ready"

@@ -1,0 +1,387 @@
+"""A file becomes the same document whatever is named, from wherever; and what is there is never doubled or lost."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project, new_project, opened
+from vmrag_link.engines.base import Write
+from vmrag_link.errors import ContentRefused
+from vmrag_link.models import At, Collection, Working
+from vmrag_link.ops.publish import validate
+from vmrag_link.workspace import Workspace
+
+template, project = terminal.template, terminal.project
+
+FRESH = ("--collection", "fresh")
+
+
+def place(ws: Workspace) -> At:
+    branch = ws.kb_branch()
+    return Working(branch.name) if branch else ws.revision()
+
+
+def ids(project: Project, collection: str = "fresh") -> dict[str, str]:
+    """Texts by id."""
+    found = project.ask("list", "--collection", collection)["documents"]
+    there = [each["doc_id"] for each in found if each["uncommitted"] != "removed"]
+    return {doc_id: project.ask("show", f"{collection}/{doc_id}")["content"] for doc_id in there}
+
+
+def sources(project: Project, collection: str = "fresh") -> dict[str, str]:
+    with opened(project) as ws:
+        return dict(ws.engine.sources(place(ws), collection))
+
+
+def base(project: Project, collection: str = "fresh") -> str:
+    with opened(project) as ws:
+        return next(each.import_base for each in ws.engine.collections(place(ws)) if each.name == collection)
+
+
+def set_base(project: Project, recorded: str, *, collection: str = "fresh", **sources: str) -> None:
+    """Store a collection as another program may have left it; `sources` by id, `__` for `/` and `_md` for `.md`."""
+    with opened(project) as ws:
+        branch = ws.kb_branch()
+        at = place(ws)
+        row = next(each for each in ws.engine.collections(at) if each.name == collection)
+        given = {name.replace("__", "/").replace("_md", ".md"): source for name, source in sources.items()}
+        documents = [
+            msgspec.structs.replace(each, source=given[each.doc_id], source_key=given[each.doc_id])
+            for each in ws.engine.documents(at, collection=collection)
+            if each.doc_id in given
+        ]
+        write = Write(put_collections=[msgspec.structs.replace(row, import_base=recorded)], put_documents=documents)
+        ws.engine.write(branch.name, write, expected=branch.head)
+
+
+@pytest.fixture
+def pages(project: Project) -> Project:
+    """Files that are in no collection."""
+    for name in ("docs/guide/a.md", "docs/b.md", "notes/c.md"):
+        project.write(name, f"# {name}\n")
+    return project
+
+
+# -- the same id ----------------------------------------------------------------------------------------------------------
+
+
+def test_ids_count_from_the_root_whatever_is_named_from_wherever(pages: Project, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(pages.top)
+    (pages.top / "inner").symlink_to("docs/guide")
+    top = str(pages.top)
+    for number, words in enumerate(
+        [
+            ("import", "docs"),
+            ("import", "docs/guide"),
+            ("import", "docs/guide/a.md"),
+            ("import", "."),
+            ("-C", "docs", "import", "guide"),
+            ("-C", "docs/guide", "import", "a.md"),
+            ("-C", "docs/guide", "import", "../guide"),
+            ("import", f"{top}/docs/guide/a.md"),
+            ("import", str(tmp_path / "link/docs")),
+            ("-C", str(tmp_path / "link/docs"), "import", "guide/a.md"),
+            ("import", "inner"),
+            ("import", "inner/a.md"),
+            ("add", "docs/guide/a.md"),
+            ("-C", "docs", "add", "guide/a.md"),
+        ]
+    ):
+        pages.write("docs/guide/a.md", f"# {number}\n")
+        pages.vmrag(*words, *FRESH)
+        assert {name: text for name, text in ids(pages).items() if name.endswith("a.md")} == {
+            "docs/guide/a.md": f"# {number}\n"
+        }, words
+    assert base(pages) == "."
+    assert sources(pages)["docs/guide/a.md"] == "docs/guide/a.md"
+
+
+def test_a_linked_work_tree_gives_the_ids_of_the_first(pages: Project, tmp_path: Path) -> None:
+    pages.vmrag("import", "docs", *FRESH, "--base", "docs")
+    pages.vmrag("commit", "-m", "fresh")
+    pages.git("add", "-A")
+    pages.git("commit", "-q", "-m", "fresh")
+    pages.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "deep/er/side"))
+    linked = Project(tmp_path / "deep/er/side")
+    linked.write("docs/guide/a.md", "# Changed\n")
+    assert linked.ask("import", "docs/guide/a.md", *FRESH)["changes"] == {"added": 0, "modified": 1, "removed": 0}
+    assert ids(linked)["guide/a.md"] == "# Changed\n"
+    assert linked.ask("import", "docs", *FRESH)["unchanged"] == 5
+
+
+def test_a_link_to_a_file_is_a_document_of_its_own_however_it_is_named(pages: Project) -> None:
+    (pages.top / "docs/alias.md").symlink_to("b.md")
+    pages.vmrag("import", "docs", *FRESH)
+    before = ids(pages)
+    assert {"docs/alias.md", "docs/b.md"} <= before.keys()
+    assert pages.ask("import", "docs/alias.md", *FRESH)["changes"]["added"] == 0
+    assert ids(pages) == before
+
+
+def test_a_base_is_recorded_and_need_not_be_given_again(pages: Project) -> None:
+    said = pages.vmrag("import", "docs/guide", *FRESH, "--base", "docs").out
+    assert "Ids of new documents count from docs.\n" in said
+    assert base(pages) == "docs"
+    assert list(ids(pages)) == ["guide/a.md"]
+    pages.vmrag("commit", "-m", "fresh")
+    report = pages.ask("import", "docs", *FRESH)
+    assert (report["base"], report["unchanged"]) == ("docs", 1)
+    assert {"guide/a.md", "b.md", "setup.md"} <= ids(pages).keys()
+    pages.vmrag("commit", "-m", "more")
+    assert pages.consistent()
+
+
+def test_add_gives_the_id_that_an_import_would_give(pages: Project) -> None:
+    assert pages.vmrag("add", "docs/b.md", *FRESH).out.startswith("fresh/docs/b.md: 1 document added")
+    assert base(pages) == "."
+    assert pages.ask("import", "docs", *FRESH)["changes"]["added"] == 4
+    assert len(ids(pages)) == 5
+
+
+# -- a base that changes --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project) -> None:
+    pages.vmrag("import", "docs", *FRESH, "--base", "docs")
+    before = ids(pages)
+    error = pages.vmrag("import", "notes", "docs", *FRESH, "--json", code=2).error
+    assert error["message"].startswith("notes is not below docs")
+    assert error["hint"] == "vmrag import notes docs --collection fresh --base ."
+    assert ids(pages) == before
+    assert pages.vmrag(*shlex.split(error["hint"])[1:]).out.startswith("fresh: 1 document added, 5 unchanged\n")
+    assert ids(pages) == before | {"notes/c.md": "# notes/c.md\n"}
+    pages.write("docs/guide/a.md", "# Changed\n")
+    pages.write("docs/new.md", "# New\n")
+    pages.vmrag("import", ".", *FRESH)
+    after = ids(pages)
+    assert (after["guide/a.md"], after["docs/new.md"]) == ("# Changed\n", "# New\n")
+    assert "docs/guide/a.md" not in after
+    (pages.top / "docs/guide/a.md").unlink()
+    assert pages.ask("import", "docs", *FRESH, "--prune")["changes"] == {"added": 0, "modified": 0, "removed": 1}
+    assert "guide/a.md" not in ids(pages)
+
+
+def test_a_base_alone_is_a_change_that_is_committed(pages: Project) -> None:
+    pages.vmrag("import", "docs", *FRESH)
+    pages.vmrag("commit", "-m", "fresh")
+    assert pages.ask("import", "docs", *FRESH)["branch"] is None
+    assert pages.ask("import", "docs", *FRESH, "--base", "docs")["branch"] == "main"
+    assert pages.ask("import", "docs", *FRESH, "--base", "docs")["branch"] is None
+    pages.vmrag("commit", "-m", "base")
+    assert base(pages) == "docs"
+    assert pages.consistent()
+
+
+@pytest.mark.parametrize("given", ["docs/b.md", "nowhere"])
+def test_a_base_that_is_no_folder_is_refused(pages: Project, given: str) -> None:
+    error = pages.vmrag("import", "docs", *FRESH, "--base", given, "--json", code=2).error
+    assert "is not a folder" in error["message"]
+
+
+def test_a_base_below_the_source_is_refused_with_one_that_holds_it(pages: Project) -> None:
+    error = pages.vmrag("import", "docs", *FRESH, "--base", "docs/guide", "--json", code=2).error
+    assert error["hint"] == "vmrag import docs --collection fresh --base docs"
+    pages.vmrag(*shlex.split(error["hint"])[1:])
+
+
+def test_a_merge_takes_the_base_of_the_side_that_changed_it_and_asks_for_one_of_two(pages: Project) -> None:
+    def record(branch: str, *words: str) -> None:
+        pages.git("switch", "-q", branch)
+        pages.vmrag("import", *words, *FRESH)
+        pages.vmrag("commit", "-m", branch)
+        pages.git("commit", "-q", "-am", branch)
+
+    record("main", "notes")
+    for branch in ("side", "other"):
+        pages.git("branch", branch)
+    record("side", "notes", "--base", "notes")
+    record("other", "docs/guide", "--base", "docs")
+    record("main", "docs/b.md")
+    pages.vmrag("merge", "side")
+    assert base(pages) == "notes"
+    said = pages.vmrag("merge", "other", code=1)
+    assert "fresh/" in said.out + said.err
+    pages.vmrag("resolve", "--theirs")
+    pages.vmrag("merge", "--continue")
+    assert base(pages) == "docs"
+    assert ids(pages).keys() == {"notes/c.md", "docs/b.md", "guide/a.md"}
+
+
+# -- outside of the repository --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "my notes"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub/far.md").write_text("Far away.")
+    (folder / "near.md").write_text("Near.")
+    return folder
+
+
+def test_a_folder_outside_needs_a_base_once_on_each_machine(pages: Project, outside: Path, tmp_path: Path) -> None:
+    error = pages.vmrag("import", str(outside / "sub"), *FRESH, "--json", code=2).error
+    assert "is not below the root of the repository" in error["message"]
+    assert error["hint"] == f"vmrag import '{outside}/sub' --collection fresh --base '{outside}/sub'"
+    pages.vmrag("import", str(outside / "sub"), *FRESH, "--base", str(outside))
+    assert ids(pages) == {"sub/far.md": "Far away."}
+    assert (base(pages), sources(pages)) == ("..", {"sub/far.md": "sub/far.md"})
+    for source in (outside, outside / "sub/far.md"):
+        assert pages.ask("import", str(source), *FRESH)["changes"]["modified"] == 0
+    assert ids(pages).keys() == {"sub/far.md", "near.md"}
+
+    moved = outside.rename(tmp_path / "elsewhere")  # as on another person's machine
+    pages.git("config", "--local", "--remove-section", "vmrag-import.fresh")
+    error = pages.vmrag("import", str(moved / "sub/far.md"), *FRESH, "--json", code=2).error
+    assert "this machine does not know which" in error["message"]
+    assert error["hint"] == f"vmrag import {moved}/sub/far.md --collection fresh --base {moved}/sub"
+    (moved / "sub/far.md").write_text("Farther.")
+    report = pages.ask("import", str(moved / "sub/far.md"), *FRESH, "--base", str(moved))
+    assert report["changes"] == {"added": 0, "modified": 1, "removed": 0}
+    (moved / "near.md").unlink()
+    assert pages.ask("import", str(moved), *FRESH, "--prune")["changes"]["removed"] == 1
+    assert ids(pages) == {"sub/far.md": "Farther."}
+
+
+def test_the_command_for_a_folder_outside_works(pages: Project, outside: Path) -> None:
+    error = pages.vmrag("import", str(outside / "sub"), "--collection", "handbook", "--json", code=2).error
+    pages.vmrag(*shlex.split(error["hint"])[1:])
+    assert ids(pages, "handbook-sub") == {"far.md": "Far away."}
+
+
+def test_documents_of_the_repository_and_of_another_folder_are_not_mixed(pages: Project, outside: Path) -> None:
+    pages.vmrag("import", "docs", *FRESH)
+    pages.vmrag("import", str(outside), "--collection", "notes", "--base", str(outside))
+    for words in (
+        ("import", str(outside), *FRESH, "--base", str(outside)),
+        ("import", "docs", "--collection", "notes", "--base", "."),
+    ):
+        error = pages.vmrag(*words, "--json", code=2).error
+        assert "the repository" in error["message"]
+        assert "inside" in error["message"]
+        assert "outside" in error["message"]
+    error = pages.vmrag("import", "docs", "--collection", "notes", "--json", code=2).error
+    assert error["hint"] == "vmrag import docs --collection notes-docs --base ."
+
+
+def test_a_file_outside_is_added_under_an_id_that_is_given(pages: Project, outside: Path) -> None:
+    file = str(outside / "near.md")
+    error = pages.vmrag("add", file, *FRESH, "--json", code=2).error
+    assert error["hint"] == f"vmrag add '{file}' --collection fresh --id near.md"
+    pages.vmrag(*shlex.split(error["hint"])[1:])
+    assert ids(pages) == {"near.md": "Near."}
+    assert sources(pages) == {}
+
+
+# -- collections of programs that recorded no base ------------------------------------------------------------------------
+
+
+def test_the_base_of_before_is_derived_and_recorded_with_the_next_change(pages: Project) -> None:
+    pages.vmrag("import", "docs", *FRESH, "--base", "docs")
+    set_base(pages, "")
+    before = ids(pages)
+    for source in ("docs", "docs/guide", "docs/guide/a.md"):
+        assert pages.ask("import", source, *FRESH)["changes"] == {"added": 0, "modified": 0, "removed": 0}
+    assert base(pages) == "", "nothing was stored"
+    pages.write("docs/guide/a.md", "# Changed\n")
+    pages.vmrag("import", "docs/guide/a.md", *FRESH)
+    assert (base(pages), ids(pages)) == ("docs", before | {"guide/a.md": "# Changed\n"})
+
+
+def test_documents_that_disagree_make_the_first_import_ask(pages: Project) -> None:
+    pages.vmrag("import", "docs", *FRESH, "--base", "docs")
+    pages.vmrag("import", "notes", *FRESH, "--base", "notes")
+    set_base(pages, "")
+    before = ids(pages)
+    error = pages.vmrag("import", "docs", *FRESH, "--json", code=2).error
+    assert "'docs' (5 documents), 'notes' (1 document)" in error["message"]
+    assert error["details"]["bases"] == [{"base": "docs", "documents": 5}, {"base": "notes", "documents": 1}]
+    assert error["hint"] == "vmrag import docs --collection fresh --base docs"
+    error = pages.vmrag("import", "docs", "notes", *FRESH, "--json", code=2).error
+    assert error["hint"] == "vmrag import docs notes --collection fresh --base ."
+    pages.write("notes/c.md", "# Changed\n")
+    pages.vmrag(*shlex.split(error["hint"])[1:])
+    assert ids(pages) == before | {"c.md": "# Changed\n"}
+    assert base(pages) == "."
+
+
+def test_documents_of_no_file_make_the_first_import_ask_and_none_do_not(pages: Project) -> None:
+    pages.put("by hand", "text", collection="fresh")
+    assert base(pages) == ".", "a new collection counts from the root"
+    set_base(pages, "")
+    error = pages.vmrag("import", "docs/b.md", *FRESH, "--json", code=2).error
+    assert "none of its 1 document came from a file" in error["message"]
+    assert error["hint"] == "vmrag import docs/b.md --collection fresh --base ."
+    pages.drop("by hand", collection="fresh")
+    pages.vmrag("import", "docs/b.md", *FRESH)
+    assert list(ids(pages)) == ["docs/b.md"]
+
+
+def test_sources_of_before_outside_of_the_repository_keep_their_ids(pages: Project, outside: Path) -> None:
+    pages.vmrag("import", str(outside), *FRESH, "--base", str(outside))
+    pages.git("config", "--local", "--remove-section", "vmrag-import.fresh")
+    set_base(pages, "", sub__far_md=f"{outside}/sub/far.md", near_md="/home/ada/notes/near.md")
+    error = pages.vmrag("import", str(outside), *FRESH, "--json", code=2).error
+    assert "and others" not in error["message"]
+    assert f"'{outside}' (1 document)" in error["message"]
+    (outside / "near.md").write_text("Nearer.")
+    report = pages.ask(*shlex.split(error["hint"])[1:])
+    assert report["changes"] == {"added": 0, "modified": 1, "removed": 0}
+    assert sources(pages)["near.md"] == "near.md"
+
+
+def test_a_file_stored_through_a_link_is_not_stored_again(pages: Project) -> None:
+    (pages.top / "inner").symlink_to("docs/guide")
+    pages.vmrag("import", "docs/guide", *FRESH, "--base", "docs/guide")
+    set_base(pages, "", a_md="inner/a.md")
+    pages.write("docs/guide/a.md", "# Changed\n")
+    error = pages.vmrag("import", "docs", *FRESH, "--json", code=2).error
+    pages.vmrag(*shlex.split(error["hint"])[1:])
+    assert ids(pages)["a.md"] == "# Changed\n"
+    assert "docs/guide/a.md" not in ids(pages)
+
+
+# -- what a stranger may have recorded ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recorded", ["/", "/etc", "../other", "docs/../..", "docs/", "./docs", "do\ncs", "d" * 300])
+def test_a_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: str) -> None:
+    pages.vmrag("import", "docs", *FRESH)
+    set_base(pages, recorded)
+    before = ids(pages)
+    for words in (("import", "docs"), ("import", "."), ("import", "docs/b.md", "--prune"), ("add", "docs/b.md")):
+        error = pages.vmrag(*words, *FRESH, "--json", code=2).error
+        assert error["message"].startswith(f"The import base {recorded!r}"[:40])
+    assert ids(pages) == before
+    pages.vmrag("import", "docs", *FRESH, "--base", ".")
+    assert (base(pages), ids(pages)) == (".", before)
+    with pytest.raises(ContentRefused, match="import base"):
+        validate.check(Collection("fresh", embedding_function="hash", import_base=recorded))
+
+
+def test_a_recorded_base_outside_reads_nothing_there(pages: Project, outside: Path) -> None:
+    pages.vmrag("import", "docs/b.md", *FRESH)
+    set_base(pages, "..", docs__b_md=f"{outside}/near.md")
+    error = pages.vmrag("import", "docs", *FRESH, "--prune", "--json", code=2).error
+    assert "this machine does not know which" in error["message"]
+    set_base(pages, ".", docs__b_md="../../../etc/passwd")
+    pages.vmrag("import", "notes", *FRESH, "--prune")
+    assert "docs/b.md" in ids(pages)
+
+
+def test_a_new_repository_without_a_knowledge_base_of_before(tmp_path: Path, project: Project) -> None:
+    """The hint of the error is typed from outside of the repository, too."""
+    mine = new_project(tmp_path / "mine")
+    mine.vmrag("init")
+    mine.write("docs/a.md", "# A\n")
+    mine.write("notes/b.md", "# B\n")
+    mine.vmrag("import", "docs", *FRESH, "--base", "docs")
+    error = project.vmrag("-C", str(mine.top), "import", "notes", *FRESH, "--json", code=2).error
+    assert error["hint"] == f"vmrag -C {mine.top} import {mine.top}/notes --collection fresh --base {mine.top}"
+    project.vmrag(*shlex.split(error["hint"])[1:])
+    assert ids(mine) == {"a.md": "# A\n", "notes/b.md": "# B\n"}

@@ -1,0 +1,533 @@
+"""Knowledge bases of an older version of the schema: read as they are, brought to the next one by the write that needs it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.engines import AUTHOR, DATE, commit, document, guide, head, put, root, store
+from tests.support.formerly import entries, program, version
+from tests.support.long import examples
+from vmrag_link.engines.base import SCHEMA_VERSION, Write
+from vmrag_link.engines.doltlite import schema, tables
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
+from vmrag_link.engines.limits import USUAL_LIMITS
+from vmrag_link.errors import ContentRefused, KnowledgeRefused, SchemaTooNew
+from vmrag_link.merging.conflicts import Choice, Decisions, decide_all
+from vmrag_link.merging.revisions import merged_revision
+from vmrag_link.models import (
+    Collection,
+    Entry,
+    IssueLog,
+    KnowledgeDoc,
+    Project,
+    Working,
+    content_hash,
+)
+from vmrag_link.ops.publish import validate
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[DoltliteEngine]:
+    """A knowledge base of version 1, with the branch `main` that holds the collection `guide` and a document."""
+    with program(1):
+        made = DoltliteEngine.create(tmp_path / "kb", author=AUTHOR, date=DATE)
+        made.create_branch("main", root(made))
+        made.write("main", Write(put_collections=[guide(), Collection("other")]), expected=root(made))
+        store(made, "main", document("first"))
+    yield made
+    made.close()
+
+
+def project(project_id: str = "vmrag", **fields: str) -> Project:
+    return Project(project_id, **fields)
+
+
+def log(name: str, text: str = "text", **fields) -> IssueLog:
+    return IssueLog(name, "vmrag", fields.pop("issue_number", 1), name, text, content_hash(text), **fields)
+
+
+def knowledge(name: str, text: str = "text", **fields: str) -> KnowledgeDoc:
+    return KnowledgeDoc(name, "api", fields.pop("tool_name", "git"), "2.39", name, text, content_hash(text), **fields)
+
+
+def write(engine: DoltliteEngine, branch: str, **rows) -> str:
+    engine.write(branch, Write(**rows), expected=head(engine, branch))
+    return commit(engine, branch)
+
+
+def file(engine: DoltliteEngine) -> bytes:
+    return (engine.folder / FILE_NAME).read_bytes()
+
+
+# -- one version after the other
+
+
+@pytest.mark.parametrize("newer", range(2, SCHEMA_VERSION + 1))
+def test_an_upgrade_makes_exactly_the_tables_that_the_version_has_from_the_start(newer: int, tmp_path: Path) -> None:
+    with program(newer - 1):
+        DoltliteEngine.create(tmp_path / "upgraded", author=AUTHOR, date=DATE).close()
+    with Connection(tmp_path / "upgraded" / FILE_NAME, access="write") as connection, connection.transaction():
+        assert schema.upgrade(connection, newer) == newer
+        schema.require_ours(connection, "it")
+        assert schema.version(connection) == newer
+
+
+def test_a_table_s_columns_are_the_fields_of_its_records() -> None:
+    for table in tables.TABLES:
+        made = next(each[3] for each in tables.OBJECTS[SCHEMA_VERSION] if each[1] == table.name)
+        words = made.partition("(")[2].rpartition(")")[0].split(",")
+        columns = [each.split()[0] for each in words if len(each.split()) == 2 or "PRIMARY KEY" in each]
+        assert (
+            tuple(each for each in columns if each not in ("PRIMARY", "doc_id)"))[: len(table.columns)] == table.columns
+        )
+
+
+def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine: DoltliteEngine) -> None:
+    before = file(engine)
+    found = DoltliteEngine.open(engine.folder)
+    assert [each.import_base for each in found.collections(head(found, "main"))] == ["", ""]
+    assert entries(found, head(found, "main")) == []
+    assert found.diff(root(found), head(found, "main")).entries == ()
+    found.close()
+    assert file(engine) == before
+    at = write(engine, "main", put_collections=[guide(kind="library")], put_documents=[document("second")])
+    with program(1):
+        assert (version(engine, at), engine.count(at)) == (1, 2)
+        assert [each.kind for each in engine.collections(at)] == ["library", "chroma"]
+    write(engine, "main", remove_entries=[("projects", "nobody")], remove_documents=[("guide", "second")])
+    assert version(engine, head(engine, "main")) == 1
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"put_collections": [guide(import_base="docs")]},
+        {"put_entries": [project()]},
+        {"put_entries": [log("a", issue_number=2**40)]},
+        {"put_entries": [knowledge("b")]},
+    ],
+    ids=["import base", "project", "issue log", "knowledge doc"],
+)
+def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine: DoltliteEngine, rows) -> None:
+    before = head(engine, "main")
+    engine.write("main", Write(**rows, put_documents=[document("second")]), expected=before)
+    assert version(engine, "main") == 2
+    assert version(engine, before) == 1, "the working set only"
+    expected = (
+        [each.key for each in rows.get("put_collections", ())],
+        [each.key for each in rows.get("put_entries", ())],
+    )
+    for old, new in ((before, Working("main")), (before, commit(engine, "main"))):
+        found = engine.diff(old, new)
+        assert ([each.key for each in found.collections], [each.key for each in found.entries]) == expected
+        assert [each.key for each in found.documents] == [("guide", "second")]
+        back = engine.diff(new, old)
+        assert [each.key for each in (*back.collections, *back.entries)] == [*expected[0], *expected[1]]
+    stored = {
+        each.key: each
+        for each in (*engine.collections("" or head(engine, "main")), *entries(engine, head(engine, "main")))
+    }
+    for row in (*rows.get("put_collections", ()), *rows.get("put_entries", ())):
+        assert stored[row.key] == row
+    engine.collect_garbage()
+    assert engine.damage() == ""
+
+
+def test_a_write_that_fails_leaves_the_older_version(engine: DoltliteEngine) -> None:
+    before = head(engine, "main")
+    with pytest.raises(ContentRefused):
+        engine.write("main", Write(put_entries=[project(), project("b", name="a\0b")]), expected=before)
+    found = engine.branch("main")
+    assert found
+    assert (version(engine, "main"), found.dirty) == (1, False)
+
+
+def test_an_upgrade_that_is_taken_back_leaves_the_older_version(engine: DoltliteEngine) -> None:
+    before = head(engine, "main")
+    engine.write("main", Write(put_entries=[project()]), expected=before)
+    kept = engine.commit_onto(before, [Write(put_entries=[project()])], message="kept", author=AUTHOR, date=DATE)
+    engine.take_back("main", kept=kept, expected=before)
+    assert (version(engine, "main"), version(engine, kept)) == (1, 2)
+
+
+# -- two versions together
+
+
+def test_equal_upgrades_in_two_clones_are_one_revision_and_different_ones_merge(
+    engine: DoltliteEngine, tmp_path: Path
+) -> None:
+    base = head(engine, "main")
+    url = f"file://{tmp_path / 'remote'}"
+    engine.push("there", url, {"vmrag_root": root(engine), "main": base})
+    clone = DoltliteEngine.clone(tmp_path / "clone", "there", url)
+    clone.create_branch("main", base)
+    same = [
+        each.commit_onto(base, [Write(put_entries=[project()])], message="same", author=AUTHOR, date=DATE)
+        for each in (engine, clone)
+    ]
+    assert same[0] == same[1]
+    ours = write(engine, "main", put_entries=[project(), log("a")], put_collections=[guide(import_base=".")])
+    theirs = write(clone, "main", put_entries=[project(), log("b")], put_documents=[document("second")])
+    clone.push("there", url, {"theirs": theirs})
+    engine.push("there", url, {"main": ours})
+    engine.fetch("there", url)
+    clone.fetch("there", url)
+    results = []
+    for each in (engine, clone):
+        outcome = merged_revision(each, base=base, ours=ours, theirs=theirs, joins=True)
+        assert outcome.conflicts == ()
+        assert outcome.revision is not None
+        results.append(outcome.revision)
+        assert [row.key for row in entries(each, outcome.revision)] == [
+            ("projects", "vmrag"),
+            ("issue_logs", "a"),
+            ("issue_logs", "b"),
+        ]
+        assert [row.import_base for row in each.collections(outcome.revision)] == [".", ""]
+        assert [row.doc_id for row in each.documents(outcome.revision)] == ["first", "second"]
+        assert each.info(outcome.revision).parents == (ours, theirs)
+        assert each.damage() == ""
+    assert results[0] == results[1]
+    clone.close()
+
+
+State = tuple[str, dict[str, str], dict[str, str]]
+"""The import base of `guide`, texts by document, and texts by issue log."""
+
+names = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["one", "two", "three"]), max_size=3)
+states = st.tuples(st.sampled_from(["", "", ".", "docs"]), names, st.one_of(st.just({}), names))
+
+
+def revision(engine: DoltliteEngine, state: State, onto: str) -> str:
+    """A revision that holds exactly this, in the version that its parent has or that it needs."""
+    base, documents, logs = state
+    rows = Write(
+        put_collections=[guide(import_base=base)],
+        remove_documents=[each.key for each in engine.headers(onto)],
+        put_documents=[document(name, text) for name, text in documents.items()],
+        remove_entries=[each.key for each in entries(engine, onto)],
+        put_entries=[log(name, text) for name, text in logs.items()],
+    )
+    return engine.commit_onto(onto, [rows], message="state", author=AUTHOR, date=DATE)
+
+
+def state(engine: DoltliteEngine, at: str) -> State:
+    found = {each.name: each for each in engine.collections(at)}
+    return (
+        found["guide"].import_base,
+        {each.doc_id: each.content for each in engine.documents(at)},
+        {each.log_id: each.content for each in engine.entries(at, IssueLog)},
+    )
+
+
+def flat(state: State) -> dict[str, str]:
+    base, documents, logs = state
+    return (
+        {"guide/": base}
+        | {f"guide/{name}": text for name, text in documents.items()}
+        | {f"issue_logs:{name}": text for name, text in logs.items()}
+    )
+
+
+def expected(base: State, ours: State, theirs: State) -> dict[str, str] | set[str]:
+    """What results, or the ids of what is in conflict."""
+    before, left, right = flat(base), flat(ours), flat(theirs)
+    result, conflicts = {}, set()
+    for name in before.keys() | left.keys() | right.keys():
+        if right.get(name) in (left.get(name), before.get(name)):
+            text = left.get(name)
+        elif left.get(name) == before.get(name):
+            text = right.get(name)
+        else:
+            conflicts.add(name)
+            continue
+        if text is not None:
+            result[name] = text
+    return conflicts or result
+
+
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(states, states, states, st.booleans())
+def test_a_merge_of_any_versions_is_what_sets_say(
+    engine: DoltliteEngine, base: State, ours: State, theirs: State, joins: bool
+) -> None:
+    at_base = revision(engine, base, head(engine, "main"))
+    at_ours, at_theirs = revision(engine, ours, at_base), revision(engine, theirs, at_base)
+    for old, new, of_old, of_new in ((at_ours, at_theirs, ours, theirs), (at_theirs, at_base, theirs, base)):
+        found = engine.diff(old, new)
+        changed = {f"{'issue_logs:'}{each.key[1]}" for each in found.entries} | {
+            "/".join(each.key) for each in found.documents
+        }
+        changed |= {f"{each.key}/" for each in found.collections}
+        left, right = flat(of_old), flat(of_new)
+        assert changed == {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
+    outcome = merged_revision(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
+    wanted = expected(base, ours, theirs)
+    if outcome.revision is None:
+        assert isinstance(wanted, set)
+        if "guide/" in wanted:  # what is in a collection is merged when its settings are decided
+            wanted = {each for each in wanted if each == "guide/" or not each.startswith("guide/")}
+        assert {each.id for each in outcome.conflicts} == wanted
+        for side in ("ours", "theirs"):
+            decisions: dict[str, Mapping[str, Choice]] = {}
+            while outcome.conflicts:
+                decisions |= decide_all(outcome.conflicts, Choice(side))
+                outcome = merged_revision(
+                    engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins, decisions=decisions
+                )
+            assert outcome.revision is not None
+            chosen, there = flat(ours if side == "ours" else theirs), flat(state(engine, outcome.revision))
+            assert all(there.get(name) == chosen.get(name) for name in decisions)
+            outcome = merged_revision(engine, base=at_base, ours=at_ours, theirs=at_theirs, joins=joins)
+    else:
+        assert flat(state(engine, outcome.revision)) == wanted
+        assert version(engine, outcome.revision) <= max(version(engine, each) for each in (at_ours, at_theirs))
+    assert engine.refusal(outcome.revision or at_ours) is None
+
+
+def test_uncommitted_rows_of_two_branches_are_compared_whatever_their_versions(engine: DoltliteEngine) -> None:
+    base = head(engine, "main")
+    for name in ("new", "newer"):
+        engine.create_branch(name, base)
+    put(engine, "main", document("second"))
+    engine.write("new", Write(put_entries=[log("a"), log("b")]), expected=base)
+    engine.write("newer", Write(put_entries=[log("b"), log("c", "other")]), expected=base)
+    places = [base, Working("main"), Working("new"), Working("newer")]
+    for old, new in itertools.product(places, places):
+        before, after = (dict.fromkeys(entries(engine, each)) for each in (old, new))
+        found = engine.diff(old, new).entries
+        assert {each.before for each in found if each.before} == before.keys() - after.keys()
+        assert {each.after for each in found if each.after} == after.keys() - before.keys()
+
+
+# -- conflicts in rows of the new tables
+
+
+def decided(engine: DoltliteEngine, base: str, ours: str, theirs: str, decisions: Decisions | None = None):
+    return merged_revision(engine, base=base, ours=ours, theirs=theirs, joins=True, decisions=decisions)
+
+
+def test_an_entry_is_merged_field_by_field_and_its_later_time_stays(engine: DoltliteEngine) -> None:
+    base = write(engine, "main", put_entries=[log("a", updated_at="2026-01-01T00:00:00Z")])
+    ours = revised(engine, base, log("a", "new text", updated_at="2026-01-03T00:00:00Z"))
+    theirs = revised(engine, base, log("a", issue_number=7, updated_at="2026-01-02T00:00:00Z"))
+    outcome = decided(engine, base, ours, theirs)
+    assert outcome.revision is not None
+    assert list(engine.entries(outcome.revision, IssueLog)) == [
+        log("a", "new text", issue_number=7, updated_at="2026-01-03T00:00:00Z")
+    ]
+    later = revised(engine, base, log("a", updated_at="2026-01-05T00:00:00Z"))
+    assert engine.diff(base, later).empty, "a time alone is no change"
+
+
+def revised(engine: DoltliteEngine, onto: str, *rows: Entry, remove: tuple[Entry, ...] = ()) -> str:
+    written = Write(put_entries=rows, remove_entries=[each.key for each in remove])
+    return engine.commit_onto(onto, [written], message="revised", author=AUTHOR, date=DATE)
+
+
+@pytest.mark.parametrize(
+    ("row", "changed", "field"),
+    [
+        (log("a"), {"issue_number": 2}, "issue_number"),
+        (log("a"), {"content": "x", "content_hash": content_hash("x")}, "content"),
+        (knowledge("a"), {"tool_version": "3"}, "tool_version"),
+        (project("a"), {"repository_url": "https://example.org"}, "repository_url"),
+    ],
+)
+def test_a_field_of_an_entry_in_conflict_is_decided_as_one_of_a_document(
+    engine: DoltliteEngine, row: Entry, changed, field: str
+) -> None:
+    base = write(engine, "main", put_entries=[row])
+    one, other = (
+        msgspec.structs.replace(row, **values) for values in (changed, {**changed, field: _other(changed[field])})
+    )
+    if field == "content":
+        other = msgspec.structs.replace(other, content_hash=content_hash(other.content))
+    ours, theirs = revised(engine, base, one), revised(engine, base, other)
+    outcome = decided(engine, base, ours, theirs)
+    table, name = row.key
+    assert [(each.id, each.fields) for each in outcome.conflicts] == [(f"{table}:{name}", (field,))]
+    for take, expected_row in (("ours", one), ("theirs", other)):
+        made = decided(engine, base, ours, theirs, decide_all(outcome.conflicts, Choice(take)))
+        assert made.revision is not None
+        assert entries(engine, made.revision) == [expected_row]
+    neither = decided(engine, base, ours, theirs, decide_all(outcome.conflicts, Choice("neither")))
+    assert neither.revision is not None
+    (found,) = entries(engine, neither.revision)
+    assert getattr(found, field) not in (getattr(one, field), getattr(other, field))
+
+
+def _other(value: object) -> object:
+    return value + 1 if isinstance(value, int) else f"{value} and more"
+
+
+@pytest.mark.parametrize("row", [log("a"), knowledge("a"), project("a")])
+def test_an_entry_that_one_side_removed_and_the_other_changed_is_in_conflict(
+    engine: DoltliteEngine, row: Entry
+) -> None:
+    base = write(engine, "main", put_entries=[row])
+    changed = msgspec.structs.replace(row, metadata='{"a":1}')
+    ours, theirs = revised(engine, base, changed), revised(engine, base, remove=(row,))
+    for left, right, kept in ((ours, theirs, "ours"), (theirs, ours, "theirs")):
+        outcome = decided(engine, base, left, right)
+        assert [each.is_whole for each in outcome.conflicts] == [True]
+        for take in ("ours", "theirs"):
+            made = decided(engine, base, left, right, decide_all(outcome.conflicts, Choice(take)))
+            assert made.revision is not None
+            assert entries(engine, made.revision) == ([changed] if take == kept else [])
+
+
+# -- programs that are too old, and what nobody of us wrote
+
+
+def test_an_older_program_refuses_a_newer_revision_everywhere_and_goes_on_with_the_others(
+    engine: DoltliteEngine, tmp_path: Path
+) -> None:
+    old = head(engine, "main")
+    engine.create_branch("new", old)
+    new = write(engine, "new", put_entries=[project()])
+    before = engine.branches()
+    with program(1):
+        for ask in (
+            lambda: engine.collections(new),
+            lambda: list(engine.documents(new)),
+            lambda: engine.count(new),
+            lambda: engine.diff(old, new),
+            lambda: engine.count_changes(new, old),
+            lambda: put(engine, "new", document("x")),
+            lambda: engine.commit_onto(
+                new, [Write(put_documents=[document("x")])], message="m", author=AUTHOR, date=DATE
+            ),
+            lambda: engine.commit_onto(old, [], joining=new, message="m", author=AUTHOR, date=DATE),
+            lambda: merged_revision(engine, base=old, ours=old, theirs=new, joins=True, working=Working("main")),
+            lambda: engine.kept(None, new, reason="it is pinned"),
+        ):
+            with pytest.raises(
+                SchemaTooNew, match=r"has schema version 2; this program knows versions up to 1"
+            ) as caught:
+                ask()
+            assert "pip install --upgrade" in caught.value.hint
+        assert engine.refusal(new) is None, "it is no stranger's: whatever reads it is told"
+        assert engine.branches() == before
+        assert engine.count(store(engine, "main", document("second"))) == 2
+        url = f"file://{tmp_path / 'remote'}"
+        engine.push("there", url, {"vmrag_root": root(engine), "main": old, "new": new})
+        clone = DoltliteEngine.clone(tmp_path / "clone", "there", url)
+        assert (clone.count(old), clone.has_revision(new)) == (1, True)
+        with pytest.raises(SchemaTooNew):
+            engine.vet(
+                tmp_path / "remote",
+                [new],
+                known=[old],
+                into=tmp_path / "vetted",
+                limits=USUAL_LIMITS,
+                sound=lambda _: None,
+            )
+    assert entries(clone, new) == [project()]
+    clone.close()
+
+
+def test_an_older_program_clones_nothing_that_began_in_a_newer_version(tmp_path: Path) -> None:
+    made = DoltliteEngine.create(tmp_path / "kb", author=AUTHOR, date=DATE)
+    url = pushed(made, f"file://{tmp_path / 'remote'}")
+    made.close()
+    with program(1), pytest.raises(SchemaTooNew, match="schema version 2"):
+        DoltliteEngine.clone(tmp_path / "clone", "there", url)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("UPDATE vmrag_meta SET value = '1' WHERE key = 'schema_version'",),
+        ("DROP TABLE issue_logs",),
+        ("ALTER TABLE collections ADD COLUMN another LONGTEXT",),
+        ("UPDATE vmrag_meta SET value = '\u0662' WHERE key = 'schema_version'",),
+        ("UPDATE vmrag_meta SET value = '0' WHERE key = 'schema_version'",),
+        ("UPDATE vmrag_meta SET value = x'32' WHERE key = 'schema_version'",),
+        (f"UPDATE vmrag_meta SET value = '{'9' * 5000}' WHERE key = 'schema_version'",),
+        ("DELETE FROM vmrag_meta",),
+    ],
+    ids=["says 1", "lacks one", "one more", "other digits", "0", "bytes", "endless", "says nothing"],
+)
+def test_tables_that_are_not_those_of_the_version_they_call_themselves_are_refused(
+    engine: DoltliteEngine, tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    old = head(engine, "main")
+    write(engine, "main", put_entries=[project()])
+    with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
+        for each in statements:
+            connection.execute(each)
+        bad = schema.commit(connection, "odd", AUTHOR, DATE)
+    assert isinstance(engine.refusal(bad), KnowledgeRefused)
+    with pytest.raises(KnowledgeRefused):
+        engine.collections(bad)
+    url = f"file://{tmp_path / 'remote'}"
+    other = DoltliteEngine.clone(tmp_path / "clone", "there", pushed(engine, url, main=old))
+    pushed(engine, url, main=bad)
+    with pytest.raises(KnowledgeRefused):
+        other.fetch("there", url)
+    assert not other.has_revision(bad)
+    other.close()
+
+
+def pushed(engine: DoltliteEngine, url: str, **heads: str) -> str:
+    """The URL, after a push; the engine itself refuses nothing of its own."""
+    engine.push("there", url, {"vmrag_root": root(engine), **heads})
+    return url
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("UPDATE issue_logs SET issue_number = x'37'", "something else"),
+        ("UPDATE projects SET name = NULL", "something else"),
+        ("UPDATE projects SET metadata = '[]'", "metadata"),
+        ("UPDATE issue_logs SET content = 'other'", "content_hash"),
+        ("UPDATE collections SET import_base = x'37'", "something else"),
+    ],
+)
+def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched(
+    engine: DoltliteEngine, tmp_path: Path, statement: str, why: str
+) -> None:
+    good = write(engine, "main", put_entries=[project(), log("a")])
+    url = f"file://{tmp_path / 'remote'}"
+    other = DoltliteEngine.clone(tmp_path / "clone", "there", pushed(engine, url, main=good))
+    with Connection(engine.folder / FILE_NAME, at="main") as connection, connection.transaction():
+        connection.execute(statement)
+        bad = schema.commit(connection, "odd", AUTHOR, DATE)
+    pushed(engine, url, main=bad)
+    with pytest.raises(KnowledgeRefused, match=why):
+        other.fetch("there", url)
+    with pytest.raises(KnowledgeRefused):
+        other.vet(
+            tmp_path / "remote",
+            [bad],
+            known=[good],
+            into=tmp_path / "vetted",
+            limits=USUAL_LIMITS,
+            sound=validate.check,
+        )
+    other.close()
+
+
+def test_an_anchor_holds_revisions_of_both_versions(engine: DoltliteEngine) -> None:
+    old = head(engine, "main")
+    new = write(engine, "main", put_entries=[project()])
+    older = engine.commit_onto(old, [Write(put_documents=[document("x")])], message="m", author=AUTHOR, date=DATE)
+    engine.move_branch("main", root(engine), expected=new)
+    engine.collect_garbage()
+    assert entries(engine, new) == [project()]
+    assert (engine.count(old), engine.count(older)) == (1, 2)

@@ -1,0 +1,86 @@
+"""Repositories and knowledge bases that programs of former versions wrote; `tests/data/README.md` says what is there."""
+
+from __future__ import annotations
+
+import contextlib
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import Repo
+from tests.support.terminal import Project as Person
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.doltlite import schema
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.engine import FILE_NAME
+from vmrag_link.models import At, Entry, IssueLog, KnowledgeDoc, Project
+
+DATA = Path(__file__).parents[1] / "data"
+PLACE = b"@WORLD@"
+
+
+@dataclass(frozen=True)
+class Formerly:
+    """What was written by version 1 of every format."""
+
+    top: Path
+
+    @property
+    def hub(self) -> Repo:
+        return Repo(self.top / "code.git")
+
+    @property
+    def shelf(self) -> str:
+        """The URL of the `file://` remote."""
+        return f"file://{self.top / 'shelf.doltlite'}"
+
+    def person(self, name: str) -> Person:
+        return Person(self.top / name)
+
+    @property
+    def ada(self) -> Person:
+        return self.person("ada")
+
+    @property
+    def bob(self) -> Person:
+        return self.person("bob")
+
+    @property
+    def carol(self) -> Person:
+        return self.person("carol")
+
+    @property
+    def dan(self) -> Person:
+        return self.person("dan")
+
+
+def unpack(top: Path) -> Formerly:
+    """Unpack it below `top`, which does not exist yet; call `repos.isolate` first."""
+    top.mkdir()
+    with tarfile.open(DATA / "formats-1.tar.xz") as archive:
+        archive.extractall(top, filter="tar")
+    for path in top.glob("*/.git/vmrag/journal/*.json"):
+        path.write_bytes(path.read_bytes().replace(PLACE, bytes(top)))
+    return Formerly(top)
+
+
+@contextlib.contextmanager
+def program(version: int) -> Iterator[None]:
+    """A program that knows the schema up to this version, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "SCHEMA_VERSION", version)
+        yield
+
+
+def version(engine: Engine, at: str) -> int:
+    """The version of the schema at a revision or on a branch."""
+    with Connection(engine.folder / FILE_NAME, at=at, access="read") as connection:
+        return schema.version(connection)
+
+
+def entries(engine: Engine, at: At) -> list[Entry]:
+    """The rows of all tables that version 2 has first."""
+    return [each for kind in (Project, IssueLog, KnowledgeDoc) for each in engine.entries(at, kind)]

@@ -1,0 +1,159 @@
+"""The import base of a collection: the folder from which the ids of its imported documents count.
+
+It is recorded with the collection, so that a file becomes the same document whoever imports it, on
+whatever machine, and whether the file is named or a folder above it. A base decides names only:
+what is read is what the person named.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from vmrag_link.documents.doc_ids import id_problem
+from vmrag_link.models import Record
+
+ROOT = "."
+OUTSIDE = ".."
+"""What is recorded of a folder outside of the repository: it lies elsewhere on each machine."""
+
+
+class ImportBase(Record, frozen=True):
+    """`recorded` stands with the collection: `ROOT`, a folder's POSIX path below it, or `OUTSIDE`.
+
+    `folder` is where that is here, `top` the root of the work tree; both free of symbolic links, as
+    all paths that the methods take (see `located`).
+    """
+
+    recorded: str
+    folder: Path
+    top: Path
+
+    @property
+    def origin(self) -> Path:
+        """The folder from which sources count: the root, or a base outside of it.
+
+        So a source is the same on every machine.
+        """
+        return self.folder if self.recorded == OUTSIDE else self.top
+
+    @property
+    def prefix(self) -> str:
+        """What a source has before the id of a document that got its id from this base."""
+        return "" if self.recorded in (ROOT, OUTSIDE) else f"{self.recorded}/"
+
+    def contains(self, path: Path) -> bool:
+        return path.is_relative_to(self.folder)
+
+    def doc_id(self, path: Path) -> str:
+        """The id of a new document from a file in the base."""
+        return path.relative_to(self.folder).as_posix()
+
+    def source(self, path: Path) -> str:
+        """What is stored as `Document.source` for a file in the base."""
+        return path.relative_to(self.origin).as_posix()
+
+    def stored_sources(self, documents: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """(id, source) of these documents as `source` forms them now, without those of no file.
+
+        Earlier programs stored the absolute path of a file outside of the repository, and the path
+        through a symbolic link as it was typed. What cannot be known stays as it is; an absolute
+        path is not looked up, because a stranger may have written it.
+        """
+        found: list[tuple[str, str]] = []
+        folders: dict[str, str | None] = {}  # each is looked up once
+        for doc_id, stored in documents:
+            folder, _, name = stored.rpartition("/")
+            if not stored:
+                continue
+            if stored.startswith("/"):
+                found.append((doc_id, self._absolute(doc_id, stored)))
+            elif self.recorded == OUTSIDE or ".." in stored.split("/"):
+                found.append((doc_id, stored))
+            else:
+                if folder not in folders:
+                    folders[folder] = self._real(folder)
+                real = folders[folder]
+                found.append((doc_id, stored if real is None else f"{real}{name}"))
+        return found
+
+    def _absolute(self, doc_id: str, stored: str) -> str:
+        if self.recorded == OUTSIDE:
+            return doc_id if stored.endswith(f"/{doc_id}") else stored
+        return stored.removeprefix(f"{self.top}/")
+
+    def _real(self, folder: str) -> str | None:
+        """What a source in this folder begins with; None if a link leaves the repository."""
+        real = Path(os.path.realpath(self.top / folder))
+        if not real.is_relative_to(self.top):
+            return None
+        return "" if real == self.top else f"{real.relative_to(self.top).as_posix()}/"
+
+    def ids_by_source(self, documents: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """The id of each file that is a document already; from `stored_sources`.
+
+        A file that earlier programs stored under several ids counts as the one that it would get
+        now, else as the longest.
+        """
+        found: dict[str, str] = {}
+        for doc_id, source in documents:
+            other = found.setdefault(source, doc_id)
+            if other != doc_id:
+                expected = os.path.relpath(self.origin / source, self.folder)
+                found[source] = max(other, doc_id, key=lambda each: (each == expected, len(each), each))
+        return found
+
+
+def located(path: Path) -> Path:
+    """The absolute path of a file or folder, the same through whatever symbolic links it is named.
+
+    A link to a file keeps its own name, because it is a document of its own.
+    """
+    if path.is_dir():
+        return Path(os.path.realpath(path))
+    return Path(os.path.realpath(path.parent), path.name)
+
+
+def of_folder(folder: Path, top: Path) -> ImportBase:
+    """The base that a folder is; both as `located` has them."""
+    inside = folder.is_relative_to(top)
+    return ImportBase(folder.relative_to(top).as_posix() if inside else OUTSIDE, folder, top)
+
+
+def of_record(recorded: str, top: Path) -> ImportBase:
+    """The base that is recorded, inside the repository; it has no `problem`."""
+    return ImportBase(recorded, top / recorded, top)
+
+
+def problem(recorded: str) -> str | None:
+    """The reason why a recorded base cannot be used; any program may have written it."""
+    if recorded in (ROOT, OUTSIDE):
+        return None
+    if why := id_problem(recorded):
+        return why
+    if recorded.startswith("/"):
+        return "is absolute"
+    parts = recorded.split("/")
+    if ".." in parts:
+        return "leaves the repository"
+    return "is not a normalised path" if "" in parts or "." in parts else None
+
+
+def derived(documents: Iterable[tuple[str, str]]) -> Counter[str]:
+    """The bases from which the ids of these documents count, each with their number.
+
+    `documents` are (id, source) as stored by a program that recorded no base: the base is what the
+    source has before the id, an absolute path for a file outside of the repository. A document
+    that came from no file, or has been given another id, says nothing.
+    """
+    found: Counter[str] = Counter()
+    for doc_id, source in documents:
+        if source == doc_id:
+            found[ROOT] += 1
+        elif source.endswith(f"/{doc_id}"):
+            folder = source.removesuffix(f"/{doc_id}") or "/"
+            if folder.startswith("/") or problem(folder) is None:
+                found[folder] += 1
+    return found

@@ -1,0 +1,182 @@
+"""Which import base an import takes: what the person gave, what is recorded, or what the documents
+say. If none of these tells, the person is asked, by an error with the command that answers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from vmrag_link import terminal_text
+from vmrag_link.documents import import_base
+from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
+from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
+from vmrag_link.git import settings
+from vmrag_link.models import At, Collection, Record
+from vmrag_link.ops.documents import names
+from vmrag_link.workspace import Workspace
+
+_MOST = 5
+"""Sources or bases that an error names."""
+
+
+class BaseRequest(Record, frozen=True):
+    """An import of these files and folders, as `import_base.located` has them.
+
+    `given` is the base that the person named. `alternative` is the hint of a command that cannot
+    be given a base.
+    """
+
+    sources: tuple[Path, ...]
+    given: Path | None = None
+    alternative: str = ""
+
+
+def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) -> ImportBase:
+    """The base for an import into a collection at a place; a new collection has `ROOT` recorded.
+
+    Every source lies in it. Raises `UsageInvalid` where the person has to say which base is meant.
+    """
+    top = import_base.located(ws.places.top)
+    question = _Question(collection.name, top, request)
+    if request.given is not None:
+        base = _given(ws, at, collection, question, request.given)
+    elif collection.import_base:
+        base = _recorded(ws, collection, question)
+    else:
+        base = _derived(ws, at, question)
+    if not all(map(base.contains, request.sources)):
+        raise question.not_in(base, empty=not ws.engine.count(at, collection=collection.name))
+    return base
+
+
+def remember(ws: Workspace, collection: str, base: ImportBase) -> None:
+    """Let this machine know where a base outside of the repository lies."""
+    if base.recorded == OUTSIDE and settings.import_folder(ws.places, collection) != base.folder:
+        settings.set_import_folder(ws.places, collection, base.folder)
+
+
+def described(base: ImportBase) -> str:
+    """For a sentence: `docs`, `the root of the repository`, `/home/ada/notes`."""
+    if base.recorded == ROOT:
+        return "the root of the repository"
+    return terminal_text.one_line(str(base.folder) if base.recorded == OUTSIDE else base.recorded)
+
+
+def _given(ws: Workspace, at: At, collection: Collection, question: _Question, given: Path) -> ImportBase:
+    if not given.is_dir():
+        raise UsageInvalid(f"--base {given} is not a folder.", hint="Name the folder from which ids count.")
+    base = import_base.of_folder(import_base.located(given), question.top)
+    if why := import_base.problem(base.recorded):
+        raise UsageInvalid(f"The path of --base {base.recorded!r} {why}.", hint="Name another folder.")
+    # A source inside the repository counts from its root, one outside from the base: they would be
+    # mistaken for each other.
+    if (base.recorded == OUTSIDE) != (collection.import_base == OUTSIDE) and any(
+        not source.startswith("/") for _, source in ws.engine.sources(at, collection.name)
+    ):
+        before, now = ("outside", "inside") if collection.import_base == OUTSIDE else ("inside", "outside")
+        raise question.error(
+            f"The documents of collection {collection.name!r} come from {before} the repository, "
+            f"and {described(base)} is {now}.",
+            question.own_collection(),
+        )
+    return base
+
+
+def _recorded(ws: Workspace, collection: Collection, question: _Question) -> ImportBase:
+    recorded = collection.import_base
+    if why := import_base.problem(recorded):
+        raise question.which(f"The import base {recorded!r} of collection {collection.name!r} {why}.")
+    if recorded != OUTSIDE:
+        return import_base.of_record(recorded, question.top)
+    folder = settings.import_folder(ws.places, collection.name)
+    if folder is None:
+        raise question.which(
+            f"The ids of collection {collection.name!r} count from a folder outside of the repository, "
+            "and this machine does not know which."
+        )
+    return ImportBase(OUTSIDE, import_base.located(folder), question.top)
+
+
+def _derived(ws: Workspace, at: At, question: _Question) -> ImportBase:
+    documents = ws.engine.count(at, collection=question.collection)
+    if not documents:
+        return import_base.of_record(ROOT, question.top)
+    found = import_base.derived(ws.engine.sources(at, question.collection))
+    if len(found) == 1 and not next(iter(found)).startswith("/"):
+        return import_base.of_record(next(iter(found)), question.top)
+    name = question.collection
+    if not found:
+        what = f"none of its {plural(documents, 'document')} came from a file"
+    elif len(found) == 1:
+        what = f"its documents come from {next(iter(found))!r}, outside of the repository"
+    else:
+        shown = ", ".join(f"{folder!r} ({plural(number, 'document')})" for folder, number in found.most_common(_MOST))
+        what = f"those of its documents count from {shown}" + (" and others" if len(found) > _MOST else "")
+    raise question.which(f"It is not recorded from where ids of collection {name!r} count, and {what}.", found)
+
+
+class _Question(Record, frozen=True):
+    """The errors of one import, with commands that can be typed where the person is."""
+
+    collection: str
+    top: Path
+    request: BaseRequest
+
+    def which(self, message: str, found: Counter[str] | None = None) -> VmragError:
+        """`found`: the bases of documents, of which the hint takes the likeliest."""
+        folder = self._common(self.request.sources)
+        if folder.is_relative_to(self.top):
+            inside = (self.top / each for each, _ in (found or Counter()).most_common() if not each.startswith("/"))
+            folder = next((each for each in inside if folder.is_relative_to(each)), self.top)
+        bases = [{"base": base, "documents": number} for base, number in (found or Counter()).most_common()]
+        return self.error(message, self._command(self.collection, folder), bases=bases)
+
+    def not_in(self, base: ImportBase, *, empty: bool) -> VmragError:
+        """A source does not lie in the base. An `empty` collection can take any other."""
+        strange = next(each for each in self.request.sources if not base.contains(each))
+        message = (
+            f"{terminal_text.one_line(str(self._shown(strange)))} is not below {described(base)}, "
+            f"from where the ids of collection {self.collection!r} count."
+        )
+        inside = [each.is_relative_to(self.top) for each in (base.folder, *self.request.sources)]
+        if all(inside) or self.request.given is not None:
+            kept = " With a wider base, the documents that are there keep their ids." if all(inside) else ""
+            wider = self._common([base.folder, *self.request.sources])
+            return self.error(message + kept, self._command(self.collection, wider))
+        if empty:
+            return self.error(message, self._command(self.collection, self._common(self.request.sources)))
+        return self.error(message, self.own_collection())
+
+    def own_collection(self) -> str:
+        """The command that imports the sources into a collection of their own."""
+        folder = self._common(self.request.sources)
+        name = names.similar(f"{self.collection}-{folder.name}")
+        return self._command(name, self.top if folder.is_relative_to(self.top) else folder)
+
+    def error(self, message: str, command: str, **details: object) -> VmragError:
+        return UsageInvalid(
+            message, hint=self.request.alternative or command, collection_name=self.collection, **details
+        )
+
+    def _command(self, collection: str, base: Path) -> str:
+        """What to type; with `…` for the sources beyond the first few."""
+        away = ["-C", quoted(self.top)] if self._away() else []
+        sources = [quoted(self._shown(each)) for each in self.request.sources[:_MOST]]
+        more = ["…"] if len(self.request.sources) > _MOST else []
+        words = ["vmrag", *away, "import", *sources, *more, "--collection", collection, "--base"]
+        return " ".join([*words, quoted(self._shown(base))])
+
+    def _shown(self, path: Path) -> Path:
+        """From the current directory, if that is in the repository and the path in it."""
+        here = Path(os.path.realpath(Path.cwd()))
+        return path.relative_to(here) if path.is_relative_to(here) and not self._away() else path
+
+    def _away(self) -> bool:
+        return not Path(os.path.realpath(Path.cwd())).is_relative_to(self.top)
+
+    def _common(self, paths: Iterable[Path]) -> Path:
+        """The innermost folder that holds them all."""
+        return Path(os.path.commonpath([each if each.is_dir() else each.parent for each in paths]))

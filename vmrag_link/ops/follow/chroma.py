@@ -1,0 +1,41 @@
+"""Chroma's store of the index that answers here, for those that wait for it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from vmrag_link.sync import chroma_builder
+from vmrag_link.workspace import Workspace
+
+
+def wait(ws: Workspace, *, lend: bool = False) -> Path:
+    """The store of the bound index, of pinned documents only, as soon as it is there.
+
+    `lend`: it is handed out, and stays for `LEASE_SECONDS` at least. Raises why there can be none,
+    and `UsageInvalid` where it is switched off.
+    """
+    chroma_builder.require_on(ws.chroma)
+    revision = ws.indexed_revision()
+    with ws.reader.snapshot(revision):
+        pass  # one that does not verify was built again
+    return chroma_builder.bring(ws.chroma, ws.chroma.of(revision), vectors=ws.vectors, progress=ws.progress, lend=lend)
+
+
+def wait_if_set(ws: Workspace) -> None:
+    """Wait where `index.chroma` says so."""
+    if ws.config.index.chroma == "wait" and ws.binding is not None:
+        wait(ws)
+
+
+def of_working_copy(ws: Workspace) -> Path:
+    """A store of the documents as they are now, uncommitted ones included; as `wait` where there
+    are none. It is made for this call, and stays while it is lent.
+    """
+    chroma_builder.require_on(ws.chroma)
+    with contextlib.ExitStack() as until_built:
+        with ws.reader.view() as view:
+            copy = until_built.enter_context(chroma_builder.copied(ws.chroma, view.folder)) if view.dirty else None
+        if copy is not None:
+            return chroma_builder.bring_copy(ws.chroma, copy, vectors=ws.vectors, progress=ws.progress)
+    return wait(ws, lend=True)

@@ -1,0 +1,63 @@
+"""Chroma's stores: do they hold what their snapshots hold, and why is one not there?"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from vmrag_link.chroma import check
+from vmrag_link.chroma.open_index import OpenIndex
+from vmrag_link.chroma.stores import read_seal
+from vmrag_link.errors import Busy, IndexExtraMissing
+from vmrag_link.index import seal as index_seal
+from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
+from vmrag_link.sync.chroma_state import RETRY, ChromaStores
+from vmrag_link.workspace import Workspace
+
+
+def stores(ws: Workspace) -> Iterator[Finding]:
+    """Every byte that is sealed, and every row against the snapshot."""
+    if not ws.initialized:
+        return
+    chroma = ws.chroma
+    for path in chroma.stores.newest():
+        with chroma.stores.reading(path):
+            problem = _problem(chroma, path)
+        if problem and path.exists():  # else another process removes it at this moment
+            message = f"Chroma's store {path.name} is damaged: {problem}."
+            yield Finding("CHROMA_DAMAGED", "warning", message, DOCTOR, str(path))
+    state = chroma.state() if ws.binding else None
+    if state and state.state == "failed":
+        message = f"Chroma's store of {(state.revision or '')[:7]} could not be made: {state.error}"
+        yield Finding("CHROMA_FAILED", "warning", message, RETRY)
+
+
+def _problem(chroma: ChromaStores, path: Path) -> str:
+    seal = read_seal(path)
+    if seal is None:
+        return "it was never finished"
+    snapshot = chroma.snapshots.path(seal.revision)
+    if problem := chroma.stores.problem(path, snapshot) or chroma.stores.mismatch(path):
+        return problem
+    if path != chroma.stores.path(seal.revision) or chroma.snapshots.problem(seal.revision):
+        return ""  # there is nothing to compare it with
+    if index_seal.mismatch(snapshot):
+        return ""  # the snapshot is damaged, which another topic tells
+    with (
+        contextlib.suppress(IndexExtraMissing),  # as that
+        chroma.snapshots.reading(snapshot),
+        contextlib.closing(OpenIndex(snapshot)) as index,
+    ):
+        return check.difference(path, index, with_texts=chroma.stores.store_documents)
+    return ""
+
+
+def _drop(ws: Workspace, finding: Finding) -> str:
+    if not ws.chroma.stores.discard(Path(finding.subject)):
+        raise Busy("Another process reads that store.", hint="Run it again when that has finished.")
+    ws.chroma.follow()
+    return "Removed it; it is made again where it is needed."
+
+
+TOPIC = Topic("Chroma", stores, {"CHROMA_DAMAGED": _drop})

@@ -1,0 +1,194 @@
+"""Make the stores of Chroma that are wanted: one process at a time for a knowledge base."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from vmrag_link import locks, permissions
+from vmrag_link.chroma.build import MadeStore, build
+from vmrag_link.chroma.open_index import OpenIndex, Vectors
+from vmrag_link.errors import Busy, IndexFailed, UsageInvalid, VmragError, file_failures
+from vmrag_link.index import seal, snapshots
+from vmrag_link.index.contents import unusable
+from vmrag_link.progress import FOLLOWING, Progress
+from vmrag_link.sync import background
+from vmrag_link.sync.chroma_state import ChromaStores, Wanted
+
+POLL_SECONDS = 0.05
+CONTENTS_DIGITS = 12
+
+
+class _Dropped(Exception):
+    """No work tree is bound to the snapshot any more, or it does not verify: reading builds it
+    again.
+    """
+
+
+def build_wanted(chroma: ChromaStores, *, vectors: Vectors, progress: Progress, log: Callable[[str], None]) -> None:
+    """Make what is lacking, the newest first, until nothing is; then remove what nobody needs.
+
+    A target that no work tree is bound to any more is dropped. What makes one impossible is
+    remembered, and the next one follows. Hold the job's lock.
+    """
+    permissions.make_folder(chroma.stores.root)
+    chroma.stores.sweep()
+    while lacking := chroma.lacking():
+        _build(chroma, lacking[0], vectors=vectors, progress=progress, log=log)
+    chroma.tidy()
+
+
+def _build(
+    chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: Progress, log: Callable[[str], None]
+) -> None:
+    def still_wanted() -> None:
+        if wanted not in chroma.wanted():
+            raise _Dropped("no work tree is bound to it any more")
+
+    chroma.begin(wanted)
+    try:
+        made = _make(chroma, wanted, vectors=vectors, progress=progress, between=still_wanted)
+    except _Dropped as why:
+        log(f"dropped {wanted.store.name}: {why}")
+    except VmragError as error:
+        log(f"failed: {error.message}")
+        chroma.fail(wanted, error)
+        return
+    else:
+        log(f"{made.how}: {wanted.store.name}, {made.added} chunks added, {made.removed} removed")
+    chroma.forget(wanted)
+
+
+def _make(
+    chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: Progress, between: Callable[[], None]
+) -> MadeStore:
+    """The store of a snapshot. One that is exchanged meanwhile is begun again."""
+    while True:
+        with file_failures(), contextlib.closing(_open(chroma, wanted)) as index:
+            try:
+                return build(chroma.stores, index, wanted.store, vectors=vectors, progress=progress, between=between)
+            except IndexFailed:
+                if index.in_place:
+                    raise
+        between()
+
+
+def _open(chroma: ChromaStores, wanted: Wanted) -> OpenIndex:
+    """The snapshot, of which every byte is as it was sealed.
+
+    Its lock is not held longer than this takes: who builds it again waits for nobody.
+    """
+    with chroma.snapshots.reading(wanted.snapshot):
+        if problem := chroma.snapshots.problem(wanted.revision) or seal.mismatch(wanted.snapshot):
+            raise _Dropped(f"the snapshot does not verify: {problem}")
+        return OpenIndex(wanted.snapshot)
+
+
+# -- for somebody who waits ------------------------------------------------------------------------
+
+
+def bring(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: Progress, lend: bool = False) -> Path:
+    """The store of a bound snapshot, as soon as it is there: made here, or by the process that is
+    at work.
+
+    What failed before is tried again. `lend`: the caller hands it out. Raises why it cannot be
+    made.
+    """
+    require_on(chroma)
+    chroma.forget(wanted)
+    while not _handed_out(chroma, wanted, lend=lend):
+        if background.running(chroma.job):
+            _watch(chroma, wanted, progress)
+            continue
+        with contextlib.suppress(Busy):  # another process was faster, and is watched
+            lock = locks.exclusive(chroma.job.lock, purpose="build Chroma's store", timeout=0)
+            with lock:
+                _make_here(chroma, wanted, vectors=vectors, progress=progress)
+    return wanted.store
+
+
+def _handed_out(chroma: ChromaStores, wanted: Wanted, *, lend: bool) -> bool:
+    """Whether the store is there, and lent if it is to be: nobody removes it in between."""
+    if not chroma.usable(wanted):
+        return False
+    with chroma.stores.reading(wanted.store):
+        if chroma.usable(wanted):
+            if lend:
+                chroma.stores.lend(wanted.store)
+            return True
+    return False
+
+
+def _make_here(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: Progress) -> None:
+    chroma.stores.sweep()
+    try:
+        _make(chroma, wanted, vectors=vectors, progress=progress, between=lambda: None)
+    except _Dropped as why:
+        raise unusable(wanted.snapshot, str(why)) from None
+    except VmragError as error:
+        chroma.fail(wanted, error)
+        raise
+
+
+def _watch(chroma: ChromaStores, wanted: Wanted, progress: Progress) -> None:
+    """Show what the process does that is at work, until it has ended or the store is there."""
+    while background.running(chroma.job) and not chroma.usable(wanted):
+        report = background.report(chroma.job)
+        with progress.task(FOLLOWING, report.total if report else 0) as task:
+            shown = 0
+            while report and background.running(chroma.job) and not chroma.usable(wanted):
+                now = background.report(chroma.job)
+                if now is None or now.total != report.total or now.done < shown:
+                    break  # another piece of work
+                task.advance(now.done - shown)
+                shown = now.done
+                time.sleep(POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
+
+
+def require_on(chroma: ChromaStores) -> None:
+    """Raises `UsageInvalid` where the settings want no store of Chroma."""
+    if chroma.mode == "off":
+        raise UsageInvalid(
+            "Chroma's store is switched off (index.chroma: off).",
+            hint="git config vmrag.index.chroma follow",
+        )
+
+
+# -- of uncommitted documents ----------------------------------------------------------------------
+
+
+class CopiedIndex(NamedTuple):
+    """A copy of a working copy, for as long as a store of it is made; `contents` names what it
+    holds.
+    """
+
+    folder: Path
+    contents: str
+
+
+@contextlib.contextmanager
+def copied(chroma: ChromaStores, working: Path) -> Iterator[CopiedIndex]:
+    """Copy a working copy, whose lock the caller holds until the block begins: nobody who writes
+    waits for what follows.
+    """
+    with chroma.stores.building() as folder:
+        snapshots.copy(working, folder)
+        digest = hashlib.sha256((folder / seal.SEAL).read_bytes()).hexdigest()
+        yield CopiedIndex(folder, digest[:CONTENTS_DIGITS])
+
+
+def bring_copy(chroma: ChromaStores, copy: CopiedIndex, *, vectors: Vectors, progress: Progress) -> Path:
+    """A store of a copied working copy, which is handed out."""
+    with file_failures(), contextlib.closing(OpenIndex(copy.folder)) as index:
+        target = chroma.stores.path(index.revision, copy.contents)
+        while True:
+            build(chroma.stores, index, target, vectors=vectors, progress=progress)
+            with chroma.stores.reading(target):
+                if not chroma.stores.problem(target, copy.folder):
+                    chroma.stores.lend(target)
+                    return target
