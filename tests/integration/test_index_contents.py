@@ -41,7 +41,13 @@ def problem(kb: Knowledge, folder: Path, revision: str) -> str:
 def test_a_flipped_bit_in_any_file_is_found_after_the_machine_was_started_again(kb, revision):
     folder, rng = kb.snapshots.path(revision), random.Random(13)
     files = [path for path in folder.iterdir() if path.name != seal.PROVEN]
-    assert {path.name for path in files} == {"vectors-1.i8", keywords.FILE, seal.SEAL, "manifest.sqlite"}
+    assert {path.name for path in files} == {
+        "vectors-1.i8",
+        "lengths-1.u32",
+        keywords.FILE,
+        seal.SEAL,
+        "manifest.sqlite",
+    }
     for path in files:
         for _ in range(3):
             place = rng.randrange(path.stat().st_size), rng.randrange(8)

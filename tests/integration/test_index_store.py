@@ -248,7 +248,7 @@ def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
         floats.write(source, 1, {0: struct.pack("<256f", *[0.0625] * 256)})
         store.seal(revision=revision)
     names = {path.name for path in source.iterdir()}
-    assert names == {FILE, keywords.FILE, "vectors-1.i8", "floats-1.f32", seal.SEAL, seal.PROVEN}
+    assert names == {FILE, keywords.FILE, "vectors-1.i8", "floats-1.f32", "lengths-1.u32", seal.SEAL, seal.PROVEN}
     for name in names - {seal.PROVEN}:  # which says that nothing has to be looked at
         path = kb.folder / "damaged"
         shutil.copytree(source, path)
