@@ -146,6 +146,8 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb):
     rebuilt = kb.index(before)
     assert rebuilt.how == "fresh"
     assert kb.answers(rebuilt.path, QUERIES) == grown
+    restored = shutil.copytree(rebuilt.path, kb.folder / "restored" / "elsewhere")
+    assert kb.answers(restored, QUERIES) == grown
     (elsewhere := kb.folder / "elsewhere").mkdir()
     other = Knowledge(elsewhere)
     other.write(collections=rows)
@@ -354,14 +356,6 @@ def test_a_filter_that_cannot_be_evaluated_is_refused(filtered):
     ]:
         with pytest.raises(FilterInvalid):
             filtered(where, text)
-
-
-def test_filters_on_text_do_not_need_the_texts_in_chroma(tmp_path):
-    kb = Knowledge(tmp_path, store_documents=False)
-    path = kb.index(kb.commit(doc("a", "owl one"), doc("b", "owl two"), collections=[collection()])).path
-    found = kb.search(path, "owl", where_document={"$contains": "one"})
-    assert [(hit.doc_id, hit.text) for hit in found] == [("a", "owl one")]
-    kb.close()
 
 
 def test_filters_on_a_chunks_place_and_text_mean_that_chunk(kb):
