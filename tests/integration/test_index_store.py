@@ -17,7 +17,7 @@ from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
 from vmrag_link.chroma.bindings import DATABASE, DATABASE_FILE, TENANT, Rows, open_store
 from vmrag_link.errors import IndexFailed, MassDeletion
-from vmrag_link.index import keywords, seal, vectors
+from vmrag_link.index import keywords, lengths, seal, vectors
 from vmrag_link.index.contents import HNSW_WRITTEN_OUT, problem_of
 from vmrag_link.index.manifest import FILE, Manifest
 from vmrag_link.index.metadata import chroma_metadata
@@ -254,6 +254,11 @@ def _vectors_gone(store: IndexStore) -> None:
     (store.folder / vectors.file_name(1)).unlink()
 
 
+def _lengths_cut(store: IndexStore) -> None:
+    path = store.folder / lengths.file_name(1)
+    path.write_bytes(path.read_bytes()[: -lengths.ROW])
+
+
 def _document_row_lost(store: IndexStore) -> None:
     store.manifest.connection.execute("DELETE FROM documents WHERE doc_id = 'b'")
 
@@ -279,6 +284,7 @@ def _collection_made_anew(store: IndexStore) -> None:
 
 BREAKS = [
     _row_missing_in_chroma, _other_row_in_chroma, _extra_words_row, _words_row_missing, _vectors_cut, _vectors_gone,
+    _lengths_cut,
     _document_row_lost, _document_row_and_words_lost, _foreign_collection, _collection_gone, _collection_made_anew,
 ]  # fmt: skip
 
