@@ -191,7 +191,7 @@ def truncated_vectors(snapshot: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "a deleted file": lambda snapshot: (snapshot / "keywords.sqlite").unlink(),
     "truncated vectors": truncated_vectors,
-    "a deleted Chroma": lambda snapshot: shutil.rmtree(snapshot / "chroma"),
+    "a deleted seal": lambda snapshot: (snapshot / "seal.json").unlink(),
     "a garbage manifest": lambda snapshot: (snapshot / "manifest.sqlite").write_bytes(b"garbage" * 1000),
     "no directory": shutil.rmtree,
     "an empty directory": lambda snapshot: (shutil.rmtree(snapshot), snapshot.mkdir()),
@@ -224,7 +224,7 @@ def test_a_damaged_snapshot_is_built_again_and_never_served(project, tmp_path, d
     assert_whole(project, tmp_path / "scratch")
 
 
-@pytest.mark.parametrize("name", ["keywords.sqlite", "chroma/chroma.sqlite3", "manifest.sqlite", "*"])
+@pytest.mark.parametrize("name", ["keywords.sqlite", "seal.json", "manifest.sqlite", "*"])
 def test_a_snapshot_with_other_bytes_in_files_of_the_right_size_is_built_again(project, tmp_path, name):
     for path in snapshot(project).rglob(name) if name == "*" else [snapshot(project) / name]:
         if path.is_file():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -18,10 +19,11 @@ from tests.support.bits import flip
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.chroma import build as building
 from vmrag_link.chroma import check, stores
-from vmrag_link.chroma.bindings import BATCH, open_store
+from vmrag_link.chroma.bindings import BATCH, Rows, open_store
 from vmrag_link.chroma.build import MadeStore
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import Stores
+from vmrag_link.embedding.base import featureless
 from vmrag_link.embedding.texts import vectors_for
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.manifest import IndexedCollection
@@ -170,6 +172,23 @@ def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
     assert len(held(made.path)["guide"]) == 1_100
 
 
+def test_what_was_not_changed_is_compared_once_after_each_start_of_the_machine(kb):
+    first, second = grown(kb)
+    base = make(kb, first).path
+    with contextlib.closing(open_store(base)) as store:
+        guide = store.collections()["guide"]
+        [row] = [row for row in page_rows(store, guide) if row.id == "d9_chunk_0"]
+        store.delete(guide, [row.id])
+        store.add(guide, Rows([row.id], [array.array("f", row.vector).tobytes()], [row.metadata], ["another text"]))
+    made = make(kb, second)
+    assert made.how == "delta", "nothing reads all rows again for a few that changed"
+    shutil.rmtree(made.path)
+    sealed = msgspec.json.decode((base / stores.SEAL).read_bytes())
+    (base / stores.SEAL).write_bytes(msgspec.json.encode(sealed | {"boot": "an earlier one"}))
+    assert make(kb, second).how == "fresh"
+    assert held(made.path)["guide"]["d9_chunk_0"][0] == "text number 9"
+
+
 def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
     first, _ = grown(kb)
 
@@ -200,11 +219,8 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
                 if change != "extra":
                     store.delete(guide, [name])
                 if change != "missing":
-                    import array
-
                     text = "other" if change == "text" else row.text
                     metadata = row.metadata | ({"even": True} if change == "metadata" else {})
-                    from vmrag_link.chroma.bindings import Rows
 
                     store.add(guide, Rows([name], [array.array("f", row.vector).tobytes()], [metadata], [text]))
         assert check.difference(path, index, with_texts=True) != ""
@@ -217,12 +233,11 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
         store.unseal()
         with store.manifest:
             store.manifest.note_unembedded({"old": "nobody answers"})
-        from vmrag_link.embedding.base import featureless
 
         stand_in = featureless(collection().embedding_dimensions)
         store.embed("old", {f"o{n}": stand_in for n in range(3)})
-        store.manifest.unset("given_vectors")
-        store.seal(revision=first, settings=kb.snapshots.settings)
+        store.manifest.connection.execute("DELETE FROM meta WHERE key = 'given_vectors'")
+        store.seal(revision=first)
     made = make(kb, first, folder=copied)
     assert shelf(kb).problem(made.path, copied) == ""
     assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == "vectors were made since"
@@ -331,3 +346,38 @@ def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
     assert shelf(kb).problem(path, kb.snapshots.path(first)) == ""
     with contextlib.closing(OpenIndex(kb.snapshots.path(first))) as index:
         assert check.difference(path, index, with_texts=True) == ""
+
+
+# -- metadata -------------------------------------------------------------------------------------------------------------
+
+METADATA = {
+    "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nothing": None, "nested": {"b": 1, "a": [None]}, "empty": [],
+    "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": [1, "x"], "ints and flags": [1, True],
+    "huge": 2**63, "list of huge": [1, 2**70], "least": -(2**63), "": "no name", "$set": 1, "#document": "x", "chroma:document": "x",
+    "title": "the user's own", "nulls": [None],
+}  # fmt: skip
+
+
+def test_metadata_of_every_kind_reaches_chroma_as_specified(kb):
+    import chromadb
+
+    revision = kb.commit(
+        doc("a", "body", title="A title", metadata=METADATA), doc("b", title="B"), collections=[collection()]
+    )
+    path = kb.index(revision).path
+    client = chromadb.PersistentClient(str(make(kb, revision).path))
+    rows = client.get_collection("guide").get()
+    found = dict(zip(rows["ids"], rows["metadatas"], strict=True))
+    client.close()
+    content_hash = doc("a", "body").content_hash
+    assert found["a_chunk_0"] == {
+        "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nested": '{"a":[null],"b":1}', "empty": "[]",
+        "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": '[1,"x"]',
+        "ints and flags": "[1,true]", "huge": str(2**63), "list of huge": f"[1,{2**70}]", "least": -(2**63),
+        "title": "the user's own", "nulls": "[null]",
+        "source_id": "a", "chunk_index": 0, "total_chunks": 1, "content_hash": content_hash, "source_table": "documents",
+        "collection": "guide",
+    }  # fmt: skip
+    assert found["b_chunk_0"]["title"] == "B"
+    [hit] = kb.search(path, "body", where={"title": "the user's own"})
+    assert hit.metadata == json.loads(json.dumps(METADATA))

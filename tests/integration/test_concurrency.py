@@ -287,7 +287,7 @@ def test_rebuilding_an_index_that_another_process_reads_names_the_reason_and_cha
 
 
 def test_what_killed_processes_left_is_swept_by_a_sync_that_has_nothing_else_to_do(stocked):
-    (stocked.shared / "snapshots" / ".building-0123456789ab" / "chroma").mkdir(parents=True)
+    (stocked.shared / "snapshots" / ".building-0123456789ab" / "deep").mkdir(parents=True)
     stocked.vmrag("sync")
     assert not (stocked.shared / "snapshots" / ".building-0123456789ab").exists()
 

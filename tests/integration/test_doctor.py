@@ -115,9 +115,9 @@ def test_looking_changes_nothing_even_where_much_is_wrong(project):
 
 
 def times(project: Project) -> dict[Path, int]:
-    """Of all files but those that change when they are read (Chroma's), and what was found out about them."""
+    """Of all files but what was found out about them."""
     files = [path for path in (project.top / ".git").rglob("*") if path.is_file()]
-    return {path: path.stat().st_mtime_ns for path in files if path.name != PROVEN and "chroma" not in path.parts}
+    return {path: path.stat().st_mtime_ns for path in files if path.name != PROVEN}
 
 
 def test_a_healthy_repository_is_examined_in_well_under_a_second(project):
@@ -882,7 +882,7 @@ def test_another_version_of_vmrag_on_the_path_is_a_warning(project, tmp_path, mo
     assert found["level"] == "warning"
 
 
-def test_without_chromadb_nothing_can_be_searched_and_that_is_a_warning(project, monkeypatch):
+def test_without_chromadb_there_is_no_store_for_its_clients_and_that_is_a_warning(project, monkeypatch):
     monkeypatch.setitem(sys.modules, "chromadb", None)
     found = findings(project)["INDEX_EXTRA_MISSING"]
     assert found["level"] == "warning"

@@ -72,14 +72,19 @@ def test_where_no_index_can_be_built_the_bound_one_answers_and_says_so(project):
 @pytest.mark.parametrize(
     ("limit", "most", "hint"), [("NOFILE", 20, "ulimit -n 256"), ("AS", 400 << 20, "ulimit -v unlimited")]
 )
-def test_below_what_chroma_needs_an_error_names_the_limit_and_how_to_raise_it(project, limit, most, hint):
+def test_below_what_chroma_needs_the_index_answers_and_its_store_names_the_limit(
+    project, monkeypatch, limit, most, hint
+):
     project.forget_indexes()
     script = (
         "import resource, sys\nfrom vmrag_link.cli.main import run\n"
         f"resource.setrlimit(resource.RLIMIT_{limit}, ({most}, {most}))\n"
         "sys.exit(run(sys.argv[1:]))\n"
     )
-    done = start(project, "sync", "--json", program=(sys.executable, "-c", script)).done()
+    program = (sys.executable, "-c", script)
+    for command in (("sync",), ("query", "rest", "--mode", "keyword"), ("list",)):
+        assert start(project, *command, program=program).done().code == 0
+    monkeypatch.delenv("VMRAG_INDEX_CHROMA")
+    done = start(project, "path", "chroma", "--json", program=program).done()
     error = error_of(done)
-    assert (done.code, error["hint"], error["details"]["limit"]) == (3, hint, f"RLIMIT_{limit}")
-    assert start(project, "list", program=(sys.executable, "-c", script)).done().code == 0
+    assert (done.code, error["hint"].partition(";")[0], error["details"]["limit"]) == (3, hint, f"RLIMIT_{limit}")

@@ -329,7 +329,7 @@ def test_a_kb_branch_that_an_interrupted_commit_waits_for_stays(project):
 def test_what_killed_processes_left_goes(project):
     shelf, working = project.shared / "snapshots", project.shared / "working"
     project.vmrag("gc", "--apply")
-    (shelf / ".building-0123" / "chroma").mkdir(parents=True)
+    (shelf / ".building-0123" / "deep").mkdir(parents=True)
     working.mkdir(exist_ok=True)
     names = [
         shelf / "gone-12345678.lock",

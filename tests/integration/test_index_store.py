@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sqlite3
 import struct
 import time
 from pathlib import Path
@@ -15,14 +13,13 @@ from hypothesis import strategies as st
 
 from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
-from vmrag_link.chroma.bindings import DATABASE, DATABASE_FILE, TENANT, Rows, open_store
 from vmrag_link.errors import IndexFailed, MassDeletion
-from vmrag_link.index import keywords, lengths, seal, vectors
-from vmrag_link.index.contents import HNSW_WRITTEN_OUT, problem_of
+from vmrag_link.index import floats, keywords, lengths, seal, vectors
+from vmrag_link.index.contents import HeldRow, problem_of, rows_of
 from vmrag_link.index.manifest import FILE, Manifest
-from vmrag_link.index.metadata import chroma_metadata
+from vmrag_link.index.metadata import chunk_id, document_metadata
 from vmrag_link.index.store import IndexStore
-from vmrag_link.models import Chunk, Chunking, Working
+from vmrag_link.models import Chunking, Working
 
 kb = knowledge.kb
 
@@ -30,12 +27,13 @@ LONG = " ".join(f"word{number}" for number in range(400))
 
 
 def chunk_ids(folder: Path, name: str = "guide") -> list[str]:
-    """As Chroma holds them."""
-    store = open_store(folder / "chroma")
-    try:
-        return sorted(store.ids(store.collections()[name]))
-    finally:
-        store.close()
+    return sorted(held_chunks(folder, name))
+
+
+def held_chunks(folder: Path, name: str) -> dict[str, HeldRow]:
+    """Text and vector of each chunk."""
+    rows = rows_of(folder, name)
+    return {chunk_id(doc_id, number): row for doc_id, held in rows.items() for number, row in enumerate(held)}
 
 
 def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
@@ -43,7 +41,7 @@ def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
     fresh = kb.folder / "compare"
     with kb.store(fresh, create=True) as store:
         kb.indexer.update(store, revision, base=None)
-        store.seal(revision=revision, settings=kb.snapshots.settings)
+        store.seal(revision=revision)
     seen = []
     for each in (folder, fresh):
         manifest = Manifest(each, frozen=True)
@@ -53,7 +51,7 @@ def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
                 manifest.headers(),
                 manifest.chunk_counts(),
                 {name: (row.collection, row.slots - row.dead) for name, row in held.items()},
-                {name: chunk_ids(each, name) for name in held},
+                {name: held_chunks(each, name) for name in held},
             )
         )
         manifest.close()
@@ -124,7 +122,7 @@ def test_collections_come_go_and_change_their_definition(kb):
         with kb.store(path) as store:
             brought = kb.indexer.update(store, revision, base=before)
             store.manifest.forget_touched()
-            store.seal(revision=revision, settings=kb.snapshots.settings, added=brought.plan.add)
+            store.seal(revision=revision, added=brought.plan.add)
         assert_whole(kb, path, revision)
         assert brought.plan.drop == (("guide",) if "about" not in str(fields) else ())
         before = revision
@@ -132,23 +130,6 @@ def test_collections_come_go_and_change_their_definition(kb):
     dropped = kb.commit(drop=["notes"])
     last = kb.index(dropped, base=before)
     assert_whole(kb, last.path, dropped)
-
-
-def test_hnsw_directories_of_dropped_collections_are_swept(kb):
-    first = kb.commit(
-        *[doc(f"d{n}") for n in range(5)],
-        doc("n", collection="notes"),
-        collections=[collection(), collection("notes")],
-    )
-    kb.index(first)
-    path = kb.copied(first, "changed")
-    assert len([each for each in (path / "chroma").iterdir() if each.is_dir()]) == 2
-    second = kb.commit(drop=["notes"])
-    with kb.store(path) as store:
-        kb.indexer.update(store, second, base=first)
-        store.seal(revision=second, settings=kb.snapshots.settings)
-    assert len([each for each in (path / "chroma").iterdir() if each.is_dir()]) == 1
-    assert problem_of(path, revision=second, settings=kb.snapshots.settings) == ""
 
 
 def test_uncommitted_documents_are_followed_and_their_revert_too(kb):
@@ -176,44 +157,12 @@ def test_after_sealing_no_file_of_the_index_is_open(kb):
 
 # -- metadata -------------------------------------------------------------------------------------------------------------
 
-METADATA = {
-    "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nothing": None, "nested": {"b": 1, "a": [None]}, "empty": [],
-    "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": [1, "x"], "ints and flags": [1, True],
-    "huge": 2**63, "list of huge": [1, 2**70], "least": -(2**63), "": "no name", "$set": 1, "#document": "x", "chroma:document": "x",
-    "title": "the user's own", "nulls": [None],
-}  # fmt: skip
-
-
-def test_metadata_of_every_kind_reaches_chroma_as_specified(kb):
-    import chromadb
-
-    revision = kb.commit(
-        doc("a", "body", title="A title", metadata=METADATA), doc("b", title="B"), collections=[collection()]
-    )
-    path = kb.index(revision).path
-    client = chromadb.PersistentClient(str(path / "chroma"))
-    rows = client.get_collection("guide").get()
-    found = dict(zip(rows["ids"], rows["metadatas"], strict=True))
-    client.close()
-    content_hash = doc("a", "body").content_hash
-    assert found["a_chunk_0"] == {
-        "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nested": '{"a":[null],"b":1}', "empty": "[]",
-        "words": ["x", "y"], "numbers": [1, 2], "reals": [0.5], "flags": [True, False], "mixed": '[1,"x"]',
-        "ints and flags": "[1,true]", "huge": str(2**63), "list of huge": f"[1,{2**70}]", "least": -(2**63),
-        "title": "the user's own", "nulls": "[null]",
-        "source_id": "a", "chunk_index": 0, "total_chunks": 1, "content_hash": content_hash, "source_table": "documents",
-        "collection": "guide",
-    }  # fmt: skip
-    assert found["b_chunk_0"]["title"] == "B"
-    [hit] = kb.search(path, "body", where={"title": "the user's own"})
-    assert hit.metadata == json.loads(json.dumps(METADATA))
-
 
 @given(st.dictionaries(st.text(max_size=5), st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=6)))  # fmt: skip
 def test_any_metadata_becomes_something_that_chroma_takes(metadata):
-    row = chroma_metadata(doc("a", metadata=metadata), Chunk(0, "text", 0, 4), 1)
+    row = document_metadata(doc("a", metadata=metadata).header)
     for key, value in row.items():
         assert not key.startswith(("$", "#", "chroma:"))
         assert key
@@ -223,16 +172,6 @@ def test_any_metadata_becomes_something_that_chroma_takes(metadata):
 
 
 # -- sealing finds what does not agree ------------------------------------------------------------------------------------
-
-
-def _row_missing_in_chroma(store: IndexStore) -> None:
-    store.chroma.delete(store.manifest.collections()["guide"].chroma_id, ["a_chunk_0"])
-
-
-def _other_row_in_chroma(store: IndexStore) -> None:
-    guide = store.manifest.collections()["guide"].chroma_id
-    store.chroma.delete(guide, ["a_chunk_0"])
-    store.chroma.add(guide, Rows(["x_chunk_0"], [struct.pack("<256f", *[1.0] * 256)], [{"a": 1}], ["x"]))
 
 
 def _extra_words_row(store: IndexStore) -> None:
@@ -269,23 +208,17 @@ def _document_row_and_words_lost(store: IndexStore) -> None:
     _document_row_lost(store)
 
 
-def _foreign_collection(store: IndexStore) -> None:
-    store.chroma.create("stranger", space="cosine", metadata={"a": "b"})
+def _collection_lost(store: IndexStore) -> None:
+    store.manifest.connection.execute("DELETE FROM collections")
 
 
-def _collection_gone(store: IndexStore) -> None:
-    store.chroma.drop("guide")
-
-
-def _collection_made_anew(store: IndexStore) -> None:
-    store.chroma.drop("guide")
-    store.chroma.create("guide", space="cosine", metadata={"a": "b"})
+def _more_floats_than_rows(store: IndexStore) -> None:
+    floats.write(store.folder, 1, {2: struct.pack("<256f", *[0.0625] * 256)})
 
 
 BREAKS = [
-    _row_missing_in_chroma, _other_row_in_chroma, _extra_words_row, _words_row_missing, _vectors_cut, _vectors_gone,
-    _lengths_cut,
-    _document_row_lost, _document_row_and_words_lost, _foreign_collection, _collection_gone, _collection_made_anew,
+    _extra_words_row, _words_row_missing, _vectors_cut, _vectors_gone, _lengths_cut, _document_row_lost,
+    _document_row_and_words_lost, _collection_lost, _more_floats_than_rows,
 ]  # fmt: skip
 
 
@@ -297,8 +230,8 @@ def test_parts_that_disagree_are_never_sealed(kb, damage):
         brought = kb.indexer.update(store, revision, base=None)
         damage(store)
         with pytest.raises(IndexFailed, match="does not verify"):
-            store.seal(revision=revision, settings=kb.snapshots.settings, added=brought.plan.add)
-    assert problem_of(path, revision=revision, settings=kb.snapshots.settings) != ""
+            store.seal(revision=revision, added=brought.plan.add)
+    assert problem_of(path, revision=revision) != ""
 
 
 def test_an_index_that_is_being_changed_is_not_served(kb):
@@ -307,69 +240,47 @@ def test_an_index_that_is_being_changed_is_not_served(kb):
     path = kb.copied(revision, "changed")
     with kb.store(path) as store:
         store.unseal()
-    assert problem_of(path, revision=revision, settings=kb.snapshots.settings) == "it was never finished"
+    assert problem_of(path, revision=revision) == "it was never finished"
 
 
 @pytest.mark.parametrize("truncate", [False, True], ids=["deleted", "truncated"])
 def test_every_file_of_a_sealed_index_is_missed(kb, truncate):
-    many = collection(chunking=Chunking(size=12, overlap=0))
-    revision = kb.commit(
-        doc("a", "one two tri " * 1_100), collections=[many]
-    )  # enough for Chroma to write its HNSW index out
-    source = kb.index(revision).path
-    files = [path.relative_to(source) for path in source.rglob("*") if path.is_file()]
-    expected = {DATABASE_FILE, FILE, keywords.FILE, "header.bin", "data_level0.bin", HNSW_WRITTEN_OUT, "vectors-1.i8"}
-    assert expected <= {path.name for path in files}
-    for name in files:
-        if name.name == seal.PROVEN:
-            continue  # says that nothing has to be looked at
-        size = (source / name).stat().st_size
-        if truncate and not size:
-            continue
-        path = kb.copied(revision, "damaged")
+    revision = kb.commit(doc("a", LONG), collections=[collection()])
+    kb.index(revision)
+    source = kb.copied(revision, "source")
+    with kb.store(source) as store:
+        store.unseal()
+        floats.write(source, 1, {0: struct.pack("<256f", *[0.0625] * 256)})
+        store.seal(revision=revision)
+    names = {path.name for path in source.iterdir()}
+    assert names == {FILE, keywords.FILE, "vectors-1.i8", "lengths-1.u32", "floats-1.f32", seal.SEAL, seal.PROVEN}
+    for name in names - {seal.PROVEN}:  # which says that nothing has to be looked at
+        path = kb.folder / "damaged"
+        shutil.copytree(source, path)
+        assert problem_of(path, revision=revision) == ""
         if truncate:
             with (path / name).open("r+b") as file:
-                file.truncate(size // 2)
+                file.truncate((source / name).stat().st_size // 2)
         else:
             (path / name).unlink()
-        assert problem_of(path, revision=revision, settings=kb.snapshots.settings) != "", name
+        assert problem_of(path, revision=revision) != "", name
         shutil.rmtree(path)
 
 
-def test_files_of_an_hnsw_index_that_was_never_written_out_hold_nothing(kb):
-    """Every opener writes them anew, so one that is caught empty, or was lost, is no damage."""
-    revision = kb.commit(*[doc(f"d{n}") for n in range(3)], collections=[collection()])
-    kb.index(revision)
-    path = kb.copied(revision, "changed")
-    [hnsw] = [each for each in (path / "chroma").iterdir() if each.is_dir()]
-    assert not (hnsw / HNSW_WRITTEN_OUT).exists()
-    (hnsw / "header.bin").write_bytes(b"")
-    (hnsw / "data_level0.bin").unlink()
-    assert problem_of(path, revision=revision, settings=kb.snapshots.settings) == ""
-    store = open_store(path / "chroma")
-    guide = store.collections()["guide"]
-    answer = store._rust.query(guide, None, [[1.0] * 256], 9, None, None, [], TENANT, DATABASE)
-    assert sorted(answer.ids[0]) == ["d0_chunk_0", "d1_chunk_0", "d2_chunk_0"]
-    store.close()
-
-
-def test_an_index_of_another_revision_setting_or_format_is_not_served(kb):
+def test_an_index_of_another_revision_or_format_is_not_served(kb):
     revision = kb.commit(doc("a"), collections=[collection()])
     path = kb.index(revision).path
-    assert problem_of(path, revision=revision, settings=kb.snapshots.settings) == ""
-    assert "describes" in problem_of(path, revision="f" * 40, settings=kb.snapshots.settings)
-    assert "describes" in problem_of(path, revision=revision, settings="another")
-    assert problem_of(path / "absent", revision=revision, settings=kb.snapshots.settings) == "it is not there"
+    assert problem_of(path, revision=revision) == ""
+    assert "was sealed as" in problem_of(path, revision="f" * 40)
+    assert problem_of(path / "absent", revision=revision) == "it is not there"
     changed = kb.copied(revision, "changed")
-    with sqlite3.connect(changed / FILE) as manifest:
-        manifest.execute("UPDATE meta SET value = '0' WHERE key = 'format'")
-    manifest.close()
-    assert "describes" in problem_of(changed, revision=revision, settings=kb.snapshots.settings)
-    with sqlite3.connect(changed / FILE) as manifest:
-        manifest.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
-        manifest.execute("UPDATE meta SET value = 'garbage' WHERE key = 'files'")
-    manifest.close()
-    assert "cannot be read" in problem_of(changed, revision=revision, settings=kb.snapshots.settings)
+    sealed = seal.read(changed)
+    seal.write(changed, format="1", revision=revision)
+    assert "was sealed as" in problem_of(changed, revision=revision)
+    seal.write(changed, format=sealed.format, revision=revision)
+    assert problem_of(changed, revision=revision) == ""
+    (changed / seal.SEAL).write_text("garbage")
+    assert "cannot be read" in problem_of(changed, revision=revision)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"garbage " * 1000])
@@ -378,16 +289,16 @@ def test_a_manifest_of_garbage_is_not_served_and_stays_as_it_is(kb, content):
     kb.index(revision)
     path = kb.copied(revision, "damaged")
     (path / FILE).write_bytes(content)
-    assert "cannot be read" in problem_of(path, revision=revision, settings=kb.snapshots.settings)
+    assert "manifest.sqlite is not what was written" in problem_of(path, revision=revision)
     with pytest.raises(IndexFailed):
         kb.search(path, "text")
     assert (path / FILE).read_bytes() == content
 
 
-def test_looking_at_a_folder_without_a_manifest_makes_none(kb, tmp_path):
+def test_looking_at_a_folder_without_an_index_makes_none(kb, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "cannot be read" in problem_of(empty, revision="r", settings="s")
+    assert problem_of(empty, revision="r") == "it was never finished"
     with pytest.raises(IndexFailed):
         kb.search(empty, "text")
     assert list(empty.iterdir()) == []
@@ -454,5 +365,5 @@ def test_the_engines_diff_and_a_comparison_of_all_rows_give_the_same_plan(tmp_pa
         assert by_diff == by_rows
         kb.indexer.update(store, Working(BRANCH), base=revision)
         assert store.manifest.headers() == {each.key: each for each in kb.engine.headers(Working(BRANCH))}
-        store.seal(revision=revision, settings=kb.snapshots.settings)
+        store.seal(revision=revision)
     kb.close()

@@ -49,7 +49,7 @@ STATUS = {
     },
     "index": {
         "revision": (HASH, None),
-        "settings": (str, None),
+        "format": (str, None),
         "documents": int,
         "chunks": int,
         "path": (str, None),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import threading
 import uuid
 from pathlib import Path
@@ -13,6 +15,8 @@ from tests.support import notes
 from tests.support.mcp import Tools, warned
 from tests.support.notes import LONG, TEXTS, indexed
 from vmrag_link.engines.base import Write
+from vmrag_link.index import seal
+from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Document
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -427,6 +431,20 @@ def test_a_commit_and_a_rebuild_have_the_embeddings_of_the_texts(project, tools,
     assert embedding_of(tools, "b") != pytest.approx(other)
     assert found(tools, "changed, too")[0] == "b"
     assert project.consistent()
+
+
+def test_embeddings_given_to_an_earlier_version_are_named_before_they_go(project, tools, swapped):
+    [copy] = [path for path in (project.shared / "working").iterdir() if path.is_dir()]
+    before = copy.with_name("0123456789abcdef")
+    shutil.copytree(copy, before)
+    with contextlib.closing(Manifest(before)) as manifest, manifest:  # as that version left it
+        manifest.set(format="1", revision=project.pinned)
+    (before / seal.SEAL).unlink()
+    said = project.vmrag("sync", "--rebuild").err
+    assert "have those of their texts again: notes/b." in said
+    assert project.pinned[:7] in said
+    assert not before.exists()
+    assert "earlier version" not in project.vmrag("sync", "--rebuild").err
 
 
 def test_an_embedding_that_cannot_be_is_refused(tools):

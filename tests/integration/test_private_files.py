@@ -93,7 +93,7 @@ def peek(paths: list[Path]) -> list[str]:
 def test_no_other_user_may_do_anything_with_what_lies_below_vmrag(project: Project) -> None:
     assert openness(kept(project)) == {}
     names = {each.name for each in kept(project)}
-    assert {"remotes.git", "chroma.sqlite3", "embeddings.sqlite", "links.queue", "remote.doltlite", "working"} <= names
+    assert {"remotes.git", "keywords.sqlite", "embeddings.sqlite", "links.queue", "remote.doltlite", "working"} <= names
     umasked = [project.top / ".dolt-version", project.top / ".git" / "hooks" / "post-commit"]
     assert [oct(stat.S_IMODE(each.stat().st_mode)) for each in umasked] == ["0o644", "0o755"]
 

@@ -358,14 +358,6 @@ def test_a_filter_that_cannot_be_evaluated_is_refused(filtered):
             filtered(where, text)
 
 
-def test_filters_on_text_do_not_need_the_texts_in_chroma(tmp_path):
-    kb = Knowledge(tmp_path, store_documents=False)
-    path = kb.index(kb.commit(doc("a", "owl one"), doc("b", "owl two"), collections=[collection()])).path
-    found = kb.search(path, "owl", where_document={"$contains": "one"})
-    assert [(hit.doc_id, hit.text) for hit in found] == [("a", "owl one")]
-    kb.close()
-
-
 def test_filters_on_a_chunks_place_and_text_mean_that_chunk(kb):
     text = " ".join(f"owl{number} owl" for number in range(60))
     guide = collection(chunking=Chunking(size=60, overlap=0))

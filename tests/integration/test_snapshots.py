@@ -30,14 +30,14 @@ def revision(kb: Knowledge) -> str:
 
 def shelf(kb: Knowledge) -> str:
     """Code that opens the same snapshots in a child."""
-    return f"shelf = Snapshots(Path({str(kb.snapshots.root)!r}), store_documents=True)\n"
+    return f"shelf = Snapshots(Path({str(kb.snapshots.root)!r}))\n"
 
 
 def build(kb: Knowledge, revision: str, folder: Path) -> None:
     with kb.store(folder, create=True) as store:
         kb.indexer.update(store, revision, base=None)
         store.manifest.forget_touched()
-        store.seal(revision=revision, settings=kb.snapshots.settings)
+        store.seal(revision=revision)
 
 
 def building(kb: Knowledge) -> list[str]:
@@ -110,7 +110,7 @@ def test_a_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
 def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):
     def litter(number: int) -> None:
         for place in range(30):
-            (kb.snapshots.root / f"{directories.BUILDING}{number}-{place}" / "chroma" / "deep").mkdir(parents=True)
+            (kb.snapshots.root / f"{directories.BUILDING}{number}-{place}" / "deep").mkdir(parents=True)
 
     litter(0)
     sweepers = [
@@ -165,44 +165,26 @@ def test_a_snapshot_that_is_bound_while_it_is_evicted_stays(kb, revision):
     assert kb.snapshots.problem(revision) == ""
 
 
-def test_snapshots_of_other_settings_stay_apart(kb, revision):
-    other = Knowledge(kb.folder, store_documents=False)
-    assert other.snapshots.path(revision) != kb.snapshots.path(revision)
-    assert other.snapshots.problem(revision) == "it is not there"
-    assert other.index(revision).how == "fresh"
-    assert (kb.snapshots.problem(revision), other.snapshots.problem(revision)) == ("", "")
-    other.close()
+def test_a_snapshot_of_another_format_is_left_alone_and_evicted_like_any_other(kb, revision):
+    ours = kb.snapshots.path(revision)
+    other = ours.with_name(f"{revision}-00000000")
+    shutil.copytree(ours, other)
+    assert {each.path for each in kb.snapshots.all()} == {ours, other}
+    assert kb.index(kb.commit(doc("new", "something new")), base=revision).how == "delta"
+    assert {each.path for each in kb.snapshots.evict(bound=lambda: [ours], keep=0)} >= {other}
+    assert not other.exists()
 
 
-def test_every_copy_verifies_while_another_process_queries_the_source(kb, revision):
-    path = kb.snapshots.path(revision)
-    reader = child(
-        "from vmrag_link.chroma.bindings import *\nfrom vmrag_link.chroma import bindings\n"
-        f"folder = Path({str(path)!r}) / 'chroma'\nstop = []\n"
-        "import threading; threading.Thread(target=lambda: stop.append(sys.stdin.read()), daemon=True).start()\n"
-        "rounds = 0\n"
-        "while not stop:\n"
-        "    store = open_store(folder); guide = store.collections()['guide']\n"
-        "    for _ in range(5):\n"
-        "        store._rust.query(guide, None, [[1.0] * 256], 3, None, None, [], bindings.TENANT, bindings.DATABASE)\n"
-        "        assert len(store.ids(guide, where={'source_id': {'$ne': 'd1'}})) == 19\n"
-        "    store.close(); rounds += 1\n"
-        "    if rounds == 1: print('reading', flush=True)\n"
-        "print(rounds, flush=True)"
-    )
-    assert said(reader) == "reading"
-    for number in range(25):
-        target = kb.copied(revision, f"copy-{number}")
-        assert problem_of(target, revision=revision, settings=kb.snapshots.settings) == ""
-        with kb.store(target) as store:
-            store.seal(revision=revision, settings=kb.snapshots.settings, added=store.manifest.headers())
-        shutil.rmtree(target)
-    assert int(end(reader)) > 1
-    assert kb.snapshots.problem(revision) == ""
+def test_a_copy_of_a_snapshot_verifies_and_can_be_sealed(kb, revision):
+    target = kb.copied(revision, "copy")
+    assert problem_of(target, revision=revision) == ""
+    with kb.store(target) as store:
+        store.seal(revision=revision, added=store.manifest.headers())
+    assert problem_of(target, revision=revision) == ""
 
 
 def test_a_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, revision):
-    with pytest.raises(IndexFailed, match="cannot be copied"):
+    with pytest.raises(IndexFailed, match="it is not there"):
         snapshots.copy(kb.snapshots.root / "absent", kb.folder / "target")
     with pytest.raises(FileFailed, match="cannot be copied"):
         snapshots.copy(kb.snapshots.path(revision), kb.folder / "no" / "such" / "folder")

@@ -19,7 +19,7 @@ kb = knowledge.kb
 BODY = """
 kb = Knowledge(Path(sys.argv[1]) if len(sys.argv) > 1 else Path({folder!r}))
 from vmrag_link.index.working import WorkingCopy
-copy = WorkingCopy(Path({root!r}), kb_branch='main', base={revision!r}, settings=kb.snapshots.settings, timeout=20.0)
+copy = WorkingCopy(Path({root!r}), kb_branch='main', base={revision!r}, timeout=20.0)
 """
 
 
@@ -36,9 +36,7 @@ def copy(kb: Knowledge, revision: str) -> WorkingCopy:
 
 
 def working(kb: Knowledge, revision: str, *, timeout: float = 0.2, branch: str = "main") -> WorkingCopy:
-    return WorkingCopy(
-        kb.folder / "working", kb_branch=branch, base=revision, settings=kb.snapshots.settings, timeout=timeout
-    )
+    return WorkingCopy(kb.folder / "working", kb_branch=branch, base=revision, timeout=timeout)
 
 
 def other(kb: Knowledge, revision: str, body: str):

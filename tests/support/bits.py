@@ -6,7 +6,6 @@ import json
 import os
 from pathlib import Path
 
-from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.index import seal
 
 
@@ -25,7 +24,6 @@ def unnoticed(index: Path) -> None:
     """As if an index's files had been proven as they are: the damage came while the machine ran, and left their times alone."""
     proven = json.loads((index / seal.PROVEN).read_text())
     proven["files"] = {name: _identity(index / name) for name in proven["files"]}
-    proven["chroma"] = (index / "chroma" / DATABASE_FILE).stat().st_ino
     (index / seal.PROVEN).write_text(json.dumps(proven))
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.terminal import Project
-from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.index import keywords, vectors
 from vmrag_link.index.manifest import Manifest
@@ -32,7 +30,6 @@ class Contents(NamedTuple):
     chunk_counts: dict[Any, int]
     words: dict[Any, str]
     vectors: dict[Any, bytes]
-    chroma: dict[Any, dict[str, Any]]
     answers: list[Any]
 
 
@@ -71,10 +68,10 @@ def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] 
 
 def _fresh(workspace: Workspace, at: At, revision: str, scratch: Path) -> Contents:
     indexer = Indexer(workspace.engine, EmbeddingCache(scratch / "embeddings.sqlite"), workspace.models.of, QUIET)
-    with IndexStore(scratch / "fresh", store_documents=workspace.snapshots.store_documents, create=True) as store:
+    with IndexStore(scratch / "fresh", create=True) as store:
         indexer.update(store, at, base=None)
         store.manifest.forget_touched()
-        store.seal(revision=revision, settings=workspace.snapshots.settings)
+        store.seal(revision=revision)
     return contents(workspace, scratch / "fresh")
 
 
@@ -100,19 +97,4 @@ def contents(workspace: Workspace, folder: Path) -> Contents:
     finally:
         searcher.close()
     described = {name: held.collection for name, held in collections.items()}
-    return Contents(headers, described, counts, texts, rows, in_chroma(folder), answers)
-
-
-def in_chroma(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """Texts and metadata of every chunk by (collection, id), as any other reader of Chroma's files would find them."""
-    location = f"{(folder / 'chroma' / DATABASE_FILE).as_uri()}?mode=ro"
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    with contextlib.closing(sqlite3.connect(location, uri=True)) as database:
-        rows = database.execute(
-            "SELECT c.name, e.embedding_id, m.key, m.string_value, m.int_value, m.float_value, m.bool_value "
-            "FROM embeddings e JOIN segments s ON s.id = e.segment_id JOIN collections c ON c.id = s.collection "
-            "LEFT JOIN embedding_metadata m ON m.id = e.id"
-        )
-        for collection, chunk, key, *values in rows:
-            found.setdefault((collection, chunk), {})[key] = next((each for each in values if each is not None), None)
-    return found
+    return Contents(headers, described, counts, texts, rows, answers)

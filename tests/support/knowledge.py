@@ -51,7 +51,7 @@ def collection(name: str = "guide", *, model: str = "hash", **fields) -> Collect
 class Knowledge:
     """One branch of documents in `folder/kb`, its snapshots in `folder/snapshots`; made if absent."""
 
-    def __init__(self, folder: Path, *, store_documents: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         kb = folder / "kb"
         self.engine = DoltliteEngine.open(kb) if kb.exists() else DoltliteEngine.create(kb, author=AUTHOR, date=DATE)
@@ -59,7 +59,7 @@ class Knowledge:
             root = self.engine.branch(ROOT_BRANCH)
             assert root is not None
             self.engine.create_branch(BRANCH, root.head)
-        self.snapshots = Snapshots(folder / "snapshots", store_documents=store_documents)
+        self.snapshots = Snapshots(folder / "snapshots")
         self.snapshots.root.mkdir(exist_ok=True)
         self.cache = EmbeddingCache(folder / "embeddings.sqlite")
         self.indexer = Indexer(self.engine, self.cache, self.model_for, QUIET)
@@ -119,7 +119,7 @@ class Knowledge:
         )
 
     def store(self, folder: Path, *, create: bool = False) -> IndexStore:
-        return IndexStore(folder, store_documents=self.snapshots.store_documents, create=create)
+        return IndexStore(folder, create=create)
 
     def copied(self, revision: str, name: str) -> Path:
         """A copy of a revision's snapshot that a test may change."""
@@ -131,7 +131,7 @@ class Knowledge:
         """Let an index that stands at a revision follow the uncommitted documents."""
         with self.store(folder) as store:
             brought = self.indexer.update(store, Working(BRANCH), base=revision)
-            store.seal(revision=revision, settings=self.snapshots.settings, added=brought.plan.add)
+            store.seal(revision=revision, added=brought.plan.add)
         return brought
 
     def search(self, path: Path, text: str, *, ranking: Ranking = RANKING, **fields) -> list:

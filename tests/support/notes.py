@@ -13,6 +13,8 @@ from tests.support import terminal
 from tests.support.mcp import Tools
 from tests.support.templates import build_once
 from tests.support.terminal import Project, new_project, opened
+from vmrag_link.index.contents import rows_of
+from vmrag_link.index.metadata import chunk_id
 
 TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}
 LONG = "\n\n".join(f"Paragraph {number} speaks of owls and of the number {number}." for number in range(40))
@@ -53,12 +55,7 @@ def tools(project: Project) -> Tools:
 
 
 def indexed(project: Project, *, collection: str = "notes") -> list[str]:
-    """The names of all chunks that Chroma holds of a collection, once the index has followed."""
-    from vmrag_link.chroma.bindings import open_store
-
+    """The names of all chunks that the index holds of a collection, once it has followed."""
     with opened(project) as ws, ws.reader.view() as view:
-        store = open_store(view.folder / "chroma")
-        try:
-            return sorted(store.ids(store.collections()[collection]))
-        finally:
-            store.close()
+        rows = rows_of(view.folder, collection)
+    return sorted(chunk_id(doc_id, number) for doc_id, held in rows.items() for number in range(len(held)))

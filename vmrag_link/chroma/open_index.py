@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link.index import keywords, vectors
+from vmrag_link.index import keywords, seal, vectors
 from vmrag_link.index.manifest import FILE, IndexedCollection, Manifest
 from vmrag_link.index.metadata import MetadataValue, chunk_id, document_metadata, place
 from vmrag_link.models import DocumentHeader
@@ -47,7 +47,7 @@ class OpenIndex:
             self._words = opened.enter_context(contextlib.closing(keywords.connect(folder, frozen=True)))
             keywords.count(self._words)  # SQLite opens a file with the first statement
             self.collections = self.manifest.collections()
-            self.revision = self.manifest.get("revision") or ""
+            self.revision = seal.read(folder).revision
             self.stand_ins = frozenset(self.manifest.unembedded())
             self._vectors = {
                 held.id: (folder / vectors.file_name(held.id)).read_bytes()

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import sqlite3
 import time
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -28,9 +26,9 @@ from vmrag_link import paths, permissions
 from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import manifest
-from vmrag_link.index.contents import FORMAT, unembedded
+from vmrag_link.index.contents import directory_suffix, unembedded
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree
-from vmrag_link.models import Record, canonical_json
+from vmrag_link.models import Record
 
 STORE_FORMAT = "1"
 """Rises with every change of what a store holds of an index."""
@@ -51,7 +49,8 @@ class _File(Record, frozen=True):
 
 class Seal(Record, frozen=True):
     """`stand_ins`: collections without vectors of their own; `dead`: rows that were removed, whose
-    space Chroma does not use again.
+    space Chroma does not use again; `boot`: the start of the machine since which every row has been
+    compared, in this store or in the one that it was copied from.
     """
 
     format: str
@@ -59,6 +58,7 @@ class Seal(Record, frozen=True):
     settings: str
     stand_ins: tuple[str, ...]
     dead: int
+    boot: str
     database: int
     files: dict[str, _File]
 
@@ -69,8 +69,7 @@ class Stores(Directories):
     def __init__(self, root: Path, *, store_documents: bool) -> None:
         super().__init__(root, kind="store of Chroma")
         self.store_documents = store_documents
-        decisive = {"index": FORMAT, "store": STORE_FORMAT, "store_documents": store_documents}
-        self.settings = f"{zlib.crc32(canonical_json(decisive).encode()):08x}"
+        self.settings = directory_suffix(store=STORE_FORMAT, store_documents=store_documents)
 
     def path(self, revision: str, contents: str = "") -> Path:
         """The store of a revision; with `contents`, of that revision and uncommitted documents."""
@@ -106,7 +105,7 @@ class Stores(Directories):
             return ""
         return "a file is missing"
 
-    def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int) -> None:
+    def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int, boot: str) -> None:
         """Seal a store that nobody has open, so that it survives a power cut."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
@@ -118,6 +117,7 @@ class Stores(Directories):
             self.settings,
             tuple(sorted(stand_ins)),
             dead,
+            boot,
             _size(folder / DATABASE_FILE),
             sealed,
         )
@@ -219,5 +219,7 @@ def _size(path: Path) -> int:
 
 
 def _digest(path: Path) -> str:
+    import hashlib  # a checkout only looks whether a store is there
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

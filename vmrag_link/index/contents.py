@@ -6,26 +6,37 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import keywords, seal, vectors
-from vmrag_link.index.manifest import FILE, IndexedCollection, Manifest
-from vmrag_link.models import DocumentHeader
+from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.models import DocumentHeader, canonical_json
 
-FORMAT = "1"
+FORMAT = "2"
 """Rises with every change of what lies in an index directory or of how texts are cut.
 
 Where answers change with it, `retrieval.fusion.VERSION` rises, too.
 """
 
-HNSW_WRITTEN_OUT = "index_metadata.pickle"
-"""The file beside an HNSW index that holds something."""
+
+def directory_suffix(**decisive: object) -> str:
+    """Eight hex digits of what decides a directory besides a revision's own rows: the format, and
+    `decisive` values.
+
+    The rows name models, chunking and distances. A checksum suffices for the few possible values,
+    and saves every checkout from loading cryptography.
+    """
+    return f"{zlib.crc32(canonical_json({'format': FORMAT, **decisive}).encode()):08x}"
+
+
+SUFFIX = directory_suffix()
+"""Of the directories of indexes."""
 
 
 # -- verifying -------------------------------------------------------------------------------------
@@ -39,63 +50,22 @@ def unusable(folder: Path, problem: str) -> IndexFailed:
     )
 
 
-def problem_of(folder: Path, *, revision: str, settings: str) -> str:
+def problem_of(folder: Path, *, revision: str) -> str:
     """Why a sealed index must not be served; empty if it verifies.
 
-    Reads the manifest and file sizes in about a millisecond, and the contents of files where `seal`
-    says that this is due.
+    Reads two small files, and the contents of the others where `seal` says that this is due.
     """
     if not folder.is_dir():
         return "it is not there"
     try:
-        with contextlib.closing(Manifest(folder, frozen=True)) as manifest:
-            found = {key: manifest.get(key) for key in ("format", "revision", "settings")}
-            sealed, given = manifest.get("files"), manifest.get("given_vectors")
-        if found != {"format": FORMAT, "revision": revision, "settings": settings}:
-            return f"its manifest describes {found}"
-        if sealed is None:
-            return "it was never finished"
-        damage = _damage(msgspec.json.decode(sealed, type=dict[str, int]), sizes(folder))
-        if given and not damage and not (folder / seal.SEAL).exists():
-            seal_contents(folder, chroma=False)  # from before there were seals, and nobody can make its vectors again
-        return damage or seal.problem(folder)
-    except (sqlite3.Error, UnicodeDecodeError, msgspec.DecodeError) as error:
-        return f"its manifest cannot be read ({error})"
+        found = seal.read(folder)
     except FileNotFoundError:
-        return "it is being removed"
-
-
-def _damage(expected: Mapping[str, int], actual: Mapping[str, int]) -> str:
-    for name, size in expected.items():
-        grown = name == f"chroma/{DATABASE_FILE}" and actual.get(name, -1) > size  # Chroma writes a row when it reads
-        if actual.get(name) != size and not grown:
-            return f"{name} has {actual.get(name, 'no')} bytes instead of {size}"
-    return ""
-
-
-def seal_contents(folder: Path, *, chroma: bool) -> None:
-    """Write down what the files of a finished index hold; `chroma` as `seal.write` has it."""
-    names = (FILE, *(name for name in sizes(folder) if name != f"chroma/{DATABASE_FILE}"))
-    seal.write(folder, names, chroma=chroma)
-
-
-def sizes(folder: Path) -> dict[str, int]:
-    """Names and sizes in bytes of the files that a reader needs, except the manifest, which holds
-    them.
-
-    Chroma writes an HNSW index to disk after 1,000 changes. Until then its vectors are in the
-    database's log, and everything that opens the collection writes those files again, so they may
-    be empty at any moment.
-    """
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
-    return {
-        path.relative_to(folder).as_posix(): path.stat().st_size
-        for path in files
-        if path.name not in (FILE, seal.SEAL, seal.PROVEN)
-        and not path.name.endswith(("-journal", ".tmp"))
-        and (path.parent in written_out or path.parent.parent != folder / "chroma")
-    }
+        return "it was never finished" if folder.is_dir() else "it is being removed"
+    except (IsADirectoryError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        return f"{seal.SEAL} cannot be read ({error})"
+    if (found.format, found.revision) != (FORMAT, revision):
+        return f"it was sealed as revision {found.revision} in format {found.format}"
+    return seal.problem(folder)
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -178,6 +148,16 @@ def has_given_vectors(folder: Path) -> bool:
             return manifest.get("given_vectors") is not None
     except IndexFailed:
         return False  # it will be made again, from texts
+
+
+def given_before(folder: Path) -> str | None:
+    """The revision of a working copy of format 1 with vectors that clients gave, which nothing
+    reads any more; None for any other index.
+    """
+    with contextlib.suppress(IndexFailed), _manifest(folder) as manifest:
+        if manifest.get("format") == "1" and manifest.get("given_vectors"):
+            return manifest.get("revision")
+    return None
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ FILE = "manifest.sqlite"
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE collections (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, chroma_id TEXT NOT NULL,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL,
     slots INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE documents (
     collection_id INTEGER NOT NULL, doc_id TEXT NOT NULL, title TEXT NOT NULL, content_hash TEXT NOT NULL,
@@ -39,7 +39,6 @@ class IndexedCollection(Record, frozen=True):
 
     id: int
     collection: Collection
-    chroma_id: str
     slots: int
     dead: int
 
@@ -113,9 +112,6 @@ class Manifest:
     def set(self, **values: str) -> None:
         self.connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
-    def unset(self, key: str) -> None:
-        self.connection.execute("DELETE FROM meta WHERE key = ?", (key,))
-
     def unembedded(self) -> dict[str, str]:
         """Why collections have only stand-ins for vectors: their service did not answer when they
         were indexed.
@@ -128,14 +124,13 @@ class Manifest:
     # -- collections -------------------------------------------------------------------------------
 
     def collections(self) -> dict[str, IndexedCollection]:
-        rows = self.connection.execute("SELECT id, definition, chroma_id, slots, dead FROM collections ORDER BY name")
+        rows = self.connection.execute("SELECT id, definition, slots, dead FROM collections ORDER BY name")
         held = [IndexedCollection(row[0], msgspec.json.decode(row[1], type=Collection), *row[2:]) for row in rows]
         return {each.collection.name: each for each in held}
 
-    def add_collection(self, collection: Collection, chroma_id: str) -> None:
+    def add_collection(self, collection: Collection) -> None:
         self.connection.execute(
-            "INSERT INTO collections (name, definition, chroma_id) VALUES (?, ?, ?)",
-            (collection.name, _definition(collection), chroma_id),
+            "INSERT INTO collections (name, definition) VALUES (?, ?)", (collection.name, _definition(collection))
         )
 
     def redefine_collection(self, collection: Collection) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
-from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, canonical_json
+from vmrag_link.models import Collection, DocumentHeader, canonical_json
 
 MetadataValue = str | int | float | bool | list[str] | list[int] | list[float] | list[bool]
 
@@ -54,14 +54,6 @@ def parse_chunk_id(name: str) -> tuple[str, int] | None:
     """The document and number of the chunk with this name; None if no chunk can have it."""
     found = _CHUNK.fullmatch(name)
     return (found["doc"], int(found["number"])) if found else None
-
-
-def chroma_metadata(document: Document, chunk: Chunk, total: int) -> dict[str, MetadataValue]:
-    """The metadata of a chunk in Chroma.
-
-    No branch, commit or time: equal contents give equal indexes.
-    """
-    return document_metadata(document.header) | place(document.header, chunk.number, total)
 
 
 def document_metadata(document: DocumentHeader) -> dict[str, MetadataValue]:

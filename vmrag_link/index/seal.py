@@ -1,12 +1,12 @@
-"""The checksums of a finished index, and when they were last compared on this machine.
+"""The seal of a finished index: its checksums, and when they were last compared on this machine.
 
-    seal.json      SHA-256 of each file except Chroma's database, which changes when it is read
+    seal.json      format, revision, and the SHA-256 of each other file
     proven.json    the boot of this machine in which that was proven, and the files' stamps then
 
 Reading every byte is no part of an ordinary query: contents are proven when the files are not those
 of `proven.json` (they were copied, restored or written to), and once after each start of the
 machine, which may have followed a power cut. Damage while the machine runs shows then, when the
-index is copied to make another, or with `vmrag doctor`. `chroma.check` compares Chroma's database.
+index is copied to make another, or with `vmrag doctor`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import paths, permissions
-from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.models import Record
 from vmrag_link.paths import write_atomically
 
@@ -35,40 +34,49 @@ them.
 """
 
 
-class _Proven(Record, frozen=True):
-    """`chroma`: the inode of Chroma's database, if what it holds was compared."""
+class IndexSeal(Record, frozen=True):
+    """`files`: the SHA-256 of each, by name."""
 
+    format: str
+    revision: str
+    files: dict[str, str]
+
+
+class _Proven(Record, frozen=True):
     boot: str
     files: dict[str, Identity]
-    chroma: int | None = None
 
 
-def write(folder: Path, names: Iterable[str], *, chroma: bool = False) -> None:
-    """Seal the files of a finished index. `chroma`: its database was made right now and needs no
-    proof.
+def write(folder: Path, *, format: str, revision: str) -> None:  # noqa: A002  the word for it
+    """Seal a finished index: all of its files."""
+    names = sorted(path.name for path in folder.iterdir() if path.name not in (SEAL, PROVEN))
+    files = {name: _digest(folder / name) for name in names}
+    write_atomically(folder / SEAL, msgspec.json.encode(IndexSeal(format, revision, files)))
+    _note(folder, files)
 
-    Otherwise its state is that of the index from which this one was copied.
-    """
-    before = _read(folder)
-    database = _database(folder).stat().st_ino
-    known = chroma or bool(before and before.boot == boot() and before.chroma is not None)
-    digests = {name: _digest(folder / name) for name in sorted(names)}
-    write_atomically(folder / SEAL, msgspec.json.encode(digests))
-    _note(folder, digests, database if known else None)
+
+def read(folder: Path) -> IndexSeal:
+    """Raises `FileNotFoundError`, `UnicodeDecodeError`, `msgspec.DecodeError`."""
+    return msgspec.json.decode((folder / SEAL).read_bytes(), type=IndexSeal)
+
+
+def remove(folder: Path) -> None:
+    """From now on the index is unfinished."""
+    (folder / SEAL).unlink(missing_ok=True)
 
 
 def problem(folder: Path) -> str:
     """Why the contents must not be served; empty if they are as sealed. Read only where that is not
     known.
     """
-    return "" if _is_proven(folder, _read(folder)) else mismatch(folder)
+    return "" if _is_proven(folder, _read_proven(folder)) else mismatch(folder)
 
 
 def mismatch(folder: Path) -> str:
     """As `problem`, with every byte read (half a second per gigabyte). The result is remembered."""
     try:
-        digests = sealed(folder)
-        for name, digest in digests.items():
+        files = read(folder).files
+        for name, digest in files.items():
             if _digest(folder / name) != digest:
                 distrust(folder)
                 return f"{name} is not what was written"
@@ -78,13 +86,8 @@ def mismatch(folder: Path) -> str:
     except (IsADirectoryError, NotADirectoryError, ValueError) as error:  # a flipped bit in JSON, or in a name
         distrust(folder)
         return f"{SEAL} cannot be read ({error})"
-    _note(folder, digests, _chroma_inode(folder, _read(folder)))
+    _note(folder, files)
     return ""
-
-
-def sealed(folder: Path) -> dict[str, str]:
-    """Files and their digests. Raises `FileNotFoundError`, `msgspec.DecodeError`."""
-    return msgspec.json.decode((folder / SEAL).read_bytes(), type=dict[str, str])
 
 
 def distrust(folder: Path) -> None:
@@ -93,24 +96,8 @@ def distrust(folder: Path) -> None:
         _write_proven(folder, b"")
 
 
-def chroma_is_proven(folder: Path) -> bool:
-    """Whether what Chroma's database holds was compared since this machine was started."""
-    return _chroma_inode(folder, _read(folder)) is not None
-
-
-def note_chroma(folder: Path) -> None:
-    """Chroma's database holds what it should."""
-    before = _read(folder)
-    if before is not None:
-        with contextlib.suppress(OSError):
-            proven = msgspec.structs.replace(before, chroma=_database(folder).stat().st_ino)
-            _write_proven(folder, msgspec.json.encode(proven))
-
-
 def write_through(folder: Path) -> None:
-    """Return when our own files would survive a power cut. A loss of Chroma's is noticed and
-    rebuilt.
-    """
+    """Return when the files would survive a power cut."""
     for path in (*(each for each in folder.iterdir() if each.is_file()), folder):
         paths.fsync(path)
 
@@ -134,7 +121,7 @@ def _darwin_boot() -> str:
     return "" if failed else value.value.decode()
 
 
-def _read(folder: Path) -> _Proven | None:
+def _read_proven(folder: Path) -> _Proven | None:
     try:
         return msgspec.json.decode((folder / PROVEN).read_bytes(), type=_Proven)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
@@ -150,18 +137,9 @@ def _is_proven(folder: Path, proven: _Proven | None) -> bool:
         return False
 
 
-def _chroma_inode(folder: Path, proven: _Proven | None) -> int | None:
-    if proven is None or proven.boot != boot():
-        return None
-    with contextlib.suppress(OSError):
-        if _database(folder).stat().st_ino == proven.chroma:
-            return proven.chroma
-    return None
-
-
-def _note(folder: Path, names: Iterable[str], chroma: int | None) -> None:
+def _note(folder: Path, names: Iterable[str]) -> None:
     files = {name: _identity(folder / name) for name in (*names, SEAL)}
-    _write_proven(folder, msgspec.json.encode(_Proven(boot(), files, chroma)))
+    _write_proven(folder, msgspec.json.encode(_Proven(boot(), files)))
 
 
 def _write_proven(folder: Path, content: bytes) -> None:
@@ -179,10 +157,6 @@ def _write_proven(folder: Path, content: bytes) -> None:
 def _identity(path: Path) -> Identity:
     found = path.stat()
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _database(folder: Path) -> Path:
-    return folder / "chroma" / DATABASE_FILE
 
 
 def _digest(path: Path) -> str:

@@ -1,6 +1,6 @@
-"""Snapshots: complete, immutable indexes of one revision and `settings`, shared by all work trees.
+"""Snapshots: complete, immutable indexes of one revision, shared by all work trees.
 
-    snapshots/<revision>-<settings>/
+    snapshots/<revision>-<format>/
 
 How they are made, read and removed: `directories`.
 """
@@ -8,54 +8,40 @@ How they are made, read and removed: `directories`.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
-import zlib
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from vmrag_link import locks, paths
-from vmrag_link.chroma.bindings import DATABASE_FILE
-from vmrag_link.errors import Busy, IndexFailed
+from vmrag_link.errors import Busy
 from vmrag_link.index import seal
-from vmrag_link.index.contents import FORMAT, problem_of, unusable
-from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree, lock_of
-from vmrag_link.models import Record, canonical_json
+from vmrag_link.index.contents import SUFFIX, problem_of, unusable
+from vmrag_link.index.directories import Directories, copy_tree, lock_of
+from vmrag_link.models import Record
 
 
 class Snapshot(Record, frozen=True):
-    """One snapshot on the disk, verified or not."""
+    """One snapshot on the disk, verified or not; `format` is its `contents.SUFFIX`."""
 
     path: Path
     revision: str
-    settings: str
-
-
-def settings_hash(*, store_documents: bool) -> str:
-    """Eight hex digits of everything that decides an index besides a revision's own rows.
-
-    The rows name models, chunking and distances. A checksum suffices for the few possible values,
-    and saves every checkout from loading cryptography.
-    """
-    return f"{zlib.crc32(canonical_json({'format': FORMAT, 'store_documents': store_documents}).encode()):08x}"
+    format: str
 
 
 class Snapshots(Directories):
-    """The folder of all snapshots of a knowledge base, under the present settings."""
+    """The folder of all snapshots of a knowledge base."""
 
-    def __init__(self, root: Path, *, store_documents: bool) -> None:
+    def __init__(self, root: Path) -> None:
         super().__init__(root, kind="snapshot")
-        self.store_documents = store_documents
-        self.settings = settings_hash(store_documents=store_documents)
 
     def path(self, revision: str) -> Path:
-        return self.root / f"{revision}-{self.settings}"
+        return self.root / f"{revision}-{SUFFIX}"
 
     def problem(self, revision: str) -> str:
         """Why there is no usable snapshot of the revision; empty when there is one."""
-        return problem_of(self.path(revision), revision=revision, settings=self.settings)
+        return problem_of(self.path(revision), revision=revision)
 
     def all(self) -> list[Snapshot]:
-        """Every snapshot, of other settings too; the most recently bound or built first."""
+        """Every snapshot, of other formats too; the most recently bound or built first."""
         return [Snapshot(path, *path.name.rsplit("-", 1)) for path in self.newest()]
 
     def publish(self, built: Path, revision: str) -> Path:
@@ -101,24 +87,13 @@ class Snapshots(Directories):
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy an index directory that others may read meanwhile.
+    """Copy an index directory that nobody changes meanwhile.
 
     The copy is verified: no index is made from a damaged one. Raises `IndexFailed`, `FileFailed`.
-
-    Even a reader's query writes a row into Chroma's database. A read transaction keeps such writers
-    out while another process copies the bytes: closing the file in this one would drop the locks
-    that SQLite holds on it.
     """
-    try:
-        location = f"{(source / 'chroma' / DATABASE_FILE).absolute().as_uri()}?mode=rw"
-        with contextlib.closing(sqlite3.connect(location, uri=True, timeout=READ_TIMEOUT)) as database:
-            database.execute("BEGIN")
-            database.execute("SELECT count(*) FROM sqlite_master")
-            copy_tree(source, target)
-    except sqlite3.Error as error:
-        raise IndexFailed(f"The index {source.name} cannot be copied: {error}.", hint="vmrag sync --rebuild") from error
+    if not source.is_dir():
+        raise unusable(source, "it is not there")
+    copy_tree(source, target)
     if problem := seal.mismatch(target):
         seal.distrust(source)
         raise unusable(source, problem)
-    if seal.chroma_is_proven(source):
-        seal.note_chroma(target)

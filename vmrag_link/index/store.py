@@ -1,8 +1,8 @@
-"""One index directory: Chroma, vectors, words and manifest, which are changed together and verified
+"""One index directory: manifest, vectors and words, which are changed together and verified
 together.
 
-chroma/ · manifest.sqlite · vectors-<collection id>.i8 · keywords.sqlite · lengths-<collection
-id>.u32 · seal.json (what they hold)
+manifest.sqlite · vectors-<collection id>.i8 · floats-<collection id>.f32 (where vectors cannot be
+made again) · keywords.sqlite · lengths-<collection id>.u32 · seal.json (what they hold)
 
 Nobody changes a directory that somebody else reads: see `snapshots` and `working`.
 """
@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from vmrag_link import permissions
-from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.errors import VmragError, no_space
-from vmrag_link.index import flat, floats, keywords, lengths, vectors
-from vmrag_link.index.contents import FORMAT, seal_contents, sizes, unusable
+from vmrag_link.index import flat, floats, keywords, lengths, seal, vectors
+from vmrag_link.index.contents import FORMAT, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.index.metadata import chroma_metadata, chunk_id, description, hnsw_settings
-from vmrag_link.models import Chunk, Collection, Document, Record, canonical_json
+from vmrag_link.models import Chunk, Collection, Document, Record
 
 
 class ChunkedDocument(Record, frozen=True):
@@ -39,12 +37,10 @@ class IndexStore:
     Close it before it is copied, renamed or read by others.
     """
 
-    def __init__(self, folder: Path, *, store_documents: bool, create: bool = False) -> None:
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.folder = folder
-        self._store_documents = store_documents
-        self._new = create
         if create:
-            permissions.make_folder(folder / "chroma")
+            permissions.make_folder(folder)
         with contextlib.ExitStack() as opened:
             try:
                 self.manifest = opened.enter_context(contextlib.closing(Manifest(folder, create=create)))
@@ -52,20 +48,10 @@ class IndexStore:
             except sqlite3.Error as error:
                 raise self._failure(error) from error
             opened.pop_all()
-        self._chroma: ChromaStore | None = None
-
-    @property
-    def chroma(self) -> ChromaStore:
-        if self._chroma is None:
-            self._chroma = open_store(self.folder / "chroma")
-        return self._chroma
 
     def close(self) -> None:
         self.manifest.close()
         self._words.close()
-        if self._chroma is not None:
-            self._chroma.close()
-            self._chroma = None
         permissions.settle(self.folder)
 
     def __enter__(self) -> Self:
@@ -84,25 +70,17 @@ class IndexStore:
     # -- changes -----------------------------------------------------------------------------------
 
     def create_collection(self, collection: Collection) -> None:
-        chroma_id = self.chroma.create(
-            collection.name,
-            space=collection.distance,
-            metadata=description(collection),
-            hnsw=hnsw_settings(collection),
-        )
         with self.manifest:
-            self.manifest.add_collection(collection, chroma_id)
+            self.manifest.add_collection(collection)
 
     def redefine_collection(self, collection: Collection) -> None:
         """Take over a definition that indexes equally (see `indexes_equally`)."""
-        self.chroma.describe(self._held(collection.name).chroma_id, description(collection))
         with self.manifest:
             self.manifest.redefine_collection(collection)
 
     def drop_collection(self, name: str) -> int:
         """Returns the number of chunks that went with it."""
         held = self._held(name)
-        self.chroma.drop(name)
         keywords.remove(self._words, [_rows(held, range(held.slots))])
         with self.manifest:
             self.manifest.drop_collection(held)
@@ -114,11 +92,9 @@ class IndexStore:
         """Remove documents that the index holds; returns the number of their chunks."""
         held = self._held(collection)
         with self.manifest:
-            gone = {doc_id: self.manifest.remove_document(held, doc_id) for doc_id in doc_ids}
-        names = [chunk_id(doc_id, number) for doc_id, slots in gone.items() for number in range(len(slots))]
-        self.chroma.delete(held.chroma_id, names)
-        keywords.remove(self._words, [_rows(held, slots) for slots in gone.values()])
-        return len(names)
+            gone = [self.manifest.remove_document(held, doc_id) for doc_id in doc_ids]
+        keywords.remove(self._words, [_rows(held, slots) for slots in gone])
+        return sum(map(len, gone))
 
     def add(self, collection: str, documents: Sequence[ChunkedDocument], *, keep_floats: bool = False) -> int:
         """Add documents that the index does not hold; returns the number of their chunks.
@@ -127,28 +103,26 @@ class IndexStore:
         """
         held = self._held(collection)
         slot = held.slots
-        rows = Rows([], [], [], [] if self._store_documents else None)
         words: list[tuple[int, str]] = []
         with self.manifest:
             for each in documents:
                 slots = range(slot, slot + len(each.chunks))
                 self.manifest.add_document(held, each.document.header, slots)
-                _collect(rows, each)
                 words += zip(_rows(held, slots), [chunk.text for chunk in each.chunks], strict=True)
                 slot = slots.stop
             self.manifest.grow(held, slot)
-        if rows.vectors:
-            whole, dimensions = vectors.quantise(b"".join(rows.vectors)), held.collection.embedding_dimensions
+        rows = [vector for each in documents for vector in each.vectors]
+        if rows:
+            whole, dimensions = vectors.quantise(b"".join(rows)), held.collection.embedding_dimensions
             vectors.append(self.folder, held.id, whole, slots=held.slots, dimensions=dimensions)
             if keep_floats:
-                floats.write(self.folder, held.id, dict(enumerate(rows.vectors, start=held.slots)))
+                floats.write(self.folder, held.id, dict(enumerate(rows, start=held.slots)))
         keywords.add(self._words, words)
         if words:
             tokens = iter(keywords.token_counts(self._words, _rows(held, range(held.slots, slot))))
             by_document = ([next(tokens) for _ in each.chunks] for each in documents)
             lengths.append(self.folder, held.id, by_document, slots=held.slots)
-        self.chroma.add(held.chroma_id, rows)
-        return len(rows.ids)
+        return len(rows)
 
     def embed(self, collection: str, given: Mapping[str, bytes]) -> None:
         """Replace the vectors of documents of one chunk by other unit vectors (float32), on this
@@ -161,7 +135,6 @@ class IndexStore:
         rows = {slots[collection, doc_id].start: vector for doc_id, vector in given.items()}
         vectors.replace(self.folder, held.id, {slot: vectors.quantise(vector) for slot, vector in rows.items()})
         floats.write(self.folder, held.id, rows)
-        self.chroma.embed(held.chroma_id, {chunk_id(doc_id, 0): vector for doc_id, vector in given.items()})
         with self.manifest:
             self.manifest.set(given_vectors="true")
 
@@ -170,8 +143,8 @@ class IndexStore:
 
     # -- sealing and verifying ---------------------------------------------------------------------
 
-    def seal(self, *, revision: str, settings: str, added: Iterable[tuple[str, str]] = ()) -> None:
-        """Verify the whole index, write what readers check, and close the store.
+    def seal(self, *, revision: str, added: Iterable[tuple[str, str]] = ()) -> None:
+        """Verify the whole index, close it, and write what readers check.
 
         `revision` is the one of the index, apart from its touched documents. The chunks of the
         documents `added` are looked up one by one; removed ones show in the counts.
@@ -179,21 +152,12 @@ class IndexStore:
         problem = self._disagreement(added)
         if problem:
             raise unusable(self.folder, problem)
-        for held in self.manifest.collections().values():
-            self.chroma.describe(held.chroma_id, {**description(held.collection), "revision": revision})
         self.close()
-        _sweep_segments(self.folder / "chroma")
-        manifest = Manifest(self.folder)
-        with manifest:
-            manifest.set(format=FORMAT, revision=revision, settings=settings, files=canonical_json(sizes(self.folder)))
-            manifest.set(store_documents=canonical_json(self._store_documents))
-        manifest.close()
-        seal_contents(self.folder, chroma=self._new)
+        seal.write(self.folder, format=FORMAT, revision=revision)
 
     def unseal(self) -> None:
         """From now on no reader trusts the directory until it is sealed again."""
-        with self.manifest:
-            self.manifest.unset("files")
+        seal.remove(self.folder)
 
     def _disagreement(self, added: Iterable[tuple[str, str]]) -> str:
         """What is wrong between the parts; empty when they agree."""
@@ -201,16 +165,10 @@ class IndexStore:
         words, chunks = keywords.count(self._words), sum(listed.values())
         if words != chunks:
             return f"the word index holds {words} chunks, the manifest {chunks}"
-        in_chroma = self.chroma.collections()
-        if in_chroma != {name: each.chroma_id for name, each in held.items()}:
-            return f"Chroma holds the collections {sorted(in_chroma)}, the manifest {sorted(held)}"
         for name, each in held.items():
             live = each.slots - each.dead
             if listed[name] != live:
                 return f"the documents of {name!r} have {listed[name]} chunks, its slots are {live}"
-            count = self.chroma.count(each.chroma_id)
-            if count != live:
-                return f"Chroma holds {count} chunks of {name!r}, the manifest {live}"
             if problem := self._wrong_size(each):
                 return problem
         return self._lost(held, added)
@@ -230,15 +188,9 @@ class IndexStore:
         return ""
 
     def _lost(self, held: Mapping[str, IndexedCollection], added: Iterable[tuple[str, str]]) -> str:
-        names: dict[str, list[str]] = {}
         for (collection, doc_id), slots in self.manifest.slots_of(added).items():
             if keywords.count(self._words, _rows(held[collection], slots)) != len(slots):
                 return f"the word index lacks chunks of {collection!r}/{doc_id!r}"
-            names.setdefault(collection, []).extend(chunk_id(doc_id, number) for number in range(len(slots)))
-        for collection, ids in names.items():
-            lost = set(ids).difference(self.chroma.ids(held[collection].chroma_id, among=ids))
-            if lost:
-                return f"Chroma lacks {len(lost)} chunks of {collection!r}, {min(lost)!r} among them"
         return ""
 
 
@@ -252,26 +204,6 @@ def indexes_equally(one: Collection, other: Collection) -> bool:
     return decisive(one) == decisive(other)
 
 
-def _collect(rows: Rows, each: ChunkedDocument) -> None:
-    for chunk, vector in zip(each.chunks, each.vectors, strict=True):
-        rows.ids.append(chunk_id(each.document.doc_id, chunk.number))
-        rows.vectors.append(vector)
-        rows.metadatas.append(chroma_metadata(each.document, chunk, len(each.chunks)))
-        if rows.documents is not None:
-            rows.documents.append(chunk.text)
-
-
 def _rows(held: IndexedCollection, slots: range) -> range:
     """The rows of the word index that belong to these slots."""
     return range(keywords.row_id(held.id, slots.start), keywords.row_id(held.id, slots.stop))
-
-
-def _sweep_segments(chroma: Path) -> None:
-    """Chroma never removes the HNSW directories of collections that it dropped."""
-    with contextlib.closing(sqlite3.connect(chroma / DATABASE_FILE)) as database:
-        alive = {str(row[0]) for row in database.execute("SELECT id FROM segments")}
-    for path in chroma.iterdir():
-        if path.is_dir() and path.name not in alive:
-            import shutil
-
-            shutil.rmtree(path)

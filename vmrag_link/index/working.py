@@ -3,7 +3,7 @@
 <git common dir>/vmrag/working/<key>/      + <key>.lock; <key>.writing while somebody writes,
 <key>.behind until it has followed
 
-It is keyed by (KB branch, base revision, settings), and shared like the uncommitted documents
+It is keyed by (KB branch, base revision, format), and shared like the uncommitted documents
 themselves: their code branch may be checked out in one work tree today and in another one tomorrow.
 A writer holds the lock alone from before the documents are stored until the index has followed;
 readers hold it together. A `writing` mark that nobody's lock stands behind means that a writer was
@@ -19,19 +19,18 @@ from pathlib import Path
 from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
 from vmrag_link.index import seal
-from vmrag_link.index.contents import has_given_vectors, problem_of
+from vmrag_link.index.contents import SUFFIX, has_given_vectors, problem_of
 from vmrag_link.index.directories import remove
 
 
 class WorkingCopy:
-    def __init__(self, root: Path, *, kb_branch: str, base: str, settings: str, timeout: float) -> None:
+    def __init__(self, root: Path, *, kb_branch: str, base: str, timeout: float) -> None:
         import hashlib
 
-        key = hashlib.sha256(f"{kb_branch}\0{base}\0{settings}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{kb_branch}\0{base}\0{SUFFIX}".encode()).hexdigest()[:16]
         self.root = root
         self.path = root / key
         self.base = base
-        self.settings = settings
         self._timeout = timeout
 
     @property
@@ -68,7 +67,7 @@ class WorkingCopy:
         """Why it cannot be gone on from."""
         if self._mark.exists():
             return "its writer was interrupted"
-        return problem_of(self.path, revision=self.base, settings=self.settings)
+        return problem_of(self.path, revision=self.base)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[str]:
@@ -137,8 +136,13 @@ class WorkingCopy:
         remove(self.path)
 
 
-def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
-    """Remove unused copies that are not needed any more, such as those of committed documents."""
+def sweep(
+    root: Path, *, needed: Callable[[], Collection[Path]], before: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Remove unused copies that are not needed any more, such as those of committed documents.
+
+    `before` is called with each of them.
+    """
     there = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
     if not there:
         return
@@ -147,6 +151,7 @@ def sweep(root: Path, *, needed: Callable[[], Collection[Path]]) -> None:
         lock = path.with_name(path.name + ".lock")
         if path not in keep:
             with contextlib.suppress(Busy), locks.exclusive(lock, purpose="sweep", timeout=0):
+                before(path)
                 remove(path)
                 for mark in (".writing", ".behind"):
                     path.with_name(path.name + mark).unlink(missing_ok=True)

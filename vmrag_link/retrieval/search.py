@@ -6,14 +6,12 @@ import array
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.chroma import check as chroma_check
-from vmrag_link.chroma.bindings import ChromaStore, open_store
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index import keywords, seal
@@ -198,11 +196,6 @@ class Searcher:
                 held.id: passing.slots(held, self._manifest, texts) for held in self._collections(query)
             }
         return self._passing[key]
-
-    @cached_property
-    def _chroma(self) -> ChromaStore:
-        chroma_check.require_proven(self._folder)
-        return self._opened.enter_context(contextlib.closing(open_store(self._folder / "chroma")))
 
     def _answer(self, ranked: list[_Candidate], *, unit: float, digits: int) -> list[Hit]:
         texts = keywords.texts(self._keywords, [each.row for each in ranked])

@@ -88,13 +88,13 @@ def snapshot(
     with snapshots.building() as folder:
         base = _copy_nearest(folder, engine, revision, bases, watch)
         try:
-            brought = _update(folder, revision, base, snapshots, indexer())
+            brought = _update(folder, revision, base, indexer())
         except IndexFailed:
             if base is None:
                 raise
             directories.remove(folder)  # the base is not what the sizes of its files say: start from nothing
             base = None
-            brought = _update(folder, revision, base, snapshots, indexer())
+            brought = _update(folder, revision, base, indexer())
         watch.lap("apply")
         path = (
             snapshots.publish(folder, revision)
@@ -105,17 +105,17 @@ def snapshot(
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 
 
-def _update(folder: Path, revision: str, base: Base | None, snapshots: Snapshots, indexer: Indexer) -> IndexUpdate:
+def _update(folder: Path, revision: str, base: Base | None, indexer: Indexer) -> IndexUpdate:
     """Make `folder` a sealed index of the revision. It holds a copy of the base, or is empty
     without one.
     """
     # Heavier than all the rest, and not needed on the way back to a snapshot.
     from vmrag_link.index.store import IndexStore
 
-    with IndexStore(folder, store_documents=snapshots.store_documents, create=base is None) as store:
+    with IndexStore(folder, create=base is None) as store:
         brought = indexer.update(store, revision, base=base.revision if base else None)
         store.manifest.forget_touched()
-        store.seal(revision=revision, settings=snapshots.settings, added=brought.plan.add)
+        store.seal(revision=revision, added=brought.plan.add)
     return brought
 
 

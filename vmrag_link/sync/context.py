@@ -38,13 +38,7 @@ class SyncContext(NamedTuple):
         """The index of the uncommitted documents of a KB branch on a revision, whether it is there
         or not.
         """
-        return WorkingCopy(
-            self.places.working_copies,
-            kb_branch=kb_branch,
-            base=base,
-            settings=self.snapshots.settings,
-            timeout=self.lock_timeout,
-        )
+        return WorkingCopy(self.places.working_copies, kb_branch=kb_branch, base=base, timeout=self.lock_timeout)
 
     @contextlib.contextmanager
     def without_copy(self, kb_branch: str, base: str) -> Iterator[None]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_link.errors import Busy
+from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index import working
+from vmrag_link.index.contents import given_before
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import lease
 from vmrag_link.sync.context import SyncContext
 from vmrag_link.sync.target import Target
+
+SHOWN = 10
+"""Documents that a note names."""
 
 
 def tidy(context: SyncContext) -> None:
@@ -22,9 +27,32 @@ def tidy(context: SyncContext) -> None:
     context.snapshots.sweep()
     evict(context)
     context.chroma.tidy()
-    working.sweep(context.places.working_copies, needed=lambda: set(living_copies(context)))
+    working.sweep(
+        context.places.working_copies,
+        needed=lambda: set(living_copies(context)),
+        before=lambda copy: _note_given_vectors(context, copy),
+    )
     sweep_temporaries(context.places.own, context.places.journal)
     lease.sweep(context.places)
+
+
+def _note_given_vectors(context: SyncContext, copy: Path) -> None:
+    """Say which vectors that clients gave go with a working copy of format 1: only Chroma held them
+    there.
+
+    Those of the present format go when their branch moves on, which their client was told.
+    """
+    revision = given_before(copy)
+    if revision is None or all(branch.head != revision for branch in context.engine.branches()):
+        return
+    names = []
+    with contextlib.suppress(IndexFailed, LookupError, OSError):  # it may be damaged, and no seal of ours says so
+        names = [f"{collection}/{doc_id}" for collection, doc_id in context.indexer().embedded_otherwise(copy)]
+    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
+    context.progress.note(
+        f"Embeddings that a client gave on {revision[:7]} are not taken over from the index of an earlier version; "
+        f"their documents have those of their texts again: {shown or 'unknown'}. To have them back, give them again."
+    )
 
 
 def evict(context: SyncContext) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
+from pathlib import Path
 
 import msgspec
 
@@ -15,9 +16,10 @@ from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
-from vmrag_link.index.contents import unusable
+from vmrag_link.index.contents import held_collections, rows_of, unusable
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import ChunkedDocument, IndexStore
+from vmrag_link.index.vectors import quantise
 from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, Working, content_hash
 from vmrag_link.progress import BUILDING, Progress, Task
 from vmrag_link.sync import plan as planning
@@ -83,6 +85,23 @@ class Indexer:
         model = checked(self._model_for(collection), collection)
         for batch in _batches(documents, within_window(collection.chunking, model)):
             self._embed(model, batch)
+
+    def embedded_otherwise(self, folder: Path) -> list[Key]:
+        """The documents of one chunk whose vectors in an index are not those of their texts, as far
+        as the cache knows these. Raises `IndexFailed`.
+        """
+        found = []
+        for name, held in held_collections(folder).items():
+            single = {doc_id: rows[0] for doc_id, rows in rows_of(folder, name).items() if len(rows) == 1}
+            hashes = {doc_id: content_hash(row.text) for doc_id, row in single.items()}
+            each = held.collection
+            known = self._cache.get(each.embedding_model, [*hashes.values()], dimensions=each.embedding_dimensions)
+            found += [
+                (name, doc_id)
+                for doc_id, row in single.items()
+                if hashes[doc_id] in known and quantise(known[hashes[doc_id]]) != row.vector
+            ]
+        return found
 
     # -- planning ----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
+from vmrag_link.index.contents import SUFFIX
 from vmrag_link.index.snapshots import Snapshot
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import build
@@ -57,8 +58,8 @@ def bases(context: SyncContext, target: Target | None = None) -> Iterator[Base]:
         return hold
 
     bound = bindings.read(context.places)
-    usable = [each for each in context.snapshots.all() if each.settings == context.snapshots.settings]
-    usable = [each for each in usable if not context.snapshots.problem(each.revision)]
+    ours = (each for each in context.snapshots.all() if each.format == SUFFIX)
+    usable = [each for each in ours if not context.snapshots.problem(each.revision)]
     usable.sort(key=lambda each: bound is None or each.path.name != bound.snapshot)
     if target and (copy := _committed_working_copy(context, target)):
         yield copy

@@ -178,11 +178,10 @@ class Reader:
             permissions.make_folder(folder.parent)
             with self.snapshot(revision) as source:
                 snapshots.copy(source, folder)
-        shape = self._ws.snapshots
-        with IndexStore(folder, store_documents=shape.store_documents) as store:
+        with IndexStore(folder) as store:
             done = self._ws.indexer().update(store, Working(branch), base=revision)
             alter(store)
-            store.seal(revision=revision, settings=shape.settings, added=done.plan.add)
+            store.seal(revision=revision, added=done.plan.add)
 
     def _look(self, revision: str) -> Moment:
         head, target = plumbing.head(self._ws.places), self._ws.target()

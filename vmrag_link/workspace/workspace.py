@@ -98,7 +98,6 @@ class Workspace:
         """
         self.settings = WorkspaceSettings(self.places, patience=self._patience)
         self.models = Models(self.settings, self._loaded_models)
-        self._snapshots: Snapshots | None = None
 
     @property
     def config(self) -> Config:
@@ -140,9 +139,7 @@ class Workspace:
 
     @property
     def snapshots(self) -> Snapshots:
-        if self._snapshots is None:
-            self._snapshots = Snapshots(self.places.snapshots, store_documents=self.config.index.store_documents)
-        return self._snapshots
+        return Snapshots(self.places.snapshots)
 
     @property
     def chroma(self) -> ChromaStores:

@@ -35,7 +35,7 @@ class ChromaListCollectionsResult(ToolResult, frozen=True):
 class ChromaGetCollectionInfoResult(ToolResult, frozen=True):
     """`metadata`: the user's own keys, and those that say how the index is made.
 
-    `id`: Chroma's own; empty if there is no index.
+    `id`: a UUID made of the name; Chroma's own differs in every store.
     """
 
     name: str

@@ -8,7 +8,7 @@ from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
 from vmrag_link.ops.documents import collection_writes as writes
 from vmrag_link.ops.documents.collection_metadata import shown_metadata
-from vmrag_link.ops.index.index_status import Indexed, indexed, known
+from vmrag_link.ops.index.index_status import collection_id, indexed, known
 from vmrag_mcp.arguments import Given
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results.collections import (
@@ -67,12 +67,13 @@ def chroma_get_collection_info(call: Call, *, collection_name: str) -> ChromaGet
     """Show a collection: metadata, HNSW settings, numbers of documents and chunks, embedding
     function, chunking.
     """
-    found = _indexed(call, collection_name)
+    at, found = indexed(call.ws, call.standing(), collection_name)
+    call.stands(at)
     each = found.collection
     effective = {"embedding_model": each.embedding_model, **found.hnsw}
     return ChromaGetCollectionInfoResult(
         name=each.name,
-        id=found.id,
+        id=collection_id(each.name),
         metadata=shown_metadata(each) | effective,
         tenant=TENANT,
         database=DATABASE,
@@ -127,14 +128,14 @@ def chroma_create_collection(
         call.warn("IGNORED_SETTING", f"Collection {each.name!r} exists; the metadata given was not taken over.")
     if made.created and made.ignored:
         call.warn("IGNORED_SETTING", f"Recorded, but of no effect: {', '.join(made.ignored)}.")
-    chroma_id = "" if done.pending else _indexed(call, each.name).id
+    made_id = collection_id(each.name)
     message = f"Collection {each.name!r} exists."
     if made.created:
         message = f"Collection {each.name!r} is created; dolt_commit keeps it."
     return ChromaCreateCollectionResult(
-        collection=CreatedCollection(each.name, chroma_id, made.created),
+        collection=CreatedCollection(each.name, made_id, made.created),
         name=each.name,
-        id=chroma_id,
+        id=made_id,
         metadata=shown_metadata(each),
         message=message,
     )
@@ -180,9 +181,3 @@ def chroma_delete_collection(
         status="success",
         message=f"Deleted {done.name!r} with {count}; dolt_reset restores what was committed.{kept}",
     )
-
-
-def _indexed(call: Call, name: str) -> Indexed:
-    at, found = indexed(call.ws, call.standing(), name)
-    call.stands(at)
-    return found

@@ -16,7 +16,6 @@ from vmrag_link.errors import (
     GitBusy,
     IndexFailed,
     LimitExceeded,
-    LimitTooLow,
     RowsInvalid,
     file_failures,
 )
@@ -91,7 +90,7 @@ def reconcile_if_possible(ws: Workspace) -> None:
     try:
         with file_failures():
             reconcile_for_reading(ws)
-    except (FileSystemError, IndexFailed, LimitExceeded, LimitTooLow, EngineUnwritable, RowsInvalid) as why:
+    except (FileSystemError, IndexFailed, LimitExceeded, EngineUnwritable, RowsInvalid) as why:
         if ws.binding is None:
             raise
         ws.unbuilt = why

@@ -58,12 +58,10 @@ class IndexStatus(Record, frozen=True):
 class Indexed(Record, frozen=True):
     """A collection and what the index holds of it.
 
-    `id` is Chroma's own, another one after each rebuild; empty if there is none. `hnsw`: what
-    Chroma's HNSW index is made with, by the keys of metadata.
+    `hnsw`: what Chroma's HNSW index is made with, by the keys of metadata.
     """
 
     collection: Collection
-    id: str
     documents: int
     chunks: int
     snapshot: str
@@ -147,7 +145,7 @@ def known(ws: Workspace, at: Standing, name: str) -> Indexed:
     found = find(ws, at.at, name)
     each = next(each for each in look(ws).collections if each.collection.name == found.name)
     hnsw = hnsw_of(found)
-    return Indexed(found, "", each.documents, each.chunks, each.snapshot or "", hnsw, each.status)
+    return Indexed(found, each.documents, each.chunks, each.snapshot or "", hnsw, each.status)
 
 
 def _as_indexed(ws: Workspace, view: View, name: str) -> Indexed:
@@ -155,13 +153,19 @@ def _as_indexed(ws: Workspace, view: View, name: str) -> Indexed:
     held = held_collections(view.folder)[collection.name]
     return Indexed(
         collection,
-        held.chroma_id,
         ws.engine.count(view.at, collection=collection.name),
         held.slots - held.dead,
         view.folder.name,
         hnsw_of(collection),
         "error" if collection.name in unembedded(view.folder) else "synced",
     )
+
+
+def collection_id(name: str) -> str:
+    """A UUID for clients that expect one; Chroma gives a collection another in every store."""
+    import uuid
+
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"vmrag:collection:{name}"))
 
 
 # -- what failed last

@@ -14,6 +14,7 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import PinMalformed, VmragError, quoted
 from vmrag_link.git import plumbing
+from vmrag_link.index.contents import FORMAT
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.follow.recovery import pending
@@ -49,10 +50,10 @@ class KbStatus(Record, frozen=True):
 
 
 class BoundIndex(Record, frozen=True):
-    """`working_copy`: the index of the uncommitted documents, if there is one."""
+    """`format` of the index; `working_copy`: the one of uncommitted documents, if there is one."""
 
     revision: str | None = None
-    settings: str | None = None
+    format: str | None = None
     documents: int = 0
     chunks: int = 0
     path: str | None = None
@@ -145,7 +146,7 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     if target.kb_branch:
         copy = ws.sync_context.working_copy(target.kb_branch.name, bound.revision)
         working = str(copy.path) if copy.path.is_dir() else None
-    return BoundIndex(bound.revision, ws.snapshots.settings, documents, chunks, str(path), working), damage
+    return BoundIndex(bound.revision, FORMAT, documents, chunks, str(path), working), damage
 
 
 def _state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.chroma.check import contents_problem
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.errors import Busy, IndexExtraMissing, quoted
+from vmrag_link.errors import Busy, quoted
 from vmrag_link.index import seal
-from vmrag_link.index.contents import problem_of
+from vmrag_link.index.contents import SUFFIX, problem_of
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
@@ -35,18 +34,6 @@ def synced(ws: Workspace) -> Iterator[Finding]:
         yield Finding("BACKGROUND_FAILED", "warning", message, _COMMAND, str(background.sync_of(ws.places).log))
 
 
-def _contents_problem(folder: Path) -> str:
-    """As `contents_problem`.
-
-    Without the extra Chroma's store is not looked into; that it is missing is another topic's
-    finding.
-    """
-    try:
-        return contents_problem(folder)
-    except IndexExtraMissing:
-        return seal.mismatch(folder)
-
-
 def _sync(ws: Workspace, finding: Finding) -> str:
     report = sync(ws, rebuild="--rebuild" in finding.fix)
     return f"Brought knowledge base and index to {(report.to or '')[:7]}."
@@ -55,15 +42,17 @@ def _sync(ws: Workspace, finding: Finding) -> str:
 def snapshots(ws: Workspace) -> Iterator[Finding]:
     """Every byte of the index that answers here, and of the spare ones.
 
-    Whether it is the right one is a sync's business.
+    Whether it is the right one is a sync's business. Those of other formats are only in the way.
     """
     bound = ws.binding
     for each in ws.snapshots.all():
+        if each.format != SUFFIX:
+            continue
         here = bound is not None and each.path.name == bound.snapshot
         with ws.snapshots.reading(each.path):
             # What a sync finds in the index that answers here is reported by `synced`.
-            named = "" if here else problem_of(each.path, revision=each.revision, settings=each.settings)
-            problem = named or _contents_problem(each.path)
+            named = "" if here else problem_of(each.path, revision=each.revision)
+            problem = named or seal.mismatch(each.path)
         if not problem or not each.path.exists():  # another process removes it at this moment
             continue
         if here:
@@ -89,7 +78,7 @@ def copies(ws: Workspace) -> Iterator[Finding]:
         if not branch.dirty or not copy.path.exists() or locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):
             continue
         with copy.reading():  # one that only lies behind goes on from there when it is asked
-            problem = copy.damage() or _contents_problem(copy.path)
+            problem = copy.damage() or seal.mismatch(copy.path)
         if problem:
             message = f"The index of the uncommitted documents of {branch.name!r} cannot be used: {problem}."
             yield Finding("WORKING_COPY_DAMAGED", "warning", message, DOCTOR, branch.name)

@@ -26,7 +26,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
     try:
         bindings.require_supported()
     except IndexExtraMissing as error:
-        message = f"{error.message} Nothing can be searched."
+        message = f"{error.message} No store is made for other Chroma clients."
         yield Finding(error.code, "warning", message, f"{shlex.quote(sys.executable)} -m {error.hint}")
 
 
