@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.repos import isolate
 
@@ -16,6 +17,9 @@ NOT_FROM_PYPI = {"busybox", "chromium", "dash", "fish", "git-lfs", "sshd", "zsh"
 
 PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache" / "pip")
 """The one thing of this machine that a test may use: what installing the project has downloaded already."""
+
+settings.register_profile("untimed", settings.default, deadline=None)  # how long a case takes says what else runs here
+settings.load_profile("untimed")
 
 _MISSING = re.compile(r"\b([\w.-]+) is not installed")
 

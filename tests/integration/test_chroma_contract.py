@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from tests.support.knowledge import ROOT, Knowledge, collection, doc, open_files
+from tests.support.knowledge import ROOT, open_files
 from vmrag_link.chroma import bindings
 from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
 from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed
@@ -285,22 +285,3 @@ def test_bindings_that_cannot_be_imported_are_an_error_that_names_them(tmp_path,
     monkeypatch.setitem(sys.modules, "chromadb_rust_bindings", None)
     with pytest.raises(IndexExtraMissing, match=r"cannot be imported: .*chromadb_rust_bindings"):
         open_store(tmp_path)
-
-
-def test_an_outside_client_finds_documents_in_a_snapshot_and_leaves_it_sound(tmp_path):
-    import chromadb
-
-    kb = Knowledge(tmp_path)
-    texts = {"owl": "owls hunt at night", "fox": "foxes sleep by day"}
-    revision = kb.commit(*[doc(name, text) for name, text in texts.items()], collections=[collection()])
-    path = kb.index(revision).path
-    client = chromadb.PersistentClient(str(path / "chroma"))
-    query = list(struct.unpack("<256f", kb.models["hash"].embed(["owls at night"])[0]))
-    guide = client.get_collection("guide")
-    found = guide.query(query_embeddings=[query], n_results=1)
-    assert (found["ids"], found["documents"]) == ([["owl_chunk_0"]], [["owls hunt at night"]])
-    assert guide.metadata["revision"] == revision
-    assert found["metadatas"][0][0]["source_id"] == "owl"
-    client.close()
-    assert kb.snapshots.problem(revision) == ""
-    kb.close()

@@ -340,9 +340,10 @@ def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
         f"client = chromadb.PersistentClient({str(path)!r}, settings=chromadb.Settings(anonymized_telemetry=False))\n"
         "guide = client.get_collection('guide', embedding_function=None)\n"
         "print(guide.count(), guide.query(query_embeddings=[guide.get(ids=['d7_chunk_0'], include=['embeddings'])"
-        "['embeddings'][0]], n_results=1)['ids'][0], guide.get(where_document={'$contains': 'number 11'})['ids'])\n"
+        "['embeddings'][0]], n_results=1)['ids'][0], guide.get(where_document={'$contains': 'number 11'})['ids'],"
+        " guide.metadata['revision'], guide.get(where={'source_id': 'd3'})['documents'])\n"
     )
-    assert end(reader).strip() == "20 ['d7_chunk_0'] ['d11_chunk_0']"
+    assert end(reader).strip() == f"20 ['d7_chunk_0'] ['d11_chunk_0'] {first} ['text number 3']"
     assert shelf(kb).problem(path, kb.snapshots.path(first)) == ""
     with contextlib.closing(OpenIndex(kb.snapshots.path(first))) as index:
         assert check.difference(path, index, with_texts=True) == ""

@@ -198,7 +198,7 @@ def test_a_hook_says_strangers_names_in_one_safe_line(monkeypatch: pytest.Monkey
         assert not (environ and COMMANDS.search(line))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.characters() | st.sampled_from("\x1b\x9b\r\n\t:#[ \u202e\ud800\x85\u2028\u3000")))
 def test_whatever_a_text_holds_it_is_safe_afterwards(text: str) -> None:
     shown = terminal_text.visible(text)

@@ -89,6 +89,12 @@ QUERY = {
         "in_sync": bool,
     },
 }
+FINGERPRINT = {
+    "fingerprint": SHA256,
+    "revision": HASH,
+    "ranking": {"version": int, "vector_weight": float, "document_weight": float, "per_document": int},
+    "dirty": bool,
+}
 DOCUMENT = {"collection": str, "doc_id": str, "title": str, "content_hash": SHA256, "metadata": dict}
 LIST = {
     "documents": [DOCUMENT | {"chunks": (int, None), "uncommitted": (re.compile("added|modified|removed"), None)}],
@@ -238,6 +244,22 @@ def test_status_in_sync_and_with_uncommitted_documents(project):
     assert not mismatch(report, STATUS)
     assert (report["in_sync"], report["kb"]["dirty"], report["kb"]["documents"]) == (True, True, 5)
     assert report["index"]["working_copy"].startswith(str(project.own))
+
+
+def test_a_fingerprint_names_the_ranking_and_only_its_settings_change_it(project):
+    report = project.ask("fingerprint")
+    assert not mismatch(report, FINGERPRINT)
+    assert report["ranking"] == {"version": 2, "vector_weight": 0.4, "document_weight": 0.6, "per_document": 0}
+    project.git("config", "vmrag.retrieval.k", "9")
+    assert project.ask("fingerprint") == report
+    project.git("config", "vmrag.retrieval.vector-weight", ".25")
+    changed = project.ask("fingerprint")
+    assert changed["ranking"]["vector_weight"] == 0.25
+    assert changed["fingerprint"] != report["fingerprint"]
+    project.git("config", "vmrag.retrieval.vector-weight", "0.400")
+    assert project.ask("fingerprint") == report
+    project.git("config", "vmrag.retrieval.vector-weight", "0.4001")
+    assert "at most three decimals" in project.vmrag("fingerprint", "--json", code=2).error["message"]
 
 
 def test_status_changes_nothing(project):

@@ -64,7 +64,6 @@ states = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["one", "two"
 
 @settings(
     max_examples=examples(60),
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -79,7 +78,6 @@ def test_a_merge_is_what_sets_say(engine: Engine, base: State, ours: State, thei
 
 @settings(
     max_examples=examples(20),
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

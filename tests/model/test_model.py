@@ -73,7 +73,6 @@ def run(start: tuple[Real, Model, float], folder: Path, *, number: int, sequence
             settings=settings(
                 max_examples=sequences,
                 stateful_step_count=steps,
-                deadline=None,
                 database=None,
                 phases=[Phase.generate] + ([Phase.shrink] if os.environ.get("VMRAG_MODEL_SHRINK") else []),
                 suppress_health_check=list(HealthCheck),

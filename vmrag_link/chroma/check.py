@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, StoredRow, open_store
 from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed
-from vmrag_link.errors import FilterInvalid, IndexFailed
+from vmrag_link.errors import IndexFailed
 from vmrag_link.index import vectors
 from vmrag_link.index.manifest import IndexedCollection
 from vmrag_link.index.metadata import chunk_id, parse_chunk_id
@@ -35,7 +35,6 @@ def difference(
     index: OpenIndex,
     *,
     with_texts: bool,
-    with_vectors: bool = True,
     only: Mapping[str, Sequence[Placed]] | None = None,
     between: Callable[[], None] = lambda: None,
 ) -> str:
@@ -50,11 +49,11 @@ def difference(
         if only is None and (found := _structure(store / DATABASE_FILE)):
             return found
         with contextlib.closing(open_store(store)) as opened:
-            compare = _Comparison(opened, index, with_texts, with_vectors, between)
+            compare = _Comparison(opened, index, with_texts, between)
             return compare.collections(only or {})
     except sqlite3.Error as error:
         return f"Chroma's database cannot be read ({error})"
-    except (IndexFailed, FilterInvalid) as error:
+    except IndexFailed as error:
         return error.message.rstrip(".")
 
 
@@ -78,7 +77,6 @@ class _Comparison(NamedTuple):
     store: ChromaStore
     source: OpenIndex
     with_texts: bool
-    with_vectors: bool
     between: Callable[[], None]
 
     def collections(self, only: Mapping[str, Sequence[Placed]]) -> str:
@@ -93,7 +91,7 @@ class _Comparison(NamedTuple):
 
     def _whole(self, collection_id: str, held: IndexedCollection) -> str:
         read = 0
-        for page in self.store.pages(collection_id, PAGE, with_vectors=self.with_vectors):
+        for page in self.store.pages(collection_id, PAGE, with_vectors=True):
             if found := self._page(held, page):
                 return found
             read += len(page)
@@ -107,7 +105,7 @@ class _Comparison(NamedTuple):
         if strange := set(ids) - wanted:
             return _other_row(held, min(strange))
         among = [chunk_id(each.header.doc_id, n) for each in documents for n in range(len(each.slots))]
-        pages = self.store.pages(collection_id, PAGE, among=among, with_vectors=self.with_vectors)
+        pages = self.store.pages(collection_id, PAGE, among=among, with_vectors=True)
         return next((found for page in pages if (found := self._page(held, page))), "")
 
     def _page(self, held: IndexedCollection, page: list[StoredRow]) -> str:
@@ -122,7 +120,7 @@ class _Comparison(NamedTuple):
                 or row.text != (wanted.text if self.with_texts else None)
             ):
                 return _other_row(held, row.id)
-            if self.with_vectors and not self._near(held, wanted, row):
+            if not self._near(held, wanted, row):
                 return f"the vector of {row.id!r} of {held.collection.name!r} in Chroma is not that of the index"
         return ""
 

@@ -20,7 +20,7 @@ from vmrag_link.chroma.stores import Stores
 from vmrag_link.errors import FileSystemError, VmragError, file_failures
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.models import Record
-from vmrag_link.paths import Places, write_atomically
+from vmrag_link.paths import Places, sweep_temporaries, write_atomically
 from vmrag_link.sync import background
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.background import Job
@@ -136,6 +136,7 @@ class ChromaStores(NamedTuple):
     def tidy(self) -> None:
         """Remove what killed builders left and, if nothing is being followed, what nobody needs."""
         self.stores.sweep()
+        sweep_temporaries(self.places.builder)
         if not self.lacking():
             self.stores.evict(needed=self.needed)
 

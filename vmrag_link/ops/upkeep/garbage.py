@@ -139,7 +139,8 @@ def _orphaned_locks(ws: Workspace) -> list[Path]:
 def _temporaries(ws: Workspace) -> list[Path]:
     own = [folder / "vmrag" for folder in worktrees.git_dirs(ws.places)]
     pins = stale_temporaries(*worktrees.tops(ws.places), name=PIN_NAME)
-    return [*stale_temporaries(ws.places.shared, ws.places.journal, ws.places.remotes, *own[1:]), *pins]
+    shared = (ws.places.shared, ws.places.journal, ws.places.remotes, ws.places.builder)
+    return [*stale_temporaries(*shared, *own[1:]), *pins]
 
 
 def _corrupt(ws: Workspace) -> list[Path]:
