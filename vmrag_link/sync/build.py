@@ -92,7 +92,7 @@ def snapshot(
         except IndexFailed:
             if base is None:
                 raise
-            directories.remove(folder)  # the base is not what the sizes of its files say: start from nothing
+            directories.remove(folder)  # the base is damaged: start from nothing
             base = None
             brought = _update(folder, revision, base, indexer())
         watch.lap("apply")
@@ -178,4 +178,4 @@ def _size(base: Base) -> _Size | None:
                 dead = sum(held.dead for held in manifest.collections().values())
                 return _Size(*manifest.counts(), dead, len(manifest.touched()))
         except sqlite3.Error:
-            return None  # of the right size, but damaged
+            return None  # damaged since it was proven

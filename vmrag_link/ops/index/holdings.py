@@ -37,7 +37,7 @@ def held_now(ws: Workspace, seen: Moment) -> Holdings:
         copy = ws.sync_context._replace(lock_timeout=0).working_copy(seen.branch, seen.revision)
         with contextlib.suppress(Busy), copy.reading() as problem:
             if not copy.damage():  # though it may be behind
-                with contextlib.suppress(IndexFailed):  # of the right size, but damaged
+                with contextlib.suppress(IndexFailed):  # damaged since it was proven
                     return read(copy.path, seen.revision, current=not problem)
     path = ws.snapshots.path(seen.revision)
     with ws.snapshots.reading(path):

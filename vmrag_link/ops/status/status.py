@@ -140,7 +140,7 @@ def _index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
         try:
             with contextlib.closing(Manifest(path, frozen=True)) as manifest:
                 documents, chunks = manifest.counts()
-        except sqlite3.Error as error:  # files are verified by their sizes
+        except sqlite3.Error as error:  # damaged since it was proven
             damage = f"The index of {bound.revision[:7]} is damaged: {error}."
     working = None
     if target.kb_branch:
