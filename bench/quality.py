@@ -27,7 +27,7 @@ from vmrag_link.workspace import Workspace
 DEPTH = 100
 RRF_K = 60
 RESAMPLES = 10_000
-BASELINE = "reciprocal ranks (before)"
+BASELINE, WORDS, VECTORS, HYBRID = "reciprocal ranks (before)", "words alone", "vectors alone", "hybrid"
 
 Answer = Callable[[str], list[Hit]]
 
@@ -70,10 +70,10 @@ def rankings(searcher: Callable[[Ranking], Searcher]) -> dict[str, Answer]:
     return {
         BASELINE: lambda text: reciprocal(words(text), vectors(text)),
         "words alone, of the chunk (before)": words,
-        "vectors alone": vectors,
-        "words alone": direct(searcher, Mode.KEYWORD, Ranking()),
+        VECTORS: vectors,
+        WORDS: direct(searcher, Mode.KEYWORD, Ranking()),
         "convex sum, words of the chunk": direct(searcher, Mode.HYBRID, Ranking(document_weight=0.0)),
-        "hybrid": direct(searcher, Mode.HYBRID, Ranking()),
+        HYBRID: direct(searcher, Mode.HYBRID, Ranking()),
     }
 
 
@@ -140,6 +140,8 @@ def report(ranks: dict[str, dict[str, list[int]]]) -> None:
             for measure in (mrr, lambda all_: hit(all_, 1), lambda all_: hit(all_, 5), ndcg)
         ]
         print(f"| {title} | {' | '.join(cells)} | {' | '.join(f'{mean:.3f}' for mean in means)} |")
+    print("\nThe mean MRR of hybrid above that of: ", end="")
+    print(", ".join(f"{other} {_interval(ranks[HYBRID], ranks[other])}" for other in (BASELINE, WORDS, VECTORS)))
 
 
 def reciprocals(ranks: list[int]) -> np.ndarray:
@@ -159,11 +161,23 @@ def ndcg(ranks: list[int], k: int = 10) -> float:
     return float(np.mean([1 / math.log2(1 + rank) if 0 < rank <= k else 0.0 for rank in ranks]))
 
 
-def difference(ranks: list[int], baseline: list[int]) -> str:
-    """Whether the 95 % interval of the mean difference (paired bootstrap) lies above or below 0."""
+def resampled(ranks: list[int], baseline: list[int]) -> np.ndarray:
+    """Paired bootstrap of the difference of two MRR."""
     gains = reciprocals(ranks) - reciprocals(baseline)
     chosen = np.random.default_rng(1).integers(0, len(gains), (RESAMPLES, len(gains)))
-    low, high = np.quantile(gains[chosen].mean(axis=1), (0.025, 0.975))
+    return gains[chosen].mean(axis=1)
+
+
+def _interval(ranks: dict[str, list[int]], others: dict[str, list[int]]) -> str:
+    """The mean difference over all sets, each resampled by itself, with its 95 % interval."""
+    means = np.mean([resampled(ranks[kind], others[kind]) for kind in ranks], axis=0)
+    low, high = np.quantile(means, (0.025, 0.975))
+    return f"{np.mean([mrr(ranks[kind]) - mrr(others[kind]) for kind in ranks]):+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+def difference(ranks: list[int], baseline: list[int]) -> str:
+    """Whether the 95 % interval of the difference lies above or below 0."""
+    low, high = np.quantile(resampled(ranks, baseline), (0.025, 0.975))
     return "*" if low > 0 else "°" if high < 0 else ""
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import terminal
-from tests.support.terminal import Project
+from tests.support.cli import VMRAG, WITHOUT_RIGHTS, error_of, read_only, small_disk, start
+from tests.support.terminal import Done, Project
 from vmrag_link.chroma import bindings, stores
 from vmrag_link.chroma.bindings import open_store
 from vmrag_link.git import plumbing
@@ -473,3 +474,36 @@ def test_an_index_that_is_damaged_is_not_followed_until_it_was_built_again(proje
     project.vmrag("query", "rest")
     build(project)
     assert chroma(project)["state"] == "ready"
+
+
+def test_on_a_full_disk_the_answers_go_on_and_the_reason_is_shown(project, alone):
+    project.vmrag("query", "rest")
+    (project.shared / "chroma").mkdir()
+    with small_disk(project.shared / "chroma", kilobytes=200) as fill:
+        fill(0)
+        assert any(line.startswith("failed: ") for line in build(project))
+        assert project.ask("query", "rest")["kb"]["in_sync"] is True
+        found = chroma(project)
+        assert found["state"] == "failed"
+        assert "vmrag gc --apply" in found["hint"]
+        assert [path for path in (project.shared / "chroma").iterdir() if path.is_dir()] == []
+    project.vmrag("sync", "--wait")
+    assert chroma(project)["state"] == "ready"
+
+
+def without_rights(project: Project, *command: str) -> Done:
+    return start(project, *command, program=(*WITHOUT_RIGHTS, *VMRAG)).done()
+
+
+def test_where_nothing_can_be_written_the_answers_go_on_and_a_store_that_is_there_is_handed_out(project, alone):
+    project.vmrag("query", "rest")
+    with read_only(project.shared):
+        done = without_rights(project, "query", "rest", "--json")
+        assert done.json["kb"]["in_sync"] is True
+        state = without_rights(project, "status", "--json").json["chroma"]
+        assert state["state"] == "failed"
+        assert "cannot be written" in state["error"]
+        assert error_of(without_rights(project, "path", "chroma", "--json"))["hint"]
+    path = project.ask("path", "chroma")["chroma"]
+    with read_only(project.shared):
+        assert without_rights(project, "path", "chroma", "--json").json["chroma"] == path

@@ -19,10 +19,11 @@ from tests.support.bits import flip
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.chroma import build as building
 from vmrag_link.chroma import check, stores
-from vmrag_link.chroma.bindings import BATCH, open_store
+from vmrag_link.chroma.bindings import BATCH, Rows, open_store
 from vmrag_link.chroma.build import MadeStore
 from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import Stores
+from vmrag_link.embedding.base import featureless
 from vmrag_link.embedding.texts import vectors_for
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.manifest import IndexedCollection
@@ -171,6 +172,23 @@ def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
     assert len(held(made.path)["guide"]) == 1_100
 
 
+def test_what_was_not_changed_is_compared_once_after_each_start_of_the_machine(kb):
+    first, second = grown(kb)
+    base = make(kb, first).path
+    with contextlib.closing(open_store(base)) as store:
+        guide = store.collections()["guide"]
+        [row] = [row for row in page_rows(store, guide) if row.id == "d9_chunk_0"]
+        store.delete(guide, [row.id])
+        store.add(guide, Rows([row.id], [array.array("f", row.vector).tobytes()], [row.metadata], ["another text"]))
+    made = make(kb, second)
+    assert made.how == "delta", "nothing reads all rows again for a few that changed"
+    shutil.rmtree(made.path)
+    sealed = msgspec.json.decode((base / stores.SEAL).read_bytes())
+    (base / stores.SEAL).write_bytes(msgspec.json.encode(sealed | {"boot": "an earlier one"}))
+    assert make(kb, second).how == "fresh"
+    assert held(made.path)["guide"]["d9_chunk_0"][0] == "text number 9"
+
+
 def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
     first, _ = grown(kb)
 
@@ -201,11 +219,8 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
                 if change != "extra":
                     store.delete(guide, [name])
                 if change != "missing":
-                    import array
-
                     text = "other" if change == "text" else row.text
                     metadata = row.metadata | ({"even": True} if change == "metadata" else {})
-                    from vmrag_link.chroma.bindings import Rows
 
                     store.add(guide, Rows([name], [array.array("f", row.vector).tobytes()], [metadata], [text]))
         assert check.difference(path, index, with_texts=True) != ""
@@ -218,7 +233,6 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
         store.unseal()
         with store.manifest:
             store.manifest.note_unembedded({"old": "nobody answers"})
-        from vmrag_link.embedding.base import featureless
 
         stand_in = featureless(collection().embedding_dimensions)
         store.embed("old", {f"o{n}": stand_in for n in range(3)})

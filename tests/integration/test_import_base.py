@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.support import terminal
+from tests.support import formerly, terminal
+from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused
@@ -291,6 +292,24 @@ def test_the_base_of_before_is_derived_and_recorded_with_the_next_change(pages: 
     pages.write("docs/guide/a.md", "# Changed\n")
     pages.vmrag("import", "docs/guide/a.md", *FRESH)
     assert (base(pages), ids(pages)) == ("docs", before | {"guide/a.md": "# Changed\n"})
+
+
+def test_a_knowledge_base_of_version_1_keeps_its_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate(monkeypatch, tmp_path / "home")
+    bob = formerly.unpack(tmp_path / "world").bob
+    before = ids(bob, "handbook")
+    assert "install.md" in before
+    error = bob.vmrag("import", "docs", "--collection", "handbook", "--json", code=2).error
+    assert "though files below 'docs' have 2 of their ids" in error["message"]
+    assert error["hint"] == "vmrag import docs --collection handbook --base docs"
+    bob.write("docs/install.md", "# Changed\n")
+    bob.write("docs/sub/new.md", "# New\n")
+    for words in (("docs/install.md", "--base", "docs"), ("docs/sub",), ("docs/sub/new.md",)):
+        bob.vmrag("import", *words, "--collection", "handbook")
+    assert ids(bob, "handbook") == before | {"install.md": "# Changed\n", "sub/new.md": "# New\n"}
+    assert base(bob, "handbook") == "docs"
+    bob.vmrag("commit", "-m", "of version 2")
+    assert ids(bob, "handbook") == before | {"install.md": "# Changed\n", "sub/new.md": "# New\n"}
 
 
 def test_documents_that_disagree_make_the_first_import_ask(pages: Project) -> None:

@@ -146,6 +146,8 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb):
     rebuilt = kb.index(before)
     assert rebuilt.how == "fresh"
     assert kb.answers(rebuilt.path, QUERIES) == grown
+    restored = shutil.copytree(rebuilt.path, kb.folder / "restored" / "elsewhere")
+    assert kb.answers(restored, QUERIES) == grown
     (elsewhere := kb.folder / "elsewhere").mkdir()
     other = Knowledge(elsewhere)
     other.write(collections=rows)

@@ -269,16 +269,21 @@ class ChromaStore:
             for row in page:
                 yield row.id, row.text, row.metadata
 
-    def pages(self, collection_id: str, size: int, *, with_vectors: bool = False) -> Iterator[list[StoredRow]]:
-        """Every row, at most `size` at a time."""
+    def pages(
+        self, collection_id: str, size: int, *, among: Sequence[str] | None = None, with_vectors: bool = False
+    ) -> Iterator[list[StoredRow]]:
+        """Every row, or those of these ids that exist, at most `size` at a time."""
         include = ["documents", "metadatas", *(["embeddings"] if with_vectors else [])]
         for at in itertools.count(0, size):
+            ids, most, skipped = (None, size, at) if among is None else (list(among[at : at + size]), None, 0)
+            if ids == []:
+                return
             with _foreign_errors(self._folder, "read documents"):
-                answer = self._rust.get(collection_id, None, None, size, at, None, include, TENANT, DATABASE)
+                answer = self._rust.get(collection_id, ids, None, most, skipped, None, include, TENANT, DATABASE)
             read = answer.embeddings if with_vectors else [()] * len(answer.ids)
             rows = zip(answer.ids, answer.documents, answer.metadatas, read, strict=True)
             yield [StoredRow(name, text, dict(metadata or {}), vector) for name, text, metadata, vector in rows]
-            if len(answer.ids) < size:
+            if among is None and len(answer.ids) < size:
                 return
 
     def close(self) -> None:

@@ -13,12 +13,13 @@ from vmrag_link import permissions
 from vmrag_link.chroma import check
 from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Rows, open_store
 from vmrag_link.chroma.open_index import OpenIndex, Placed, Vectors
-from vmrag_link.chroma.stores import Stores, read_seal
+from vmrag_link.chroma.stores import Seal, Stores, read_seal
 from vmrag_link.embedding.base import featureless
 from vmrag_link.errors import IndexFailed, no_space
 from vmrag_link.index import directories, manifest
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import chunk_id, description, hnsw_settings
+from vmrag_link.index.seal import boot
 from vmrag_link.index.store import indexes_equally
 from vmrag_link.models import Record
 from vmrag_link.progress import FOLLOWING, QUIET, Progress
@@ -38,15 +39,20 @@ class MadeStore(Record, frozen=True):
 
 
 class _Plan(NamedTuple):
-    """What to change in a store, by collection. `dead`: rows that will have been removed."""
+    """What to change in a store, by collection; new collections are filled.
+
+    `dead`: rows that will have been removed. `boot`: since when the other rows are known; empty:
+    all have to be compared.
+    """
 
     drop: list[str]
     create: list[IndexedCollection]
     remove: Mapping[str, list[str]]
-    add: Mapping[str, Iterable[Placed]]
+    add: Mapping[str, list[Placed]]
     added: int
     removed: int
     dead: int
+    boot: str = ""
 
 
 def build(
@@ -105,33 +111,31 @@ def _nearest(stores: Stores, index: OpenIndex) -> tuple[Path | None, _Plan]:
     for base in stores.bases():
         seal = read_seal(base)
         with contextlib.suppress(sqlite3.Error), contextlib.closing(Manifest(base, frozen=True)) as before:
-            plan = _difference(before, index, frozenset(seal.stand_ins), seal.dead) if seal else None
+            plan = _difference(before, index, seal) if seal else None
             if plan and plan.dead < _live(index) and plan.added + plan.removed < best[1].added + best[1].removed:
                 best = base, plan
     return best
 
 
 def _whole(index: OpenIndex) -> _Plan:
-    collections = index.collections
-    add = {name: index.placed(held) for name, held in collections.items()}
-    return _Plan([], [*collections.values()], {}, add, _live(index), 0, 0)
+    return _Plan([], [*index.collections.values()], {}, {}, _live(index), 0, 0)
 
 
 def _live(index: OpenIndex) -> int:
     return sum(held.slots - held.dead for held in index.collections.values())
 
 
-def _difference(before: Manifest, index: OpenIndex, stand_ins: frozenset[str], dead: int) -> _Plan:
+def _difference(before: Manifest, index: OpenIndex, sealed: Seal) -> _Plan:
     """What to change in a store that holds what another manifest says."""
     there = before.collections()
     kept = {
         name: held
         for name, held in index.collections.items()
-        if name in there and _stays(there[name], held) and (name in stand_ins) == (name in index.stand_ins)
+        if name in there and _stays(there[name], held) and (name in sealed.stand_ins) == (name in index.stand_ins)
     }
     anew = [held for name, held in index.collections.items() if name not in kept]
     remove: dict[str, list[str]] = {}
-    add: dict[str, Iterable[Placed]] = {held.collection.name: index.placed(held) for held in anew}
+    add: dict[str, list[Placed]] = {}
     added = sum(held.slots - held.dead for held in anew)
     for name, held in kept.items():
         old = dict(before.placed(there[name]))
@@ -142,11 +146,12 @@ def _difference(before: Manifest, index: OpenIndex, stand_ins: frozenset[str], d
             if header not in new
             for number in range(len(slots))
         ]
-        changed = [Placed(header, slots) for header, slots in new.items() if header not in old]
-        add[name] = changed
-        added += sum(len(slots) for _, slots in changed)
+        add[name] = [Placed(header, slots) for header, slots in new.items() if header not in old]
+        added += sum(len(slots) for _, slots in add[name])
     removed = sum(map(len, remove.values()))
-    return _Plan([name for name in there if name not in kept], anew, remove, add, added, removed, dead + removed)
+    drop = [name for name in there if name not in kept]
+    known = sealed.boot if sealed.boot == boot() else ""
+    return _Plan(drop, anew, remove, add, added, removed, sealed.dead + removed, known)
 
 
 def _stays(one: IndexedCollection, other: IndexedCollection) -> bool:
@@ -173,7 +178,11 @@ class _Making(NamedTuple):
             self._change(store, plan)
         permissions.settle(self.folder)
         problem = check.difference(
-            self.folder, self.source, with_texts=self.stores.store_documents, between=self.between
+            self.folder,
+            self.source,
+            with_texts=self.stores.store_documents,
+            only=plan.add if plan.boot else None,
+            between=self.between,
         )
         if problem:
             raise IndexFailed(
@@ -183,7 +192,9 @@ class _Making(NamedTuple):
         _sweep_segments(self.folder)
         with contextlib.closing(sqlite3.connect(self.folder / manifest.FILE)) as copy:
             self.source.manifest.connection.backup(copy)
-        self.stores.seal(self.folder, revision=self.source.revision, stand_ins=self.source.stand_ins, dead=plan.dead)
+        self.stores.seal(
+            self.folder, revision=self.source.revision, stand_ins=self.source.stand_ins, dead=plan.dead, boot=boot()
+        )
 
     def _change(self, store: ChromaStore, plan: _Plan) -> None:
         with self.progress.task(FOLLOWING, plan.added + plan.removed) as task:
@@ -197,7 +208,8 @@ class _Making(NamedTuple):
                 self.between()
                 store.delete(ids[name], gone)
                 task.advance(len(gone))
-            for name, documents in plan.add.items():
+            filled = {held.collection.name: self.source.placed(held) for held in plan.create}
+            for name, documents in {**filled, **plan.add}.items():
                 held = self.source.collections[name]
                 for batch in _batches(documents):
                     self.between()

@@ -12,15 +12,16 @@ import array
 import contextlib
 import math
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, StoredRow, open_store
-from vmrag_link.chroma.open_index import ChunkRow, OpenIndex
+from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed
 from vmrag_link.errors import FilterInvalid, IndexFailed
 from vmrag_link.index import vectors
 from vmrag_link.index.manifest import IndexedCollection
-from vmrag_link.index.metadata import parse_chunk_id
+from vmrag_link.index.metadata import chunk_id, parse_chunk_id
 
 PATIENCE = 30.0
 PAGE = 2_000
@@ -35,19 +36,22 @@ def difference(
     *,
     with_texts: bool,
     with_vectors: bool = True,
+    only: Mapping[str, Sequence[Placed]] | None = None,
     between: Callable[[], None] = lambda: None,
 ) -> str:
     """What Chroma's store holds otherwise than the index, as the first that was found; empty if
     nothing.
 
-    `between` is called from time to time; what it raises ends the comparison.
+    `only`, for a store whose other rows are known: of these collections, all ids and these
+    documents' rows; the others are compared whole. `between` is called from time to time; what it
+    raises ends the comparison.
     """
     try:
-        found = _structure(store / DATABASE_FILE)
-        if found:
+        if only is None and (found := _structure(store / DATABASE_FILE)):
             return found
         with contextlib.closing(open_store(store)) as opened:
-            return _compare(opened, index, with_texts=with_texts, with_vectors=with_vectors, between=between)
+            compare = _Comparison(opened, index, with_texts, with_vectors, between)
+            return compare.collections(only or {})
     except sqlite3.Error as error:
         return f"Chroma's database cannot be read ({error})"
     except (IndexFailed, FilterInvalid) as error:
@@ -68,47 +72,74 @@ def _structure(database: Path) -> str:
     return ""
 
 
-def _compare(
-    store: ChromaStore, index: OpenIndex, *, with_texts: bool, with_vectors: bool, between: Callable[[], None]
-) -> str:
-    there = store.collections()
-    if there.keys() != index.collections.keys():
-        return "Chroma holds other collections than the index"
-    for name, held in index.collections.items():
+class _Comparison(NamedTuple):
+    """Each method returns the first difference, empty if there is none."""
+
+    store: ChromaStore
+    source: OpenIndex
+    with_texts: bool
+    with_vectors: bool
+    between: Callable[[], None]
+
+    def collections(self, only: Mapping[str, Sequence[Placed]]) -> str:
+        there = self.store.collections()
+        if there.keys() != self.source.collections.keys():
+            return "Chroma holds other collections than the index"
+        for name, held in self.source.collections.items():
+            found = self._documents(there[name], held, only[name]) if name in only else self._whole(there[name], held)
+            if found:
+                return found
+        return ""
+
+    def _whole(self, collection_id: str, held: IndexedCollection) -> str:
         read = 0
-        for page in store.pages(there[name], PAGE, with_vectors=with_vectors):
-            between()
-            expected = _expected(index, held, page)
+        for page in self.store.pages(collection_id, PAGE, with_vectors=self.with_vectors):
+            if found := self._page(held, page):
+                return found
             read += len(page)
-            for row in page:
-                wanted = expected.get(row.id)
-                if (
-                    wanted is None
-                    or row.metadata != wanted.metadata
-                    or row.text != (wanted.text if with_texts else None)
-                ):
-                    return f"{row.id!r} of {name!r} in Chroma is not what the index was made of"
-            if with_vectors and (found := _other_vector(index, held, page, expected)):
-                return f"the vector of {found!r} of {name!r} in Chroma is not that of the index"
-        if read != held.slots - held.dead:  # Chroma holds no id twice
-            return f"Chroma holds {read} chunks of {name!r}, the index {held.slots - held.dead}"
-    return ""
+        return "" if read == _live(held) else _other_number(held, read)  # Chroma holds no id twice
 
+    def _documents(self, collection_id: str, held: IndexedCollection, documents: Sequence[Placed]) -> str:
+        wanted = {chunk_id(each.header.doc_id, n) for each in self.source.placed(held) for n in range(len(each.slots))}
+        ids = self.store.ids(collection_id)
+        if len(ids) != len(wanted):
+            return _other_number(held, len(ids))
+        if strange := set(ids) - wanted:
+            return _other_row(held, min(strange))
+        among = [chunk_id(each.header.doc_id, n) for each in documents for n in range(len(each.slots))]
+        pages = self.store.pages(collection_id, PAGE, among=among, with_vectors=self.with_vectors)
+        return next((found for page in pages if (found := self._page(held, page))), "")
 
-def _expected(index: OpenIndex, held: IndexedCollection, page: list[StoredRow]) -> dict[str, ChunkRow]:
-    """The chunks of all documents of which the page has one, by id."""
-    names = {parsed[0]: None for row in page if (parsed := parse_chunk_id(row.id))}
-    return {row.id: row for row in index.chunks(held, index.find(held, names).values())}
+    def _page(self, held: IndexedCollection, page: list[StoredRow]) -> str:
+        self.between()
+        names = {parsed[0]: None for row in page if (parsed := parse_chunk_id(row.id))}
+        expected = {row.id: row for row in self.source.chunks(held, self.source.find(held, names).values())}
+        for row in page:
+            wanted = expected.get(row.id)
+            if (
+                wanted is None
+                or row.metadata != wanted.metadata
+                or row.text != (wanted.text if self.with_texts else None)
+            ):
+                return _other_row(held, row.id)
+            if self.with_vectors and not self._near(held, wanted, row):
+                return f"the vector of {row.id!r} of {held.collection.name!r} in Chroma is not that of the index"
+        return ""
 
-
-def _other_vector(
-    index: OpenIndex, held: IndexedCollection, page: list[StoredRow], expected: dict[str, ChunkRow]
-) -> str:
-    """The first chunk of the page with another vector than the index; empty if there is none."""
-    for row in page:
-        whole, floats = index.vector(held, expected[row.id].slot), array.array("f", row.vector)
+    def _near(self, held: IndexedCollection, wanted: ChunkRow, row: StoredRow) -> bool:
+        whole, floats = self.source.vector(held, wanted.slot), array.array("f", row.vector)
         if math.isfinite(sum(floats)) and vectors.quantise(floats.tobytes()) == whole:
-            continue  # nearly always, and ten times as fast
-        if not vectors.near(whole, floats):
-            return row.id
-    return ""
+            return True  # nearly always, and ten times as fast
+        return vectors.near(whole, floats)
+
+
+def _live(held: IndexedCollection) -> int:
+    return held.slots - held.dead
+
+
+def _other_number(held: IndexedCollection, number: int) -> str:
+    return f"Chroma holds {number} chunks of {held.collection.name!r}, the index {_live(held)}"
+
+
+def _other_row(held: IndexedCollection, name: str) -> str:
+    return f"{name!r} of {held.collection.name!r} in Chroma is not what the index was made of"

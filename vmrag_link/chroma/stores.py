@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -50,7 +49,8 @@ class _File(Record, frozen=True):
 
 class Seal(Record, frozen=True):
     """`stand_ins`: collections without vectors of their own; `dead`: rows that were removed, whose
-    space Chroma does not use again.
+    space Chroma does not use again; `boot`: the start of the machine since which every row has been
+    compared, in this store or in the one that it was copied from.
     """
 
     format: str
@@ -58,6 +58,7 @@ class Seal(Record, frozen=True):
     settings: str
     stand_ins: tuple[str, ...]
     dead: int
+    boot: str
     database: int
     files: dict[str, _File]
 
@@ -104,7 +105,7 @@ class Stores(Directories):
             return ""
         return "a file is missing"
 
-    def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int) -> None:
+    def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int, boot: str) -> None:
         """Seal a store that nobody has open, so that it survives a power cut."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
@@ -116,6 +117,7 @@ class Stores(Directories):
             self.settings,
             tuple(sorted(stand_ins)),
             dead,
+            boot,
             _size(folder / DATABASE_FILE),
             sealed,
         )
@@ -217,5 +219,7 @@ def _size(path: Path) -> int:
 
 
 def _digest(path: Path) -> str:
+    import hashlib  # a checkout only looks whether a store is there
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

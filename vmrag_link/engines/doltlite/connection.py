@@ -149,8 +149,8 @@ class Connection:
         # The main thread waits in Python, where signals arrive; in C they would wait for the end of
         # the statement.
         with ThreadPoolExecutor(1, "doltlite") as pool:
-            rows = pool.submit(self.execute, sql, args)
             try:
+                rows = pool.submit(self.execute, sql, args)
                 while wait([rows], _LOOK_SECONDS).not_done:
                     check()
             except BaseException:

@@ -109,7 +109,11 @@ def _derived(ws: Workspace, at: At, question: _Question) -> ImportBase:
         return import_base.of_record(next(iter(found)), question.top)
     name = question.collection
     if not found:
+        found = question.matching(each.doc_id for each in ws.engine.headers(at, collection=name))
         what = f"none of its {plural(documents, 'document')} came from a file"
+        if found:
+            folder, number = found.most_common(1)[0]
+            what += f", though files below {folder!r} have {number} of their ids"
     elif len(found) == 1:
         what = f"its documents come from {next(iter(found))!r}, outside of the repository"
     else:
@@ -133,6 +137,17 @@ class _Question(Record, frozen=True):
             folder = next((each for each in inside if folder.is_relative_to(each)), self.top)
         bases = [{"base": base, "documents": number} for base, number in (found or Counter()).most_common()]
         return self.error(message, self._command(self.collection, folder), bases=bases)
+
+    def matching(self, ids: Iterable[str]) -> Counter[str]:
+        """The folders around the sources, inside the repository, that have files of these ids."""
+        found: Counter[str] = Counter()
+        inner = self._common(self.request.sources)
+        folders = [each for each in (inner, *inner.parents) if each.is_relative_to(self.top)]
+        for doc_id in ids:
+            if doc_id.startswith("/") or ".." in doc_id.split("/"):
+                continue  # a stranger may have given it
+            found.update(each.relative_to(self.top).as_posix() for each in folders if (each / doc_id).is_file())
+        return found
 
     def not_in(self, base: ImportBase, *, empty: bool) -> VmragError:
         """A source does not lie in the base. An `empty` collection can take any other."""

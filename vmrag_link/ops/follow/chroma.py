@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from vmrag_link.sync import chroma_builder
 from vmrag_link.workspace import Workspace
 
 
@@ -15,6 +14,8 @@ def wait(ws: Workspace, *, lend: bool = False) -> Path:
     `lend`: it is handed out, and stays for `LEASE_SECONDS` at least. Raises why there can be none,
     and `UsageInvalid` where it is switched off.
     """
+    from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most do not wait
+
     chroma_builder.require_on(ws.chroma)
     revision = ws.indexed_revision()
     with ws.reader.snapshot(revision):
@@ -32,6 +33,8 @@ def of_working_copy(ws: Workspace) -> Path:
     """A store of the documents as they are now, uncommitted ones included; as `wait` where there
     are none. It is made for this call, and stays while it is lent.
     """
+    from vmrag_link.sync import chroma_builder
+
     chroma_builder.require_on(ws.chroma)
     with contextlib.ExitStack() as until_built:
         with ws.reader.view() as view:
