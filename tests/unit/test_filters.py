@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vmrag_link.errors import FilterInvalid
@@ -102,6 +102,11 @@ JSON = st.recursive(
 )
 
 
+UNHURRIED = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+"""That a machine is busy says nothing about filters."""
+
+
+@UNHURRIED
 @given(JSON)
 def test_anything_gives_a_filter_or_a_refusal(value):
     try:
@@ -164,6 +169,7 @@ HEADERS = st.builds(
 )
 
 
+@UNHURRIED
 @given(st.sets(KEYS), st.lists(HEADERS, min_size=1, max_size=4))
 def test_what_a_filter_looks_up_is_what_chroma_holds(keys, headers):
     columns, count = MetadataColumns(keys), len(headers)
