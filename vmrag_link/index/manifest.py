@@ -252,7 +252,7 @@ class Manifest:
         for name, doc_id in keys:
             asked.setdefault(name, []).append(doc_id)
         ids = {name: held.id for name, held in self.collections().items()}
-        found = {}
+        found: dict[tuple[str, str], range] = {}
         for name, doc_ids in asked.items():
             # CROSS: SQLite looks the ids up, and does not walk the documents with all ids for each.
             places = self.connection.execute(
