@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,6 +76,17 @@ def count(connection: sqlite3.Connection, rows: range | None = None) -> int:
     """Number of rows: all, or those in a range."""
     low, high = (rows.start, rows.stop) if rows is not None else (0, 1 << 62)
     found = connection.execute("SELECT count(*) FROM keywords_docsize WHERE id >= ? AND id < ?", (low, high))
+    return int(found.fetchone()[0])
+
+
+def count_within(connection: sqlite3.Connection, ranges: Iterable[range]) -> int:
+    """Number of rows in any of these ranges, which share none."""
+    ends = json.dumps([[each.start, each.stop - 1] for each in ranges if each])
+    found = connection.execute(
+        "SELECT count(*) FROM json_each(?) AS r CROSS JOIN keywords_docsize AS d "
+        "ON d.id BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')",
+        (ends,),
+    )
     return int(found.fetchone()[0])
 
 

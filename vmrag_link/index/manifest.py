@@ -182,10 +182,14 @@ class Manifest:
         )
         return dict(rows.fetchall())
 
-    def add_document(self, held: IndexedCollection, header: DocumentHeader, slots: range) -> None:
-        self.connection.execute(
+    def add_documents(self, held: IndexedCollection, documents: Iterable[tuple[DocumentHeader, range]]) -> None:
+        """Documents and the slots of their chunks."""
+        self.connection.executemany(
             "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (held.id, header.doc_id, header.title, header.content_hash, header.metadata, slots.start, len(slots)),
+            (
+                (held.id, header.doc_id, header.title, header.content_hash, header.metadata, slots.start, len(slots))
+                for header, slots in documents
+            ),
         )
 
     def grow(self, held: IndexedCollection, slots: int) -> None:
@@ -244,12 +248,21 @@ class Manifest:
 
     def slots_of(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], range]:
         """Where the chunks of these documents lie (the index must hold them)."""
+        asked: dict[str, list[str]] = {}
+        for name, doc_id in keys:
+            asked.setdefault(name, []).append(doc_id)
         ids = {name: held.id for name, held in self.collections().items()}
-        one = "SELECT first, first + chunks FROM documents WHERE collection_id = ? AND doc_id = ?"
-        return {
-            (name, doc_id): range(*self.connection.execute(one, (ids[name], doc_id)).fetchone())
-            for name, doc_id in keys
-        }
+        found: dict[tuple[str, str], range] = {}
+        for name, doc_ids in asked.items():
+            # CROSS: SQLite looks the ids up, and does not walk the documents with all ids for each.
+            places = self.connection.execute(
+                "SELECT doc_id, first, first + chunks FROM json_each(?) "
+                "CROSS JOIN documents ON collection_id = ? AND doc_id = value",
+                (msgspec.json.encode(doc_ids).decode(), ids[name]),
+            )
+            slots = {doc_id: range(first, end) for doc_id, first, end in places}
+            found |= {(name, doc_id): slots[doc_id] for doc_id in doc_ids}
+        return found
 
     def placed(self, held: IndexedCollection) -> Iterator[tuple[DocumentHeader, range]]:
         """Every document of a collection, and the slots of its chunks."""

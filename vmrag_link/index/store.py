@@ -20,7 +20,7 @@ from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import flat, floats, keywords, lengths, seal, vectors
 from vmrag_link.index.contents import FORMAT, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.models import Chunk, Collection, Document, Record
+from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record
 
 
 class ChunkedDocument(Record, frozen=True):
@@ -103,13 +103,15 @@ class IndexStore:
         """
         held = self._held(collection)
         slot = held.slots
+        placed: list[tuple[DocumentHeader, range]] = []
         words: list[tuple[int, str]] = []
+        for each in documents:
+            slots = range(slot, slot + len(each.chunks))
+            placed.append((each.document.header, slots))
+            words += zip(_rows(held, slots), [chunk.text for chunk in each.chunks], strict=True)
+            slot = slots.stop
         with self.manifest:
-            for each in documents:
-                slots = range(slot, slot + len(each.chunks))
-                self.manifest.add_document(held, each.document.header, slots)
-                words += zip(_rows(held, slots), [chunk.text for chunk in each.chunks], strict=True)
-                slot = slots.stop
+            self.manifest.add_documents(held, placed)
             self.manifest.grow(held, slot)
         rows = [vector for each in documents for vector in each.vectors]
         if rows:
@@ -188,10 +190,11 @@ class IndexStore:
         return ""
 
     def _lost(self, held: Mapping[str, IndexedCollection], added: Iterable[tuple[str, str]]) -> str:
-        for (collection, doc_id), slots in self.manifest.slots_of(added).items():
-            if keywords.count(self._words, _rows(held[collection], slots)) != len(slots):
-                return f"the word index lacks chunks of {collection!r}/{doc_id!r}"
-        return ""
+        places = {key: _rows(held[key[0]], slots) for key, slots in self.manifest.slots_of(added).items()}
+        if keywords.count_within(self._words, places.values()) == sum(map(len, places.values())):
+            return ""
+        collection, doc_id = next(key for key, rows in places.items() if keywords.count(self._words, rows) != len(rows))
+        return f"the word index lacks chunks of {collection!r}/{doc_id!r}"
 
 
 def indexes_equally(one: Collection, other: Collection) -> bool:
