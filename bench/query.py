@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import statistics
@@ -84,7 +85,9 @@ def _chroma(ws, texts: list[str]) -> dict[str, float]:
     import chromadb
 
     argv = [*knowledge.VMRAG, "path", "chroma", "--json"]
-    path = json.loads(subprocess.run(argv, cwd=ws.places.top, check=True, capture_output=True).stdout)["chroma"]
+    env = os.environ | {"VMRAG_INDEX_CHROMA": "follow"}
+    done = subprocess.run(argv, cwd=ws.places.top, env=env, check=True, capture_output=True)
+    path = json.loads(done.stdout)["chroma"]
     collection = chromadb.PersistentClient(path).get_collection("documents", embedding_function=None)
     model = ws.models.named("default")
 
