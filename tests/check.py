@@ -53,7 +53,9 @@ def run_tool(name: str, arguments: Sequence[str]) -> tuple[str, bool]:
 
 
 def run_tests(arguments: Sequence[str]) -> bool:
-    """The tests' folders lie in memory where there is room: git and the engine sync every file they write."""
+    """The tests' folders lie in memory where there is room: git and the engine sync every file they
+    write.
+    """
     tests = [*TESTS, *arguments]
     print(f"── tests: {' '.join(tests)}", flush=True)
     given = any(each.startswith("--basetemp") for each in arguments)

@@ -1,4 +1,6 @@
-"""No test sees this machine: no configuration of git, no home directory; and on CI no test is skipped for want of a program."""
+"""No test sees this machine: no configuration of git, no home directory; and on CI no test is
+skipped for want of a program.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,14 @@ from hypothesis import settings
 from tests.support.repos import isolate
 
 NOT_FROM_PYPI = {"busybox", "chromium", "dash", "fish", "git-lfs", "sshd", "zsh"}
-"""Programs that the line which CI runs cannot install: a test that needs one may be skipped there, too."""
+"""Programs that the line which CI runs cannot install: a test that needs one may be skipped there,
+too.
+"""
 
 PIP_CACHE = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache" / "pip")
-"""The one thing of this machine that a test may use: what installing the project has downloaded already."""
+"""The one thing of this machine that a test may use: what installing the project has downloaded
+already.
+"""
 
 settings.register_profile("untimed", settings.default, deadline=None)  # how long a case takes says what else runs here
 settings.load_profile("untimed")
@@ -26,7 +32,9 @@ _MISSING = re.compile(r"\b([\w.-]+) is not installed")
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The home directory is a file: whoever looks for something in it finds nothing, whoever writes there fails."""
+    """The home directory is a file: whoever looks for something in it finds nothing, whoever writes
+    there fails.
+    """
     folder = tmp_path_factory.mktemp("machine")
     with pytest.MonkeyPatch.context() as patch:
         isolate(patch, folder / "configured")
@@ -49,7 +57,9 @@ def pytest_runtest_makereport(item: pytest.Item):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked `long`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is marked `sample(count)`, the first, the last and some cases evenly between are in every run."""
+    """Of a test that is marked `sample(count)`, the first, the last and some cases evenly between
+    are in every run.
+    """
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample"):

@@ -129,7 +129,7 @@ def test_directory_option_before_and_behind_the_command(project, tmp_path):
     assert elsewhere.start("-C", "project", "list", "-C", "docs").out == expected
 
 
-# -- completion ----------------------------------------------------------------------------------------------------------
+# -- completion ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -165,7 +165,7 @@ def test_bash_completes_commands_and_options(project):
     assert completed("vmrag", "query", "x", "--mode", "") == {"hybrid", "vector", "keyword"}
 
 
-# -- other programs ------------------------------------------------------------------------------------------------------
+# -- other programs --------------------------------------------------------------------------------
 
 
 def test_any_chroma_client_opens_what_path_prints(project):

@@ -24,7 +24,9 @@ FEW = ["--pages", "40"]
 
 
 def _newcomer(folder: Path) -> dict[str, str]:
-    """An environment with an empty HOME and a TMPDIR of its own; a proxy that nobody listens at, for what asks one."""
+    """An environment with an empty HOME and a TMPDIR of its own; a proxy that nobody listens at,
+    for what asks one.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "VMRAG", "XDG_"))}
     for name in ("home", "tmp"):
         (folder / name).mkdir(parents=True)

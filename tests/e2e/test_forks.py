@@ -1,4 +1,6 @@
-"""A repository, a fork of it, and the people at both: real clones, real hooks, plain git commands wherever git has one."""
+"""A repository, a fork of it, and the people at both: real clones, real hooks, plain git commands
+wherever git has one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ TO_FORK = "vmrag: pushed the knowledge that these commits pin to origin"
 
 @dataclass
 class Forked:
-    """`ada` maintains what is in `upstream`; `cleo` has cloned her `fork` of it, the branches and tags of which are `upstream`'s."""
+    """`ada` maintains what is in `upstream`; `cleo` has cloned her `fork` of it, the branches and
+    tags of which are `upstream`'s.
+    """
 
     world: World
     fork: Repo
@@ -38,7 +42,9 @@ class Forked:
         return self.world.hub
 
     def opens_pull_request(self) -> None:
-        """What a host does: the commits of a fork's branch are upstream, too, but nothing else of it is."""
+        """What a host does: the commits of a fork's branch are upstream, too, but nothing else of
+        it is.
+        """
         self.upstream.git("fetch", "-q", str(self.fork.top), f"+refs/heads/topic:{PULL_REQUEST}")
 
     def checks_it_out(self) -> None:
@@ -72,7 +78,7 @@ def data_of(repo: Repo) -> str:
     return repo.git("for-each-ref", "--format=%(objectname)", DATA)
 
 
-# -- who contributes ---------------------------------------------------------------------------------------------------
+# -- who contributes -------------------------------------------------------------------------------
 
 
 def test_a_contributor_reads_from_upstream_and_pushes_to_the_fork(forked):
@@ -150,7 +156,7 @@ def test_who_clones_only_the_fork_has_the_knowledge_of_all_its_branches(world):
     assert dora.status()["in_sync"]
 
 
-# -- who maintains -----------------------------------------------------------------------------------------------------
+# -- who maintains ---------------------------------------------------------------------------------
 
 
 def test_a_pull_request_checked_out_answers_from_before_and_says_what_helps(proposed):

@@ -1,4 +1,6 @@
-"""An agent's calls over stdio, while somebody switches branches, commits, merges and rebases in the same repository."""
+"""An agent's calls over stdio, while somebody switches branches, commits, merges and rebases in the
+same repository.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ SERVER = (sys.executable, "-P", "-m", "vmrag_link.cli.main", "mcp")
 
 @dataclass(frozen=True)
 class Answer:
-    """`before` and `after` are HEAD's commit, the pinned revision and how often HEAD has moved, around the call."""
+    """`before` and `after` are HEAD's commit, the pinned revision and how often HEAD has moved,
+    around the call.
+    """
 
     before: tuple[str, str, int]
     after: tuple[str, str, int]
@@ -121,7 +125,8 @@ def check(project: Project, answers: list[Answer], searches: list[dict[str, Any]
         else:
             assert each.texts == there
         assert each.kb["in_sync"] != each.warned
-        # Nobody moved anything meanwhile, and git or another command was not in the middle of something, which the answer says.
+        # Nobody moved anything meanwhile, and git or another command was not in the middle of
+        # something, which the answer says.
         if each.before == each.after and each.kb["in_sync"] and not each.kb["dirty"]:
             assert (each.kb["git_head"], each.kb["commit"]) == each.before[:2], each
     for found in searches:

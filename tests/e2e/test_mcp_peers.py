@@ -1,4 +1,6 @@
-"""Other people's programs on our server: MCP's inspector and its conformance suite, from npm, on a Node from PyPI."""
+"""Other people's programs on our server: MCP's inspector and its conformance suite, from npm, on a
+Node from PyPI.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`vmrag-mcp` over its standard streams, as clients start it: what it says there, and when it leaves."""
+"""`vmrag-mcp` over its standard streams, as clients start it: what it says there, and when it
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def waiting(project, silent):
 
 @contextlib.contextmanager
 def fetching(silent):
-    """While a call has a program talk to that server; at the end nobody may hold the connection any more."""
+    """While a call has a program talk to that server; at the end nobody may hold the connection any
+    more.
+    """
     connection, _ = silent.accept()
     with connection:
         connection.settimeout(PATIENCE)

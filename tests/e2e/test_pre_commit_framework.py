@@ -1,4 +1,6 @@
-"""Our hooks in real pre-commit and real prek, from a git clone of this project, alone and beside `vmrag install`."""
+"""Our hooks in real pre-commit and real prek, from a git clone of this project, alone and beside
+`vmrag install`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ template, project = terminal.template, terminal.project
 
 @dataclass(frozen=True)
 class Framework:
-    """`source`: this project as a repository of hooks. `home`: the environments that both managers have made of it."""
+    """`source`: this project as a repository of hooks. `home`: the environments that both managers
+    have made of it.
+    """
 
     source: Path
     home: Path
@@ -77,7 +81,9 @@ def ended(process: subprocess.Popen[str]) -> Done:
 
 @dataclass(frozen=True)
 class Built:
-    """What was made once. `tried`: what `pre-commit try-repo` said about a bad pin; it makes an environment for itself alone."""
+    """What was made once. `tried`: what `pre-commit try-repo` said about a bad pin; it makes an
+    environment for itself alone.
+    """
 
     framework: Framework
     tried: Done
@@ -125,7 +131,9 @@ def stage_bad_pin(project: Project) -> None:
 
 
 class Stage:
-    """A project that uses our hooks by a framework, at first without any shim. `started`: hooks for which Python was started."""
+    """A project that uses our hooks by a framework, at first without any shim. `started`: hooks for
+    which Python was started.
+    """
 
     def __init__(self, project: Project, framework: Framework, folder: Path) -> None:
         self.project = project

@@ -1,4 +1,6 @@
-"""`vmrag resolve` on a real terminal: one conflict after the other, answers, an editor, Ctrl-C, and colours."""
+"""`vmrag resolve` on a real terminal: one conflict after the other, answers, an editor, Ctrl-C, and
+colours.
+"""
 
 from __future__ import annotations
 

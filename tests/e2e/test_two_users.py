@@ -1,4 +1,6 @@
-"""Two people and a bare repository: knowledge goes where the code goes, with plain git and the hooks."""
+"""Two people and a bare repository: knowledge goes where the code goes, with plain git and the
+hooks.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,16 @@ SENT = "vmrag: pushed the knowledge that these commits pin to origin"
 
 
 def assert_alike(one: User, other: User, *, answers: bool = False) -> None:
-    """The same revision, and the same fingerprint of it, which decides the answers; those, too, if asked for."""
+    """The same revision, and the same fingerprint of it, which decides the answers; those, too, if
+    asked for.
+    """
     assert one.pinned == other.pinned
     assert one.fingerprint() == other.fingerprint()  # this waits for what goes on in the background
     assert one.status()["state"] == other.status()["state"] == "in_sync"
     assert not answers or one.answers() == other.answers()
 
 
-# -- a fresh clone -----------------------------------------------------------------------------------------------------
+# -- a fresh clone ---------------------------------------------------------------------------------
 
 
 def test_after_git_clone_install_fetches_and_says_so(world):
@@ -117,7 +121,7 @@ def test_knowledge_that_its_author_forgot_is_found_by_the_first_query_after_it_c
     assert bob.ask("query", "certificates")["kb"]["in_sync"]
 
 
-# -- the whole story ---------------------------------------------------------------------------------------------------
+# -- the whole story -------------------------------------------------------------------------------
 
 
 def concluded(user: User, how: str) -> None:
@@ -215,7 +219,7 @@ def test_the_same_with_a_remote_that_is_no_git_repository(world, kind, serve):
     story(ada, bob, "merge")
 
 
-# -- without a network, or without what was to come ----------------------------------------------------------------------
+# -- without a network, or without what was to come ------------------------------------------------
 
 
 def test_without_a_network_everything_goes_on_from_what_is_here(world):
@@ -381,7 +385,7 @@ def test_what_another_branch_pins_is_fetched_when_somebody_asks_for_it(world):
     )
 
 
-# -- what `git push` takes along -----------------------------------------------------------------------------------------
+# -- what `git push` takes along -------------------------------------------------------------------
 
 
 def branches_at_remote(user: User) -> dict[str, str]:

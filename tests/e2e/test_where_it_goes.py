@@ -1,4 +1,6 @@
-"""Where a push takes the knowledge to, and what it must not move there: rejected pushes, hosts that change, mirrors, several remotes."""
+"""Where a push takes the knowledge to, and what it must not move there: rejected pushes, hosts that
+change, mirrors, several remotes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`vmrag adopt` and what it refuses: a fork's knowledge base may hold anything that its owner could make a database hold."""
+"""`vmrag adopt` and what it refuses: a fork's knowledge base may hold anything that its owner could
+make a database hold.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ COMMIT = "SELECT dolt_commit('-A', '-m', 'x', '--author', 'Eve <eve@example.org>
 
 @dataclass
 class World:
-    """`ada` maintains what is in `hub`; `eve` works in `fork`, which she called so in her clone, on top of `known`."""
+    """`ada` maintains what is in `hub`; `eve` works in `fork`, which she called so in her clone, on
+    top of `known`.
+    """
 
     pair: Pair
     eve: Clone
@@ -72,7 +76,9 @@ class World:
         return made
 
     def opens(self, *revisions: str) -> str:
-        """The pull request: the fork has revisions, and one commit for each pins it; returns the last."""
+        """The pull request: the fork has revisions, and one commit for each pins it; returns the
+        last.
+        """
         names = {f"pr-{each[:12]}": each for each in revisions}
         for name, revision in names.items():  # our own commands would not push what is not ours
             self.eve.engine.create_branch(name, revision)
@@ -146,7 +152,7 @@ def pin_of(revision: str) -> bytes:
     return pins.format(Pin("git:", "topic", revision, DATE))
 
 
-# -- what is taken -----------------------------------------------------------------------------------------------------
+# -- what is taken ---------------------------------------------------------------------------------
 
 
 def test_what_a_fork_pins_is_reachable_on_the_base_repository_afterwards(world):
@@ -345,7 +351,7 @@ def test_no_hook_runs_for_what_is_fetched_into_the_quarantine(world):
     assert not (hooks / "ran").exists()
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 SCHEMAS = {
     "an extra table": "CREATE TABLE extra(x)",
@@ -400,7 +406,9 @@ ROWS = {
 
 @dataclass
 class Strangers:
-    """`ours`, and `theirs`: a copy of it in which anything may have been done, on top of the revision `known`."""
+    """`ours`, and `theirs`: a copy of it in which anything may have been done, on top of the
+    revision `known`.
+    """
 
     folder: Path
     ours: DoltliteEngine
@@ -542,7 +550,7 @@ def test_a_file_that_is_no_knowledge_base_is_refused(strangers):
         strangers.refuses(strangers.known[::-1])
 
 
-# -- the same through the command: nothing arrives ---------------------------------------------------------------------
+# -- the same through the command: nothing arrives -------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -609,7 +617,7 @@ def test_a_tampered_file_is_refused(world, kind):
     assert world.refuses()["code"] in ("REMOTE_DAMAGED", "KNOWLEDGE_REFUSED")
 
 
-# -- what it would cost others ------------------------------------------------------------------------------------------
+# -- what it would cost others ---------------------------------------------------------------------
 
 
 PAID_MODEL = "openai text-embedding-3-small 1536 unit v1"
@@ -645,7 +653,7 @@ def test_a_collection_whose_index_would_be_many_times_as_large_is_refused(strang
     assert "many times as large" in strangers.refuses(strangers.evil(pieces))
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------
 
 
 def test_a_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world):
@@ -656,7 +664,7 @@ def test_a_file_that_is_too_large_is_refused_with_the_option_that_takes_it(world
     assert world.adopts("topic", option, size)["pushed"]
 
 
-# -- kills, and others at work -----------------------------------------------------------------------------------------
+# -- kills, and others at work ---------------------------------------------------------------------
 
 DEATHS = {
     "while it fetches": "from vmrag_link.transport import segments\nsegments.restore = die",
@@ -705,7 +713,7 @@ def test_two_at_once_take_turns(world):
     assert world.on_hub(two)
 
 
-# -- other kinds of clones ---------------------------------------------------------------------------------------------
+# -- other kinds of clones -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--filter=tree:0"]])

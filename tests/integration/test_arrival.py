@@ -1,4 +1,6 @@
-"""What is said, proposed and asked again when the knowledge that the code pins has not come, and after it has."""
+"""What is said, proposed and asked again when the knowledge that the code pins has not come, and
+after it has.
+"""
 
 from __future__ import annotations
 

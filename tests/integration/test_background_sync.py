@@ -1,4 +1,6 @@
-"""Syncs that nobody waits for: what a checkout starts, what is seen of it, and what a query does meanwhile."""
+"""Syncs that nobody waits for: what a checkout starts, what is seen of it, and what a query does
+meanwhile.
+"""
 
 from __future__ import annotations
 

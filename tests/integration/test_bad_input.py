@@ -1,4 +1,6 @@
-"""What a user cannot have meant, and what a machine should not do: a clear error, the documented exit code, and nothing is lost."""
+"""What a user cannot have meant, and what a machine should not do: a clear error, the documented
+exit code, and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def follow(project: Project, hint: str) -> None:
     subprocess.run(hint.partition("   (")[0], shell=True, cwd=project.top, check=True, env=os.environ | {"PATH": path})
 
 
-# -- the pin -------------------------------------------------------------------------------------------------------------
+# -- the pin ---------------------------------------------------------------------------------------
 
 
 def with_members(**members: Any) -> Callable[[str], bytes]:
@@ -125,7 +127,7 @@ def test_a_pin_that_is_no_file_is_refused(project, what):
     assert "must be a file" in error["message"]
 
 
-# -- what is under .git/vmrag ---------------------------------------------------------------------------------------------
+# -- what is under .git/vmrag ----------------------------------------------------------------------
 
 
 def test_a_missing_knowledge_base_says_where_one_may_be_and_how_to_start_anew(project):
@@ -270,7 +272,7 @@ def test_a_garbage_embedding_cache_is_set_aside_and_filled_again(project, tmp_pa
     assert_whole(project, tmp_path / "scratch")
 
 
-# -- machines ------------------------------------------------------------------------------------------------------------
+# -- machines --------------------------------------------------------------------------------------
 
 
 def without_rights(project: Project, *command: str) -> Done:
@@ -389,7 +391,7 @@ def test_with_no_room_for_the_journal_nothing_is_committed(project, tmp_path):
     assert ("handbook", "note.md") in assert_whole(project, tmp_path / "scratch")
 
 
-# -- repositories --------------------------------------------------------------------------------------------------------
+# -- repositories ----------------------------------------------------------------------------------
 
 EVERYTHING = [
     ("status",),
@@ -490,7 +492,9 @@ NAMES = [
 
 
 FEW_NAMES = ("größe/ü", "MAIN", "0" * 40, "vmrag_keep", "WORKING", "x" * 200, b"latin-\xe9")
-"""One of each reason why an engine does not take a name: letters, case, a hash, ours, its own, length, bytes."""
+"""One of each reason why an engine does not take a name: letters, case, a hash, ours, its own,
+length, bytes.
+"""
 
 
 @pytest.mark.parametrize(
@@ -523,7 +527,7 @@ def test_branches_whose_names_differ_only_in_case_have_documents_of_their_own(pr
         assert [each for each in project.texts() if each.lower() == "topic.md"] == [f"{name}.md"]
 
 
-# -- documents -----------------------------------------------------------------------------------------------------------
+# -- documents -------------------------------------------------------------------------------------
 
 IDS = [
     "two words",
@@ -572,7 +576,7 @@ def test_an_impossible_collection_name_is_refused_with_one_that_works(project, n
     assert "--collection " in error["hint"]
 
 
-# -- settings ------------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 SETTINGS = {
     "embedding:\n  model: [\n": 2,
@@ -621,7 +625,7 @@ def test_another_embedding_model_is_for_new_collections_and_old_ones_keep_theirs
     assert_whole(project, tmp_path / "scratch")
 
 
-# -- the command line -----------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -671,7 +675,7 @@ def test_what_is_not_there_is_named_with_a_hint(project, line, code):
     refused(project, *line, code=3, error=code)
 
 
-# -- Ctrl-C --------------------------------------------------------------------------------------------------------------
+# -- Ctrl-C ----------------------------------------------------------------------------------------
 
 
 def interrupted(project: Project, moment: float, *command: str) -> Done:

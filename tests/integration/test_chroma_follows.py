@@ -1,4 +1,6 @@
-"""Chroma's store follows the bound snapshots: in the background, for whoever waits, after kills, beside other work trees."""
+"""Chroma's store follows the bound snapshots: in the background, for whoever waits, after kills,
+beside other work trees.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +139,7 @@ def build(project: Project, **given) -> list[str]:
     return log
 
 
-# -- in the background -----------------------------------------------------------------------------------------------------
+# -- in the background -----------------------------------------------------------------------------
 
 
 def test_after_a_checkout_any_client_sees_exactly_what_is_pinned_once_status_says_ready(project, client):
@@ -174,7 +176,7 @@ def test_a_commit_and_a_query_are_followed_too(project):
         assert "more.md_chunk_0" in store.ids(store.collections()["handbook"])
 
 
-# -- by whom it is started -------------------------------------------------------------------------------------------------
+# -- by whom it is started -------------------------------------------------------------------------
 
 
 def test_nothing_is_started_where_the_store_is_there(project, alone):
@@ -220,7 +222,7 @@ def test_a_sync_waits_where_the_settings_say_so(project, monkeypatch):
     assert chroma(project)["state"] == "ready"
 
 
-# -- for whoever waits -----------------------------------------------------------------------------------------------------
+# -- for whoever waits -----------------------------------------------------------------------------
 
 
 def test_path_chroma_waits_and_holds_the_pinned_documents_alone(project, client, alone):
@@ -269,7 +271,7 @@ def test_sync_wait_shows_the_store_and_works_on_one_that_another_process_makes(p
     assert Path(report["chroma"]["path"]).is_dir()
 
 
-# -- kills -----------------------------------------------------------------------------------------------------------------
+# -- kills -----------------------------------------------------------------------------------------
 
 KILLED = """
 import os, signal, sys
@@ -338,7 +340,7 @@ def test_a_builder_that_is_killed_each_time_is_given_up_until_somebody_asks(proj
     assert chroma(project)["state"] == "ready"
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(project, alone, monkeypatch):
@@ -402,7 +404,7 @@ def test_a_damaged_store_is_found_and_made_again(project, alone):
     assert chroma(project)["state"] == "ready"
 
 
-# -- several work trees, removal meanwhile ---------------------------------------------------------------------------------
+# -- several work trees, removal meanwhile ---------------------------------------------------------
 
 
 def test_two_work_trees_have_a_store_each_the_newest_first(project, alone, client):

@@ -1,4 +1,6 @@
-"""Chroma's stores of sealed indexes: made from nothing or from another store, compared, handed out, removed."""
+"""Chroma's stores of sealed indexes: made from nothing or from another store, compared, handed out,
+removed.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def page_rows(store, each: str):
 
 
 def grown(kb: Knowledge) -> tuple[str, str]:
-    """Two revisions with their snapshots: documents changed, added and removed, a collection redefined and one new."""
+    """Two revisions with their snapshots: documents changed, added and removed, a collection
+    redefined and one new.
+    """
     rows = [doc(f"d{n}", f"text number {n}", title=f"t{n}", metadata={"even": n % 2 == 0}) for n in range(20)]
     old = [doc(f"o{n}", f"old {n}", collection="old") for n in range(3)]
     first = kb.commit(
@@ -247,7 +251,7 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
     assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == ""
 
 
-# -- kills, readers, removal -----------------------------------------------------------------------------------------------
+# -- kills, readers, removal -----------------------------------------------------------------------
 
 STEPS = {
     "before anything": "building.BATCH_CHUNKS = 5; die_at = 1",
@@ -349,7 +353,7 @@ def test_any_client_reads_a_store_and_it_verifies_afterwards(kb):
         assert check.difference(path, index, with_texts=True) == ""
 
 
-# -- metadata -------------------------------------------------------------------------------------------------------------
+# -- metadata --------------------------------------------------------------------------------------
 
 METADATA = {
     "text": "ä", "whole": 3, "real": 1.5, "flag": True, "nothing": None, "nested": {"b": 1, "a": [None]}, "empty": [],

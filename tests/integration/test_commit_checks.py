@@ -82,7 +82,9 @@ def test_the_pin_that_is_committed_is_the_one_that_answers_here(project):
 
 @pytest.mark.parametrize("kind", COMMITS)
 def test_code_can_be_committed_beside_an_unstaged_pin(coded, kind):
-    """Whatever form git's commit takes, the pin in it is that of before, but with -a, which stages it."""
+    """Whatever form git's commit takes, the pin in it is that of before, but with -a, which stages
+    it.
+    """
     pinned = coded.git("show", "HEAD:.dolt-version")
     pin_naming(coded, coded.git("show", "feature:.dolt-version").split('"dolt_commit": "')[1][:40])
     code, lines = commit(coded, *COMMITS[kind])
@@ -183,7 +185,9 @@ def test_what_a_commit_hook_reads_of_a_sync_in_the_background_is_said(coded):
 
 @pytest.fixture
 def parted(project: Project) -> Project:
-    """The pins of `main` and `feature` have both moved; git merges them only where somebody says how."""
+    """The pins of `main` and `feature` have both moved; git merges them only where somebody says
+    how.
+    """
     project.git("config", "--remove-section", "merge.vmrag")
     return project
 
@@ -239,7 +243,9 @@ NO_HOOKS = {"VMRAG": "0"}
 
 
 def theirs(project: Project, pin: str, *, start: str = "main") -> None:
-    """A colleague's branch `theirs`, whose pin is nothing that could be read here; on `main` code goes on."""
+    """A colleague's branch `theirs`, whose pin is nothing that could be read here; on `main` code
+    goes on.
+    """
     project.git("switch", "-q", "-c", "theirs", start, env=NO_HOOKS)
     if pin == NOWHERE:
         pin_naming(project, NOWHERE)
@@ -276,7 +282,9 @@ def test_what_a_pin_drops_whose_revision_is_not_here_nobody_can_say(parted, side
 @pytest.mark.parametrize("way", ["merge", "commit"])
 @pytest.mark.parametrize("on_dirty", ["block", "commit"])
 def test_uncommitted_documents_go_along_with_a_merge_whatever_is_asked_for(project, on_dirty, way):
-    """git has fixed the tree of the merge before it asks, and what `vmrag commit` would write is refused meanwhile."""
+    """git has fixed the tree of the merge before it asks, and what `vmrag commit` would write is
+    refused meanwhile.
+    """
     project.put("new.md", "new")
     environ = {"VMRAG_HOOKS_ON_DIRTY": on_dirty}
     if way == "merge":

@@ -1,4 +1,6 @@
-"""`vmrag commit` killed at each of its steps, and everything that may happen before the next command."""
+"""`vmrag commit` killed at each of its steps, and everything that may happen before the next
+command.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,8 @@ def test_a_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     dies(noted, step)
-    # Where the pin was written, git would refuse to overwrite it: then it is put aside, as git says.
+    # Where the pin was written, git would refuse to overwrite it: then it is put aside, as git
+    # says.
     if step in PINNED:
         noted.git("stash", "-q")
     said = noted.run("switch", "feature")
@@ -279,7 +282,9 @@ def test_while_another_git_command_holds_the_index_nothing_is_committed_and_quer
 
 @pytest.mark.parametrize("moment", ["before the pin", "after the pin", "with the pin"])
 def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_it(noted, tmp_path, moment):
-    """Another terminal switches branches between the knowledge base's commit and the end of `git add`."""
+    """Another terminal switches branches between the knowledge base's commit and the end of `git
+    add`.
+    """
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
     noted.git("branch", "twin")  # pins the same, so that git carries the new pin along
@@ -372,7 +377,9 @@ def test_a_commit_whose_entry_was_damaged_shows_as_drift_that_pin_mends(noted):
 
 
 def test_a_killed_switch_is_not_taken_for_done_when_head_goes_back(project, tmp_path):
-    """Between workspace.json and `applied`: the one names the new revision already, the other still the old pair."""
+    """Between workspace.json and `applied`: the one names the new revision already, the other still
+    the old pair.
+    """
     (tmp_path / "scratch").mkdir()
     project.git("switch", "-q", "feature", env={"VMRAG": "0"})
     done = driven(project, STEPS["between workspace.json and applied"], "sync")

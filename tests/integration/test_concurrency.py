@@ -1,4 +1,6 @@
-"""Several processes at once: nobody crashes, nothing is lost, and who must wait in vain is told for whom."""
+"""Several processes at once: nobody crashes, nothing is lost, and who must wait in vain is told for
+whom.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ WORKSPACE = "locks.exclusive(ws.places.workspace_lock, purpose='test', timeout=0
 KNOWLEDGE = "ws.engine.writing('test')"
 
 
-# -- two at once ---------------------------------------------------------------------------------------------------------
+# -- two at once -----------------------------------------------------------------------------------
 
 
 def test_imports_and_syncs_at_once_store_everything(stocked, tmp_path):
@@ -193,11 +195,13 @@ def test_worktrees_that_evict_all_spares_never_take_away_what_another_one_answer
     assert_whole(walker, scratch(tmp_path))
 
 
-# -- the gaps between two steps --------------------------------------------------------------------------------------------
+# -- the gaps between two steps --------------------------------------------------------------------
 
 
 def test_a_snapshot_is_not_evicted_between_its_building_and_its_binding(stocked, tmp_path):
-    """Another work tree evicts everything that nobody is bound to, at the very moment before this one binds."""
+    """Another work tree evicts everything that nobody is bound to, at the very moment before this
+    one binds.
+    """
     stocked.git("branch", "walker", "other")
     walker = worktree(stocked, tmp_path / "walker", "walker")
     stocked.git("switch", "-q", "edited", env={"VMRAG": "0"})
@@ -254,7 +258,9 @@ def test_what_is_bound_but_gone_is_built_again_by_who_reads(stocked, tmp_path):
 
 
 def test_uncommitted_documents_that_were_written_from_another_worktree_are_found(stocked, tmp_path):
-    """A code branch moves from one work tree to another and back; each of them adds a document to it."""
+    """A code branch moves from one work tree to another and back; each of them adds a document to
+    it.
+    """
     stocked.git("switch", "-q", "-c", "feature")
     stocked.put("one.md", "From the first work tree.")
     stocked.git("switch", "-q", "main")
@@ -292,7 +298,7 @@ def test_what_killed_processes_left_is_swept_by_a_sync_that_has_nothing_else_to_
     assert not (stocked.shared / "snapshots" / ".building-0123456789ab").exists()
 
 
-# -- waiting in vain -------------------------------------------------------------------------------------------------------
+# -- waiting in vain -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lock", [WORKSPACE, KNOWLEDGE])
@@ -343,7 +349,7 @@ def test_a_checkout_does_not_wait_for_a_long_write(stocked, tmp_path, lock):
     assert_whole(stocked, scratch(tmp_path))
 
 
-# -- git goes on ---------------------------------------------------------------------------------------------------------
+# -- git goes on -----------------------------------------------------------------------------------
 
 
 def interpreter_gone(project: Project) -> None:

@@ -1,4 +1,6 @@
-"""Two things that happen at once: what was planned for one branch never lands on another, and an answer says whose it is."""
+"""Two things that happen at once: what was planned for one branch never lands on another, and an
+answer says whose it is.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Random corruption: one flipped bit in any file below `.git/vmrag` is found, or mended, or harmless; never another answer.
+"""Random corruption: one flipped bit in any file below `.git/vmrag` is found, or mended, or
+harmless; never another answer.
 
-Six flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each looked at by more commands, and `tests/check.py --long` twelve.
+Six flips; `VMRAG_CORRUPTION_FLIPS=300` makes it 300, each looked at by more commands, and
+`tests/check.py --long` twelve.
 VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 

@@ -1,4 +1,6 @@
-"""`vmrag doctor`: everything that it knows is really broken here; what it prints mends it, and `--fix` mends what is safe."""
+"""`vmrag doctor`: everything that it knows is really broken here; what it prints mends it, and
+`--fix` mends what is safe.
+"""
 
 from __future__ import annotations
 

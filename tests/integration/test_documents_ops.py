@@ -15,7 +15,7 @@ def imported(project: Project, *arguments: str) -> dict:
     return project.ask("import", *arguments, "--collection", "handbook")
 
 
-# -- import --------------------------------------------------------------------------------------------------------------
+# -- import ----------------------------------------------------------------------------------------
 
 
 def test_a_second_import_changes_nothing(project):
@@ -165,7 +165,7 @@ def test_an_empty_folder_makes_an_empty_collection(project):
     assert project.consistent()
 
 
-# -- add, rm -------------------------------------------------------------------------------------------------------------
+# -- add, rm ---------------------------------------------------------------------------------------
 
 
 def test_add_takes_standard_input_with_title_and_metadata(project):
@@ -237,7 +237,7 @@ def test_two_collections_keep_equal_documents_apart(project):
     assert project.consistent()
 
 
-# -- list, show ----------------------------------------------------------------------------------------------------------
+# -- list, show ------------------------------------------------------------------------------------
 
 
 def test_list_marks_what_is_not_committed(project):
@@ -278,7 +278,7 @@ def test_a_document_may_have_a_colon_and_slashes_in_its_name(project):
     assert project.vmrag("show", "handbook/a:b/c d.md").out == "Odd."
 
 
-# -- commit --------------------------------------------------------------------------------------------------------------
+# -- commit ----------------------------------------------------------------------------------------
 
 
 def test_a_commit_without_changes_is_a_failed_check(project):

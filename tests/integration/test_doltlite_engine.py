@@ -337,7 +337,9 @@ def test_a_collection_that_a_stranger_wrote_wrongly_is_refused_by_name(
 
 
 def test_the_rule_for_branch_names_is_the_engines_own(engine: DoltliteEngine) -> None:
-    """Whatever the rule allows, the library takes and a connection reaches; and it takes little more."""
+    """Whatever the rule allows, the library takes and a connection reaches; and it takes little
+    more.
+    """
     chance = random.Random(9)
     alphabet = string.printable + "éß🙂" + "@./-{~^:*[\\" * 4 + "abc" * 12
     names = {"".join(chance.choices(alphabet, k=chance.randrange(1, 7))) for _ in range(examples(600))}

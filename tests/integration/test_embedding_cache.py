@@ -186,7 +186,7 @@ def test_only_texts_never_seen_before_are_embedded(tmp_path: Path) -> None:
     assert again.steps == []
 
 
-# -- size and age --------------------------------------------------------------------------------------------------------
+# -- size and age ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Rows of the cache of vectors that are not what was stored, and files of before there were checksums."""
+"""Rows of the cache of vectors that are not what was stored, and files of before there were
+checksums.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_a_vector_with_a_flipped_bit_is_absent_and_is_replaced(cache: EmbeddingC
 
 
 def test_no_flipped_bit_in_the_file_makes_another_vector(cache: EmbeddingCache, path: Path) -> None:
-    """Headers, schema, index and rows: what is found is what was stored, the rest is stored again, and nothing fails."""
+    """Headers, schema, index and rows: what is found is what was stored, the rest is stored again,
+    and nothing fails.
+    """
     sound = path.read_bytes()
     for number in range(0, 8 * len(sound), 8 * len(sound) // 61):
         path.write_bytes(sound)

@@ -1,6 +1,8 @@
-"""Collections whose vectors a service computes: made, filled and queried, here and on machines that have no key.
+"""Collections whose vectors a service computes: made, filled and queried, here and on machines that
+have no key.
 
-The services are one local server that speaks as they do (tests/support/services.py): the real ones need keys and a network.
+The services are one local server that speaks as they do (tests/support/services.py): the real ones
+need keys and a network.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def address(project: Project, services: Services, *names: str) -> None:
 
 
 def filled(project: Project, services: Services, name: str = "openai") -> Tools:
-    """A collection `api` of that service with both texts, uncommitted; what was asked for it is forgotten."""
+    """A collection `api` of that service with both texts, uncommitted; what was asked for it is
+    forgotten.
+    """
     address(project, services, name)
     tools = Tools(project.top)
     tools("chroma_create_collection", collection_name="api", embedding_function=name)

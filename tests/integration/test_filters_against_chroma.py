@@ -1,7 +1,9 @@
 """Thousands of random filters on random metadata and texts: an index answers as Chroma does.
 
-Differences that a ruling names (R54: strings compare with strings by code points, numbers with numbers):
-* Chroma takes no strings behind `$gt`, `$gte`, `$lt`, `$lte`: `test_strings_are_ordered_by_code_points`.
+Differences that a ruling names (R54: strings compare with strings by code points, numbers with
+numbers):
+* Chroma takes no strings behind `$gt`, `$gte`, `$lt`, `$lte`:
+`test_strings_are_ordered_by_code_points`.
 * Chroma converts a number to the type of the value before it compares: `converted`, and
   `test_numbers_compare_as_the_numbers_that_they_are`.
 """
@@ -193,7 +195,9 @@ def both(tmp_path_factory) -> Iterator[Both]:
 
 
 def converted(normal: filters.Normal, values: Mapping[str, Any]) -> filters.Normal:
-    """The filter as Chroma applies it to these values: numbers take the type of what they are compared with."""
+    """The filter as Chroma applies it to these values: numbers take the type of what they are
+    compared with.
+    """
     [(key, condition)] = normal.items()
     if key in filters.JUNCTIONS:
         return {key: [converted(each, values) for each in condition]}

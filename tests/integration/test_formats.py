@@ -1,4 +1,6 @@
-"""What version 1 of every format left behind works; what a newer version would leave is refused, or made again."""
+"""What version 1 of every format left behind works; what a newer version would leave is refused, or
+made again.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def schema_of(person: Project, at: str) -> int:
 
 
 def upgrade(person: Project, name: str) -> str:
-    """A write that version 1 cannot hold, committed, pinned and committed to git; returns the revision."""
+    """A write that version 1 cannot hold, committed, pinned and committed to git; returns the
+    revision.
+    """
     engine = knowledge(person)
     branch = engine.branch("main")
     assert branch is not None

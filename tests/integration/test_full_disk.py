@@ -1,4 +1,6 @@
-"""A disk without room, or limits that are too low: what is derived goes first, reading goes on, and nothing aborts."""
+"""A disk without room, or limits that are too low: what is derived goes first, reading goes on, and
+nothing aborts.
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_it_can_be_run_again_and_again(project):
     assert project.consistent()
 
 
-# -- what is pinned ------------------------------------------------------------------------------------------------------
+# -- what is pinned --------------------------------------------------------------------------------
 
 
 def test_a_revision_that_only_git_knows_of_is_anchored(project):
@@ -230,7 +230,7 @@ def test_what_a_merge_or_a_fetch_has_written_down_keeps_its_revision(project):
         note.unlink()
 
 
-# -- branches ------------------------------------------------------------------------------------------------------------
+# -- branches --------------------------------------------------------------------------------------
 
 
 def test_a_kb_branch_goes_with_its_code_branch_and_its_revision_stays(project):
@@ -323,7 +323,7 @@ def test_a_kb_branch_that_an_interrupted_commit_waits_for_stays(project):
     assert kb_branches(project)["feature"] == revision
 
 
-# -- files ---------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_what_killed_processes_left_goes(project):
@@ -382,7 +382,7 @@ def test_old_vectors_go_and_are_computed_again(project):
     assert project.consistent()
 
 
-# -- everything at once --------------------------------------------------------------------------------------------------
+# -- everything at once ----------------------------------------------------------------------------
 
 
 class History:
@@ -402,7 +402,9 @@ class History:
         return self.note()
 
     def grow(self) -> None:
-        """25 commits and more: on branches that are merged, deleted, moved, amended, reset and rebased."""
+        """25 commits and more: on branches that are merged, deleted, moved, amended, reset and
+        rebased.
+        """
         project = self.project
         self.note()
         for branch in ("one", "two", "three"):
@@ -453,7 +455,9 @@ class History:
         self.note()
 
     def check(self) -> None:
-        """Every commit of refs and reflogs can be checked out, and holds what was there when it was made."""
+        """Every commit of refs and reflogs can be checked out, and holds what was there when it was
+        made.
+        """
         project = self.project
         known = pins(project)
         assert self.documents.keys() <= known.keys()

@@ -29,7 +29,7 @@ def rejoined(pieces, *ops):
     return "".join(each["text"] for each in pieces if each["op"] in ops)
 
 
-# -- diff ----------------------------------------------------------------------------------------------------------------
+# -- diff ------------------------------------------------------------------------------------------
 
 
 def test_a_changed_text_is_shown_word_by_word(project):
@@ -173,7 +173,7 @@ def test_a_terminal_adds_colours_and_nothing_else(project):
     assert re.sub(r"\x1b\[\d+m", "", shown) == project.start("diff", "main", "feature").out
 
 
-# -- places --------------------------------------------------------------------------------------------------------------
+# -- places ----------------------------------------------------------------------------------------
 
 
 def test_a_place_is_working_a_revision_a_git_ref_or_a_kb_branch(project):
@@ -225,7 +225,7 @@ def test_a_diff_is_between_any_two_places(project):
     assert rejoined(faq["text"], "equal", "delete") == "Rewritten."
 
 
-# -- log -----------------------------------------------------------------------------------------------------------------
+# -- log -------------------------------------------------------------------------------------------
 
 
 def test_the_log_names_the_commits_that_pin_each_revision(project):
@@ -300,7 +300,7 @@ def test_a_log_of_a_long_git_history_does_not_take_seconds(project):
     assert [each["subject"] for each in newest["commits"]] == ["008000", "004000", "000000", "faq"]
 
 
-# -- show ----------------------------------------------------------------------------------------------------------------
+# -- show ------------------------------------------------------------------------------------------
 
 
 def test_a_document_is_shown_at_any_place(project):

@@ -191,7 +191,9 @@ def test_a_push_without_a_new_pin_asks_nobody(stage, remote):
 
 
 def test_of_a_new_branch_or_tag_git_does_not_say_what_the_other_side_has_of_it(stage, remote):
-    """Where its branches were when they were fetched may have been another host, or other people's commits."""
+    """Where its branches were when they were fetched may have been another host, or other people's
+    commits.
+    """
     stage.repo.git("push", "-q", "origin", "twin:new")
     assert len(asked(stage)) == 1
     stage.repo.git("push", "-q", "origin", "--delete", "new")

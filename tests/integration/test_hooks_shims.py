@@ -218,7 +218,9 @@ def test_a_rebase_that_changes_the_pin_starts_python_at_its_end(stage):
 
 
 def test_a_rebase_by_patches_tells_of_its_end_before_head_is_back_on_its_branch(stage):
-    """git's order of things: the pin is the final one then, the branch is not, and a query has to notice."""
+    """git's order of things: the pin is the final one then, the branch is not, and a query has to
+    notice.
+    """
     stage.repo.git("checkout", "-q", "-b", "work", "twin")
     stage.repo.commit("work", work="w")
     stage.apply()

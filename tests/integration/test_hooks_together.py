@@ -1,4 +1,6 @@
-"""Beside the hooks of other tools, whoever came first: each hook runs once, and uninstalling leaves the others as they were."""
+"""Beside the hooks of other tools, whoever came first: each hook runs once, and uninstalling leaves
+the others as they were.
+"""
 
 import os
 import shutil
@@ -44,7 +46,9 @@ def hooks(repo):
 
 
 def does_everything(repo, log, **environ):
-    """Commits a pin, changes branches, merges, pushes: what each operation made the hooks write, by the hook's name."""
+    """Commits a pin, changes branches, merges, pushes: what each operation made the hooks write, by
+    the hook's name.
+    """
     number = len(repo.git("rev-list", "--all").split())
     repo.write(".dolt-version", f"{number}\n")
     steps = {

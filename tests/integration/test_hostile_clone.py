@@ -1,7 +1,10 @@
-"""A stranger's repository, cloned with the user's keys in the environment: it sends nothing, starts nothing, publishes nothing.
+"""A stranger's repository, cloned with the user's keys in the environment: it sends nothing, starts
+nothing, publishes nothing.
 
-The stranger's knowledge base has a collection of a paid service; the settings send texts and keys to the stranger, pull
-from the stranger's server, publish drafts and take the reins off agents. A pull request says the same again.
+The stranger's knowledge base has a collection of a paid service; the settings send texts and keys
+to the stranger, pull
+from the stranger's server, publish drafts and take the reins off agents. A pull request says the
+same again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A knowledge base that came from somebody else may hold anything: nothing of it runs, fills the disk, or is read before it proved to be ours."""
+"""A knowledge base that came from somebody else may hold anything: nothing of it runs, fills the
+disk, or is read before it proved to be ours.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def table(tmp_path: Path) -> Path:
     return file
 
 
-# -- one connection --------------------------------------------------------------------------------------------------------
+# -- one connection --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trigger", [REWRITES, NEVER_ENDS])
@@ -108,7 +110,7 @@ def test_a_column_whose_name_begins_with_what_only_looks_blank_is_another_one(bl
             schema.require_ours(connection, "it")
 
 
-# -- what is fetched -------------------------------------------------------------------------------------------------------
+# -- what is fetched -------------------------------------------------------------------------------
 
 HOSTILE = {
     "a trigger that rewrites documents": (REWRITES,),
@@ -315,7 +317,7 @@ def test_an_old_revision_of_a_sound_history_is_neither_read_nor_written_on_nor_m
     assert not engine.refusal(ours)
 
 
-# -- how much --------------------------------------------------------------------------------------------------------------
+# -- how much --------------------------------------------------------------------------------------
 
 
 def bomb(hub: Repo, listed: int) -> None:
@@ -381,7 +383,9 @@ def pinned(user: User, revision: str) -> None:
 
 
 def pin_revision_below_head(user: User, old: str, statement: str, mend: str) -> None:
-    """Pin and push what the statement makes of a revision; the branch's head is sound, for `mend` follows."""
+    """Pin and push what the statement makes of a revision; the branch's head is sound, for `mend`
+    follows.
+    """
     eve = Clone(user.top)
     bad = evil(eve.engine.folder / FILE_NAME, old, statement)
     evil(eve.engine.folder / FILE_NAME, bad, mend, name="mended")
@@ -429,7 +433,7 @@ def test_a_document_of_ones_own_that_is_too_large_is_refused_with_the_setting(wo
     ada.vmrag("import", "docs", "--collection", "handbook")
 
 
-# -- what is pinned --------------------------------------------------------------------------------------------------------
+# -- what is pinned --------------------------------------------------------------------------------
 
 
 def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_note(world):
@@ -449,7 +453,7 @@ def test_a_pin_at_a_hostile_revision_leaves_the_old_knowledge_answering_with_a_n
     bob.vmrag("import", "docs", "--collection", "handbook")  # nothing is locked
 
 
-# -- what a collection demands ---------------------------------------------------------------------------------------------
+# -- what a collection demands ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chunking", [Chunking(size=1, overlap=0), Chunking(size=20_000, overlap=19_999)])

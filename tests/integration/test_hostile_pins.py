@@ -1,5 +1,7 @@
-"""A stranger's branch is checked out: its `.dolt-version` and its `.vmrag.yaml` make nobody talk to anybody, run anything, or read what
-lies outside; what was known goes on answering. Each recorder is shown to see a contact, where somebody has agreed to it.
+"""A stranger's branch is checked out: its `.dolt-version` and its `.vmrag.yaml` make nobody talk to
+anybody, run anything, or read what
+lies outside; what was known goes on answering. Each recorder is shown to see a contact, where
+somebody has agreed to it.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from vmrag_link.engines.doltlite import server
 from vmrag_link.git import plumbing
 from vmrag_link.sync import background
 
-# -- which of them are checked out each time ----------------------------------------------------------------------------------
+# -- which of them are checked out each time -------------------------------------------------------
 
 FEW_UNTRUSTED = (
     "doltlite over HTTP",
@@ -91,18 +93,22 @@ FEW_IGNORED = ("a model", "a model that is a command")
 
 
 def some(all_of_them: Iterable[str], few: Collection[str]) -> list[Any]:
-    """The names of a table, of which all but `few` are for a long run: those that repeat what a unit test and one of the few show."""
+    """The names of a table, of which all but `few` are for a long run: those that repeat what a
+    unit test and one of the few show.
+    """
     names = list(all_of_them)
     assert set(few) <= set(names)
     return [what if what in few else pytest.param(what, marks=pytest.mark.long) for what in names]
 
 
-# -- the scene --------------------------------------------------------------------------------------------------------------
+# -- the scene -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A folder with `project` and its remote `origin.git`, to be copied; what lies outside; and the values with `{a}` filled in."""
+    """A folder with `project` and its remote `origin.git`, to be copied; what lies outside; and the
+    values with `{a}` filled in.
+    """
 
     folder: Path
     outside: Outside
@@ -153,7 +159,9 @@ def _project(folder: Path) -> Project:
 
 
 def _bait(outside: Outside, project: Project) -> None:
-    """What would be worth reading, were it allowed: a sound database, a repository that carries one, a pin, settings."""
+    """What would be worth reading, were it allowed: a sound database, a repository that carries
+    one, a pin, settings.
+    """
     project.vmrag("push", f"file://{outside.folder}/kb.doltlite")
     subprocess.run(
         ["git", "clone", "-q", "--mirror", project.top.parent / "origin.git", outside.folder / "kb.git"], check=True
@@ -166,7 +174,9 @@ def _bait(outside: Outside, project: Project) -> None:
 
 
 def _strangers(scene: Scene, project: Project) -> None:
-    """Every branch of every stranger, here as `gh pr checkout` and `git fetch URL` bring them, in one go."""
+    """Every branch of every stranger, here as `gh pr checkout` and `git fetch URL` bring them, in
+    one go.
+    """
     known = json.loads(project.git("show", "HEAD~1:.dolt-version"))["dolt_commit"]
     with_pins = {
         (kind, what): [(".dolt-version", "100644", members(dolt_remote=scene.filled(text), dolt_commit=revision))]
@@ -268,7 +278,9 @@ def settled(project: Project) -> None:
 
 @pytest.fixture
 def victim(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
-    """A copy of the project beside its remote. In the end nothing was contacted, run, read or made, unless the test has looked at that."""
+    """A copy of the project beside its remote. In the end nothing was contacted, run, read or made,
+    unless the test has looked at that.
+    """
     isolate(monkeypatch, tmp_path / "home")
     for name in ("project", "origin.git"):
         subprocess.run(["cp", "-a", scene.folder / name, tmp_path / name], check=True)
@@ -292,7 +304,7 @@ def _around(victim: Victim) -> set[Path]:
     return {*victim.top.parent.iterdir(), *victim.outside.folder.iterdir(), *(Path("/tmp").glob("pwned*"))}
 
 
-# -- pins -------------------------------------------------------------------------------------------------------------------
+# -- pins ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", some(UNTRUSTED, FEW_UNTRUSTED))
@@ -374,7 +386,7 @@ def test_going_back_to_the_own_branch_forgets_the_strangers(victim):
     assert "agreed" not in victim.answers_from_before().err
 
 
-# -- settings ---------------------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", some([*SETTINGS_REFUSED, *SETTINGS_OF_NO_FILE], FEW_SETTINGS))
@@ -440,7 +452,9 @@ def test_a_contributors_remote_says_nothing_about_the_project(victim, scene):
 
 
 def test_a_branch_with_the_name_of_head_is_not_the_default_branch(victim, scene):
-    """Whoever may push can make one; where git wrote no default branch down, it is fetched as `origin/HEAD`."""
+    """Whoever may push can make one; where git wrote no default branch down, it is fetched as
+    `origin/HEAD`.
+    """
     theirs = f"refs/heads/{pr('remote', 'doltlite over HTTP')}"
     victim.git("push", "-q", "--no-verify", "origin", f"{theirs}:refs/heads/HEAD")
     victim.git("remote", "set-head", "origin", "--delete")
@@ -515,7 +529,7 @@ def test_a_server_that_somebody_agreed_to_cannot_move_the_cursor_by_branch_names
     assert not any(sign in distorted.out + distorted.err for sign in "\x1b\r")
 
 
-# -- the recorders see what is trusted ----------------------------------------------------------------------------------------
+# -- the recorders see what is trusted -------------------------------------------------------------
 
 
 def contacts(victim: Victim) -> list[str]:
@@ -583,7 +597,9 @@ def test_the_codes_own_remote_is_contacted_and_brings_what_is_missing(victim, tm
 
 
 def test_git_goes_another_way_only_where_that_is_no_less_guarded(victim, scene):
-    """`insteadOf` is the user's own; but what was agreed to as HTTPS is not fetched in the clear, or by a program."""
+    """`insteadOf` is the user's own; but what was agreed to as HTTPS is not fetched in the clear,
+    or by a program.
+    """
     what = "git over HTTPS"
     remote = scene.filled(UNTRUSTED[what])
     victim.vmrag("remote", "--trust", remote)

@@ -1,4 +1,6 @@
-"""What strangers wrote, on a real terminal and in the log of a CI job: texts, ids, titles, messages, authors, branches, paths."""
+"""What strangers wrote, on a real terminal and in the log of a CI job: texts, ids, titles,
+messages, authors, branches, paths.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ template = terminal.template
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 OUR_COLOURS = re.compile(r"\x1b\[(0|1|2|3|3[1-6])m")
-# A title of the window, hidden text, a link, C1's own CSI, a rewritten line, direction, a line of its own, and two CI commands.
+# A title of the window, hidden text, a link, C1's own CSI, a rewritten line, direction, a line of
+# its own, and two CI commands.
 EVIL = (
     "\x1b]0;owned\x07\x1b[8mhidden\x1b]8;;http://evil.example\x1b\\ \x9b31m \rrewritten \u202egnp.exe\u2066 \x7f"
     "\n::error file=x::one\n \t::add-mask::two\n##[error]three"
@@ -38,7 +41,9 @@ COMMANDS = re.compile(r"(?m)^\s*::|##\[(?!\\)")
 
 @pytest.fixture(scope="module")
 def hostile_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A knowledge base in which everything that a stranger can name is hostile, some of it not committed."""
+    """A knowledge base in which everything that a stranger can name is hostile, some of it not
+    committed.
+    """
     with pytest.MonkeyPatch.context() as patch:
         project = copied(template, tmp_path_factory.mktemp("hostile"), patch)
         project.git("switch", "-q", "-c", "ev\u202eil\x9b")

@@ -1,4 +1,6 @@
-"""A file becomes the same document whatever is named, from wherever; and what is there is never doubled or lost."""
+"""A file becomes the same document whatever is named, from wherever; and what is there is never
+doubled or lost.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def base(project: Project, collection: str = "fresh") -> str:
 
 
 def set_base(project: Project, recorded: str, *, collection: str = "fresh", **sources: str) -> None:
-    """Store a collection as another program may have left it; `sources` by id, `__` for `/` and `_md` for `.md`."""
+    """Store a collection as another program may have left it; `sources` by id, `__` for `/` and
+    `_md` for `.md`.
+    """
     with opened(project) as ws:
         branch = ws.kb_branch()
         at = place(ws)
@@ -68,7 +72,7 @@ def pages(project: Project) -> Project:
     return project
 
 
-# -- the same id ----------------------------------------------------------------------------------------------------------
+# -- the same id -----------------------------------------------------------------------------------
 
 
 def test_ids_count_from_the_root_whatever_is_named_from_wherever(pages: Project, tmp_path: Path) -> None:
@@ -144,7 +148,7 @@ def test_add_gives_the_id_that_an_import_would_give(pages: Project) -> None:
     assert len(ids(pages)) == 5
 
 
-# -- a base that changes --------------------------------------------------------------------------------------------------
+# -- a base that changes ---------------------------------------------------------------------------
 
 
 def test_a_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project) -> None:
@@ -213,7 +217,7 @@ def test_a_merge_takes_the_base_of_the_side_that_changed_it_and_asks_for_one_of_
     assert ids(pages).keys() == {"notes/c.md", "docs/b.md", "guide/a.md"}
 
 
-# -- outside of the repository --------------------------------------------------------------------------------------------
+# -- outside of the repository ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -279,7 +283,7 @@ def test_a_file_outside_is_added_under_an_id_that_is_given(pages: Project, outsi
     assert sources(pages) == {}
 
 
-# -- collections of programs that recorded no base ------------------------------------------------------------------------
+# -- collections of programs that recorded no base -------------------------------------------------
 
 
 def test_the_base_of_before_is_derived_and_recorded_with_the_next_change(pages: Project) -> None:
@@ -365,7 +369,7 @@ def test_a_file_stored_through_a_link_is_not_stored_again(pages: Project) -> Non
     assert "docs/guide/a.md" not in ids(pages)
 
 
-# -- what a stranger may have recorded ------------------------------------------------------------------------------------
+# -- what a stranger may have recorded -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recorded", ["/", "/etc", "../other", "docs/../..", "docs/", "./docs", "do\ncs", "d" * 300])

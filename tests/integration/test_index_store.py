@@ -59,7 +59,7 @@ def assert_whole(kb: Knowledge, folder: Path, revision: str) -> None:
     assert seen[0] == seen[1]
 
 
-# -- contents -------------------------------------------------------------------------------------------------------------
+# -- contents --------------------------------------------------------------------------------------
 
 
 def test_documents_with_equal_texts_keep_their_own_chunks(kb):
@@ -155,7 +155,7 @@ def test_after_sealing_no_file_of_the_index_is_open(kb):
     assert open_files(kb.snapshots.root) == []
 
 
-# -- metadata -------------------------------------------------------------------------------------------------------------
+# -- metadata --------------------------------------------------------------------------------------
 
 
 @given(st.dictionaries(st.text(max_size=5), st.recursive(
@@ -171,7 +171,7 @@ def test_any_metadata_becomes_something_that_chroma_takes(metadata):
             assert isinstance(number, str | float) or -(2**63) <= number < 2**63
 
 
-# -- sealing finds what does not agree ------------------------------------------------------------------------------------
+# -- sealing finds what does not agree -------------------------------------------------------------
 
 
 def _extra_words_row(store: IndexStore) -> None:
@@ -299,7 +299,7 @@ def test_looking_at_a_folder_without_an_index_makes_none(kb, tmp_path):
     assert list(empty.iterdir()) == []
 
 
-# -- the plan -------------------------------------------------------------------------------------------------------------
+# -- the plan --------------------------------------------------------------------------------------
 
 
 def test_a_mass_deletion_that_no_history_explains_is_refused(kb):

@@ -1,4 +1,6 @@
-"""`vmrag init` and `vmrag install` follow no link and wait for no pipe: what they would write over is a file, or is not there."""
+"""`vmrag init` and `vmrag install` follow no link and wait for no pipe: what they would write over
+is a file, or is not there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A journal whose entries are damaged, or name what is not there, stops nothing; they are kept, and doctor names them."""
+"""A journal whose entries are damaged, or name what is not there, stops nothing; they are kept, and
+doctor names them.
+"""
 
 from __future__ import annotations
 

@@ -183,7 +183,9 @@ ERROR = {"error": {"code": re.compile("[A-Z_]+"), "message": str, "hint": str, "
 
 
 def mismatch(value: Any, shape: Any, place: str = "") -> str:
-    """Where a value differs from its shape; empty where it does not. A tuple lists alternatives, `{str: S}` takes any keys."""
+    """Where a value differs from its shape; empty where it does not. A tuple lists alternatives,
+    `{str: S}` takes any keys.
+    """
     match shape:
         case tuple():
             return min((mismatch(value, each, place) for each in shape), key=bool)
@@ -426,7 +428,7 @@ def test_branch_and_its_switch(project):
     assert (report["code_branch"], report["branch"]) == ("main", "main")
 
 
-# -- errors --------------------------------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 ERRORS = {
     "no subcommand of that name": (["quer", "x"], 2, "INVALID_PARAMETER"),

@@ -1,6 +1,8 @@
-"""SIGKILL at random moments: nothing acknowledged is lost, and the next command finds, or makes, an index like one built afresh.
+"""SIGKILL at random moments: nothing acknowledged is lost, and the next command finds, or makes, an
+index like one built afresh.
 
-The moments are drawn from 0 to 1.1 times what an unharmed run takes. VMRAG_TEST_SEED repeats a run whose seed was printed.
+The moments are drawn from 0 to 1.1 times what an unharmed run takes. VMRAG_TEST_SEED repeats a run
+whose seed was printed.
 """
 
 from __future__ import annotations
@@ -236,7 +238,9 @@ def test_a_checkout_whose_hook_is_killed_succeeds_and_the_next_command_goes_on(s
 
 
 def kill_the_hook(git: int, seconds: float) -> bool:
-    """SIGKILL to the Python that a hook of this git has started, that long after its start; whether there was one."""
+    """SIGKILL to the Python that a hook of this git has started, that long after its start; whether
+    there was one.
+    """
     time.sleep(seconds)
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and is_below(int(process.name), git) and b"-m\0vmrag_hooks\0" in said(process):

@@ -1,4 +1,6 @@
-"""Several work trees on one branch: one of them writes its documents, the others read what the pin names."""
+"""Several work trees on one branch: one of them writes its documents, the others read what the pin
+names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""From what git does, with our hooks, to rows of links; and how the queue between them loses nothing."""
+"""From what git does, with our hooks, to rows of links; and how the queue between them loses
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +199,9 @@ def test_a_thousand_commits_cost_as_many_git_calls_as_one(project: Project, tmp_
 
 
 def test_a_shallow_clone_links_what_it_has(project: Project, tmp_path: Path) -> None:
-    """The oldest commit there has parents that are not there: it counts as the first one, as it does in `links rebuild`."""
+    """The oldest commit there has parents that are not there: it counts as the first one, as it
+    does in `links rebuild`.
+    """
     project.git("clone", "-q", "--depth", "1", f"file://{project.top}", str(tmp_path / "clone"))
     clone = Project(tmp_path / "clone")
     clone.shared.mkdir()

@@ -1,4 +1,6 @@
-"""`vmrag link` and `vmrag links`: by hand, from the queue that hooks fill, and derived from git's history."""
+"""`vmrag link` and `vmrag links`: by hand, from the queue that hooks fill, and derived from git's
+history.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ template = terminal.template
 
 @pytest.fixture
 def project(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Nothing is linked yet: what the hooks queued while the template was built is forgotten, and they queue no more."""
+    """Nothing is linked yet: what the hooks queued while the template was built is forgotten, and
+    they queue no more.
+    """
     made = terminal.copied(template, tmp_path, monkeypatch)
     (made.shared / "links.queue").unlink()
     made.vmrag("uninstall")

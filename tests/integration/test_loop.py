@@ -1,4 +1,6 @@
-"""The loop: pin, checkout, sync, query; and every git command that moves the code, with the hooks installed."""
+"""The loop: pin, checkout, sync, query; and every git command that moves the code, with the hooks
+installed.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def test_the_loop_with_the_default_model_finds_by_meaning(tmp_path, monkeypatch)
     assert project.ask("query", "vehicle", "--mode", "vector")["results"][0] == best
 
 
-# -- every way in which git moves the code -------------------------------------------------------------------------------
+# -- every way in which git moves the code ---------------------------------------------------------
 
 
 def pulled_behind(project: Project) -> None:
@@ -92,7 +94,9 @@ def merge_by_commit(project: Project) -> None:
 
 
 def rebase(project: Project) -> None:
-    """Three code commits go on top of other knowledge; the work tree stands at each of them on the way."""
+    """Three code commits go on top of other knowledge; the work tree stands at each of them on the
+    way.
+    """
     project.git("switch", "-q", "-c", "side", "first")
     for name in ("a.py", "b.py", "c.py"):
         project.commit(name, **{name: "1"})

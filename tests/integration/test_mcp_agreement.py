@@ -1,4 +1,6 @@
-"""An agent is no person: which addresses its arguments may name, who is asked about them, and what is remembered of the answer."""
+"""An agent is no person: which addresses its arguments may name, who is asked about them, and what
+is remembered of the answer.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,9 @@ def test_nobody_is_asked_about_what_is_no_address(newcomer):
 
 
 def test_every_argument_that_names_an_address_a_folder_or_a_file_is_known_here():
-    """A new one is bounded first: by `Call.require_agreed`, by the work tree and `vmrag.fileRoot`, or by `ops.links.link`."""
+    """A new one is bounded first: by `Call.require_agreed`, by the work tree and `vmrag.fileRoot`,
+    or by `ops.links.link`.
+    """
     telling = re.compile(r"remote|url|uri|host|server|endpoint|address|path|file|folder|(^|_)dir|repo|root")
     found = {
         (tool, name) for tool, each in catalogue().items() for name in each.schema["properties"] if telling.search(name)

@@ -28,7 +28,9 @@ def tools(project) -> Tools:
 
 @pytest.fixture
 def commit_beside(project, tools, monkeypatch) -> Iterator[None]:
-    """Once, when this thread has looked for interrupted commits, another process commits; it takes its time between branch and pin."""
+    """Once, when this thread has looked for interrupted commits, another process commits; it takes
+    its time between branch and pin.
+    """
     here, committed = threading.get_ident(), threading.Event()
     write_pin = pinning.write_pin
     other = threading.Thread(target=lambda: Tools(project.top)("dolt_commit", message="from elsewhere"))

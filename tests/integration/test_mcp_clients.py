@@ -61,7 +61,9 @@ def test_the_file_is_written_and_the_second_time_nothing_changes(project, client
 @pytest.mark.parametrize("client", FILES)
 @pytest.mark.sample(1)
 def test_the_command_that_is_written_starts_the_server_of_this_project(project, client, tmp_path):
-    """As the client does it: with what it puts in for its variables, and from a directory that says nothing."""
+    """As the client does it: with what it puts in for its variables, and from a directory that says
+    nothing.
+    """
     server = install(project, client)["server"]
     (tmp_path / "elsewhere").mkdir()
 

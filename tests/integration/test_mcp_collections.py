@@ -45,7 +45,7 @@ def minilm_without_weights(project: Project) -> None:
     project.git("config", "vmrag.embedding.model-path", str(project.top.parent / "models"))
 
 
-# -- info and count ------------------------------------------------------------------------------------------------------
+# -- info and count --------------------------------------------------------------------------------
 
 
 def test_info_shows_the_effective_settings_and_the_numbers(tools: Tools) -> None:
@@ -101,7 +101,7 @@ def test_an_absent_collection_is_not_found(tools: Tools, tool: str, arguments: d
     }
 
 
-# -- names ---------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def test_the_name_of_the_checked_out_branch_may_stand_behind_a_collections_name(project: Project, tools: Tools) -> None:
@@ -122,7 +122,7 @@ def test_another_branchs_name_behind_it_is_answered_with_how_to_switch(tools: To
     assert (error["details"]["collection_name"], error["details"]["branch"]) == ("handbook_feature", "main")
 
 
-# -- create --------------------------------------------------------------------------------------------------------------
+# -- create ----------------------------------------------------------------------------------------
 
 
 def test_a_created_collection_can_be_filled_committed_and_survives_a_checkout_while_empty(
@@ -232,7 +232,7 @@ def test_a_model_that_cannot_work_here_fails_at_once_and_nothing_is_written(
     assert written(project) == before
 
 
-# -- modify --------------------------------------------------------------------------------------------------------------
+# -- modify ----------------------------------------------------------------------------------------
 
 
 def test_a_rename_keeps_documents_vectors_and_answers(project: Project, tools: Tools) -> None:
@@ -309,7 +309,7 @@ def test_what_cannot_be_changed_so_is_refused(project: Project, tools: Tools) ->
     assert written(project) == before
 
 
-# -- delete --------------------------------------------------------------------------------------------------------------
+# -- delete ----------------------------------------------------------------------------------------
 
 
 def test_deleting_asks_first_and_says_what_was_never_committed(project: Project, tools: Tools) -> None:

@@ -1,6 +1,8 @@
-"""The table of tools is what the contract (`tests/contract/`) says, and every tool takes and refuses arguments as it says.
+"""The table of tools is what the contract (`tests/contract/`) says, and every tool takes and
+refuses arguments as it says.
 
-Arguments are checked before anything is opened: these calls are made outside of any repository. Those that are legal fail there.
+Arguments are checked before anything is opened: these calls are made outside of any repository.
+Those that are legal fail there.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ TYPES = {
 """Type in the contract → kind, items and holes of the declaration."""
 
 
-# -- the contract in itself -----------------------------------------------------------------------------------------------
+# -- the contract in itself ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -78,7 +80,7 @@ def test_what_the_contract_says_of_a_tool_can_be_checked(name):
     assert all({"call", "cannot", "provoke"} & each.keys() for each in contract["errors"].values())
 
 
-# -- the table ------------------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 def test_the_toolsets_hold_exactly_the_tools_of_the_contract():
@@ -170,7 +172,7 @@ def _says(each: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# -- arguments ------------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 def sample(says: dict[str, Any]) -> Any:

@@ -1,4 +1,6 @@
-"""Every tool in the states of the contract (`tests/contract/`): calls that succeed have exactly its result, and each of its errors comes."""
+"""Every tool in the states of the contract (`tests/contract/`): calls that succeed have exactly its
+result, and each of its errors comes.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ for each in (each for name in TOOLS for each in refusals(name)):
 
 
 def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any], bool]:
-    """The call's result, and whether it failed. The person says yes to whatever the call asks, but where that is the error."""
+    """The call's result, and whether it failed. The person says yes to whatever the call asks, but
+    where that is the error.
+    """
     asked = expected.code not in STRANGERS and (state.top / ".git").exists()
     tools = Tools(state.top, agreed=Yes(state) if asked else NOTHING)
     return tools.run(expected.tool, world.call(expected.call, state))
@@ -94,7 +98,9 @@ def test_every_error_of_a_tool_comes_in_the_envelope_and_nothing_has_changed(wor
 
 
 def holds(state: State) -> tuple[Any, ...]:
-    """What no refused call may change: the pin, git's refs, index and work tree, the branches of the knowledge base, its documents."""
+    """What no refused call may change: the pin, git's refs, index and work tree, the branches of
+    the knowledge base, its documents.
+    """
     if not (state.top / ".git").exists():
         return tuple(state.top.iterdir())
     pin = state.top / ".dolt-version"
@@ -142,7 +148,7 @@ def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
     assert tools("get_sync_status")["in_sync"]
 
 
-# -- errors that every tool can have ------------------------------------------------------------------------------------------
+# -- errors that every tool can have ---------------------------------------------------------------
 
 
 def test_the_session_asks_for_a_knowledge_base_before_any_tool_but_those_that_make_one():
@@ -209,7 +215,7 @@ def test_a_commit_that_comes_too_late_for_its_pin_says_so(world, name, monkeypat
     assert tools("dolt_status")["link"]["state"] == "in_sync"
 
 
-# -- names that are no tools ----------------------------------------------------------------------------------------------
+# -- names that are no tools -----------------------------------------------------------------------
 
 
 def refused(chosen: Chosen, name: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def dirty(tools: Tools) -> bool:
     return bool(tools("chroma_get_collection_count", **NOTES)["kb"]["dirty"])
 
 
-# -- adding -------------------------------------------------------------------------------------------------------------
+# -- adding ----------------------------------------------------------------------------------------
 
 
 def test_added_documents_are_found_before_any_commit(tools):
@@ -144,7 +144,7 @@ def test_every_part_of_a_long_text_is_found(tools):
         assert found(tools, "savannah", where_document={"$contains": f"{word} "}, n_results=1) == ["long"]
 
 
-# -- getting ------------------------------------------------------------------------------------------------------------
+# -- getting ---------------------------------------------------------------------------------------
 
 
 def test_documents_come_in_the_order_of_the_ids_else_sorted(tools):
@@ -282,7 +282,7 @@ def test_the_branchs_name_behind_a_collections_is_understood(tools):
     assert answer["collection_name"] == "notes"
 
 
-# -- changing -----------------------------------------------------------------------------------------------------------
+# -- changing --------------------------------------------------------------------------------------
 
 
 def test_a_text_keeps_the_metadata_and_metadata_keeps_the_text(tools):
@@ -385,7 +385,7 @@ def test_an_update_keeps_what_another_process_wrote_since_it_was_planned(project
     assert (got(tools, ids=["x"]), metadata_of(tools, "x")) == ({"x": "meanwhile"}, {"m": 1})
 
 
-# -- embeddings of one's own ----------------------------------------------------------------------------------------------
+# -- embeddings of one's own -----------------------------------------------------------------------
 
 
 def embedding_of(tools: Tools, doc_id: str) -> list[float]:
@@ -463,7 +463,7 @@ def test_an_embedding_that_cannot_be_is_refused(tools):
     assert got(tools, ids=["b"]) == {"b": TEXTS["b"]}
 
 
-# -- deleting -----------------------------------------------------------------------------------------------------------
+# -- deleting --------------------------------------------------------------------------------------
 
 
 def test_all_chunks_of_a_deleted_document_are_gone(project, tools):
@@ -498,7 +498,7 @@ def test_what_was_deleted_is_back_on_the_commit_that_had_it(project, tools):
     assert list(got(tools)) == ["a", "b", "c"]
 
 
-# -- an index that cannot follow ----------------------------------------------------------------------------------------
+# -- an index that cannot follow -------------------------------------------------------------------
 
 
 def test_what_cannot_be_embedded_is_found_before_anything_is_written(project, tools, monkeypatch):

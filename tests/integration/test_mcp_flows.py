@@ -1,4 +1,6 @@
-"""What several tools do together on one knowledge base, from adding a document to resolving a conflict."""
+"""What several tools do together on one knowledge base, from adding a document to resolving a
+conflict.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def subjects(result: dict[str, Any]) -> list[str]:
     return [each["message"] for each in result["commits"]]
 
 
-# -- dolt_commits -------------------------------------------------------------------------------------------------------
+# -- dolt_commits ----------------------------------------------------------------------------------
 
 
 def test_commits_come_newest_first_with_what_each_changed(project: Project, tools: Tools) -> None:
@@ -103,7 +103,7 @@ def test_a_merge_commit_counts_against_its_first_parent(project: Project, tools:
     assert newest["stats"] == {"documents_added": 1, "documents_modified": 1, "documents_deleted": 1}
 
 
-# -- dolt_show ----------------------------------------------------------------------------------------------------------
+# -- dolt_show -------------------------------------------------------------------------------------
 
 
 def test_a_commit_is_shown_with_its_documents(project: Project, tools: Tools) -> None:
@@ -179,7 +179,7 @@ def test_diff_limit_above_the_maximum_is_taken_as_that(tools: Tools) -> None:
     assert "IGNORED_SETTING" in warned(tools("dolt_show", commit="HEAD", include_diff=True, diff_limit=101))
 
 
-# -- get_diff -----------------------------------------------------------------------------------------------------------
+# -- get_diff --------------------------------------------------------------------------------------
 
 
 def test_a_clean_workspace_differs_in_nothing(project: Project, tools: Tools) -> None:
@@ -285,7 +285,7 @@ def test_a_collection_with_other_documents_is_another_one(project: Project, tool
     assert result["summary"] == {"added": 4, "modified": 0, "deleted": 4, "total": 8}
 
 
-# -- dolt_find ----------------------------------------------------------------------------------------------------------
+# -- dolt_find -------------------------------------------------------------------------------------
 
 
 def test_a_commit_is_found_by_its_hash_or_its_message(project: Project, tools: Tools) -> None:

@@ -1,4 +1,6 @@
-"""`dolt_init`: a knowledge base begins, alone or with what another program's Chroma store holds; a call that fails leaves nothing."""
+"""`dolt_init`: a knowledge base begins, alone or with what another program's Chroma store holds; a
+call that fails leaves nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`dolt_link_git`: which commit of the knowledge base belongs to a commit of the code, as a row and as a file."""
+"""`dolt_link_git`: which commit of the knowledge base belongs to a commit of the code, as a row and
+as a file.
+"""
 
 from __future__ import annotations
 

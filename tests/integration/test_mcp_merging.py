@@ -23,7 +23,7 @@ def ids(conflicts: list[dict[str, object]]) -> list[object]:
     return [each["doc_id"] for each in conflicts]
 
 
-# -- merge_branch -------------------------------------------------------------------------------------------------------
+# -- merge_branch ----------------------------------------------------------------------------------
 
 
 def test_what_only_the_other_branch_has_is_a_fast_forward(notes, tools, tmp_path):
@@ -234,7 +234,9 @@ def test_documents_left_uncommitted_on_the_target_are_in_the_way(notes, tools):
 
 
 def test_what_git_knows_of_another_branch_drops_nothing_here(notes, tools):
-    """`old` is from before the commit at which the code branches part: it lacks what that one added, and has not removed it."""
+    """`old` is from before the commit at which the code branches part: it lacks what that one
+    added, and has not removed it.
+    """
     tools("create_branch", name="old")
     put(notes, d="delta")
     tools("dolt_commit", message="delta")
@@ -305,7 +307,7 @@ def test_documents_that_were_set_aside_come_back_uncommitted(notes, tools):
     assert "vmrag/wip/main" not in kb_branches(notes)
 
 
-# -- resolve_conflicts --------------------------------------------------------------------------------------------------
+# -- resolve_conflicts -----------------------------------------------------------------------------
 
 
 def test_without_an_open_merge_nothing_is_selected(notes, tools):

@@ -1,4 +1,6 @@
-"""Which tools a server has, which repository it is for, and where it listens: flag, environment, settings, default."""
+"""Which tools a server has, which repository it is for, and where it listens: flag, environment,
+settings, default.
+"""
 
 from __future__ import annotations
 

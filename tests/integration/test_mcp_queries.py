@@ -181,7 +181,9 @@ def test_the_first_query_after_a_checkout_answers_from_there(project, tools):
 
 
 def test_a_query_starts_hardly_more_than_one_of_the_library(tools, project, monkeypatch):
-    """Processes are most of what a query costs. One more looks whether what the pin names has to be fetched."""
+    """Processes are most of what a query costs. One more looks whether what the pin names has to be
+    fetched.
+    """
     started: list[Any] = []
     connected: list[Any] = []
     popen, connect = subprocess.Popen.__init__, Connection.__init__

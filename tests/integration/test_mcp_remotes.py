@@ -1,4 +1,6 @@
-"""`dolt_clone`, `dolt_fetch`, `dolt_pull`, `dolt_push`: what they bring, what they count, what they leave alone, and why they fail."""
+"""`dolt_clone`, `dolt_fetch`, `dolt_pull`, `dolt_push`: what they bring, what they count, what they
+leave alone, and why they fail.
+"""
 
 from __future__ import annotations
 
@@ -378,7 +380,9 @@ def test_trap_9_a_pull_brings_all_collections(ada, bob, bobs):
 
 
 def test_what_the_remotes_branch_holds_beyond_the_upstream_is_said_and_taken_by_name(ada, bob, bobs):
-    """A colleague has pushed knowledge, and the code that pins it is not fetched, or was never pushed."""
+    """A colleague has pushed knowledge, and the code that pins it is not fetched, or was never
+    pushed.
+    """
     new = ada.write_document("new.md", "news")
     ada.vmrag("push")
     done = bobs("dolt_pull")

@@ -1,4 +1,6 @@
-"""The server through the official client, in both eras of the protocol: resources, prompts, notifications, confirmations, progress."""
+"""The server through the official client, in both eras of the protocol: resources, prompts,
+notifications, confirmations, progress.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ async def text_of(client: Client, uri: str) -> str:
     return (await client.read_resource(uri)).contents[0].text
 
 
-# -- resources ----------------------------------------------------------------------------------------------------------
+# -- resources -------------------------------------------------------------------------------------
 
 
 @both_eras
@@ -131,7 +133,7 @@ def test_resources_are_listed_where_there_is_no_knowledge_base(tmp_path):
     talk(bare, "auto", body)
 
 
-# -- prompts ------------------------------------------------------------------------------------------------------------
+# -- prompts ---------------------------------------------------------------------------------------
 
 
 @both_eras
@@ -184,7 +186,7 @@ def test_a_prompt_of_many_changes_is_cut_and_names_the_tool_that_shows_the_rest(
     talk(project, "auto", body)
 
 
-# -- completion ---------------------------------------------------------------------------------------------------------
+# -- completion ------------------------------------------------------------------------------------
 
 
 @both_eras
@@ -208,7 +210,7 @@ def test_what_is_typed_is_completed_from_the_knowledge(project, era):
     talk(project, era, body)
 
 
-# -- notifications ------------------------------------------------------------------------------------------------------
+# -- notifications ---------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:resources/.* is removed")
@@ -254,7 +256,7 @@ def test_a_listener_of_the_stateless_era_hears_of_a_write(project):
     assert {type(each) for each in found} == {ResourcesListChanged, ResourceUpdated}
 
 
-# -- asking the person --------------------------------------------------------------------------------------------------
+# -- asking the person -----------------------------------------------------------------------------
 
 
 @both_eras
@@ -286,7 +288,7 @@ def test_a_client_that_cannot_ask_gets_the_refusal(project, era):
     assert talk(project, era, body).structured_content["code"] == "CONFIRMATION_REQUIRED"
 
 
-# -- results ------------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 @both_eras

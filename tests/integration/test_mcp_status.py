@@ -1,4 +1,6 @@
-"""`dolt_status`, `dolt_branches`: where the knowledge base stands, and how remote, index and pin compare."""
+"""`dolt_status`, `dolt_branches`: where the knowledge base stands, and how remote, index and pin
+compare.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def branch(tools: Tools, name: str, **arguments: Any) -> dict[str, Any]:
     return next(each for each in tools("dolt_branches", **arguments)["branches"] if each["name"] == name)
 
 
-# -- dolt_status --------------------------------------------------------------------------------------------------------
+# -- dolt_status -----------------------------------------------------------------------------------
 
 
 def test_a_clean_branch_without_a_remote(project: Project, tools: Tools) -> None:
@@ -181,7 +183,7 @@ def test_a_document_that_one_side_removed(project: Project, tools: Tools) -> Non
     assert conflict["base"]["title"] == "Rest"
 
 
-# -- the remote ---------------------------------------------------------------------------------------------------------
+# -- the remote ------------------------------------------------------------------------------------
 
 
 def test_a_remote_that_answers(world: World, ada: Tools) -> None:
@@ -286,7 +288,7 @@ def test_a_folder_that_the_engine_reaches_itself(world: World, ada: Tools, there
     assert warned(ada("dolt_branches")) == (set() if there else {"STALE_REFS"})
 
 
-# -- dolt_branches ------------------------------------------------------------------------------------------------------
+# -- dolt_branches ---------------------------------------------------------------------------------
 
 
 def test_local_branches(project: Project, tools: Tools) -> None:

@@ -53,7 +53,9 @@ def documents(project: Project) -> Any:
 
 
 def add_unindexable(project: Project) -> None:
-    """A second collection, whose model is not on this machine, with one document that was never embedded."""
+    """A second collection, whose model is not on this machine, with one document that was never
+    embedded.
+    """
     folder = project.top.parent / "models"
     folder.mkdir()
     project.git("config", "vmrag.embedding.model-path", str(folder))
@@ -66,7 +68,7 @@ def add_unindexable(project: Project) -> None:
     store_without_index(project, Write(put_collections=[row], put_documents=[text]))
 
 
-# -- bringing ------------------------------------------------------------------------------------------------------------
+# -- bringing --------------------------------------------------------------------------------------
 
 
 def test_where_nothing_is_to_be_done_it_answers_with_zeros(tools: Tools) -> None:
@@ -172,7 +174,7 @@ def test_a_checkout_made_elsewhere_is_followed_and_counted(project: Project, too
     assert found["kb"]["commit"] == project.pinned
 
 
-# -- what cannot be brought ----------------------------------------------------------------------------------------------
+# -- what cannot be brought ------------------------------------------------------------------------
 
 
 def test_a_collection_whose_model_is_missing_is_named_and_nothing_pretends_success(
@@ -225,7 +227,7 @@ def test_tables_and_collections_that_are_not_there(tools: Tools) -> None:
     tools.error("COLLECTION_NOT_FOUND", "force_full_resync", collection="absent")
 
 
-# -- building again ------------------------------------------------------------------------------------------------------
+# -- building again --------------------------------------------------------------------------------
 
 
 def test_a_full_resync_builds_all_again_and_answers_are_the_same(project: Project, tools: Tools) -> None:

@@ -1,4 +1,6 @@
-"""Mistakes that an earlier implementation of these tools made, one test each. The number is its place in the list of those traps."""
+"""Mistakes that an earlier implementation of these tools made, one test each. The number is its
+place in the list of those traps.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def found(tools: Tools, query: str) -> list[str]:
     return tools("chroma_query_documents", **NOTES, query_texts=[query], n_results=100)["ids"][0]
 
 
-# -- what is in the index says nothing about what is known --------------------------------------------------------------------
+# -- what is in the index says nothing about what is known -----------------------------------------
 
 
 def test_a_document_that_the_index_does_not_hold_is_not_taken_for_deleted(world):
@@ -105,7 +107,7 @@ def test_a_switch_of_branches_leaves_no_document_of_the_other_branch(world):
     assert tools("chroma_get_collection_info", **NOTES)["chunk_count"] == 3
 
 
-# -- chunks and metadata ------------------------------------------------------------------------------------------------------
+# -- chunks and metadata ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["id", "a chunk's id", "filter", "update"])
@@ -158,7 +160,7 @@ def test_documents_that_come_from_elsewhere_keep_their_metadata(world, way):
     assert asked["results"][0]["matches"][0]["metadata"]["n"] == number
 
 
-# -- bookkeeping, contents, hashes ----------------------------------------------------------------------------------------------
+# -- bookkeeping, contents, hashes -----------------------------------------------------------------
 
 
 def test_upkeep_of_the_index_changes_no_document_and_blocks_no_checkout(world):
@@ -235,7 +237,7 @@ def test_two_links_of_one_revision_at_different_times_do_not_conflict(world):
     assert tools("dolt_status")["link"]["state"] == "in_sync"
 
 
-# -- processes ----------------------------------------------------------------------------------------------------------------
+# -- processes -------------------------------------------------------------------------------------
 
 
 def test_two_that_write_at_once_wait_for_each_other_and_nothing_is_lost(world):

@@ -43,7 +43,7 @@ DIRTY = {"a": "edited", "c": TEXTS["c"], "d": "delta"}
 COUNTS = {"added": 1, "modified": 1, "deleted": 1, "total": 3}
 
 
-# -- dolt_commit --------------------------------------------------------------------------------------------------------
+# -- dolt_commit -----------------------------------------------------------------------------------
 
 
 def test_a_commit_holds_everything_uncommitted_and_its_pin_is_staged(dirty, tools, tmp_path):
@@ -163,7 +163,7 @@ def test_git_in_the_middle_of_something_lets_nothing_be_committed(dirty, tools):
     assert dirty.marks()["d"] == "added"
 
 
-# -- dolt_checkout ------------------------------------------------------------------------------------------------------
+# -- dolt_checkout ---------------------------------------------------------------------------------
 
 
 def test_a_checkout_moves_the_pin_and_what_queries_find_and_back_again(notes, tools, tmp_path):
@@ -417,7 +417,7 @@ def test_an_index_that_cannot_follow_keeps_no_branch_from_being_gone_to(notes, t
     assert notes.texts() == TEXTS | {"t": "tau"}
 
 
-# -- dolt_reset ---------------------------------------------------------------------------------------------------------
+# -- dolt_reset ------------------------------------------------------------------------------------
 
 
 def test_a_reset_needs_a_confirmation_where_something_is_uncommitted(dirty, tools, tmp_path):
@@ -532,7 +532,7 @@ def test_what_a_call_stages_belongs_to_the_pin_alone(notes, tools):
     assert json.loads(notes.git("show", ":.dolt-version"))["dolt_branch"] == "topic"
 
 
-# -- kills --------------------------------------------------------------------------------------------------------------
+# -- kills -----------------------------------------------------------------------------------------
 
 STEPS = {
     "once the documents are set aside": "import vmrag_link.ops.branches.switch as m; m.switch = die",
@@ -595,7 +595,7 @@ def test_a_kill_while_documents_are_discarded_leaves_them_somewhere(dirty, tools
     assert (dirty.texts(), DIRTY in places(dirty)) == (TEXTS, True)
 
 
-# -- remotes ------------------------------------------------------------------------------------------------------------
+# -- remotes ---------------------------------------------------------------------------------------
 
 
 def test_a_branch_that_only_the_remote_has_gets_a_local_one(world, tmp_path):

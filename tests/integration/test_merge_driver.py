@@ -36,10 +36,14 @@ def opened(project: Project) -> Iterator[Workspace]:
 
 
 class Story(Project):
-    """Code branches whose knowledge is written without the slow way around: engine, pin, git commit."""
+    """Code branches whose knowledge is written without the slow way around: engine, pin, git
+    commit.
+    """
 
     def tell(self, message: str, **documents: str | None) -> str:
-        """Commit knowledge on top of the pin, `None` removing a document, and the pin to git; returns the revision."""
+        """Commit knowledge on top of the pin, `None` removing a document, and the pin to git;
+        returns the revision.
+        """
         with opened(self) as workspace:
             rows = Write(
                 put_documents=[
@@ -100,7 +104,9 @@ class Story(Project):
         assert f"\nVmrag-Base: {base}\nVmrag-Theirs: {theirs}\n" in info.message + "\n"
 
     def plain_conflict(self, ours: bytes) -> None:
-        """A conflict in the pin alone, which stays ours, and no trace of it when the merge is given up."""
+        """A conflict in the pin alone, which stays ours, and no trace of it when the merge is given
+        up.
+        """
         assert self.git("diff", "--name-only", "--diff-filter=U") == ".dolt-version"
         assert (self.top / ".dolt-version").read_bytes() == ours
         pins.parse(ours)
@@ -160,7 +166,7 @@ def copied(told: Path, top: Path) -> Story:
     return story
 
 
-# -- merges of branches --------------------------------------------------------------------------------------------------
+# -- merges of branches ----------------------------------------------------------------------------
 
 MERGES = {
     "merge": ("merge", "--no-edit", "side"),
@@ -248,7 +254,9 @@ def test_a_criss_cross_merge_has_a_base_made_of_both(story):
 
 
 def crossed(story: Story, **agreed: str) -> None:
-    """Two branches merged each other, and both settled the conflict in `a`, as `left` and `right` say, and in `b`."""
+    """Two branches merged each other, and both settled the conflict in `a`, as `left` and `right`
+    say, and in `b`.
+    """
     for branch, other, documents in (("left", "clash", {"a": "Left's a."}), ("right", "main", {"a": "Right's a."})):
         story.quiet("switch", "-qc", branch, "main" if branch == "left" else "clash")
         story.does("merge", "--no-edit", other, code=1)
@@ -355,7 +363,9 @@ def test_a_criss_cross_merge_where_the_sides_settled_the_remote_differently_is_i
 
 
 def test_a_virtual_base_that_cannot_be_made_drops_nobodys_documents(story):
-    """git goes on after a driver that fails there; the settings are broken for the inner merge only."""
+    """git goes on after a driver that fails there; the settings are broken for the inner merge
+    only.
+    """
     crossed(story, a="Settled a.")
     command = story.git("config", "merge.vmrag.driver")
     story.git("config", "merge.vmrag.driver", f"if [ %L -gt 7 ]; then export VMRAG_LOCK_TIMEOUT_S=never; fi; {command}")
@@ -371,7 +381,9 @@ def test_a_virtual_base_that_cannot_be_made_drops_nobodys_documents(story):
 
 
 def test_sides_that_kept_their_own_pin_are_not_dropped_over_a_virtual_base_that_cannot_be_made(story):
-    """One of the two pins would be git's base then, and equal to its side's: git would not even ask the driver."""
+    """One of the two pins would be git's base then, and equal to its side's: git would not even ask
+    the driver.
+    """
     for branch in ("left", "right"):
         story.quiet("switch", "-qc", branch, "base")
         story.tell(branch, **{branch: f"{branch}."})
@@ -408,7 +420,7 @@ def test_pins_that_both_sides_added_are_merged_from_the_base_of_the_knowledge(st
     story.joined(story.revision("side"), story.revision("main"))
 
 
-# -- picks: theirs against its own parent --------------------------------------------------------------------------------
+# -- picks: theirs against its own parent ----------------------------------------------------------
 
 
 def test_a_cherry_pick_takes_over_what_that_commit_changed(story):
@@ -523,7 +535,9 @@ def test_checkout_m_carries_a_pin_over_to_another_branch(story):
 
 
 def test_a_pin_in_conflict_is_merged_again_by_checkout_m(story):
-    """What `git checkout -m -- FILE` is for: the conflict was settled wrongly; in a merge it is one of branches."""
+    """What `git checkout -m -- FILE` is for: the conflict was settled wrongly; in a merge it is one
+    of branches.
+    """
     ours, theirs = story.revision("main"), story.revision("side")
     story.git("config", "--remove-section", "merge.vmrag")
     story.does("merge", "--no-edit", "side", code=1)
@@ -533,7 +547,7 @@ def test_a_pin_in_conflict_is_merged_again_by_checkout_m(story):
     story.joined(ours, theirs)
 
 
-# -- places --------------------------------------------------------------------------------------------------------------
+# -- places ----------------------------------------------------------------------------------------
 
 
 def test_in_a_linked_work_tree(story, tmp_path):
@@ -614,7 +628,7 @@ def test_with_hooks_the_merged_knowledge_is_there_at_once(story):
     assert story.status()["state"] == "in_sync"
 
 
-# -- where it cannot merge, git is left with a plain conflict ------------------------------------------------------------
+# -- where it cannot merge, git is left with a plain conflict --------------------------------------
 
 
 def failed(story: Story, *arguments: str, **options: str) -> str:
@@ -759,7 +773,7 @@ def test_a_driver_without_attributes_is_not_called(story):
     assert "<<<<<<<" in (story.top / ".dolt-version").read_text()
 
 
-# -- `vmrag init` names it in .gitattributes -----------------------------------------------------------------------------
+# -- `vmrag init` names it in .gitattributes -------------------------------------------------------
 
 LINE = b".dolt-version merge=vmrag -text\n"
 

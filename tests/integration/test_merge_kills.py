@@ -1,7 +1,10 @@
-"""SIGKILL at random moments in the merge driver, in `vmrag resolve`, `vmrag pull` and `vmrag gc`: nothing that was acknowledged is
-lost, git's own state can be continued or given up, and the same command made once more ends where an unharmed one does.
+"""SIGKILL at random moments in the merge driver, in `vmrag resolve`, `vmrag pull` and `vmrag gc`:
+nothing that was acknowledged is
+lost, git's own state can be continued or given up, and the same command made once more ends where
+an unharmed one does.
 
-Ten kills, two each; `VMRAG_MERGE_KILLS=500` makes it a hundred each, and `tests/check.py --long` ten. VMRAG_TEST_SEED repeats a run whose seed was printed.
+Ten kills, two each; `VMRAG_MERGE_KILLS=500` makes it a hundred each, and `tests/check.py --long`
+ten. VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def killed_copies(dice: Moments, copies: Callable[..., Project], source: Path, *
         yield project
 
 
-# -- what must hold ------------------------------------------------------------------------------------------------------
+# -- what must hold --------------------------------------------------------------------------------
 
 
 def held(project: Project) -> Revisions:
@@ -83,7 +86,9 @@ def assert_kept(project: Project, before: Revisions, *, draft: bool = True) -> N
 
 
 def given_up(project: Project, operation: str) -> None:
-    """Do what git proposes after it died itself, or was stopped; the work tree is clean then, and on its branch."""
+    """Do what git proposes after it died itself, or was stopped; the work tree is clean then, and
+    on its branch.
+    """
     for lock in (project.top / ".git").rglob("*.lock"):
         if "vmrag" not in lock.parts:
             lock.unlink()
@@ -97,7 +102,9 @@ def given_up(project: Project, operation: str) -> None:
 
 
 def died_in_driver(project: Project, dice: Dice, duration: float, *git: str) -> bool:
-    """git, whose merge driver gets SIGKILL after a part of the seconds that it takes; whether it was alive then."""
+    """git, whose merge driver gets SIGKILL after a part of the seconds that it takes; whether it
+    was alive then.
+    """
     running = start(project, *git, program=("git",))
     deadline = time.monotonic() + 20
     try:
@@ -123,12 +130,14 @@ def _drivers(git: int) -> Iterator[int]:
                 yield number
 
 
-# -- merge and rebase ----------------------------------------------------------------------------------------------------
+# -- merge and rebase ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def copies(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Project]:
-    """Fresh copies of the template with an uncommitted document: a merge that was made once is found the next time."""
+    """Fresh copies of the template with an uncommitted document: a merge that was made once is
+    found the next time.
+    """
     isolate(monkeypatch, tmp_path / "home")
 
     def copy(number: int, source: Path = template) -> Project:
@@ -200,7 +209,7 @@ def test_a_killed_resolve_has_decided_or_can_be_made_again(copies, tmp_path):
         assert_kept(project, before)
 
 
-# -- gc and pull ---------------------------------------------------------------------------------------------------------
+# -- gc and pull -----------------------------------------------------------------------------------
 
 
 def test_a_killed_gc_loses_nothing_and_the_next_one_goes_on(copies, tmp_path):

@@ -1,4 +1,6 @@
-"""`vmrag merge` and the commit that closes one: every source, every result, every state in which it is given up, and kills."""
+"""`vmrag merge` and the commit that closes one: every source, every result, every state in which it
+is given up, and kills.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def torn(torn_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 TORN = MAIN | {"rest.md": OFTEN}
 
 
-# -- results and sources -------------------------------------------------------------------------------------------------
+# -- results and sources ---------------------------------------------------------------------------
 
 
 def test_a_merge_of_a_code_branch_holds_the_changes_of_both_sides(project, tmp_path):
@@ -152,7 +154,7 @@ def test_an_earlier_commit_is_merged_already(project):
     assert "Nothing to merge" in project.vmrag("merge", "HEAD").out
 
 
-# -- where a merge starts from -------------------------------------------------------------------------------------------
+# -- where a merge starts from ---------------------------------------------------------------------
 
 
 def joined(project: Project) -> None:
@@ -170,7 +172,9 @@ def gone_on(project: Project, branch: str = "feature", **documents: str) -> None
 
 @pytest.mark.parametrize(("committed", "later"), crossed([False, True], [False, True]))
 def test_what_git_has_reverted_does_not_come_back_with_the_rest_of_the_branch(project, tmp_path, later, committed):
-    """As with `git merge`; at the pin before the merge, theirs would be a fast-forward for the engine."""
+    """As with `git merge`; at the pin before the merge, theirs would be a fast-forward for the
+    engine.
+    """
     project.git("switch", "-q", "-c", "trunk", "first")
     project.git("branch", "-q", "-D", "main")
     project.git("branch", "-q", "-m", "main")
@@ -204,7 +208,9 @@ def test_a_pin_that_is_put_back_by_hand_counts_like_a_revert(project):
 
 @pytest.mark.parametrize("committed", [False, True])
 def test_what_was_merged_without_git_is_not_merged_again(project, committed):
-    """git's base is where the code parted; the documents were joined later, and one was removed since."""
+    """git's base is where the code parted; the documents were joined later, and one was removed
+    since.
+    """
     project.vmrag("merge", "feature")
     project.drop("uv.md")
     project.vmrag("commit", "-m", "without uv")
@@ -229,7 +235,9 @@ def test_a_revision_is_merged_from_the_base_of_the_knowledge(project):
 
 
 def test_a_merge_of_crossed_histories_starts_from_all_their_bases(torn):
-    """Both sides have settled a conflict, each its own way: to start from one of the bases would make one of them win."""
+    """Both sides have settled a conflict, each its own way: to start from one of the bases would
+    make one of them win.
+    """
     torn.git("tag", "left")
     torn.git("tag", "right", "feature")
     for branch, other in (("main", "right"), ("feature", "left")):
@@ -335,7 +343,7 @@ def test_commit_closes_a_resolved_merge_with_its_own_message_and_author(torn, tm
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH | {"rest.md": OFTEN})
 
 
-# -- uncommitted documents -----------------------------------------------------------------------------------------------
+# -- uncommitted documents -------------------------------------------------------------------------
 
 
 def test_uncommitted_documents_are_not_mixed_into_a_merge(project):
@@ -368,7 +376,7 @@ def test_a_document_mended_to_what_theirs_says_is_no_conflict_any_more(torn, tmp
     merged(torn, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
 
 
-# -- to be looked at first -----------------------------------------------------------------------------------------------
+# -- to be looked at first -------------------------------------------------------------------------
 
 
 def test_no_commit_leaves_the_result_to_be_changed_and_the_commit_holds_exactly_that(project, tmp_path):
@@ -428,7 +436,7 @@ def test_a_merge_that_changes_no_document_is_committed_all_the_same(project, tmp
     merged(project, tmp_path, ours=ours, theirs=theirs, texts=FEATURE)
 
 
-# -- collections ---------------------------------------------------------------------------------------------------------
+# -- collections -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
@@ -448,7 +456,7 @@ def test_a_collection_that_a_revert_takes_away_stays_or_goes_with_all_its_docume
     assert project.texts() == {name: text for name, text in before.items() if name not in gone}
 
 
-# -- giving up -----------------------------------------------------------------------------------------------------------
+# -- giving up -------------------------------------------------------------------------------------
 
 
 def test_a_merge_in_conflict_is_given_up_with_what_was_written_by_hand_still_there(torn, tmp_path):
@@ -500,7 +508,7 @@ def test_a_result_that_is_not_there_any_more_is_not_committed_as_if_theirs_had_b
     merged(project, tmp_path, ours=ours, theirs=revision(project, "feature"), texts=BOTH)
 
 
-# -- while git has the pin in conflict -----------------------------------------------------------------------------------
+# -- while git has the pin in conflict -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("driver", [True, False])
@@ -535,12 +543,14 @@ def test_a_pin_that_one_side_removed_is_gits_own_question(project):
     assert project.texts() == MAIN
 
 
-# -- documents that were set aside ---------------------------------------------------------------------------------------
+# -- documents that were set aside -----------------------------------------------------------------
 
 
 @pytest.fixture
 def aside(project: Project) -> Project:
-    """On `main` at `feature`'s revision, with two documents set aside: one is new, one conflicts there."""
+    """On `main` at `feature`'s revision, with two documents set aside: one is new, one conflicts
+    there.
+    """
     project.put("rest.md", OFTEN)
     project.put("draft.md", "A draft.")
     assert "vmrag merge vmrag/wip/main" in project.vmrag("pin", "feature").out + project.vmrag("status", code=None).out
@@ -603,7 +613,7 @@ def test_their_conflicts_are_not_resolved_on_another_branch_by_accident(aside):
     assert aside.texts() == FEATURE | {"rest.md": OFTEN, "draft.md": "A draft."}
 
 
-# -- what happens while a merge is open ----------------------------------------------------------------------------------
+# -- what happens while a merge is open ------------------------------------------------------------
 
 
 def test_an_open_merge_waits_until_its_branch_is_back(torn, tmp_path):
@@ -704,7 +714,7 @@ def test_an_open_merge_is_finished_only_when_git_has_ended(project, tmp_path):
     merged(project, tmp_path, ours=ours, theirs=theirs, texts=BOTH)
 
 
-# -- merge.json ----------------------------------------------------------------------------------------------------------
+# -- merge.json ------------------------------------------------------------------------------------
 
 
 def test_a_damaged_file_of_the_open_merge_stops_merging_and_nothing_else(torn):
@@ -760,7 +770,7 @@ def test_a_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
         assert [each.name for each in torn.own.glob("*.tmp")] == []
 
 
-# -- kills ---------------------------------------------------------------------------------------------------------------
+# -- kills -----------------------------------------------------------------------------------------
 
 DIES = {
     "before the revision is made": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.commit_onto = die",
@@ -844,7 +854,7 @@ def test_giving_up_killed_at_any_step_loses_no_document(project, tmp_path, step)
     whole(project, tmp_path)
 
 
-# -- repair --------------------------------------------------------------------------------------------------------------
+# -- repair ----------------------------------------------------------------------------------------
 
 PLAIN = ("-c", "merge.vmrag.driver=false")
 

@@ -1,4 +1,6 @@
-"""What lies below `.git/vmrag` is its owner's alone, or its group's where git shares the repository."""
+"""What lies below `.git/vmrag` is its owner's alone, or its group's where git shares the
+repository.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def project(place: Path) -> Project:
-    """Knowledge, an index, uncommitted documents, a remote that was pushed to, and a linked work tree."""
+    """Knowledge, an index, uncommitted documents, a remote that was pushed to, and a linked work
+    tree.
+    """
     project = new_project(place / "project")
     fill(project)
     subprocess.run(["git", "init", "-q", "--bare", str(place / "remote.git")], check=True)

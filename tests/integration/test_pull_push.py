@@ -1,6 +1,7 @@
 """What `vmrag pull` takes in, what `vmrag push` moves on a remote, and what it takes away there.
 
-A KB branch on a remote is a name: several stories here are about one that somebody else has used, or that stands at what was given up.
+A KB branch on a remote is a name: several stories here are about one that somebody else has used,
+or that stands at what was given up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`--at REF`: the index of another revision is taken from the spares or built, and the limit of spares holds at once."""
+"""`--at REF`: the index of another revision is taken from the spares or built, and the limit of
+spares holds at once.
+"""
 
 from __future__ import annotations
 

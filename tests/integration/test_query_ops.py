@@ -38,7 +38,7 @@ def library(project: Project) -> Project:
     return project
 
 
-# -- another ref ---------------------------------------------------------------------------------------------------------
+# -- another ref -----------------------------------------------------------------------------------
 
 
 def test_at_a_ref_answers_as_on_that_branch_and_touches_nothing(project):
@@ -83,7 +83,7 @@ def test_uncommitted_documents_answer_here_and_not_at_the_branch_itself(project)
     assert found(project, "zebras", "--mode", "keyword", "--at", "main") == []
 
 
-# -- ranking and filters -------------------------------------------------------------------------------------------------
+# -- ranking and filters ---------------------------------------------------------------------------
 
 
 def test_the_modes_rank_by_words_by_meaning_and_by_both(project):
@@ -158,7 +158,7 @@ def test_a_query_can_be_asked_from_anywhere(project, tmp_path):
     assert elsewhere.ask("-C", "project", "query", "rest")["kb"]["worktree"] == str(project.top)
 
 
-# -- diff, log, fingerprint ----------------------------------------------------------------------------------------------
+# -- diff, log, fingerprint ------------------------------------------------------------------------
 
 
 def test_diff_shows_what_is_not_committed_and_what_differs_between_places(project):

@@ -1,4 +1,6 @@
-"""What reads and removes rows asks the knowledge base alone: it needs no index, waits for none, and makes none."""
+"""What reads and removes rows asks the knowledge base alone: it needs no index, waits for none, and
+makes none.
+"""
 
 from __future__ import annotations
 

@@ -130,7 +130,9 @@ def test_a_branch_of_a_remote_is_where_it_was_last_seen(world: World) -> None:
 
 @pytest.fixture
 def twins(project: Project) -> tuple[str, str]:
-    """`topic`: a git branch that pins the first revision, and a KB branch that stands at the second."""
+    """`topic`: a git branch that pins the first revision, and a KB branch that stands at the
+    second.
+    """
     git, kb = project.pinned, project.ask("log", "feature")["revisions"][0]["revision"]
     project.git("branch", "topic")
     with terminal.opened(project) as ws:

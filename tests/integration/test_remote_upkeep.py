@@ -1,4 +1,6 @@
-"""What a remote gathers and how it is written anew; what CI asks of it; where a repository's knowledge base comes from at its start."""
+"""What a remote gathers and how it is written anew; what CI asks of it; where a repository's
+knowledge base comes from at its start.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def heads(project: Project) -> dict[str, str]:
 
 
 def pushed(project: Project) -> list[str]:
-    """Four pushes with the hooks; the last one by force, so that something is kept that no branch reaches."""
+    """Four pushes with the hooks; the last one by force, so that something is kept that no branch
+    reaches.
+    """
     revisions = []
     for number in range(3):
         revisions.append(project.record(f"push {number}", faq=f"Answer {number}. " * 200))

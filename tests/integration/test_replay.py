@@ -1,4 +1,6 @@
-"""Uncommitted documents go along when the pin of their code branch moves, or are kept aside; killed at any step, they are not lost."""
+"""Uncommitted documents go along when the pin of their code branch moves, or are kept aside; killed
+at any step, they are not lost.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def whole(project: Project, tmp_path: Path) -> None:
 
 
 def went_along(project: Project, tmp_path: Path, *, branch: str = "main", **edits: str | None) -> None:
-    """The documents are those of the pin and the edits, uncommitted; None removes. `draft=…` is handbook/draft.md."""
+    """The documents are those of the pin and the edits, uncommitted; None removes. `draft=…` is
+    handbook/draft.md.
+    """
     expected = texts(project, project.pinned)
     for name, text in edits.items():
         expected.pop(f"handbook/{name}.md", None)
@@ -102,7 +106,7 @@ def edited(project: Project) -> Project:
     return project
 
 
-# -- every way in which the pin moves ------------------------------------------------------------------------------------
+# -- every way in which the pin moves --------------------------------------------------------------
 
 
 def back_on_a_moved_branch(project: Project) -> None:
@@ -211,7 +215,7 @@ def test_what_is_written_after_the_move_and_before_the_way_back_comes_back_too(e
     went_along(edited, tmp_path, draft="Another draft.", setup=EDITS["setup"], later="Written later.")
 
 
-# -- what moves along ----------------------------------------------------------------------------------------------------
+# -- what moves along ------------------------------------------------------------------------------
 
 
 def test_removals_go_along(project, tmp_path):
@@ -318,7 +322,7 @@ def test_what_went_along_is_committed_on_the_new_pin(edited, tmp_path):
     whole(edited, tmp_path)
 
 
-# -- conflicts -----------------------------------------------------------------------------------------------------------
+# -- conflicts -------------------------------------------------------------------------------------
 
 
 def edit_edit(project: Project) -> None:
@@ -476,7 +480,7 @@ def test_a_name_that_is_too_long_for_the_engine_is_set_aside_under_another(proje
     assert f"vmrag merge {name}" in said
 
 
-# -- what cannot be done is not begun ------------------------------------------------------------------------------------
+# -- what cannot be done is not begun --------------------------------------------------------------
 
 FULL = (
     "import errno\nimport vmrag_link.journal as m\n"
@@ -517,7 +521,7 @@ def test_processes_that_replay_at_the_same_moment_do_it_once(edited, tmp_path):
     went_along(edited, tmp_path, **EDITS)
 
 
-# -- kills ---------------------------------------------------------------------------------------------------------------
+# -- kills -----------------------------------------------------------------------------------------
 
 DYING = """
 import re
@@ -539,13 +543,17 @@ counted(journal.Journal, 'finish')
 counted(binding, 'write_atomically')
 counted(Connection, 'execute')
 """
-"""Before each statement that changes the knowledge base and each change of a file, the process dies at the one of that number."""
+"""Before each statement that changes the knowledge base and each change of a file, the process dies
+at the one of that number.
+"""
 
 ALONG, CONFLICT = 15, 12
 """How many there are."""
 
 MOVED = 11
-"""The first one after the branch was moved; until then nobody knows whether there will be a conflict."""
+"""The first one after the branch was moved; until then nobody knows whether there will be a
+conflict.
+"""
 
 
 def dies(project: Project, number: int, *arguments: str) -> bool:

@@ -1,4 +1,6 @@
-"""`vmrag resolve`: every kind of conflict, every way to decide, and git's own conflicts in the pin until git's command can go on."""
+"""`vmrag resolve`: every kind of conflict, every way to decide, and git's own conflicts in the pin
+until git's command can go on.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def pinned_by(project: Project, ref: str) -> str:
     return json.loads(project.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
 
 
-# -- kinds of conflicts --------------------------------------------------------------------------------------------------
+# -- kinds of conflicts ----------------------------------------------------------------------------
 
 BASE = document("d", "base text", title="base", metadata='{"k":0}', source="base")
 NOTES = "notes"
@@ -231,7 +233,7 @@ def test_a_collection_that_one_side_removed_and_the_other_wrote_to(project, tmp_
     whole(project, tmp_path)
 
 
-# -- texts ---------------------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -298,7 +300,7 @@ def test_a_text_keeps_a_document_that_one_side_removed(project, removing):
     assert (row.content, row.title) == ("kept", "base")
 
 
-# -- deciding ------------------------------------------------------------------------------------------------------------
+# -- deciding --------------------------------------------------------------------------------------
 
 
 def test_what_was_decided_can_be_decided_again_in_other_processes(project):
@@ -366,7 +368,7 @@ def test_a_kill_while_a_decision_is_stored_leaves_the_old_or_the_new(waiting):
     assert texts(waiting, waiting.pinned)["handbook/d"] == "theirs"
 
 
-# -- git's own conflicts in the pin --------------------------------------------------------------------------------------
+# -- git's own conflicts in the pin ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -425,7 +427,8 @@ GIT: dict[str, tuple[Callable[[Project], None], str, str, str]] = {
     "stash pop": (popping, "git status", "ours", "theirs"),
     "checkout -m": (switching, "git status", "ours", "theirs"),
 }
-"""What brings the conflict about, what to type next, and whose pins git takes for ours and theirs."""
+"""What brings the conflict about, what to type next, and whose pins git takes for ours and theirs.
+"""
 
 
 def expected(project: Project, base: str, ours: str, theirs: str, **decided: str) -> dict[str, str]:
@@ -483,7 +486,9 @@ def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):
 
 
 def test_a_conflict_that_ended_by_hand_leaves_no_decision_for_the_next(parted):
-    """Two conflicts wait; one is decided; then git's conflict is ended by hand, and another one comes up about the same document."""
+    """Two conflicts wait; one is decided; then git's conflict is ended by hand, and another one
+    comes up about the same document.
+    """
     more = revision(parted, pinned_by(parted, "theirs"), put(document("only-ours", "theirs")))
     parted.git("switch", "-q", "topic")
     parted.commit("more", pin=pinning(parted, more))
@@ -568,11 +573,13 @@ def test_a_side_whose_pin_cannot_be_read_or_is_not_here_is_named(parted):
         parted.git("merge", "--abort")
 
 
-# -- a merge of ours that is open while something else goes on ------------------------------------------------------------
+# -- a merge of ours that is open while something else goes on -------------------------------------
 
 
 def test_a_branch_that_holds_both_sides_does_not_end_the_merge_of_another(project):
-    """The same merge was made elsewhere; whoever looks in from there must not lose what was decided here."""
+    """The same merge was made elsewhere; whoever looks in from there must not lose what was decided
+    here.
+    """
     ours, theirs, _ = KINDS["both edited"]
     left, right = torn(project, ours, theirs, base=put(document("e")))
     left = revision(project, left, put(document("e", "ours")))

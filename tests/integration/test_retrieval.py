@@ -96,7 +96,7 @@ def test_equal_scores_are_ordered_by_collection_document_and_chunk(kb, mode):
     assert [(hit.collection, hit.doc_id) for hit in few] == expected[:5]
 
 
-# -- the same answers, however the index came to be -----------------------------------------------------------------------
+# -- the same answers, however the index came to be ------------------------------------------------
 
 FILTERS = [
     {},
@@ -203,7 +203,7 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
     assert "owl" in answers.popitem()[1]
 
 
-# -- how many chunks of one document -------------------------------------------------------------------------------------------
+# -- how many chunks of one document ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -241,7 +241,7 @@ def test_a_document_that_fills_the_ranking_does_not_keep_others_out(kb):
         assert {hit.doc_id for hit in kb.search(path, "owl fox night", k=5, mode=mode)} == {"long"}
 
 
-# -- words of the document --------------------------------------------------------------------------------------------------------
+# -- words of the document -------------------------------------------------------------------------
 
 
 def test_of_two_chunks_with_the_same_words_the_one_from_the_document_on_the_topic_comes_first(kb):
@@ -283,7 +283,7 @@ def test_a_hybrid_score_of_one_is_the_best_by_words_and_by_meaning(kb):
         assert [hit.doc_id for hit in kb.search(path, "owl stone night", k=2, ranking=ranking)] == alone
 
 
-# -- filters --------------------------------------------------------------------------------------------------------------
+# -- filters ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -387,7 +387,7 @@ def test_a_filter_finds_what_would_not_be_among_the_best_without_it(kb):
         assert [hit.doc_id for hit in kb.search(path, "owl", k=3, mode=mode, where={"team": "red"})] == ["far"]
 
 
-# -- edges ----------------------------------------------------------------------------------------------------------------
+# -- edges -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -1,4 +1,6 @@
-"""Knowledge bases of an older version of the schema: read as they are, brought to the next one by the write that needs it."""
+"""Knowledge bases of an older version of the schema: read as they are, brought to the next one by
+the write that needs it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ from vmrag_link.ops.publish import validate
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[DoltliteEngine]:
-    """A knowledge base of version 1, with the branch `main` that holds the collection `guide` and a document."""
+    """A knowledge base of version 1, with the branch `main` that holds the collection `guide` and a
+    document.
+    """
     with program(1):
         made = DoltliteEngine.create(tmp_path / "kb", author=AUTHOR, date=DATE)
         made.create_branch("main", root(made))

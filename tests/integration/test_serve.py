@@ -112,7 +112,7 @@ def complaint(work: Callable[[], object]) -> tuple[int, str]:
     return caught.value.details["sqlite_code"], caught.value.details["sqlite_message"]
 
 
-# -- what it serves ----------------------------------------------------------------------------------------------------
+# -- what it serves --------------------------------------------------------------------------------
 
 
 def test_a_knowledge_base_is_pushed_cloned_and_pulled(serve: Serve, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_request_that_lasts_too_long_is_cut_off(serve: Serve) -> None:
         assert b"200" not in connection.recv(1000)
 
 
-# -- start and stop ----------------------------------------------------------------------------------------------------
+# -- start and stop --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -270,7 +270,7 @@ def test_the_knowledge_base_of_a_repository_is_not_served(tmp_path: Path) -> Non
     assert "a repository works on" in refused(tmp_path, "kb")["message"]
 
 
-# -- web pages ---------------------------------------------------------------------------------------------------------
+# -- web pages -------------------------------------------------------------------------------------
 
 
 def answered(server: Server, request: str, *headers: str, body: bytes = b"") -> int:
@@ -461,7 +461,7 @@ def test_a_page_whose_name_is_given_this_address_reads_and_writes_nothing(serve:
     assert [path.name for path in (tmp_path / "served").iterdir() if not path.name.startswith(".")] == ["x"]
 
 
-# -- other computers ---------------------------------------------------------------------------------------------------
+# -- other computers -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -489,7 +489,9 @@ def protection(folder: Path, *, host: str = "localhost") -> list[str]:
 
 @pytest.fixture
 def client(tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of this test's own keys, with one in it whose public half is in `clients`; the certificate is trusted."""
+    """The folder of this test's own keys, with one in it whose public half is in `clients`; the
+    certificate is trusted.
+    """
     folder = tmp_path / "own"
     monkeypatch.setenv("DOLTLITE_CREDS_DIR", str(folder))
     monkeypatch.delenv("DOLTLITE_CREDS_KID", raising=False)

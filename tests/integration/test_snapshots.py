@@ -190,7 +190,7 @@ def test_a_source_that_is_gone_or_a_target_that_cannot_be_made_is_an_error(kb, r
         snapshots.copy(kb.snapshots.path(revision), kb.folder / "no" / "such" / "folder")
 
 
-# -- locks of what is gone -----------------------------------------------------------------------------------------------
+# -- locks of what is gone -------------------------------------------------------------------------
 
 
 def test_the_locks_of_snapshots_that_are_gone_go_and_the_others_stay(kb, revision):

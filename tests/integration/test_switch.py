@@ -1,4 +1,6 @@
-"""`vmrag branch --switch`: the documents of a code branch are written elsewhere, and the pin goes along as a submodule's would."""
+"""`vmrag branch --switch`: the documents of a code branch are written elsewhere, and the pin goes
+along as a submodule's would.
+"""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_both_texts_stand_between_markers_each_with_its_last_line_ended() -> Non
     assert both_texts("", "b\n") == "<<<<<<< ours\n=======\nb\n>>>>>>> theirs\n"
 
 
-# -- a base that git makes of several ------------------------------------------------------------------------------------
+# -- a base that git makes of several --------------------------------------------------------------
 
 
 def _row(engine: Engine, row: Document | Collection | None) -> str:

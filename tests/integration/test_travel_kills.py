@@ -1,6 +1,8 @@
-"""SIGKILL at random moments while knowledge travels: what a finished command reported is on both sides, and the next command goes on.
+"""SIGKILL at random moments while knowledge travels: what a finished command reported is on both
+sides, and the next command goes on.
 
-Eight kills; `VMRAG_TRAVEL_KILLS=200` makes it 200, and `tests/check.py --long` thirty. VMRAG_TEST_SEED repeats a run whose seed was printed.
+Eight kills; `VMRAG_TRAVEL_KILLS=200` makes it 200, and `tests/check.py --long` thirty.
+VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def hit(dice: Dice, user: User, known: Durations, program: tuple[str, ...], *arg
 
 
 def put_right(world: World, user: User) -> None:
-    """What git leaves behind when it is killed itself; it says so, and whoever used it, or runs the server, has to do that."""
+    """What git leaves behind when it is killed itself; it says so, and whoever used it, or runs the
+    server, has to do that.
+    """
     for lock in (*world.hub.top.rglob("*.lock"), *(user.top / ".git").rglob("*.lock")):
         if "vmrag" not in lock.parts or world.hub.top in lock.parents:
             lock.unlink()

@@ -1,4 +1,6 @@
-"""Several who push at once, and processes that are killed between any two steps: everything arrives, and both sides stay valid."""
+"""Several who push at once, and processes that are killed between any two steps: everything
+arrives, and both sides stay valid.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,7 @@ def test_a_forced_push_keeps_what_somebody_else_pushed_a_moment_before(
     assert pair.bob.engine.unreachable([first, theirs], heads=there) == []
 
 
-# -- killed between two steps ----------------------------------------------------------------------------------------------
+# -- killed between two steps ----------------------------------------------------------------------
 
 
 def die(*_: object, **__: object) -> None:
@@ -235,7 +237,7 @@ def test_a_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> Non
     fresh.close()
 
 
-# -- what is remembered here is wrong --------------------------------------------------------------------------------------
+# -- what is remembered here is wrong --------------------------------------------------------------
 
 
 def lose_an_object(clone: Clone) -> None:
@@ -324,7 +326,7 @@ def test_a_new_knowledge_base_in_an_old_clone_is_told_that_the_remote_holds_anot
     assert git_clone(pair.hub.top, pair.folder / "fresh").clone_knowledge()
 
 
-# -- the remote -------------------------------------------------------------------------------------------------------------
+# -- the remote ------------------------------------------------------------------------------------
 
 
 def test_two_first_pushes_make_one_knowledge_base(pair: Pair) -> None:

@@ -1,4 +1,6 @@
-"""Somebody who may push changes by git itself what a remote holds: that is said, nothing here is harmed, and the next sound state comes."""
+"""Somebody who may push changes by git itself what a remote holds: that is said, nothing here is
+harmed, and the next sound state comes.
+"""
 
 from __future__ import annotations
 
@@ -482,7 +484,7 @@ def test_what_a_newer_program_wrote_is_no_damage(change: Callable[[Data], None],
     assert pair.bob.heads() == known
 
 
-# -- another knowledge base --------------------------------------------------------------------------------------------------
+# -- another knowledge base ------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -531,7 +533,7 @@ def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: st
     assert pair.bob.heads() == known
 
 
-# -- whose damage it is ------------------------------------------------------------------------------------------------------
+# -- whose damage it is ----------------------------------------------------------------------------
 
 
 def test_what_this_repository_has_lost_is_not_the_remotes_damage(pair: Pair) -> None:

@@ -1,4 +1,6 @@
-"""A knowledge base goes wherever git goes, by git's own transports, with the user's credentials and whatever the user has configured."""
+"""A knowledge base goes wherever git goes, by git's own transports, with the user's credentials and
+whatever the user has configured.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def configure(repo: Repo, *settings: tuple[str, str]) -> None:
 
 
 def travels(pair: Pair, url: str, *, clone: tuple[str, ...] = ()) -> Clone:
-    """Ada pushes and fetches through the URL, a fresh clone of it (returned) gets all and pushes, too."""
+    """Ada pushes and fetches through the URL, a fresh clone of it (returned) gets all and pushes,
+    too.
+    """
     pair.ada.repo.git("remote", "set-url", "origin", url)
     pair.ada.record("next")
     pair.ada.push()
@@ -68,7 +72,7 @@ def travels(pair: Pair, url: str, *, clone: tuple[str, ...] = ()) -> Clone:
     return fresh
 
 
-# -- transports --------------------------------------------------------------------------------------------------------------
+# -- transports ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
@@ -233,7 +237,7 @@ def test_ssh_is_told_to_ask_nobody_and_to_give_up(pair: Pair, home: Path, monkey
     assert "ConnectTimeout" not in asked()
 
 
-# -- nobody there ------------------------------------------------------------------------------------------------------------
+# -- nobody there ----------------------------------------------------------------------------------
 
 
 def refused(pair: Pair, url: str, error: type[VmragError]) -> None:
@@ -309,7 +313,7 @@ def test_a_transport_that_runs_a_program_is_refused(pair: Pair) -> None:
     assert not (pair.folder / "ran").exists()
 
 
-# -- a host with rules -------------------------------------------------------------------------------------------------------
+# -- a host with rules -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["pre-receive", "update"])
@@ -384,7 +388,7 @@ def test_a_host_that_takes_no_changes_of_history(pair: Pair) -> None:
     travels(pair, str(pair.hub.top))
 
 
-# -- what users configure ----------------------------------------------------------------------------------------------------
+# -- what users configure --------------------------------------------------------------------------
 
 CONFIGURED = {
     "pushing": [
@@ -511,7 +515,7 @@ def test_remotes_with_unusual_names(name: str, pair: Pair) -> None:
     assert pair.ada.heads(name).keys() == {"main", "bob"}
 
 
-# -- repositories ------------------------------------------------------------------------------------------------------------
+# -- repositories ----------------------------------------------------------------------------------
 
 
 def test_repositories_with_sha256(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -571,7 +575,7 @@ def test_work_trees_of_one_repository_share_what_is_fetched(make: Callable[[Pair
     tree.close()
 
 
-# -- which remote is meant ---------------------------------------------------------------------------------------------------
+# -- which remote is meant -------------------------------------------------------------------------
 
 
 def test_knowledge_is_pushed_where_code_is_pushed(tmp_path: Path, home: Path) -> None:

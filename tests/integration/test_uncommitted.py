@@ -1,4 +1,6 @@
-"""What becomes of uncommitted documents before something that needs a clean KB branch (`ops.branches.uncommitted`)."""
+"""What becomes of uncommitted documents before something that needs a clean KB branch
+(`ops.branches.uncommitted`).
+"""
 
 from __future__ import annotations
 

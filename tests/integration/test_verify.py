@@ -1,4 +1,6 @@
-"""`vmrag verify`, on histories made by git's plumbing, and by git commands with and without the merge driver."""
+"""`vmrag verify`, on histories made by git's plumbing, and by git commands with and without the
+merge driver.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ NO_DRIVER = ("-c", "merge.vmrag.driver=false")
 
 
 class World(Project):
-    """`old` - `base`, which `main` pins, and what is written on top: revisions by the engine, commits of the code by hand."""
+    """`old` - `base`, which `main` pins, and what is written on top: revisions by the engine,
+    commits of the code by hand.
+    """
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Workspace]:
@@ -50,7 +54,9 @@ class World(Project):
             )
 
     def code(self, pin: str | bytes | None, *parents: str, mode: str = "100644", kind: str = "blob") -> str:
-        """A commit of the code with this pin: a revision, the bytes of a file (or what `mode` and `kind` say), or none."""
+        """A commit of the code with this pin: a revision, the bytes of a file (or what `mode` and
+        `kind` say), or none.
+        """
         name = ""
         if kind == "blob" and pin is not None:
             content = pin if isinstance(pin, bytes) else pin_of(pin)
@@ -61,7 +67,9 @@ class World(Project):
         return self.git("commit-tree", tree, *[f"-p{each}" for each in parents], "-m", f"commit {next(NUMBERS)}")
 
     def moves(self, message: str, **texts: str) -> str:
-        """A revision on top of what is pinned, pinned by a commit on the branch; returns the revision."""
+        """A revision on top of what is pinned, pinned by a commit on the branch; returns the
+        revision.
+        """
         revision = self.on(self.pinned, **texts)
         self.commit(message, pin=pin_of(revision))
         return revision
@@ -143,7 +151,7 @@ def r(world: World) -> Revisions:
     return Revisions(world)
 
 
-# -- one parent ----------------------------------------------------------------------------------------------------------
+# -- one parent ------------------------------------------------------------------------------------
 
 
 def test_a_pin_may_go_forward_stay_and_be_written_anew(world, r):
@@ -189,7 +197,7 @@ def test_only_what_the_range_brings_is_reported(world, r):
     }
 
 
-# -- merges --------------------------------------------------------------------------------------------------------------
+# -- merges ----------------------------------------------------------------------------------------
 
 MERGES = {
     # base, ours, theirs, merged: what is found
@@ -259,7 +267,7 @@ def test_a_criss_cross_merge_has_several_bases(world, r):
     assert world.found(world.code(ours, tops[0], two)) == []  # theirs holds what both bases pin, and no more
 
 
-# -- pins that are none --------------------------------------------------------------------------------------------------
+# -- pins that are none ----------------------------------------------------------------------------
 
 
 def test_what_is_no_pin_is_found_where_it_comes_in_and_not_where_it_is_inherited(world, r):
@@ -315,7 +323,7 @@ def test_a_pin_whose_revision_is_not_here_is_found_once_and_what_cannot_be_compa
     assert world.found(f"{missing}..{world.code(r.b, missing, side)}") == [DROPPED]
 
 
-# -- what is mended later ------------------------------------------------------------------------------------------------
+# -- what is mended later --------------------------------------------------------------------------
 
 
 def test_a_later_commit_that_contains_what_was_dropped_mends_it(world, r):
@@ -348,7 +356,7 @@ def test_knowledge_cannot_be_dropped_in_two_steps(world, r, between):
     assert (level, others) == ("information", [])
 
 
-# -- git's own commands --------------------------------------------------------------------------------------------------
+# -- git's own commands ----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -482,7 +490,7 @@ def test_a_pick_of_one_change_is_not_the_whole_that_it_was_picked_from(world, r)
     assert world.found(world.code(both, left, right)) == []
 
 
-# -- pull requests -------------------------------------------------------------------------------------------------------
+# -- pull requests ---------------------------------------------------------------------------------
 
 
 def test_a_pull_request_must_hold_what_came_to_the_base_branch_if_both_moved_the_pin(forked):
@@ -512,7 +520,7 @@ def test_the_commits_of_a_pull_request_are_looked_at_too(forked):
     assert forked.found("--pull-request", "main", "side") == [BACK, DROPPED]
 
 
-# -- ranges --------------------------------------------------------------------------------------------------------------
+# -- ranges ----------------------------------------------------------------------------------------
 
 
 def test_without_a_range_what_the_default_branch_of_origin_has_is_left_out(forked):
@@ -583,7 +591,7 @@ def test_without_a_knowledge_base_nothing_can_be_verified(world, tmp_path):
     assert error["code"] == "NOT_INITIALIZED"
 
 
-# -- clones that do not have everything ----------------------------------------------------------------------------------
+# -- clones that do not have everything ------------------------------------------------------------
 
 
 def cloned(world: World, folder: Path, *options: str) -> World:
@@ -644,7 +652,7 @@ def test_a_partial_clone_that_cannot_reach_its_remote_fails_and_says_so(forked, 
     assert "nowhere" in clone.vmrag("verify", "HEAD", "--json", code=3).error["message"]
 
 
-# -- merge --repair cures what is found -----------------------------------------------------------------------------------
+# -- merge --repair cures what is found ------------------------------------------------------------
 
 
 def repaired(world: World) -> None:
@@ -717,7 +725,7 @@ def test_a_side_that_did_not_move_does_not_keep_repair_from_the_one_that_did(for
     assert forked.found("base..HEAD") == [MENDED]
 
 
-# -- what it says --------------------------------------------------------------------------------------------------------
+# -- what it says ----------------------------------------------------------------------------------
 
 
 def test_people_read_what_happened_and_what_helps(world, r):

@@ -1,4 +1,6 @@
-"""Where uncommitted documents stay, how KB branches follow their code branches, and what states there are."""
+"""Where uncommitted documents stay, how KB branches follow their code branches, and what states
+there are.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,14 @@ def kb_branches(project: Project) -> dict[str, tuple[str, bool, str | None]]:
     return {each["name"]: (each["revision"], each["dirty"], each["code_branch"]) for each in listed}
 
 
-# -- uncommitted documents stay with their code branch -------------------------------------------------------------------
+# -- uncommitted documents stay with their code branch ---------------------------------------------
 
 
 @pytest.fixture
 def three(project: Project) -> dict[str, dict[str, str]]:
-    """Uncommitted edits on three code branches, of which `twin` pins the same revision as `main`; what each one shows."""
+    """Uncommitted edits on three code branches, of which `twin` pins the same revision as `main`;
+    what each one shows.
+    """
     project.git("branch", "twin", "main")
     expected = {}
     for branch in ("main", "twin", "feature"):
@@ -106,7 +110,7 @@ def test_taking_an_edit_back_leaves_nothing_to_commit(project):
     assert project.answers() == before
 
 
-# -- the pin moves under uncommitted documents ---------------------------------------------------------------------------
+# -- the pin moves under uncommitted documents -----------------------------------------------------
 
 
 def test_uncommitted_documents_go_along_when_the_pin_moves_and_come_back_with_it(project):
@@ -134,7 +138,7 @@ def test_pinning_something_else_over_uncommitted_documents_says_that_they_went_a
     assert "faq.md" not in project.marks()
 
 
-# -- a clean KB branch follows the pin -----------------------------------------------------------------------------------
+# -- a clean KB branch follows the pin -------------------------------------------------------------
 
 
 def test_a_clean_kb_branch_follows_the_pin_and_its_old_head_survives_gc(project):
@@ -192,7 +196,7 @@ def test_pin_goes_to_a_revision_and_to_a_kb_branch(project):
     assert "vmrag branch" in error["hint"]
 
 
-# -- KB branches and code branches ---------------------------------------------------------------------------------------
+# -- KB branches and code branches -----------------------------------------------------------------
 
 
 def test_a_kb_branch_is_made_at_the_first_write_only(project):
@@ -288,7 +292,7 @@ def test_the_branches_are_listed_with_their_code_branches(project):
     assert said[1] == f"* main  {project.pinned[:7]}  for main, uncommitted changes"
 
 
-# -- linked worktrees ----------------------------------------------------------------------------------------------------
+# -- linked worktrees ------------------------------------------------------------------------------
 
 
 def test_two_worktrees_have_their_own_view_of_one_knowledge_base(project, tmp_path):
@@ -350,7 +354,7 @@ def test_of_two_worktrees_on_a_branch_the_first_one_has_its_uncommitted_document
     assert project.marks()["draft.md"] == "added"
 
 
-# -- states --------------------------------------------------------------------------------------------------------------
+# -- states ----------------------------------------------------------------------------------------
 
 
 def test_state_not_initialized(tmp_path, monkeypatch):
@@ -460,7 +464,7 @@ def test_a_clone_without_the_knowledge_base_says_what_to_do(project, tmp_path):
     assert clone.answers() == project.answers()
 
 
-# -- where nothing is written --------------------------------------------------------------------------------------------
+# -- where nothing is written ----------------------------------------------------------------------
 
 
 def test_nothing_is_written_on_a_detached_head(project):

@@ -1,4 +1,6 @@
-"""The real thing: git, `vmrag` and its hooks in real work trees, with every command written down as a person would type it."""
+"""The real thing: git, `vmrag` and its hooks in real work trees, with every command written down as
+a person would type it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Real:
         self.script = list(script)
         self.names: dict[str, str] = {}
 
-    # -- what a person does -------------------------------------------------------------------------------------------
+    # -- what a person does ------------------------------------------------------------------------
 
     def git(self, *arguments: str, code: int | None = 0, env: Mapping[str, str] | None = None) -> Done:
         """`code` None: whatever it is."""
@@ -50,7 +52,9 @@ class Real:
         return self.here.vmrag(*arguments, code=code)
 
     def kill(self, seconds: float, *arguments: str) -> Done:
-        """A `vmrag` of its own that dies by SIGKILL, unless it is done before; what git's killed children leave is removed."""
+        """A `vmrag` of its own that dies by SIGKILL, unless it is done before; what git's killed
+        children leave is removed.
+        """
         self._note(("timeout", "-s", "KILL", f"{seconds:.3f}", "vmrag", *arguments))
         done = killed(self.here, seconds, *arguments)
         self.remove_locks()
@@ -73,7 +77,9 @@ class Real:
         self._note(("cd", f"../{project.top.name}"))
 
     def name(self, commits: Collection[str]) -> None:
-        """Commits get other hashes when somebody pastes the commands, so the script calls them by name."""
+        """Commits get other hashes when somebody pastes the commands, so the script calls them by
+        name.
+        """
         for back, commit in enumerate(self.ask("rev-list", "--first-parent", "HEAD")):
             if commit in commits:
                 self.names[commit] = f"c{len(self.names)}"
@@ -89,7 +95,7 @@ class Real:
             return f"${self.names[text]}"
         return text if text == ">" else shlex.quote(text)
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- what there is -----------------------------------------------------------------------------
 
     def ask(self, *arguments: str) -> list[str]:
         """The lines of a git command that changes nothing; it is not written down."""

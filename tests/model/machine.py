@@ -1,5 +1,7 @@
-"""The sequences that hypothesis draws. No rule depends on what is there, so that a sequence stays the same whatever a kill does:
-numbers choose among what there is, and where there is nothing to choose from, a step that makes something takes its place.
+"""The sequences that hypothesis draws. No rule depends on what is there, so that a sequence stays
+the same whatever a kill does:
+numbers choose among what there is, and where there is nothing to choose from, a step that makes
+something takes its place.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class Sequences(RuleBasedStateMachine):
     def steady(self) -> None:
         with_script(self, self.world.steady)
 
-    # -- choices --------------------------------------------------------------------------------------------------------
+    # -- choices -----------------------------------------------------------------------------------
 
     def fresh(self) -> str:
         made = self.world.next()
@@ -125,7 +127,7 @@ class Sequences(RuleBasedStateMachine):
             name = self.fresh()
             self.world.look(self.real.git("switch", "-q", "-c", name).err)
 
-    # -- documents ------------------------------------------------------------------------------------------------------
+    # -- documents ---------------------------------------------------------------------------------
 
     @step(key=key, text=text)
     def add(self, key: Key, text: str) -> None:
@@ -161,7 +163,7 @@ class Sequences(RuleBasedStateMachine):
         self.world.commit_knowledge(f"revision {self.world.next()}")
         self.world.record()
 
-    # -- git: commits ---------------------------------------------------------------------------------------------------
+    # -- git: commits ------------------------------------------------------------------------------
 
     @step(everything=flag)
     def commit_code(self, everything: bool) -> None:
@@ -192,7 +194,7 @@ class Sequences(RuleBasedStateMachine):
     def check_out_pin(self, choice: int) -> None:
         self.world.look(self.real.git("checkout", "-q", self.commit(choice), "--", PIN).err)
 
-    # -- git: branches --------------------------------------------------------------------------------------------------
+    # -- git: branches -----------------------------------------------------------------------------
 
     @step(choice=number)
     def switch(self, choice: int) -> None:
@@ -233,7 +235,7 @@ class Sequences(RuleBasedStateMachine):
         self.real.git("branch", "-q", "-D", name)
         self.world.model.delete_branch(name)
 
-    # -- git: what makes changes once more ------------------------------------------------------------------------------
+    # -- git: what makes changes once more ---------------------------------------------------------
 
     @step(choice=number, side=side)
     def merge(self, choice: int, side: str) -> None:
@@ -265,7 +267,7 @@ class Sequences(RuleBasedStateMachine):
         if found and self.real.ask("rev-list", "--no-merges", f"{found[-1]}..HEAD"):
             self.world.rebase(found[-1], side, how)
 
-    # -- git: stash -----------------------------------------------------------------------------------------------------
+    # -- git: stash --------------------------------------------------------------------------------
 
     @step(look=flag)
     def stash(self, look: bool) -> None:
@@ -281,7 +283,7 @@ class Sequences(RuleBasedStateMachine):
         if self.real.ask("stash", "list"):
             self.world.stash_pop(side)
 
-    # -- git: work trees ------------------------------------------------------------------------------------------------
+    # -- git: work trees ---------------------------------------------------------------------------
 
     @step(choice=number)
     def add_worktree(self, choice: int) -> None:
@@ -302,7 +304,7 @@ class Sequences(RuleBasedStateMachine):
         self.real.go(Project(trees[choice % len(trees)]))
         self.world.look()
 
-    # -- knowledge on its own ---------------------------------------------------------------------------------------------
+    # -- knowledge on its own ----------------------------------------------------------------------
 
     @step(choice=number, side=side)
     def merge_knowledge(self, choice: int, side: str) -> None:
@@ -319,7 +321,7 @@ class Sequences(RuleBasedStateMachine):
         self.world.put(KEYS[0], TEXTS[choice % len(TEXTS)])
         self.world.look(self.real.git("checkout", "-q", self.commit(choice), "--", PIN).err)
 
-    # -- housekeeping and kills -----------------------------------------------------------------------------------------
+    # -- housekeeping and kills --------------------------------------------------------------------
 
     @step()
     def collect_garbage(self) -> None:

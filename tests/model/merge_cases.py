@@ -1,4 +1,6 @@
-"""Random histories of document sets, written straight into git and the knowledge base: nothing of what is tested makes them."""
+"""Random histories of document sets, written straight into git and the knowledge base: nothing of
+what is tested makes them.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ class Histories:
         keys = self.dice.sample(KEYS, 14)
         return self.commit({key: self.dice.choice(TEXTS) for key in keys})
 
-    # -- what is to be merged -------------------------------------------------------------------------------------------
+    # -- what is to be merged ----------------------------------------------------------------------
 
     def forked(self, ours: int, theirs: int) -> tuple[list[int], list[int]]:
         trunk = self.line(self.root(), self.dice.randint(0, 2))
@@ -98,7 +100,7 @@ class Histories:
         ours, theirs = self.forked(self.dice.choice([2, 2, 2, 3]), self.dice.randint(0, 2))
         return ours[-1], theirs[-1]
 
-    # -- writing it down ------------------------------------------------------------------------------------------------
+    # -- writing it down ---------------------------------------------------------------------------
 
     def write(self, real: Real, model: Model, cases: Sequence[tuple[int, int]]) -> list[Case]:
         """All commits into the knowledge base and git; the model learns them."""
@@ -115,7 +117,9 @@ class Histories:
         return [Case(hashes[head], hashes[other]) for head, other in cases]
 
     def _fast_import(self, real: Real, pins: Sequence[bytes]) -> list[str]:
-        """Each commit has a file of its own besides the pin, so that none becomes empty; all are kept by one ref each."""
+        """Each commit has a file of its own besides the pin, so that none becomes empty; all are
+        kept by one ref each.
+        """
         stream = []
         for number, (parents, pin) in enumerate(zip(self.parents, pins, strict=True)):
             message = f"commit {number}".encode()
@@ -139,7 +143,9 @@ class Histories:
 
 
 class _Writer:
-    """Revisions in the order in which they are committed; each line of them has a KB branch, which keeps it."""
+    """Revisions in the order in which they are committed; each line of them has a KB branch, which
+    keeps it.
+    """
 
     def __init__(self, engine: DoltliteEngine, root: str) -> None:
         self._engine, self._root = engine, root

@@ -1,4 +1,6 @@
-"""Everything by which changes of documents are made once more elsewhere: merge, cherry-pick, revert, rebase, stash, `vmrag merge`."""
+"""Everything by which changes of documents are made once more elsewhere: merge, cherry-pick,
+revert, rebase, stash, `vmrag merge`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tests.model.world import World
 
 
 class Pick(NamedTuple):
-    """A change that git is to make once more: what turns `base` into `theirs`; the commit it comes from."""
+    """A change that git is to make once more: what turns `base` into `theirs`; the commit it comes
+    from.
+    """
 
     base: Docs
     theirs: Docs
@@ -26,7 +30,9 @@ EDITORS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 
 
 class Merging(World):
-    """The result of each is what three document sets say, with git's base; `vmrag merge` may know a newer one."""
+    """The result of each is what three document sets say, with git's base; `vmrag merge` may know a
+    newer one.
+    """
 
     stashing = False
 
@@ -71,7 +77,9 @@ class Merging(World):
         self.refused(*self.incoming(("guide", "a.txt"), "too early"), why=busy)
 
     def resolve(self, pick: Pick, ours: str, side: str) -> tuple[Docs, str]:
-        """Decide all conflicts for one side; the pin is staged then. Returns what is pinned, and what was said."""
+        """Decide all conflicts for one side; the pin is staged then. Returns what is pinned, and
+        what was said.
+        """
         self.conflict(ours)
         docs = settled(pick.base, self.model.revisions[ours], pick.theirs, side)
         said = self.real.vmrag("resolve", f"--{side}").err
@@ -171,7 +179,7 @@ class Merging(World):
         assert not stopped or how == "squash"
         return stopped
 
-    # -- stash ----------------------------------------------------------------------------------------------------------
+    # -- stash -------------------------------------------------------------------------------------
 
     def stash_pop(self, side: str) -> None:
         """Of the newest stash, onto a work tree without changes."""
@@ -193,10 +201,12 @@ class Merging(World):
         assert self.model.revisions[self.real.pin] == docs
         self.look(said)
 
-    # -- knowledge on its own ---------------------------------------------------------------------------------------------
+    # -- knowledge on its own ----------------------------------------------------------------------
 
     def merge_knowledge(self, ref: str, side: str) -> None:
-        """`vmrag merge REF`, whose base is git's, or the engine's if that is newer: what was merged without git."""
+        """`vmrag merge REF`, whose base is git's, or the engine's if that is newer: what was merged
+        without git.
+        """
         if self.real.branch is None:
             self.refused("merge", ref)
             return

@@ -1,6 +1,8 @@
-"""What must be true, in plain dictionaries: git's commits by the documents they pin, KB branches by what is not committed on them.
+"""What must be true, in plain dictionaries: git's commits by the documents they pin, KB branches by
+what is not committed on them.
 
-git itself says how commits hang together and what its own files hold; what a pin means, and where documents are, is decided here.
+git itself says how commits hang together and what its own files hold; what a pin means, and where
+documents are, is decided here.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ class Join(NamedTuple):
 
 
 def three_way(base: Docs, ours: Docs, theirs: Docs) -> Join:
-    """A change of one side is taken, and one that both sides made alike; anything else is a conflict."""
+    """A change of one side is taken, and one that both sides made alike; anything else is a
+    conflict.
+    """
     docs, conflicts = dict(ours), set()
     for key in {*base, *ours, *theirs}:
         before, our, their = base.get(key), ours.get(key), theirs.get(key)
@@ -54,7 +58,9 @@ def changed(base: Docs, docs: Docs) -> dict[Key, str]:
 
 
 class Unsaved(NamedTuple):
-    """The documents of a KB branch, uncommitted ones included, and the revision that they were written on."""
+    """The documents of a KB branch, uncommitted ones included, and the revision that they were
+    written on.
+    """
 
     base: str
     docs: Docs
@@ -62,7 +68,8 @@ class Unsaved(NamedTuple):
 
 @dataclass
 class Model:
-    """`claims`: (code branch, KB branch) in the order of git's configuration; a KB branch belongs to the first that names it.
+    """`claims`: (code branch, KB branch) in the order of git's configuration; a KB branch belongs
+    to the first that names it.
 
     `kept`: what a conflict has put aside, by the KB branch that a message named.
     """
@@ -76,7 +83,7 @@ class Model:
     def docs(self, commit: str) -> Docs:
         return self.revisions[self.commits[commit]]
 
-    # -- KB branches --------------------------------------------------------------------------------------------------
+    # -- KB branches -------------------------------------------------------------------------------
 
     def kb_branch(self, code: str | None) -> str | None:
         for claimant, kb in self.claims:
@@ -108,14 +115,15 @@ class Model:
     def delete_branch(self, code: str) -> None:
         self.claims = [claim for claim in self.claims if claim[0] != code]
 
-    # -- documents ----------------------------------------------------------------------------------------------------
+    # -- documents ---------------------------------------------------------------------------------
 
     def visible(self, code: str | None, pin: str) -> Docs:
         kb = self.kb_branch(code)
         return self.unsaved[kb].docs if kb in self.unsaved else self.revisions[pin]
 
     def follow(self, code: str | None, pin: str) -> str | None:
-        """What a sync does to uncommitted documents: replayed where the pin has moved, put aside if that cannot be done.
+        """What a sync does to uncommitted documents: replayed where the pin has moved, put aside if
+        that cannot be done.
 
         Returns the KB branch that was in conflict.
         """
@@ -140,7 +148,8 @@ class Model:
 def virtual_base(
     bases: Sequence[str], docs: Callable[[str], Docs], merge_bases: Callable[[str, str], Sequence[str]]
 ) -> Docs:
-    """What a merge starts from where there are several best common ancestors: git merges them first.
+    """What a merge starts from where there are several best common ancestors: git merges them
+    first.
 
     A document that is in conflict there is like neither side.
     """

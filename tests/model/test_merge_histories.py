@@ -1,4 +1,5 @@
-"""What git and the merge driver make of random histories is what sets say: ten of each kind of merge.
+"""What git and the merge driver make of random histories is what sets say: ten of each kind of
+merge.
 
 `VMRAG_MERGE_HISTORIES=40` makes it forty, as `tests/check.py --long` does.
 """
@@ -36,7 +37,9 @@ RUN: dict[str, tuple[Callable[[Histories], tuple[int, int]], Callable[[Merging, 
 
 
 class Merges(Merging):
-    """Looks into the knowledge base alone, where the result is: the sequences of `test_model` do the rest."""
+    """Looks into the knowledge base alone, where the result is: the sequences of `test_model` do
+    the rest.
+    """
 
     def look(self, said: str = "", *, killed: bool = False) -> None:
         pass

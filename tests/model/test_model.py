@@ -1,4 +1,6 @@
-"""Random sequences of what people do with git and `vmrag`, against the model. docs/testing.md says how to run many of them."""
+"""Random sequences of what people do with git and `vmrag`, against the model. docs/testing.md says
+how to run many of them.
+"""
 
 from __future__ import annotations
 

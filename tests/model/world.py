@@ -1,4 +1,6 @@
-"""Model and reality side by side: every action is done in both, and what a person then sees must be the same."""
+"""Model and reality side by side: every action is done in both, and what a person then sees must be
+the same.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,17 @@ class World:
 
     @property
     def docs(self) -> Docs:
-        """What the checked-out code branch shows, once its uncommitted documents have followed the pin."""
+        """What the checked-out code branch shows, once its uncommitted documents have followed the
+        pin.
+        """
         return self.model.visible(self.real.branch, self.real.pin)
 
-    # -- what must hold -----------------------------------------------------------------------------------------------
+    # -- what must hold ----------------------------------------------------------------------------
 
     def look(self, said: str = "", *, killed: bool = False) -> None:
-        """The next ordinary command: it, or what was `said` before, names what is put aside, and the documents are all there."""
+        """The next ordinary command: it, or what was `said` before, names what is put aside, and
+        the documents are all there.
+        """
         self.real.remove_locks()
         conflict = self.follow()
         done = self.real.vmrag("list", "--json")
@@ -76,7 +82,9 @@ class World:
         return {key: (_hash(text), marks.get(key)) for key, text in ({**pinned, **docs}).items()}
 
     def observe(self, *expected: Docs) -> None:
-        """Take in the commits that came into being: each pins what is known, or one of the expected sets."""
+        """Take in the commits that came into being: each pins what is known, or one of the expected
+        sets.
+        """
         new = [each for each in self.real.commits() if each not in self.model.commits]
         self.real.name(new)
         pins = self.real.pins(new)
@@ -90,7 +98,9 @@ class World:
             self.model.revisions[revision] = docs
 
     def steady(self) -> None:
-        """What holds at any time, whoever has looked: no uncommitted document is lost, and branches have their KB branches."""
+        """What holds at any time, whoever has looked: no uncommitted document is lost, and branches
+        have their KB branches.
+        """
         assert self.real.claims() == self.model.claims
         with self.real.engine() as engine:
             there = {each.name: each for each in engine.branches()}
@@ -100,7 +110,9 @@ class World:
                 assert {each.key: each.content for each in engine.documents(there[kb].head)} == held.docs, kb
 
     def finish(self) -> None:
-        """Everything is where it must be: in every work tree, on every branch, at every commit that git still knows."""
+        """Everything is where it must be: in every work tree, on every branch, at every commit that
+        git still knows.
+        """
         for top in [self.real.main.top, *self.trees()]:
             self.real.go(Project(top))
             self.look()
@@ -130,13 +142,15 @@ class World:
         lines = self.real.ask("worktree", "list", "--porcelain")
         return [Path(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree ")][1:]
 
-    # -- documents ----------------------------------------------------------------------------------------------------
+    # -- documents ---------------------------------------------------------------------------------
 
     def put(self, key: Key, text: str) -> None:
         self.write(lambda docs: {**docs, key: text}, *self.incoming(key, text))
 
     def incoming(self, key: Key, text: str) -> tuple[str, ...]:
-        """The command that stores a document. Where it comes from is part of a document, so each comes the same way always."""
+        """The command that stores a document. Where it comes from is part of a document, so each
+        comes the same way always.
+        """
         collection, doc_id = key
         imported = doc_id in IMPORTED  # an import names documents by their path
         file = doc_id if imported else f"in/{collection}/{doc_id}"
@@ -217,7 +231,7 @@ class World:
             self.real.git("add", "-A")
             self.record()
 
-    # -- kills ----------------------------------------------------------------------------------------------------------
+    # -- kills -------------------------------------------------------------------------------------
 
     def killed(self, seconds: float, *arguments: str) -> Done:
         done = self.real.kill(seconds, *arguments)
@@ -242,7 +256,9 @@ class World:
             self.written(after)
 
     def killed_commit(self, seconds: float, message: str) -> None:
-        """Afterwards the new revision is pinned and staged, or the documents are uncommitted as before."""
+        """Afterwards the new revision is pinned and staged, or the documents are uncommitted as
+        before.
+        """
         if self.real.branch is None:
             return
         conflict = self.follow()

@@ -1,6 +1,8 @@
-"""Every git operation: how it is typed, which hooks git runs for it, and what becomes of the knowledge.
+"""Every git operation: how it is typed, which hooks git runs for it, and what becomes of the
+knowledge.
 
-The suite runs each in the repository of `world.build`, and docs/hooks.md is written from the same records.
+The suite runs each in the repository of `world.build`, and docs/hooks.md is written from the same
+records.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from typing import Literal
 Follows = Literal["hook", "mark", "query", "nothing"]
 """Who brings knowledge and index to where the branch and its pin are then.
 
-`hook`: a hook, before git is done. `mark`: the hooks saw that more of the same follows and left a mark; the next command does it. `query`: no
+`hook`: a hook, before git is done. `mark`: the hooks saw that more of the same follows and left a
+mark; the next command does it. `query`: no
 hook looked after the move; the next command notices it. `nothing`: there is nothing to follow.
 """
 
@@ -21,11 +24,15 @@ Answers = Literal["pin", "no pin", "malformed", "no work tree"]
 
 @dataclass(frozen=True)
 class Operation:
-    """`commands` are typed one after the other on `start`, after `before`; the last one is the operation, the others lead there.
+    """`commands` are typed one after the other on `start`, after `before`; the last one is the
+    operation, the others lead there.
 
-    They end with 0, or as `codes` says. `hooks`: those of ours that git runs for all of them, each once, in order. `pin`: whose knowledge
-    is pinned afterwards in `where` (a key of `world.CONTENTS`). `said`: what our line says, among other things.
-    `aside`: the branch of the knowledge base where the uncommitted documents of `start` are set aside then; all others stay uncommitted.
+    They end with 0, or as `codes` says. `hooks`: those of ours that git runs for all of them, each
+    once, in order. `pin`: whose knowledge
+    is pinned afterwards in `where` (a key of `world.CONTENTS`). `said`: what our line says, among
+    other things.
+    `aside`: the branch of the knowledge base where the uncommitted documents of `start` are set
+    aside then; all others stay uncommitted.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""Whatever a person does with git: git does as without us, and afterwards the knowledge is where the pin says."""
+"""Whatever a person does with git: git does as without us, and afterwards the knowledge is where
+the pin says.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def test_git_does_as_without_hooks_and_the_knowledge_follows(
 
 
 def run_beside(ours: Copy, twin: Copy, trace: Path) -> Follows:
-    """Git says and does the same in both, and runs the hooks that the table names; returns who followed the last command."""
+    """Git says and does the same in both, and runs the hooks that the table names; returns who
+    followed the last command.
+    """
     operation = ours.operation
     *leading, last = operation.commands
     with_hooks = {"GIT_TRACE2_EVENT": str(trace)}
@@ -101,7 +105,9 @@ def followed(before: Stand | None, after: Stand | None) -> Follows:
 
 
 def assert_answers(copy: Copy, prepared: World, scratch: Path) -> None:
-    """`vmrag query` answers from the pinned revision, with an index as if built afresh; or it says why not."""
+    """`vmrag query` answers from the pinned revision, with an index as if built afresh; or it says
+    why not.
+    """
     operation, where = copy.operation, copy.where
     if operation.answers == "no work tree":
         assert where.vmrag("query", "winter", "--json", code=2).error["code"] == "GIT_REPO_NOT_FOUND"

@@ -64,12 +64,16 @@ CONTENTS = {
     "rival": PAGES | NO_LIMITS,
     "main+rival": MAIN | NO_LIMITS,
 }
-"""What may be pinned: on a branch, or after its merge into `main` (with `rival`: their side of the conflict)."""
+"""What may be pinned: on a branch, or after its merge into `main` (with `rival`: their side of the
+conflict).
+"""
 
 
 @dataclass(frozen=True)
 class World:
-    """`root/project` and its surroundings. `revisions`: what the branches pin. `known`: fresh indexes, for `compare`."""
+    """`root/project` and its surroundings. `revisions`: what the branches pin. `known`: fresh
+    indexes, for `compare`.
+    """
 
     root: Path
     revisions: dict[str, str]
@@ -87,8 +91,10 @@ def build(root: Path) -> World:
         rival    first - rival (limits modified otherwise than in second)
         plain    a root of its own, with neither pin nor settings
 
-    HEAD is on main; main and topic have an uncommitted document. Beside it: `origin.git`, which has all of them but `rival`;
-    `template`, which `vmrag init --template` has made; `outer`, a repository with a clone as its submodule `inner`, at main, and at first
+    HEAD is on main; main and topic have an uncommitted document. Beside it: `origin.git`, which has
+    all of them but `rival`;
+    `template`, which `vmrag init --template` has made; `outer`, a repository with a clone as its
+    submodule `inner`, at main, and at first
     in the commit before.
     """
     project = new_project(root / "project")

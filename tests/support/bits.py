@@ -21,7 +21,9 @@ def flip(path: Path, byte: int, bit: int) -> None:
 
 
 def unnoticed(index: Path) -> None:
-    """As if an index's files had been proven as they are: the damage came while the machine ran, and left their times alone."""
+    """As if an index's files had been proven as they are: the damage came while the machine ran,
+    and left their times alone.
+    """
     proven = json.loads((index / seal.PROVEN).read_text())
     proven["files"] = {name: _identity(index / name) for name in proven["files"]}
     (index / seal.PROVEN).write_text(json.dumps(proven))

@@ -1,6 +1,8 @@
-"""The knowledge base of `notes` with branches, commits and conflicts: the states `topic` and `conflict` of tests/contract/_common.yaml.
+"""The knowledge base of `notes` with branches, commits and conflicts: the states `topic` and
+`conflict` of tests/contract/_common.yaml.
 
-A test module takes the fixtures with `template, notes, tools = branching.template, branching.notes, branching.tools`.
+A test module takes the fixtures with `template, notes, tools = branching.template, branching.notes,
+branching.tools`.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ def drop(project: Project, *names: str) -> None:
 
 
 def branched(project: Project, tools: Tools, name: str = "topic", **documents: str | None) -> str:
-    """A KB branch with a commit that stores these documents (None removes one); returns the commit. Back on the former branch."""
+    """A KB branch with a commit that stores these documents (None removes one); returns the commit.
+    Back on the former branch.
+    """
     before = tools("dolt_checkout", target=name, create_branch=True)["checkout_result"]["from_branch"]
     revision = changed(project, tools, f"on {name}", **documents)
     tools("dolt_checkout", target=before)

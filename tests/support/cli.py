@@ -66,7 +66,9 @@ def start(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG, *
 
 
 def killed(project: Project, seconds: float, *arguments: str, program: tuple[str, ...] = VMRAG) -> Done:
-    """SIGKILL to the whole group after that many seconds; what had happened by then (code -9, unless it was done)."""
+    """SIGKILL to the whole group after that many seconds; what had happened by then (code -9,
+    unless it was done).
+    """
     running = start(project, *arguments, program=program)
     time.sleep(seconds)
     running.signal(signal.SIGKILL)
@@ -82,7 +84,9 @@ def lasted(project: Project, *arguments: str, program: tuple[str, ...] = VMRAG) 
 
 
 def driven(project: Project, body: str, *arguments: str) -> Done:
-    """`vmrag` in a process that runs `body` first: what patches a step of it, so that it dies there."""
+    """`vmrag` in a process that runs `body` first: what patches a step of it, so that it dies
+    there.
+    """
     script = (
         "import os, signal, sys\n"
         "def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -119,7 +123,9 @@ PAGES = 40
 
 
 def build(top: Path) -> Project:
-    """Three code branches over forty pages, hooks installed, HEAD on `main`: `edited` changes a dozen, `other` removes ten."""
+    """Three code branches over forty pages, hooks installed, HEAD on `main`: `edited` changes a
+    dozen, `other` removes ten.
+    """
     project = new_project(top)
     pages(project, range(PAGES))
     project.write(".gitignore", "docs/\nmore/\n")
@@ -156,7 +162,7 @@ def stocked(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return Project(copy_tree(library, tmp_path / "project"))
 
 
-# -- machines in a bad state ---------------------------------------------------------------------------------------------
+# -- machines in a bad state -----------------------------------------------------------------------
 
 WITHOUT_RIGHTS = (
     sys.executable,
@@ -184,7 +190,9 @@ def read_only(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, *, kilobytes: int) -> Iterator[Callable[[int], None]]:
-    """The folder on a disk of its own; yields what fills it until so many bytes are left. Skips where that is not allowed."""
+    """The folder on a disk of its own; yields what fills it until so many bytes are left. Skips
+    where that is not allowed.
+    """
     with mounted(folder, kilobytes):
 
         def fill(left: int) -> None:

@@ -1,4 +1,6 @@
-"""Is what a workspace answers from exactly what an index holds that is built from nothing, elsewhere, of the same documents?"""
+"""Is what a workspace answers from exactly what an index holds that is built from nothing,
+elsewhere, of the same documents?
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ QUERIES = ("garden kettle", "lantern 300-4", "rest and sleep", "winter harbour a
 
 
 class Contents(NamedTuple):
-    """All that an index directory holds, by the names of chunks: no row numbers, no slots, no UUIDs."""
+    """All that an index directory holds, by the names of chunks: no row numbers, no slots, no
+    UUIDs.
+    """
 
     headers: dict[Any, Any]
     collections: dict[str, Any]
@@ -34,7 +38,8 @@ class Contents(NamedTuple):
 
 
 def assert_whole(project: Project, scratch: Path, *, known: dict[Any, Contents] | None = None) -> set[tuple[str, str]]:
-    """The workspace stands at its pin, and its index equals a fresh one; returns the documents. `scratch` is a new directory.
+    """The workspace stands at its pin, and its index equals a fresh one; returns the documents.
+    `scratch` is a new directory.
 
     What reads rows alone has left the index behind: it is brought first.
 

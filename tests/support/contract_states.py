@@ -1,4 +1,6 @@
-"""How each state of `tests/contract/_common.yaml` (`given`) is made from the one before, as a real repository."""
+"""How each state of `tests/contract/_common.yaml` (`given`) is made from the one before, as a real
+repository.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ OFF = {"VMRAG": "0"}
 
 
 class State(Project):
-    """A work tree in a state; beside it lie `code.git`, its remote, `clone`, the other person's, and `second`, another work tree of it."""
+    """A work tree in a state; beside it lie `code.git`, its remote, `clone`, the other person's,
+    and `second`, another work tree of it.
+    """
 
     @property
     def folder(self) -> Path:

@@ -1,6 +1,8 @@
-"""Copies of the contract's states, each of which is built once in a run, and what stands for `<X>` in a call.
+"""Copies of the contract's states, each of which is built once in a run, and what stands for `<X>`
+in a call.
 
-A test module takes the fixtures with `templates, world = contract_world.templates, contract_world.world`; a state is
+A test module takes the fixtures with `templates, world = contract_world.templates,
+contract_world.world`; a state is
 `world.state("notes")`.
 """
 
@@ -46,13 +48,17 @@ class World:
         self._open.close()
 
     def state(self, name: str) -> State:
-        """A repository in this state, which nobody else has; its `top` is where the calls are made. Ends what the one before held."""
+        """A repository in this state, which nobody else has; its `top` is where the calls are made.
+        Ends what the one before held.
+        """
         self._open.close()
         live = getattr(self, f"_live_{name}", None)
         return live() if live else self._copy(name)
 
     def reading(self, name: str) -> State:
-        """As `state`, for calls that only read: all tests of this process get the same copy, where reading leaves it as it is."""
+        """As `state`, for calls that only read: all tests of this process get the same copy, where
+        reading leaves it as it is.
+        """
         if name in CHANGED_BY_READING or hasattr(self, f"_live_{name}"):
             return self.state(name)
         folder = self._shared / name

@@ -47,7 +47,9 @@ ANSWERS = {"query": "results", "list": "documents", "show": "content", "fingerpr
 
 @dataclass(frozen=True)
 class Step:
-    """What a command gave: its exit code, its answer, and what it said beside that (an error in JSON, notes)."""
+    """What a command gave: its exit code, its answer, and what it said beside that (an error in
+    JSON, notes).
+    """
 
     command: tuple[str, ...]
     code: int
@@ -66,7 +68,8 @@ class Verdict:
 def build(top: Path) -> Project:
     """A repository with everything that can lie below `.git/vmrag`.
 
-    Two branches, snapshots of both and a spare one, uncommitted documents, a commit that was killed on the other branch (a journal
+    Two branches, snapshots of both and a spare one, uncommitted documents, a commit that was killed
+    on the other branch (a journal
     entry), and a remote that was pushed to.
     """
     project = build_template(top)
@@ -155,7 +158,9 @@ def tried(
 
 
 def judged(steps: list[Step], sound: list[Step]) -> Verdict:
-    """A different answer, or an error, of which nothing was said since the last checkout is wrong; so is a stack trace."""
+    """A different answer, or an error, of which nothing was said since the last checkout is wrong;
+    so is a stack trace.
+    """
     kinds = {"harmless"}
     told = said_here = ""
     for step, right in zip(steps, sound, strict=True):

@@ -39,7 +39,9 @@ def _doltlite_forgets(folder: Path, branch: str, to: str) -> None:
 
 
 FORGET: dict[str, Callable[[Path, str, str], None]] = {"doltlite": _doltlite_forgets}
-"""How another program moves a branch behind our back: nothing anchors its old head, uncommitted rows are discarded."""
+"""How another program moves a branch behind our back: nothing anchors its old head, uncommitted
+rows are discarded.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,17 @@ class Engines:
         return MAKERS[self.name].open(folder, lock_timeout=lock_timeout)
 
     def forget(self, engine: Engine, branch: str) -> str:
-        """Let the raw engine reset the branch to the root; returns the head that nothing reaches any more."""
+        """Let the raw engine reset the branch to the root; returns the head that nothing reaches
+        any more.
+        """
         old = head(engine, branch)
         FORGET[self.name](engine.folder, branch, root(engine))
         return old
 
     def child(self, folder: Path, body: str) -> subprocess.Popen[str]:
-        """A process that runs `body` with `engine` open and everything of this module at hand; stdin and stdout piped."""
+        """A process that runs `body` with `engine` open and everything of this module at hand;
+        stdin and stdout piped.
+        """
         program = (
             "import sys, os, time\nfrom pathlib import Path\nfrom tests.support.engines import *\n"
             f"engine = Engines({self.name!r}).open(Path({str(folder)!r}))\n{body}"

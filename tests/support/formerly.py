@@ -1,4 +1,6 @@
-"""Repositories and knowledge bases that programs of former versions wrote; `tests/data/README.md` says what is there."""
+"""Repositories and knowledge bases that programs of former versions wrote; `tests/data/README.md`
+says what is there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Hooks under real git. A recorder stands where the interpreter does: it tells when Python would start, and with what."""
+"""Hooks under real git. A recorder stands where the interpreter does: it tells when Python would
+start, and with what.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ class Stage:
 
 @pytest.fixture
 def stage(monkeypatch, tmp_path) -> Stage:
-    """`main` and `twin` pin one thing, `side` two commits on another; HEAD is on `main`, and applied."""
+    """`main` and `twin` pin one thing, `side` two commits on another; HEAD is on `main`, and
+    applied.
+    """
     isolate(monkeypatch, tmp_path / "home")
     repo = make_repo(tmp_path / 'it\'s a "ü" repo')
     repo.commit("first", pin='{\n  "x": "1"\n}\n', code="1\n")

@@ -1,4 +1,6 @@
-"""A knowledge base on the embedded engine with its index, without git: the parts of `vmrag_link.sync` by hand."""
+"""A knowledge base on the embedded engine with its index, without git: the parts of
+`vmrag_link.sync` by hand.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ class Knowledge:
     def model_for(self, row: Collection) -> Model:
         return self.models.setdefault(row.embedding_function, registry.load(row.embedding_function))
 
-    # -- documents ----------------------------------------------------------------------------------------------------
+    # -- documents ---------------------------------------------------------------------------------
 
     @property
     def head(self) -> str:
@@ -102,7 +104,7 @@ class Knowledge:
         self.write(*documents, **changes)
         return self.engine.commit(BRANCH, message="a change", author=AUTHOR, date=DATE, expected=self.head)
 
-    # -- index --------------------------------------------------------------------------------------------------------
+    # -- index -------------------------------------------------------------------------------------
 
     def base(self, revision: str) -> Base:
         path = self.snapshots.path(revision)

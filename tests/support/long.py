@@ -20,7 +20,9 @@ def examples(number: int) -> int:
 
 
 def one_of_each(rows: Iterable[Row], *kinds: Callable[[Row], Hashable]) -> list[Any]:
-    """Parameters for pytest: whatever is the first row of its kind, in one sense at least, is in every run; the rest is long."""
+    """Parameters for pytest: whatever is the first row of its kind, in one sense at least, is in
+    every run; the rest is long.
+    """
     seen: list[set[Hashable]] = [set() for _ in kinds]
     parameters = []
     for row in rows:
@@ -33,7 +35,9 @@ def one_of_each(rows: Iterable[Row], *kinds: Callable[[Row], Hashable]) -> list[
 
 
 def crossed(rows: Collection[Any], columns: Collection[Any]) -> list[Any]:
-    """Parameters for pytest: all pairs. Some of them, which have every row and every column, are in every run; the rest is long."""
+    """Parameters for pytest: all pairs. Some of them, which have every row and every column, are in
+    every run; the rest is long.
+    """
     pairs = max(len(rows), len(columns))
     chosen = {(number % len(rows), number % len(columns)) for number in range(pairs)}
     return [

@@ -1,4 +1,6 @@
-"""The MCP server as tests use it: its tools without a protocol (`Tools`), or through the official client (`connected`)."""
+"""The MCP server as tests use it: its tools without a protocol (`Tools`), or through the official
+client (`connected`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ ALL = Chosen(toolsets="all")
 
 
 class Tools:
-    """Calls run as the server runs them, in this thread. Every answer is checked for what all answers have in common."""
+    """Calls run as the server runs them, in this thread. Every answer is checked for what all
+    answers have in common.
+    """
 
     def __init__(
         self,
@@ -56,7 +60,9 @@ class Tools:
 
 
 class Yes(dict[str, bool]):
-    """The person says yes to every address, and whether it is to be remembered. Folders have to be below a root all the same."""
+    """The person says yes to every address, and whether it is to be remembered. Folders have to be
+    below a root all the same.
+    """
 
     def __init__(self, project: Project, *, remember: bool = False) -> None:
         self._remember = remember
@@ -76,7 +82,9 @@ def warned(result: dict[str, Any]) -> set[str]:
 
 @contextlib.contextmanager
 def connected(server: Any, *, mode: str = "auto") -> Iterator[Client]:
-    """The official client on a `KnowledgeServer` in this process, for a test that is no coroutine. Modes as the client names them."""
+    """The official client on a `KnowledgeServer` in this process, for a test that is no coroutine.
+    Modes as the client names them.
+    """
     from anyio.from_thread import start_blocking_portal
     from mcp.client import Client as Official
 

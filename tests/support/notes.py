@@ -1,6 +1,8 @@
-"""A repository whose collection `notes` holds three short documents, committed and pinned: what tests of document tools start from.
+"""A repository whose collection `notes` holds three short documents, committed and pinned: what
+tests of document tools start from.
 
-A test module takes the fixtures with `template, project, tools = notes.template, notes.project, notes.tools`.
+A test module takes the fixtures with `template, project, tools = notes.template, notes.project,
+notes.tools`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a stranger would like to reach, watched: ports, programs and a folder. `Outside.contacts` tells who was there."""
+"""What a stranger would like to reach, watched: ports, programs and a folder. `Outside.contacts`
+tells who was there.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,16 @@ from pathlib import Path
 PROGRAMS = (
     "bash curl dolt editor emacs git-remote-evil nano nc ncat open plink python python3 rsync scp sh ssh telnet vi vim wget xdg-open"
 ).split()
-"""Programs that a hostile value might start by name; git and what its hooks need are not among them."""
+"""Programs that a hostile value might start by name; git and what its hooks need are not among
+them.
+"""
 
 PORTS = 3
 
 
 class Outside:
-    """Listening sockets at `ports` (of 127.0.0.1 and ::1) and at `folder/socket`, `programs` that go first on PATH, and a `folder`
+    """Listening sockets at `ports` (of 127.0.0.1 and ::1) and at `folder/socket`, `programs` that
+    go first on PATH, and a `folder`
     of which every file that is opened, made or removed is seen (on Linux).
     """
 
@@ -48,7 +53,9 @@ class Outside:
                 self._watch.add(each)
 
     def contacts(self) -> list[str]:
-        """Connections, programs with their arguments, and files; of all that happened since the last call."""
+        """Connections, programs with their arguments, and files; of all that happened since the
+        last call.
+        """
         found, self._seen = self._seen, []
         if self._log.exists():
             found += self._log.read_text().splitlines()

@@ -1,4 +1,5 @@
-"""Two people, each with a home directory, a name and a clone of their own, and the bare repository between them.
+"""Two people, each with a home directory, a name and a clone of their own, and the bare repository
+between them.
 
 A test module takes the fixtures with `shared, world = people.shared, people.world`.
 """
@@ -114,7 +115,9 @@ class World:
         return made
 
     def holds(self, revision: str, *, at: Repo | None = None) -> bool:
-        """Whether the knowledge base on a bare repository reaches a revision; somebody without anything looks."""
+        """Whether the knowledge base on a bare repository reaches a revision; somebody without
+        anything looks.
+        """
         looker = self.top / "looker"
         shutil.rmtree(looker, ignore_errors=True)
         user = User(looker, _home(self.top, "looker"))

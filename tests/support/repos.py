@@ -1,4 +1,6 @@
-"""Real git repositories under a temporary directory, with a fixed identity and no configuration of the machine."""
+"""Real git repositories under a temporary directory, with a fixed identity and no configuration of
+the machine.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ DATE = "2026-01-02T03:04:05+00:00"
 
 
 def isolate(monkeypatch, home: Path) -> None:
-    """Nothing of this machine's configuration or of the caller's repository reaches git from now on."""
+    """Nothing of this machine's configuration or of the caller's repository reaches git from now
+    on.
+    """
     for name in [name for name in os.environ if name.startswith(("GIT_", "GITHUB_", "VMRAG"))]:
         monkeypatch.delenv(name)
     home.mkdir(parents=True, exist_ok=True)
@@ -57,7 +61,9 @@ class Repo:
         return path
 
     def commit(self, message: str = "commit", **files: str | bytes | None) -> str:
-        """Write and commit files, `pin=` being `.dolt-version`, which nothing checks, and None removing it; returns the hash."""
+        """Write and commit files, `pin=` being `.dolt-version`, which nothing checks, and None
+        removing it; returns the hash.
+        """
         for name, content in files.items():
             path = ".dolt-version" if name == "pin" else name
             if content is None:

@@ -1,6 +1,9 @@
-"""A server that stands for embedding services. The real ones need keys and a network, which tests have not; so this one cannot show that
-they still speak as they did. It speaks the requests and answers of their references: OpenAI's `POST /v1/embeddings`, Cohere's
-`POST /v2/embed`, Hugging Face's `POST /models/…/pipeline/feature-extraction`, Ollama's `POST /api/embed`.
+"""A server that stands for embedding services. The real ones need keys and a network, which tests
+have not; so this one cannot show that
+they still speak as they did. It speaks the requests and answers of their references: OpenAI's `POST
+/v1/embeddings`, Cohere's
+`POST /v2/embed`, Hugging Face's `POST /models/…/pipeline/feature-extraction`, Ollama's `POST
+/api/embed`.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ class Asked:
 
 @dataclass
 class Services:
-    """All four at one address. `script`: what the next requests get instead of vectors; `dimensions`: numbers in each vector."""
+    """All four at one address. `script`: what the next requests get instead of vectors;
+    `dimensions`: numbers in each vector.
+    """
 
     port: int = 0
     asked: list[Asked] = field(default_factory=list)

@@ -1,4 +1,5 @@
-"""What strangers write into `.dolt-version` and `.vmrag.yaml`: all of it is read by `tests/unit/test_strangers.py`, and of each kind
+"""What strangers write into `.dolt-version` and `.vmrag.yaml`: all of it is read by
+`tests/unit/test_strangers.py`, and of each kind
 some by a person who checks it out (`tests/integration/test_hostile_pins.py`; with `--long`, all).
 """
 
@@ -11,7 +12,8 @@ SETTINGS = "embedding:\n  model: hash\n"
 UNKNOWN = "0123456789abcdef0123456789abcdef01234567"
 SECRET = "opensesame"
 
-# {a} {b} {c} are ports on which somebody listens, {out} is a watched folder, {origin} the code's own remote by its path.
+# {a} {b} {c} are ports on which somebody listens, {out} is a watched folder, {origin} the code's
+# own remote by its path.
 
 UNTRUSTED = {
     "doltlite over HTTP": "http://127.0.0.1:{a}/kb",

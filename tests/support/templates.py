@@ -15,7 +15,8 @@ from tests.support.repos import isolate
 
 
 def build_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
-    """The folder `name` of this run; the first worker that asks for it builds it with `build(folder)`.
+    """The folder `name` of this run; the first worker that asks for it builds it with
+    `build(folder)`.
 
     The folder exists and is empty when `build` gets it. git and vmrag see a home of their own
     meanwhile. Whoever gets the folder copies it and writes nothing into it: other workers read it.
@@ -38,6 +39,8 @@ def build_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path
 
 
 def copy_tree(source: Path, target: Path) -> Path:
-    """The same files, times and modes below `target`, which is an empty folder or does not exist yet."""
+    """The same files, times and modes below `target`, which is an empty folder or does not exist
+    yet.
+    """
     subprocess.run(["cp", "-a", f"{source}/.", target], check=True)
     return target

@@ -1,4 +1,5 @@
-"""`vmrag` as a person types it and as a program calls it, and repositories with knowledge in them to start from.
+"""`vmrag` as a person types it and as a program calls it, and repositories with knowledge in them
+to start from.
 
 A test module takes the fixtures with `template, project = terminal.template, terminal.project`.
 """
@@ -51,7 +52,9 @@ class Project(Repo):
     """A git work tree in which `vmrag` is run."""
 
     def vmrag(self, *arguments: str, code: int | None = 0, stdin: str = "", env: dict[str, str] | None = None) -> Done:
-        """Run in this process, as if started in the work tree: no start-up time. `code` None: whatever it is."""
+        """Run in this process, as if started in the work tree: no start-up time. `code` None:
+        whatever it is.
+        """
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
@@ -79,7 +82,7 @@ class Project(Repo):
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    # -- shorthands ---------------------------------------------------------------------------------------------------
+    # -- shorthands --------------------------------------------------------------------------------
 
     def put(self, doc_id: str, text: str, *, collection: str = "handbook") -> None:
         self.vmrag("add", "-", "--collection", collection, "--id", doc_id, stdin=text)
@@ -88,7 +91,9 @@ class Project(Repo):
         self.vmrag("rm", doc_id, "--collection", collection)
 
     def record(self, message: str, **documents: str) -> str:
-        """Store documents, commit them to the knowledge base and to git; returns the revision. `faq="text"` is `faq.md`."""
+        """Store documents, commit them to the knowledge base and to git; returns the revision.
+        `faq="text"` is `faq.md`.
+        """
         for name, text in documents.items():
             self.put(f"{name}.md", text)
         revision = self.ask("commit", "-m", message)["revision"]
@@ -121,7 +126,9 @@ class Project(Repo):
         return {each["doc_id"]: self.ask("show", f"{each['collection']}/{each['doc_id']}")["content"] for each in there}
 
     def answers(self, *options: str) -> list[list[Any]]:
-        """Ids, order, scores and texts of all answers in every mode: equal for equal knowledge, whatever way it went."""
+        """Ids, order, scores and texts of all answers in every mode: equal for equal knowledge,
+        whatever way it went.
+        """
         return [
             [
                 (each["collection"], each["doc_id"], each["chunk"], each["score"], each["text"])
@@ -169,7 +176,8 @@ DOCUMENTS = {
 def build_template(top: Path) -> Project:
     """Two code branches whose knowledge differs, HEAD on `main`; hooks installed.
 
-    main: `first` (three documents) - `faq`;  feature: `first` - `uv` (one added, one modified, one removed)
+    main: `first` (three documents) - `faq`;  feature: `first` - `uv` (one added, one modified, one
+    removed)
     """
     project = new_project(top)
     for name, text in DOCUMENTS.items():

@@ -1,4 +1,5 @@
-"""Clones of a git repository with a knowledge base in each, without index and command line; and servers that git can reach.
+"""Clones of a git repository with a knowledge base in each, without index and command line; and
+servers that git can reach.
 
 A test module takes the fixtures with `home, pair = travel.home, travel.pair`.
 """
@@ -95,7 +96,9 @@ class Clone:
     def push(
         self, where: str = "origin", *branches: str, revisions: tuple[str, ...] = (), force: bool = False
     ) -> list[Published]:
-        """Push these branches, or all of them (without `branches` and `revisions`), as `vmrag push` does."""
+        """Push these branches, or all of them (without `branches` and `revisions`), as `vmrag push`
+        does.
+        """
         names = branches or tuple(
             each.name for each in self.engine.branches() if not each.name.startswith("vmrag") and not revisions
         )
@@ -229,7 +232,7 @@ def child(body: str, **environ: str) -> subprocess.Popen[str]:
     )
 
 
-# -- servers ---------------------------------------------------------------------------------------------------------------
+# -- servers ---------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -245,7 +248,9 @@ class GitServer:
 
 @contextlib.contextmanager
 def git_server(folder: Path, *, user: str = "", password: str = "") -> Iterator[GitServer]:
-    """git's own `http-backend` for the repositories in the folder; everybody may push, or only who says user and password."""
+    """git's own `http-backend` for the repositories in the folder; everybody may push, or only who
+    says user and password.
+    """
     wanted = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Backend)
     server.daemon_threads = True

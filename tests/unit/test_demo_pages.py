@@ -1,4 +1,6 @@
-"""The demo's pages: read from the library's source without running it, whole and the same each time."""
+"""The demo's pages: read from the library's source without running it, whole and the same each
+time.
+"""
 
 from __future__ import annotations
 

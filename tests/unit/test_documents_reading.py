@@ -227,7 +227,9 @@ def node(draw: st.DrawFn, anchors: list[str], depth: int) -> Iterator[yaml.Event
 
 @st.composite
 def event_streams(draw: st.DrawFn) -> str:
-    """A mapping of YAML events: any tag on any node, anchors, aliases, complex keys; or letters that mean something to YAML."""
+    """A mapping of YAML events: any tag on any node, anchors, aliases, complex keys; or letters
+    that mean something to YAML.
+    """
     anchors: list[str] = []
     value = list(node(draw, anchors, 3))
     try:

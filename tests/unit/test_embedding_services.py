@@ -1,6 +1,8 @@
-"""Models that a service computes: what is sent, what is made of the answers, and what is said when there is none.
+"""Models that a service computes: what is sent, what is made of the answers, and what is said when
+there is none.
 
-The services are one local server that speaks as they do (tests/support/services.py): the real ones need keys and a network.
+The services are one local server that speaks as they do (tests/support/services.py): the real ones
+need keys and a network.
 """
 
 from __future__ import annotations

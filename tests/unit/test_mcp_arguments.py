@@ -1,4 +1,6 @@
-"""Arguments of tools: what is taken and for what, what is refused and how, and the schema that clients see."""
+"""Arguments of tools: what is taken and for what, what is refused and how, and the schema that
+clients see.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def schema(name: str) -> dict[str, Any]:
     return found
 
 
-# -- absent ---------------------------------------------------------------------------------------------------------------
+# -- absent ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("absent", [None, ""])
@@ -83,7 +85,7 @@ def test_a_default_that_is_a_tuple_is_a_list_as_json_has_it():
     assert parse_arguments(DECLARED, {"text": "x"}, no_warning)["include"] == ["documents"]
 
 
-# -- names ----------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def test_an_unknown_name_is_refused_with_all_that_are_known_and_the_nearest():
@@ -104,7 +106,7 @@ def test_a_name_that_python_has_another_use_for_is_taken_under_it_and_not_under_
     assert refuse(from_="topic").details["unknown"] == ["from_"]
 
 
-# -- numbers and booleans -------------------------------------------------------------------------------------------------
+# -- numbers and booleans --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [7, "7", " 7 ", 7.0, "+7"])
@@ -154,7 +156,7 @@ def test_what_is_neither_true_nor_false_is_refused(value):
     assert refuse(sure=value).details["parameter"] == "sure"
 
 
-# -- texts ----------------------------------------------------------------------------------------------------------------
+# -- texts -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [5, True, ["x"], {"x": 1}, 5.5])
@@ -180,7 +182,7 @@ def test_a_choice_is_one_of_its_values_or_another_spelling_of_one():
     assert "ours, theirs" in error.message
 
 
-# -- JSON -----------------------------------------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [{"n": {"$gt": 1}}, '{"n": {"$gt": 1}}', ' {"n": {"$gt": 1}}\n'])
@@ -217,7 +219,7 @@ def test_a_list_of_vectors_holds_lists_of_numbers():
         assert "embeddings[0]" in refuse(embeddings=wrong).message
 
 
-# -- lists of texts -------------------------------------------------------------------------------------------------------
+# -- lists of texts --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_each_element_is_one_of_the_choices():
     assert refuse(include=["documents", "vectors"]).details == {"parameter": "include", "value": "'vectors'"}
 
 
-# -- schema ---------------------------------------------------------------------------------------------------------------
+# -- schema ----------------------------------------------------------------------------------------
 
 
 def test_the_schema_says_type_limits_default_and_no_more():

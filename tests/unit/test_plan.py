@@ -77,7 +77,9 @@ def state(kinds: dict[str, int], contents: dict[Key, str]) -> State:
 
 @given(st.builds(state, KINDS, CONTENTS), st.builds(state, KINDS, CONTENTS), st.builds(state, KINDS, CONTENTS))
 def test_a_difference_and_all_rows_give_the_same_plan(base: State, index: State, target: State):
-    """`index` is what stands there: `base` with its touched documents. The difference is that of `base` and `target`."""
+    """`index` is what stands there: `base` with its touched documents. The difference is that of
+    `base` and `target`.
+    """
     (held, present), (wanted, rows) = index, target
     keys = base[1].keys() | present.keys() | rows.keys()
     touched = {key for key in keys if base[1].get(key) != present.get(key)}

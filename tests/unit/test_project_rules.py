@@ -164,7 +164,9 @@ def test_git_is_run_by_its_own_package() -> None:
 
 
 def test_only_engines_speak_the_sql_of_dolt() -> None:
-    """The server's tools are named after functions of Dolt: a name of theirs without an argument is no SQL."""
+    """The server's tools are named after functions of Dolt: a name of theirs without an argument is
+    no SQL.
+    """
     tools = re.compile(rf"\b({'|'.join(catalogue())})\b(?!\s*\()")
     for place, node in nodes(outside="vmrag_link/engines/"):
         match node:
@@ -200,7 +202,9 @@ def test_what_is_printed_goes_through_the_filter() -> None:
 
 
 def test_only_the_session_runs_tools() -> None:
-    """So what it refuses before a tool, locks and translates holds for each of them, those to come included."""
+    """So what it refuses before a tool, locks and translates holds for each of them, those to come
+    included.
+    """
     for place, node in nodes(outside="mcp_server/vmrag_mcp/session.py"):
         match node:
             case ast.Call(func=ast.Name(id="function_of") | ast.Attribute(attr="function_of")):

@@ -1,4 +1,6 @@
-"""Everything that strangers write (`tests/support/strangers.py`), read by what reads it first: no process, no network, no file."""
+"""Everything that strangers write (`tests/support/strangers.py`), read by what reads it first: no
+process, no network, no file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whatever happens to a file between two pushes, what comes back is what was stored, and only what changed is stored again."""
+"""Whatever happens to a file between two pushes, what comes back is what was stored, and only what
+changed is stored again.
+"""
 
 from __future__ import annotations
 

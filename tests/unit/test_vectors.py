@@ -100,7 +100,7 @@ def test_one_component_beyond_the_limit_is_clipped_and_leaves_its_neighbours_alo
     assert vectors.quantise(floats(0.1, edge / vectors.SCALE, -0.1)) == signed(32, whole, -32)
 
 
-# -- float32 ---------------------------------------------------------------------------------------------------------------
+# -- float32 ---------------------------------------------------------------------------------------
 
 
 def test_a_vector_is_there_where_it_was_written_and_nowhere_else(tmp_path):
