@@ -19,9 +19,12 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, error_of, read_only, small_disk, start
 from tests.support.terminal import Done, Project
+from vmrag_link import locks
 from vmrag_link.chroma import bindings, stores
 from vmrag_link.chroma.bindings import open_store
+from vmrag_link.errors import Busy
 from vmrag_link.git import plumbing
+from vmrag_link.index import directories
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
 from vmrag_link.sync.chroma_state import ATTEMPTS, ChromaStores
@@ -285,7 +288,9 @@ from vmrag_link.sync import background
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 {patch}
+from vmrag_link.errors import Busy
 from vmrag_link.git import plumbing
+from vmrag_link.index import directories
 background.request(background.chroma_of(plumbing.locate(Path.cwd())))
 chroma.main()
 """
@@ -365,6 +370,28 @@ def test_a_failure_is_shown_with_its_reason_and_retried_when_asked_or_elsewhere(
     switch(project, "main")
     project.vmrag("sync", "--wait")
     assert chroma(project)["state"] == "ready"
+
+
+def test_a_process_that_fails_before_any_store_is_shown_with_its_reason(project):
+    (project.shared / "chroma").write_text("in the way")
+    project.vmrag("query", "rest")
+    assert background.ended(job(project), within=60)
+    found = chroma(project)
+    assert (found["state"], found["hint"]) == ("failed", "vmrag sync --wait")
+    assert "FileExistsError" in found["error"]
+    (project.shared / "chroma").unlink()
+    assert project.ask(*found["hint"].split()[1:])["chroma"]["state"] == "ready"
+
+
+def test_who_waits_is_told_that_the_index_is_being_exchanged(project, alone, monkeypatch):
+    monkeypatch.setattr(directories, "READ_TIMEOUT", 0.1)
+    project.vmrag("query", "rest")
+    with terminal.opened(project) as ws:
+        wanted = ws.chroma.of(project.pinned)
+        exchange = locks.exclusive(directories.lock_of(wanted.snapshot), purpose="replace a snapshot", timeout=5)
+        with exchange, pytest.raises(Busy):
+            chroma_builder.bring(ws.chroma, wanted, vectors=ws.vectors, progress=QUIET)
+        assert chroma_builder.bring(ws.chroma, wanted, vectors=ws.vectors, progress=QUIET).is_dir()
 
 
 def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):

@@ -89,9 +89,7 @@ class Stores(Directories):
                 return f"{name} has {size} bytes instead of {each.size}"
         if _size(path / DATABASE_FILE) < seal.database:
             return f"{DATABASE_FILE} is shorter than it was"
-        if seal.stand_ins and set(seal.stand_ins) != unembedded(index).keys():
-            return "vectors were made since"
-        return ""
+        return _stand_ins_problem(seal, index)
 
     def mismatch(self, path: Path) -> str:
         """The first sealed file of a store that is not what was written; empty if all are."""
@@ -196,6 +194,15 @@ def _unchanging(database: Path) -> Iterator[None]:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master")
         yield
+
+
+def _stand_ins_problem(seal: Seal, index: Path) -> str:
+    """Why stand-ins for vectors are not what the store should hold by now."""
+    try:
+        made = bool(seal.stand_ins) and set(seal.stand_ins) != unembedded(index).keys()
+    except IndexFailed as error:  # it was removed, or damaged, since it was bound
+        return error.message.rstrip(".")
+    return "vectors were made since" if made else ""
 
 
 def _unusable(path: Path, problem: str) -> IndexFailed:

@@ -104,10 +104,12 @@ def bring(chroma: ChromaStores, wanted: Wanted, *, vectors: Vectors, progress: P
         if background.running(chroma.job):
             _watch(chroma, wanted, progress)
             continue
-        with contextlib.suppress(Busy):  # another process was faster, and is watched
-            lock = locks.exclusive(chroma.job.lock, purpose="build Chroma's store", timeout=0)
-            with lock:
-                _make_here(chroma, wanted, vectors=vectors, progress=progress)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(locks.exclusive(chroma.job.lock, purpose="build Chroma's store", timeout=0))
+            except Busy:  # another process was faster, and is watched
+                continue
+            _make_here(chroma, wanted, vectors=vectors, progress=progress)
     return wanted.store
 
 

@@ -162,7 +162,9 @@ class ChromaStores(NamedTuple):
         if not os.access(self.places.shared, os.W_OK):
             message = f"{self.places.shared} cannot be written."
             return ChromaState("failed", bound.revision, error=message, hint=f"Make it writable, then: {RETRY}")
-        report = background.report(self.job) if running else None
+        report = background.report(self.job)
+        if report and report.error and not running:  # it ended before it began any store
+            return ChromaState("failed", bound.revision, error=report.error, hint=RETRY)
         done, total = (report.done, report.total) if report else (0, 0)
         return ChromaState("following", bound.revision, done=done, total=total)
 
