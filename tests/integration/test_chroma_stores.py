@@ -18,6 +18,7 @@ import pytest
 
 from tests.support import knowledge
 from tests.support.bits import flip
+from tests.support.chroma import hnsw_of
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link.chroma import build as building
 from vmrag_link.chroma import check, stores
@@ -127,7 +128,7 @@ def test_a_store_made_from_another_holds_what_one_from_nothing_holds(kb, tmp_pat
         assert {each.name: each.metadata["revision"] for each in store.described()} == dict.fromkeys(
             ["guide", "late", "shape"], second
         )
-        assert store.hnsw("shape")["max_neighbors"] == 8
+        assert hnsw_of(store, "shape")["max_neighbors"] == 8
     back = make(kb, first, kept=Stores(tmp_path / "alone", store_documents=True))
     assert back.how == "delta"
     assert held(back.path) == held(shelf(kb).path(first))
@@ -216,8 +217,6 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
             [row] = [row for row in page_rows(store, guide) if row.id == "d5_chunk_0"]
             if change == "collection":
                 store.drop("old")
-            elif change == "vector":
-                store.embed(guide, {"d5_chunk_0": kb.model_for(collection()).embed(["something else"])[0]})
             else:
                 name = {"extra": "d99_chunk_0"}.get(change, "d5_chunk_0")
                 if change != "extra":
@@ -225,8 +224,11 @@ def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
                 if change != "missing":
                     text = "other" if change == "text" else row.text
                     metadata = row.metadata | ({"even": True} if change == "metadata" else {})
+                    vector = array.array("f", row.vector).tobytes()
+                    if change == "vector":
+                        [vector] = kb.model_for(collection()).embed(["something else"])
 
-                    store.add(guide, Rows([name], [array.array("f", row.vector).tobytes()], [metadata], [text]))
+                    store.add(guide, Rows([name], [vector], [metadata], [text]))
         assert check.difference(path, index, with_texts=True) != ""
 
 
@@ -244,6 +246,7 @@ def test_a_store_of_stand_ins_is_made_again_once_the_index_has_vectors(kb):
         store.seal(revision=first)
     made = make(kb, first, folder=copied)
     assert shelf(kb).problem(made.path, copied) == ""
+    assert "does not verify" in shelf(kb).problem(made.path, kb.folder / "gone")
     assert shelf(kb).problem(made.path, kb.snapshots.path(first)) == "vectors were made since"
     again = make(kb, first)
     assert again.how == "delta"  # from itself: two collections stay

@@ -2,8 +2,8 @@
 
 The bindings are a private API, but a process that uses them starts in 0.1 s; importing the public
 client takes 2 s. So they are used for the versions that `test_chroma_contract.py` was run with, and
-any other version is an error. One process at a time writes to a store; `snapshots` and `working`
-see to that.
+any other version is an error. One process at a time writes to a store: `stores` names what is made
+aside, and nobody changes it afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.chroma import limits
-from vmrag_link.errors import FilterInvalid, IndexExtraMissing, IndexFailed, no_space
+from vmrag_link.errors import IndexExtraMissing, IndexFailed, no_space
 from vmrag_link.index.metadata import MetadataValue
 from vmrag_link.models import Distance
 
@@ -113,23 +113,14 @@ def _installed_version(folder: Path) -> str:
     return next(names, "").removeprefix("chromadb-").removesuffix(".dist-info")
 
 
-REFUSALS = frozenset({"InvalidArgumentError", "InvalidWhereError", "ValueError", "TypeError"})
-"""Chroma's errors for an argument that it refuses, by name: importing the classes takes 2 s."""
-
-
 @contextlib.contextmanager
-def _foreign_errors(folder: Path, doing: str, *, filtered: bool = False) -> Iterator[None]:
-    """Raise Chroma's errors as ours. `filtered`: a refused argument is the filter."""
+def _foreign_errors(folder: Path, doing: str) -> Iterator[None]:
+    """Raise Chroma's errors as ours."""
     try:
         yield
     except (IndexFailed, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # a Rust panic is a BaseException of no public type
-        if filtered and type(error).__name__ in REFUSALS:
-            raise FilterInvalid(
-                f"Chroma does not take this filter: {error}",
-                hint="Compare it with docs.trychroma.com/docs/querying-collections.",
-            ) from error
         if _is_full(folder):  # Chroma reports a full disk in many ways
             raise no_space(folder) from error
         raise IndexFailed(
@@ -190,11 +181,6 @@ class ChromaStore:
         with _foreign_errors(self._folder, "describe a collection"):
             self._rust.update_collection(collection_id, None, dict(metadata), None)
 
-    def hnsw(self, name: str) -> dict[str, Any]:
-        """The settings that the collection's HNSW index was made with."""
-        with _foreign_errors(self._folder, f"look at collection {name!r}"):
-            return dict(self._rust.get_collection(name, TENANT, DATABASE).configuration["hnsw"])
-
     def collections(self) -> dict[str, str]:
         """The id of each collection by its name."""
         with _foreign_errors(self._folder, "list collections"):
@@ -220,42 +206,11 @@ class ChromaStore:
             with _foreign_errors(self._folder, f"delete {len(part)} chunks"):
                 self._rust.delete(collection_id, part, None, None, None, TENANT, DATABASE)
 
-    def count(self, collection_id: str) -> int:
-        with _foreign_errors(self._folder, "count"):
-            return int(self._rust.count(collection_id, TENANT, DATABASE))
-
-    def ids(
-        self,
-        collection_id: str,
-        *,
-        among: Sequence[str] | None = None,
-        where: Mapping[str, Any] | None = None,
-        where_document: Mapping[str, Any] | None = None,
-    ) -> list[str]:
-        """The ids of the rows that match, in any order and number. Raises `FilterInvalid`."""
-        filters = [msgspec.json.encode(each).decode() if each else None for each in (where, where_document)]
-        found: list[str] = []
-        for part in [None] if among is None else _batches(among):
-            with _foreign_errors(self._folder, "read ids", filtered=any(filters)):
-                answer = self._rust.get(collection_id, part, filters[0], None, 0, filters[1], [], TENANT, DATABASE)
-            found += answer.ids
-        return found
-
-    def embeddings(self, collection_id: str, ids: Sequence[str]) -> dict[str, list[float]]:
-        """The vectors of those of these rows that exist."""
-        found: dict[str, list[float]] = {}
-        for part in _batches(ids):
-            with _foreign_errors(self._folder, f"read {len(part)} vectors"):
-                answer = self._rust.get(collection_id, part, None, None, 0, None, ["embeddings"], TENANT, DATABASE)
-            found |= zip(answer.ids, answer.embeddings, strict=True)
-        return found
-
-    def embed(self, collection_id: str, vectors: Mapping[str, bytes]) -> None:
-        """Replace the vectors of rows that exist."""
-        for part in _batches([*vectors]):
-            with _foreign_errors(self._folder, f"replace {len(part)} vectors"):
-                floats = [_floats(vectors[each]) for each in part]
-                self._rust.update(collection_id, part, floats, None, None, None, TENANT, DATABASE)
+    def ids(self, collection_id: str) -> list[str]:
+        """The ids of all rows, in any order."""
+        with _foreign_errors(self._folder, "read ids"):
+            answer = self._rust.get(collection_id, None, None, None, 0, None, [], TENANT, DATABASE)
+        return list(answer.ids)
 
     def described(self) -> list[Described]:
         """Every collection, sorted by name."""
