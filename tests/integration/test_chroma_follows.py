@@ -414,7 +414,7 @@ def test_below_a_limit_of_the_process_the_answers_go_on(project, alone):
     assert project.ask("query", "rest")["results"]
 
 
-def test_a_damaged_store_is_found_and_made_again(project, alone):
+def test_a_damaged_store_is_found_and_made_again(project, alone, monkeypatch):
     path = Path(project.ask("path", "chroma")["chroma"])
     with contextlib.closing(open_store(path)) as store:
         store.delete(store.collections()["handbook"], ["rest.md_chunk_0"])
@@ -425,6 +425,9 @@ def test_a_damaged_store_is_found_and_made_again(project, alone):
     assert alone == [project.pinned]
     build(project)
     assert findings(project) == []
+    monkeypatch.setenv("VMRAG_INDEX_STORE_DOCUMENTS", "false")
+    assert findings(project) == [], "it is of other settings"
+    monkeypatch.delenv("VMRAG_INDEX_STORE_DOCUMENTS")
     (path / "manifest.sqlite").unlink()
     assert chroma(project)["state"] == "following"
     build(project)

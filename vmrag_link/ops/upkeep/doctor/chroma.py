@@ -17,13 +17,17 @@ from vmrag_link.workspace import Workspace
 
 
 def stores(ws: Workspace) -> Iterator[Finding]:
-    """Every byte that is sealed, and every row against the snapshot."""
+    """Every byte that is sealed, and every row against the snapshot.
+
+    Stores of other formats and settings are only in the way.
+    """
     if not ws.initialized:
         return
     chroma = ws.chroma
     for path in chroma.stores.newest():
-        with chroma.stores.reading(path):
-            problem = _problem(chroma, path)
+        if not path.name.endswith(f"-{chroma.stores.settings}"):
+            continue
+        problem = _problem(chroma, path)
         if problem and path.exists():  # else another process removes it at this moment
             message = f"Chroma's store {path.name} is damaged: {problem}."
             yield Finding("CHROMA_DAMAGED", "warning", message, DOCTOR, str(path))
@@ -38,19 +42,20 @@ def _problem(chroma: ChromaStores, path: Path) -> str:
     if seal is None:
         return "it was never finished"
     snapshot = chroma.snapshots.path(seal.revision)
-    if problem := chroma.stores.problem(path, snapshot) or chroma.stores.mismatch(path):
-        return problem
-    if path != chroma.stores.path(seal.revision) or chroma.snapshots.problem(seal.revision):
-        return ""  # there is nothing to compare it with
-    if index_seal.mismatch(snapshot):
-        return ""  # the snapshot is damaged, which another topic tells
-    with (
-        contextlib.suppress(IndexExtraMissing),  # as that
-        chroma.snapshots.reading(snapshot),
-        contextlib.closing(OpenIndex(snapshot)) as index,
-    ):
-        return check.difference(path, index, with_texts=chroma.stores.store_documents)
-    return ""
+    with contextlib.ExitStack() as locked:
+        comparable = path == chroma.stores.path(seal.revision) and snapshot.is_dir()
+        if comparable:
+            locked.enter_context(chroma.snapshots.reading(snapshot))
+        locked.enter_context(chroma.stores.reading(path))
+        if problem := chroma.stores.mismatch(path):
+            return problem
+        if not comparable or chroma.snapshots.problem(seal.revision) or index_seal.mismatch(snapshot):
+            return ""  # there is nothing to compare it with; another topic tells of a damaged snapshot
+        if problem := chroma.stores.problem(path, snapshot):
+            return problem
+        with contextlib.suppress(IndexExtraMissing), contextlib.closing(OpenIndex(snapshot)) as index:
+            return check.difference(path, index, with_texts=chroma.stores.store_documents)
+    return ""  # what is missing is another topic's, too
 
 
 def _drop(ws: Workspace, finding: Finding) -> str:
