@@ -27,7 +27,7 @@ from vmrag_link.chroma.bindings import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import manifest
 from vmrag_link.index.contents import directory_suffix, unembedded
-from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree
+from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree, remove_orphaned_lock
 from vmrag_link.models import Record
 
 STORE_FORMAT = "1"
@@ -149,11 +149,13 @@ class Stores(Directories):
 
         `needed` is called again under each store's lock.
         """
-        removed = []
-        for path in self.spare(needed=needed()):
-            if self.discard(path, unless=lambda: {*needed(), *filter(self.lent, self.newest())}):
-                _lease(path).unlink(missing_ok=True)
-                removed.append(path)
+
+        def kept() -> set[Path]:
+            return {*needed(), *filter(self.lent, self.newest())}
+
+        removed = [path for path in self.spare(needed=needed()) if self.discard(path, unless=kept)]
+        for path in removed:
+            remove_orphaned_lock(_lease(path))  # unless the store is made and lent again by now
         return removed
 
     # -- copying -----------------------------------------------------------------------------------
