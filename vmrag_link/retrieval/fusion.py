@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vmrag_link.models import Record
+from vmrag_link.settings import RetrievalSettings
 
 VERSION = 2
 """Rises with every change that ranks equal contents and settings otherwise: in how texts are cut
@@ -18,6 +19,9 @@ and taken apart into words, how vectors are rounded, how scores are made and ord
 
 WHOLE = 1000
 """The weight of the vectors counts in thousandths."""
+
+
+_USUAL = RetrievalSettings()
 
 
 class Ranking(Record, frozen=True):
@@ -29,9 +33,9 @@ class Ranking(Record, frozen=True):
     """
 
     version: int = VERSION
-    vector_weight: float = 0.4
-    document_weight: float = 0.6
-    per_document: int = 0
+    vector_weight: float = _USUAL.vector_weight
+    document_weight: float = _USUAL.document_weight
+    per_document: int = _USUAL.per_document
 
 
 RANKING = Ranking()
