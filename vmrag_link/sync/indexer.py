@@ -57,7 +57,7 @@ class Indexer:
         compares all rows. What a service does not embed now is indexed by its words alone; it is
         tried again when a revision is indexed, not with every write. Raises `MassDeletion`,
         `EmbeddingMismatch`, `IndexFailed` (the numbers of documents differ afterwards) and what
-        engine, model and Chroma raise.
+        engine and model raise.
         """
         store.unseal()
         plan, documents = self._plan(store.manifest, at, base)
