@@ -264,7 +264,9 @@ def test_without_push_it_stays_here_until_somebody_pushes(world):
 
 
 def test_what_came_here_unasked_is_looked_at_all_the_same(world):
-    """A maintainer may have fetched from the fork by hand: that it is here says nothing about it."""
+    """A maintainer may have fetched from the fork by hand: that it is here says nothing about
+    it.
+    """
     bad = world.evil("CREATE TABLE extra(x)")
     world.evil("DROP TABLE extra", base=bad, name="mended")  # no head of a branch has it
     world.eve.push("fork", "mended")
