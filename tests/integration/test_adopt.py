@@ -558,6 +558,7 @@ def test_a_file_that_is_no_knowledge_base_is_refused(strangers):
 @pytest.mark.parametrize(
     "flaw", ["a trigger", "a view", "another version", "a text that is not UTF-8", "a hash of something else"]
 )
+@pytest.mark.sample(3)
 def test_nothing_arrives_of_what_is_refused(world, flaw):
     bad = world.evil((SCHEMAS | ROWS)[flaw])
     world.opens(bad)
