@@ -71,7 +71,7 @@ def _follow(directory: Path, notes: Notes) -> list[str]:
         if mode == "foreground" and workspace.config.index.chroma == "wait":
             from vmrag_link.ops.follow import chroma  # rarely needed, and a checkout waits for imports
 
-            chroma.wait_if_set(workspace)
+            guarded(lambda: chroma.wait_if_set(workspace), say=said.append)
         return said
     finally:
         workspace.close()

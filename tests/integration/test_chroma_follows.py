@@ -225,6 +225,15 @@ def test_a_sync_waits_where_the_settings_say_so(project, monkeypatch):
     assert chroma(project)["state"] == "ready"
 
 
+def test_a_hook_says_where_the_knowledge_is_even_if_the_store_cannot_be_made(project):
+    project.vmrag("query", "rest", env={"VMRAG_INDEX_CHROMA": "off"})
+    (project.shared / "chroma").write_text("in the way")
+    environ = {"VMRAG_HOOKS_SYNC": "foreground", "VMRAG_INDEX_CHROMA": "wait"}
+    done = project.run("switch", "-q", "feature", env=environ)
+    assert f"knowledge is at {project.pinned[:7]}" in done.stderr
+    assert "Cannot build a store of Chroma" in done.stderr
+
+
 # -- for whoever waits -----------------------------------------------------------------------------
 
 
