@@ -30,6 +30,7 @@ from vmrag_link.embedding.base import featureless
 from vmrag_link.embedding.texts import vectors_for
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index.manifest import IndexedCollection
+from vmrag_link.index.seal import SEAL
 from vmrag_link.models import content_hash
 
 kb = knowledge.kb
@@ -170,7 +171,7 @@ def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
         with contextlib.closing(open_store(base)) as store:
             store.delete(store.collections()["guide"], ["d5_chunk_0"])
     else:
-        name = {"an index file": "data_level0.bin", "the manifest": "manifest.sqlite", "the seal": stores.SEAL}[damage]
+        name = {"an index file": "data_level0.bin", "the manifest": "manifest.sqlite", "the seal": SEAL}[damage]
         [path] = base.rglob(name)
         flip(path, path.stat().st_size // 2, 3) if damage != "the seal" else path.write_bytes(path.read_bytes()[:-9])
     made = make(kb, second)
@@ -189,8 +190,8 @@ def test_what_was_not_changed_is_compared_once_after_each_start_of_the_machine(k
     made = make(kb, second)
     assert made.how == "delta", "nothing reads all rows again for a few that changed"
     shutil.rmtree(made.path)
-    sealed = msgspec.json.decode((base / stores.SEAL).read_bytes())
-    (base / stores.SEAL).write_bytes(msgspec.json.encode(sealed | {"boot": "an earlier one"}))
+    sealed = msgspec.json.decode((base / SEAL).read_bytes())
+    (base / SEAL).write_bytes(msgspec.json.encode(sealed | {"boot": "an earlier one"}))
     assert make(kb, second).how == "fresh"
     assert held(made.path)["guide"]["d9_chunk_0"][0] == "text number 9"
 
@@ -337,7 +338,7 @@ def test_a_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):
     )
     assert make(kb, first).how != "reused"
     assert shelf(kb).problem(path, index) == ""
-    seal = msgspec.json.decode((path / stores.SEAL).read_bytes())
+    seal = msgspec.json.decode((path / SEAL).read_bytes())
     assert seal["revision"] == first
 
 

@@ -28,12 +28,12 @@ from vmrag_link.errors import IndexFailed
 from vmrag_link.index import manifest
 from vmrag_link.index.contents import directory_suffix, unembedded
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree, remove_orphaned_lock
+from vmrag_link.index.seal import SEAL, sha256_of
 from vmrag_link.models import Record
 
 STORE_FORMAT = "1"
 """Rises with every change of what a store holds of an index."""
 
-SEAL = "seal.json"
 LEASE_SECONDS = 3600.0
 
 HNSW_WRITTEN_OUT = "index_metadata.pickle"
@@ -98,7 +98,7 @@ class Stores(Directories):
             return f"{SEAL} cannot be read"
         with contextlib.suppress(FileNotFoundError):
             for name, each in seal.files.items():
-                if _digest(path / name) != each.sha256:
+                if sha256_of(path / name) != each.sha256:
                     return f"{name} is not what was written"
             return ""
         return "a file is missing"
@@ -108,7 +108,7 @@ class Stores(Directories):
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
         lasting = [path for path in files if path.parent in written_out or path == folder / manifest.FILE]
-        sealed = {path.relative_to(folder).as_posix(): _File(path.stat().st_size, _digest(path)) for path in lasting}
+        sealed = {path.relative_to(folder).as_posix(): _File(path.stat().st_size, sha256_of(path)) for path in lasting}
         seal = Seal(
             STORE_FORMAT,
             revision,
@@ -225,10 +225,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
         return -1
-
-
-def _digest(path: Path) -> str:
-    import hashlib  # a checkout only looks whether a store is there
-
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -50,7 +50,7 @@ class _Proven(Record, frozen=True):
 def write(folder: Path, *, format: str, revision: str) -> None:  # noqa: A002  the word for it
     """Seal a finished index: all of its files."""
     names = sorted(path.name for path in folder.iterdir() if path.name not in (SEAL, PROVEN))
-    files = {name: _digest(folder / name) for name in names}
+    files = {name: sha256_of(folder / name) for name in names}
     write_atomically(folder / SEAL, msgspec.json.encode(IndexSeal(format, revision, files)))
     _note(folder, files)
 
@@ -77,7 +77,7 @@ def mismatch(folder: Path) -> str:
     try:
         files = read(folder).files
         for name, digest in files.items():
-            if _digest(folder / name) != digest:
+            if sha256_of(folder / name) != digest:
                 distrust(folder)
                 return f"{name} is not what was written"
     except FileNotFoundError as error:
@@ -159,7 +159,8 @@ def _identity(path: Path) -> Identity:
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _digest(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file."""
     import hashlib  # not needed on the way back to an index that is proven
 
     with path.open("rb") as file:
