@@ -244,13 +244,32 @@ def test_a_folder_outside_needs_a_base_once_on_each_machine(pages: Project, outs
     pages.git("config", "--local", "--remove-section", "vmrag-import.fresh")
     error = pages.vmrag("import", str(moved / "sub/far.md"), *FRESH, "--json", code=2).error
     assert "this machine does not know which" in error["message"]
-    assert error["hint"] == f"vmrag import {moved}/sub/far.md --collection fresh --base {moved}/sub"
+    assert error["hint"] == f"vmrag import {moved}/sub/far.md --collection fresh --base {moved}"
     (moved / "sub/far.md").write_text("Farther.")
     report = pages.ask("import", str(moved / "sub/far.md"), *FRESH, "--base", str(moved))
     assert report["changes"] == {"added": 0, "modified": 1, "removed": 0}
     (moved / "near.md").unlink()
     assert pages.ask("import", str(moved), *FRESH, "--prune")["changes"]["removed"] == 1
     assert ids(pages) == {"sub/far.md": "Farther."}
+
+
+def test_another_folder_outside_does_not_take_the_place_of_one_that_is_there(
+    pages: Project, outside: Path, tmp_path: Path
+) -> None:
+    pages.vmrag("import", str(outside), *FRESH, "--base", str(outside))
+    before = ids(pages)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "near.md").write_text("Another file of that name.")
+    words = ("import", str(other), *FRESH, "--base", str(other))
+    for more in ((), ("--prune",)):
+        error = pages.vmrag(*words, *more, "--json", code=2).error
+        assert f"come from {outside}, which is still there" in error["message"]
+        assert error["hint"] == f"vmrag import '{other}' --collection fresh-other --base '{other}'".replace("'", "")
+        assert ids(pages) == before
+    pages.vmrag(*words, "--replace", "--prune")
+    assert ids(pages) == {"near.md": "Another file of that name."}
+    assert pages.ask("import", str(other), *FRESH)["unchanged"] == 1
 
 
 def test_the_command_for_a_folder_outside_works(pages: Project, outside: Path) -> None:

@@ -70,7 +70,7 @@ def import_files(
     """
     names.check(collection)
     named = tuple(map(importing.existing, sources))
-    request = BaseRequest(named, base)
+    request = BaseRequest(named, base, replace)
     at = writing.place(writing.writable(ws))
     row = next((each for each in ws.engine.collections(at) if each.name == collection), None)
     row = row or Collection(collection, import_base=ROOT)
