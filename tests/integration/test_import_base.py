@@ -406,6 +406,18 @@ def test_a_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: 
         validate.check(Collection("fresh", embedding_function="hash", import_base=recorded))
 
 
+@pytest.mark.parametrize("name", ["docs/" + "a" * 300 + ".md", "docs/" + "a/" * 3000 + "b.md"])
+def test_a_source_that_no_file_can_have_stops_no_import_and_removes_nothing(pages: Project, name: str) -> None:
+    pages.vmrag("import", "docs", *FRESH)
+    set_base(pages, ".", docs__b_md=name)
+    report = pages.ask("import", "docs", *FRESH, "--prune")
+    assert report["changes"]["removed"] == 0
+    assert "docs/b.md" in ids(pages)
+    set_base(pages, "..", docs__b_md=name)
+    error = pages.vmrag("import", "docs", *FRESH, "--json", code=2).error
+    assert "this machine does not know which" in error["message"]
+
+
 def test_a_recorded_base_outside_reads_nothing_there(pages: Project, outside: Path) -> None:
     pages.vmrag("import", "docs/b.md", *FRESH)
     set_base(pages, "..", docs__b_md=f"{outside}/near.md")

@@ -177,7 +177,7 @@ class _Question(Record, frozen=True):
         for name in names:
             if name.startswith("/") or ".." in name.split("/"):
                 continue  # a stranger may have given it
-            found.update(each for each in folders if (each / name).is_file())
+            found.update(each for each in folders if _is_file(each / name))
         return found
 
     def not_in(self, base: ImportBase, *, empty: bool) -> VmragError:
@@ -226,3 +226,11 @@ class _Question(Record, frozen=True):
     def _common(self, paths: Iterable[Path]) -> Path:
         """The innermost folder that holds them all."""
         return Path(os.path.commonpath([each if each.is_dir() else each.parent for each in paths]))
+
+
+def _is_file(path: Path) -> bool:
+    """Not so of a name, perhaps a stranger's, that the system refuses to look up."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False

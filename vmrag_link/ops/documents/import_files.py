@@ -171,5 +171,16 @@ def _gone(base: ImportBase, stored: Sequence[tuple[str, str]], folders: Sequence
     for doc_id, source in stored:
         path = base.origin / source
         below = ".." not in path.parts and any(path.is_relative_to(folder) for folder in folders)
-        if below and not path.is_symlink() and not path.exists():
+        if below and _is_gone(path):
             yield doc_id
+
+
+def _is_gone(path: Path) -> bool:
+    """Not so of a name, perhaps a stranger's, that the system refuses to look up."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
