@@ -171,6 +171,21 @@ def test_a_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project
     assert "guide/a.md" not in ids(pages)
 
 
+def test_files_of_a_folder_that_was_moved_stay_documents_that_can_change_and_go(pages: Project) -> None:
+    for name in ("guide/a.md", "b.md"):
+        pages.write(f"manual/{name}", f"# {name}\n")
+    pages.vmrag("import", "manual", *FRESH, "--base", "manual")
+    (pages.top / "manual").rename(pages.top / "handbook")
+    pages.vmrag("import", "handbook", *FRESH, "--base", "handbook")
+    assert sources(pages) == {"guide/a.md": "handbook/guide/a.md", "b.md": "handbook/b.md"}
+    assert pages.ask("import", "handbook", *FRESH)["unchanged"] == 2
+    pages.write("handbook/guide/a.md", "# Changed\n")
+    (pages.top / "handbook/b.md").rename(pages.top / "handbook/c.md")
+    report = pages.ask("import", "handbook", *FRESH, "--prune")
+    assert report["changes"] == {"added": 1, "modified": 1, "removed": 1}
+    assert ids(pages).keys() == {"guide/a.md", "c.md"}
+
+
 def test_a_base_alone_is_a_change_that_is_committed(pages: Project) -> None:
     pages.vmrag("import", "docs", *FRESH)
     pages.vmrag("commit", "-m", "fresh")
