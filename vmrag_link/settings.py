@@ -5,7 +5,7 @@ counts from a cloned `.vmrag.yaml` before this machine's person agreed to it; re
 template and docs/configuration.md follow from that.
 """
 
-from __future__ import annotations
+# No `annotations` of the future: these are read at every start; texts would be compiled each time.
 
 import re
 from collections.abc import Callable

@@ -169,7 +169,9 @@ def test_what_was_answered_before_leaving_is_kept(torn, resolve):
 
 
 def test_what_is_asked_next_is_what_is_open_then(torn, resolve):
-    """Somebody decides in another terminal meanwhile; with the last answer git's conflict is over."""
+    """Somebody decides in another terminal meanwhile; with the last answer git's conflict is
+    over.
+    """
     torn.vmrag("merge", "--abort")
     torn.git("merge", "feature", check=False)
     screen = resolve()

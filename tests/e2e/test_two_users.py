@@ -302,7 +302,9 @@ def test_what_nobody_has_is_not_asked_for_again_with_every_query(world):
 
 @pytest.mark.parametrize("how", ["checkout", "pull"])
 def test_git_does_not_wait_for_a_slow_network(world, how):
-    """git itself has just asked, and what a hook would ask for after that comes in the background."""
+    """git itself has just asked, and what a hook would ask for after that comes in the
+    background.
+    """
     ada, ssh = world.ada, SlowSsh(world)
     bob = world.join("bob", url=f"ssh://hub{world.hub.top}")
     bob.vmrag("install")
@@ -323,7 +325,9 @@ def test_git_does_not_wait_for_a_slow_network(world, how):
 
 
 class SlowSsh:
-    """What git runs in place of ssh: it needs no host, and may stop until somebody lets it go on."""
+    """What git runs in place of ssh: it needs no host, and may stop until somebody lets it go
+    on.
+    """
 
     def __init__(self, world: World) -> None:
         self.script = world.top / "ssh"

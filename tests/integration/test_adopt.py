@@ -264,7 +264,9 @@ def test_without_push_it_stays_here_until_somebody_pushes(world):
 
 
 def test_what_came_here_unasked_is_looked_at_all_the_same(world):
-    """A maintainer may have fetched from the fork by hand: that it is here says nothing about it."""
+    """A maintainer may have fetched from the fork by hand: that it is here says nothing about
+    it.
+    """
     bad = world.evil("CREATE TABLE extra(x)")
     world.evil("DROP TABLE extra", base=bad, name="mended")  # no head of a branch has it
     world.eve.push("fork", "mended")
@@ -556,6 +558,7 @@ def test_a_file_that_is_no_knowledge_base_is_refused(strangers):
 @pytest.mark.parametrize(
     "flaw", ["a trigger", "a view", "another version", "a text that is not UTF-8", "a hash of something else"]
 )
+@pytest.mark.sample(3)
 def test_nothing_arrives_of_what_is_refused(world, flaw):
     bad = world.evil((SCHEMAS | ROWS)[flaw])
     world.opens(bad)

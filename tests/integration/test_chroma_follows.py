@@ -329,6 +329,7 @@ def killed(project: Project, patch: str) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.sample(4)
 def test_a_kill_leaves_what_the_next_one_sweeps(project, alone, step):
     switch(project, "--detach", "first")
     build(project)

@@ -159,6 +159,7 @@ def test_without_texts_and_with_them_are_different_stores(kb):
 
 
 @pytest.mark.parametrize("damage", ["the database", "an index file", "the manifest", "the seal"])
+@pytest.mark.sample(2)
 def test_from_a_damaged_store_no_other_one_is_made(kb, damage):
     many = [doc(f"d{n}", f"text {n}") for n in range(1_100)]  # enough for Chroma to write its HNSW index out
     first = kb.commit(*many, collections=[collection()])
@@ -265,6 +266,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.sample(3)
 def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     first, second = grown(kb)
     make(kb, first)

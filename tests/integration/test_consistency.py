@@ -53,7 +53,9 @@ def test_a_checkout_between_plan_and_write_makes_the_write_plan_again(project, w
 
 
 def test_an_answer_names_the_commit_whose_knowledge_it_is(project, ws, monkeypatch):
-    """HEAD moves while it is looked for: it is looked for again, at the commit that is there now."""
+    """HEAD moves while it is looked for: it is looked for again, at the commit that is there
+    now.
+    """
     first = project.git("rev-parse", "first")
     pinned = json.loads(project.git("show", "first:.dolt-version"))["dolt_commit"]
     searched = Searcher.search

@@ -517,7 +517,9 @@ def closed_although_shared(project: Project) -> None:
 
 
 class Broken(NamedTuple):
-    """What breaks it, what is found, and how it can be mended: by the printed command, by `--fix`."""
+    """What breaks it, what is found, and how it can be mended: by the printed command, by
+    `--fix`.
+    """
 
     breaks: Callable[[Project], None]
     code: str

@@ -1,4 +1,6 @@
-"""What only the embedded engine can meet: its library, its one file, and what can happen to that."""
+"""What only the embedded engine can meet: its library, its one file, and what can happen to
+that.
+"""
 
 from __future__ import annotations
 

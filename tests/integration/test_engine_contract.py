@@ -888,7 +888,9 @@ def _fields(row: Document) -> dict[str, str]:
 
 
 def _two_sides(engine: Engine) -> tuple[str, str, str]:
-    """A base with the documents a, b and c; ours changed a, theirs changed a and b and removed c."""
+    """A base with the documents a, b and c; ours changed a, theirs changed a and b and removed
+    c.
+    """
     base = store(engine, "main", *(document(name, "base") for name in "abc"))
     for branch in ("ours", "theirs"):
         engine.create_branch(branch, base)

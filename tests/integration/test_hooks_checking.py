@@ -1,4 +1,6 @@
-"""The shims of pre-commit, pre-merge-commit and pre-push: when they ask Python, and what stops git."""
+"""The shims of pre-commit, pre-merge-commit and pre-push: when they ask Python, and what stops
+git.
+"""
 
 import shutil
 

@@ -40,7 +40,9 @@ def writes(project: Project, doc_id: str) -> None:
 
 
 def reads(project: Project, holder: Project, *uncommitted: str) -> None:
-    """It is refused, and sees the pin without what the holder has not committed; that is no drift."""
+    """It is refused, and sees the pin without what the holder has not committed; that is no
+    drift.
+    """
     done = add(project, "refused.md")
     error = error_of(done)
     assert (done.code, error["code"]) == (3, "BRANCH_IN_USE")

@@ -1,4 +1,6 @@
-"""Calls beside a commit of another process: a commit moves the KB branch first, and the pin then."""
+"""Calls beside a commit of another process: a commit moves the KB branch first, and the pin
+then.
+"""
 
 from __future__ import annotations
 

@@ -257,7 +257,9 @@ def test_a_rename_keeps_documents_vectors_and_answers(project: Project, tools: T
 
 
 def cached(project: Project) -> int:
-    """How many texts were ever embedded: what is not among them when it is indexed comes to them."""
+    """How many texts were ever embedded: what is not among them when it is indexed comes to
+    them.
+    """
     database = sqlite3.connect(project.shared / "embeddings.sqlite")
     table = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%vector%'").fetchone()
     count = database.execute(f"SELECT count(*) FROM {table[0]}").fetchone()[0]

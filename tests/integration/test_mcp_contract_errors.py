@@ -142,9 +142,8 @@ def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
     tools = Tools(state.top)
     result = tools(name, **examples(name)[0].call)
     assert broken(name, result) == []
-    if name not in READING:
-        assert "INDEX_PENDING" in warned(result)
-        assert tools("sync_all")["failed"] == []
+    assert "INDEX_PENDING" not in warned(result)
+    assert tools("sync_all")["failed"] == []
     assert tools("get_sync_status")["in_sync"]
 
 

@@ -13,7 +13,8 @@ from tests.support import contract_world
 from tests.support.contract_states import OFF, State, with_model
 from tests.support.mcp import Tools, warned
 from vmrag_link.embedding.hashing import HashModel
-from vmrag_link.errors import EmbeddingFailed
+from vmrag_link.errors import EmbeddingFailed, IndexFailed
+from vmrag_link.index.store import IndexStore
 
 templates, world = contract_world.templates, contract_world.world
 
@@ -152,16 +153,22 @@ def test_a_model_that_fails_in_the_middle_of_a_write_leaves_nothing_half_done(wo
     whole(state, tools)
 
 
-def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world):
-    state = world.state("broken_index")
+def test_what_the_index_could_not_follow_is_stored_pending_and_repaired(world, monkeypatch):
+    state = world.state("notes")
     tools = Tools(state.top)
-    added = tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
-    assert "INDEX_PENDING" in warned(added)
-    assert ids(tools) == ["a", "b", "c", "d"]
-    (row,) = tools("get_sync_status")["collections"]
-    assert (row["sync_status"], row["pending_documents"]) == ("pending", 1)
-    index = tools("dolt_status")["index"]
-    assert (index["status"], index["pending_collections"]) == ("pending", ["notes"])
+
+    def failing(*_, **__):
+        raise IndexFailed("The index cannot be written.", hint="vmrag sync")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexStore, "add", failing)
+        added = tools("chroma_add_documents", **NOTES, ids=["d"], documents=["delta"])
+        assert "INDEX_PENDING" in warned(added)
+        assert ids(tools) == ["a", "b", "c", "d"]
+        (row,) = tools("get_sync_status")["collections"]
+        assert (row["sync_status"], row["pending_documents"]) == ("pending", 1)
+        index = tools("dolt_status")["index"]
+        assert (index["status"], index["pending_collections"]) == ("pending", ["notes"])
     assert tools("sync_all")["totals"]["added"] == 1
     assert tools("chroma_query_documents", **NOTES, query_texts=["delta"], n_results=1)["ids"] == [["d"]]
     whole(state, tools)

@@ -551,7 +551,9 @@ def test_nothing_that_is_shown_has_a_password(world, ada, tools):
 
 
 def test_where_the_knowledge_travels_decides_what_origin_is(world, tmp_path):
-    """A knowledge base that is somewhere else than the code: `origin` is its own remote, not git's."""
+    """A knowledge base that is somewhere else than the code: `origin` is its own remote, not
+    git's.
+    """
     project = new_project(world.top / "separate")
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "code")

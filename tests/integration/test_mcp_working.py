@@ -565,6 +565,7 @@ def places(project: Project) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.sample(2)
 def test_a_kill_while_documents_are_carried_loses_none_of_them(dirty, tools, tmp_path, step):
     dirty.vmrag("commit", "-m", "first")
     branched(dirty, tools, t="tau")

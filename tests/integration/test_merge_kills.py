@@ -72,7 +72,9 @@ def held(project: Project) -> Revisions:
 
 
 def assert_kept(project: Project, before: Revisions, *, draft: bool = True) -> None:
-    """All that was committed is whole, and the uncommitted document is on its branch or set aside."""
+    """All that was committed is whole, and the uncommitted document is on its branch or set
+    aside.
+    """
     with opened(project) as ws:
         branches = ws.engine.branches()
         reached = ws.engine.unreachable(list(before))

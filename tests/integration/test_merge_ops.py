@@ -787,6 +787,7 @@ def dies(project: Project, body: str, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize(("step", "resolved"), [*((each, True) for each in DIES), ("before the pin is staged", False)])
+@pytest.mark.sample(3)
 def test_a_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path, step, resolved):
     if resolved:
         project.record("often", rest=OFTEN)

@@ -447,6 +447,7 @@ def expected(project: Project, base: str, ours: str, theirs: str, **decided: str
     ("command", "decision"),
     [*((each, "by hand") for each in GIT), ("revert", "ours")],
 )
+@pytest.mark.sample(4)
 def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tmp_path, command, decision):
     begin, following, ours, theirs = GIT[command]
     begin(parted)
@@ -536,6 +537,7 @@ def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(pa
     ],
     ids=["before the revision", "before the pin", "before it is staged", "before merge.json goes"],
 )
+@pytest.mark.sample(2)
 def test_a_kill_at_any_step_is_finished_by_the_next_resolve(parted, tmp_path, body):
     merging(parted)
     assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL

@@ -208,6 +208,7 @@ def test_every_blas_kernel_and_number_of_threads_gives_the_same_bytes(kb):
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 1000])
+@pytest.mark.sample(5)
 def test_an_answer_holds_at_most_so_many_chunks_of_a_document_and_otherwise_keeps_its_order(kb, mode, limit):
     dice = random.Random(11)
     rows = [collection(chunking=SMALL), collection("notes", chunking=SMALL)]

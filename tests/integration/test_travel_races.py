@@ -68,6 +68,7 @@ def both_push(pair: Pair, where: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["git", "file"])
+@pytest.mark.sample(1)
 def test_all_that_two_push_at_once_arrives(kind: str, pair: Pair) -> None:
     where = "origin" if kind == "git" else f"file://{pair.folder}/remote.doltlite"
     for each in ("ada", "bob"):
@@ -282,7 +283,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_what_is_remembered_wrongly_harms_no_push(name: str, pair: Pair) -> None:
     if name != "the engine knows nothing of the remote":
         pair.bob.close()

@@ -315,6 +315,7 @@ def test_what_a_stranger_changed_is_refused_and_the_next_sound_state_is_taken(na
 @pytest.mark.parametrize(
     "change", [a_byte_differs, the_tree_is_empty, a_byte_differs_and_the_manifest_says_so, it_is_a_text, it_is_zeroes]
 )
+@pytest.mark.sample(2)
 def test_a_damaged_remote_leaves_a_fresh_clone_without_a_knowledge_base_until_it_is_sound(change, pair: Pair) -> None:
     good = pair.tip
     data = Data.of(pair.hub)

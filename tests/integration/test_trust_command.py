@@ -209,7 +209,9 @@ def test_starting_a_knowledge_base_agrees_to_no_committed_file_however_it_came(t
 
 
 def test_what_is_not_stated_any_more_is_shown_with_what_counts_now(project):
-    """What was agreed to and widens something does not count without its line; what narrows does."""
+    """What was agreed to and widens something does not count without its line; what narrows
+    does.
+    """
     stated(project, WIDE + "index.keep: 9\n")
     project.vmrag("trust", "--yes")
     stated(project, "embedding.model: hash\n")

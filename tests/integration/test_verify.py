@@ -788,7 +788,9 @@ def test_ten_thousand_commits_take_less_than_three_seconds(world, r):
 
 
 class Tangle:
-    """A history of code at random, over revisions at random; ends with a merge that pins something."""
+    """A history of code at random, over revisions at random; ends with a merge that pins
+    something.
+    """
 
     def __init__(self, world: World, seed: int) -> None:
         chance = random.Random(seed)

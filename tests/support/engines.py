@@ -115,7 +115,9 @@ def commit(engine: Engine, branch: str, message: str = "a change", *, date: str 
 
 
 def store(engine: Engine, branch: str, *documents: Document) -> str:
-    """Write and commit; the branch is made at the root where there is none. Returns the revision."""
+    """Write and commit; the branch is made at the root where there is none. Returns the
+    revision.
+    """
     if engine.branch(branch) is None:
         engine.create_branch(branch, root(engine))
     put(engine, branch, *documents)

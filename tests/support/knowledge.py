@@ -51,7 +51,9 @@ def collection(name: str = "guide", *, model: str = "hash", **fields) -> Collect
 
 
 class Knowledge:
-    """One branch of documents in `folder/kb`, its snapshots in `folder/snapshots`; made if absent."""
+    """One branch of documents in `folder/kb`, its snapshots in `folder/snapshots`; made if
+    absent.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

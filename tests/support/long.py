@@ -15,7 +15,9 @@ LONG = os.environ.get("VMRAG_TEST_LONG") == "1"
 
 
 def examples(number: int) -> int:
-    """How often to repeat what is drawn or raced: so often in a long run, a third of it otherwise."""
+    """How often to repeat what is drawn or raced: so often in a long run, a third of it
+    otherwise.
+    """
     return number if LONG else number // 3
 
 

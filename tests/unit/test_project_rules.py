@@ -1,4 +1,6 @@
-"""Rules of the house that import-linter cannot see, and documents that must keep up with the code."""
+"""Rules of the house that import-linter cannot see, and documents that must keep up with the
+code.
+"""
 
 from __future__ import annotations
 
@@ -231,7 +233,9 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
 
 
 def test_json_that_is_no_utf8_is_damaged_json_everywhere() -> None:
-    """msgspec raises `UnicodeDecodeError` for a string that is no UTF-8, not its own `DecodeError`."""
+    """msgspec raises `UnicodeDecodeError` for a string that is no UTF-8, not its own
+    `DecodeError`.
+    """
     for place, node in nodes(outside="vmrag_link/demo/"):
         match node:
             case ast.ExceptHandler(type=ast.expr() as caught):

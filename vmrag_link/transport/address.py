@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -143,4 +142,6 @@ def _git_key(url: str) -> str:
 
 
 def _hash(text: str) -> str:
+    import hashlib  # a checkout names no remote
+
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]

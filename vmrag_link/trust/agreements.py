@@ -7,7 +7,6 @@ same path. Without an id nothing was agreed to, and nothing outside of the repos
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -149,6 +148,8 @@ def _file(places: Places) -> Path | None:
         return None
     if not _ID.fullmatch(own):
         return None
+    import hashlib  # where nothing was agreed to, no file is looked for
+
     name = hashlib.sha256(os.fsencode(_repository(places)) + b"\0" + own).hexdigest()
     return _folder() / f"{name}.json"
 
