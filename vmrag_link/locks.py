@@ -77,10 +77,12 @@ def holder(path: Path) -> tuple[int, str] | None:
 
 
 def alive(pid: int) -> bool:
-    """Whether there is a process of that number."""
+    """Whether there is a process of that number, which a file may say wrongly."""
+    if pid < 1:
+        return False  # to the system, these are groups of processes
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no system has so large a number
         return False
     except PermissionError:
         pass  # another user's

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -192,6 +193,26 @@ def test_nothing_is_started_where_the_store_is_there(project, alone):
     switch(project, "-c", "same")
     project.vmrag("query", "rest")
     assert alone == [project.pinned]
+
+
+@pytest.mark.parametrize("pid", ["99999999999999999999", "-1", "0", "x", ""])
+def test_a_request_that_names_no_process_is_nobody_at_work(project, alone, pid):
+    request = project.shared / "builder/chroma.request"
+    request.parent.mkdir(exist_ok=True)
+    request.write_text(pid)
+    assert project.vmrag("path", "chroma", "--json").json["chroma"] == chroma(project)["path"]
+    request.write_text(str(os.getpid()))
+    later = time.time() + 1000
+    os.utime(request, (later, later))
+    with terminal.opened(project) as ws:
+        assert not background.running(ws.chroma.job)
+
+
+def test_failures_that_cannot_be_read_stop_no_answer(project, alone):
+    (project.shared / "builder/failures.json").mkdir(parents=True)
+    shutil.rmtree(project.shared / "chroma", ignore_errors=True)
+    assert chroma(project)["state"] == "following"
+    project.vmrag("query", "anything")
 
 
 def test_switched_off_nothing_is_ever_made_and_who_asks_is_told(project, alone, monkeypatch):

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from vmrag_link.chroma.stores import Stores
 from vmrag_link.embedding.base import featureless
 from vmrag_link.embedding.texts import vectors_for
 from vmrag_link.errors import IndexFailed
+from vmrag_link.index import directories
 from vmrag_link.index.manifest import IndexedCollection
 from vmrag_link.index.seal import SEAL
 from vmrag_link.models import content_hash
@@ -326,6 +328,29 @@ def test_only_stores_that_nobody_needs_nor_was_lent_are_removed(kb, monkeypatch)
     assert kept.evict(needed=lambda: [paths[1]]) == [paths[0]]
     assert not list(kept.root.glob("*.lease"))
     assert paths[1].is_dir()
+
+
+def test_a_lease_of_a_clock_that_was_wrong_runs_out(kb):
+    first, _ = grown(kb)
+    path = make(kb, first).path
+    kept = shelf(kb)
+    kept.lend(path)
+    later = time.time() + 10 * stores.LEASE_SECONDS
+    os.utime(path.with_name(path.name + ".lease"), (later, later))
+    assert kept.evict(needed=list) == [path]
+
+
+def test_a_link_in_the_place_of_a_store_is_removed_and_what_it_names_stays(kb, tmp_path):
+    kept = shelf(kb)
+    kept.root.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/file").write_text("Mine.")
+    for name in ("abc-123", f"{directories.BUILDING}abc"):
+        (kept.root / name).symlink_to(tmp_path / "precious")
+    assert kept.evict(needed=list) == [kept.root / "abc-123"]
+    kept.sweep()
+    assert [each for each in kept.root.iterdir() if each.is_symlink()] == []
+    assert (tmp_path / "precious/file").read_text() == "Mine."
 
 
 def test_a_store_that_lacks_a_file_is_not_handed_out_and_made_again(kb):

@@ -272,3 +272,10 @@ def test_what_is_no_regular_expression_for_chroma_is_none_here(both, pattern):
         both.chromas(None, normal)
     with pytest.raises(FilterInvalid, match="regular expression"):
         both.ours(None, normal)
+
+
+def test_a_regular_expression_that_is_too_large_is_refused_in_one_sentence(both):
+    normal = filters.where_document({"$regex": "(a{1000}){1000}"})
+    with pytest.raises(FilterInvalid) as refused:
+        both.ours(None, normal)
+    assert refused.value.message.endswith("'(a{1000}){1000}' (Compiled regex exceeds size limit of 10485760 bytes).")

@@ -171,6 +171,21 @@ def test_a_file_that_is_a_document_stays_it_when_the_base_changes(pages: Project
     assert "guide/a.md" not in ids(pages)
 
 
+def test_files_of_a_folder_that_was_moved_stay_documents_that_can_change_and_go(pages: Project) -> None:
+    for name in ("guide/a.md", "b.md"):
+        pages.write(f"manual/{name}", f"# {name}\n")
+    pages.vmrag("import", "manual", *FRESH, "--base", "manual")
+    (pages.top / "manual").rename(pages.top / "handbook")
+    pages.vmrag("import", "handbook", *FRESH, "--base", "handbook")
+    assert sources(pages) == {"guide/a.md": "handbook/guide/a.md", "b.md": "handbook/b.md"}
+    assert pages.ask("import", "handbook", *FRESH)["unchanged"] == 2
+    pages.write("handbook/guide/a.md", "# Changed\n")
+    (pages.top / "handbook/b.md").rename(pages.top / "handbook/c.md")
+    report = pages.ask("import", "handbook", *FRESH, "--prune")
+    assert report["changes"] == {"added": 1, "modified": 1, "removed": 1}
+    assert ids(pages).keys() == {"guide/a.md", "c.md"}
+
+
 def test_a_base_alone_is_a_change_that_is_committed(pages: Project) -> None:
     pages.vmrag("import", "docs", *FRESH)
     pages.vmrag("commit", "-m", "fresh")
@@ -244,13 +259,32 @@ def test_a_folder_outside_needs_a_base_once_on_each_machine(pages: Project, outs
     pages.git("config", "--local", "--remove-section", "vmrag-import.fresh")
     error = pages.vmrag("import", str(moved / "sub/far.md"), *FRESH, "--json", code=2).error
     assert "this machine does not know which" in error["message"]
-    assert error["hint"] == f"vmrag import {moved}/sub/far.md --collection fresh --base {moved}/sub"
+    assert error["hint"] == f"vmrag import {moved}/sub/far.md --collection fresh --base {moved}"
     (moved / "sub/far.md").write_text("Farther.")
     report = pages.ask("import", str(moved / "sub/far.md"), *FRESH, "--base", str(moved))
     assert report["changes"] == {"added": 0, "modified": 1, "removed": 0}
     (moved / "near.md").unlink()
     assert pages.ask("import", str(moved), *FRESH, "--prune")["changes"]["removed"] == 1
     assert ids(pages) == {"sub/far.md": "Farther."}
+
+
+def test_another_folder_outside_does_not_take_the_place_of_one_that_is_there(
+    pages: Project, outside: Path, tmp_path: Path
+) -> None:
+    pages.vmrag("import", str(outside), *FRESH, "--base", str(outside))
+    before = ids(pages)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "near.md").write_text("Another file of that name.")
+    words = ("import", str(other), *FRESH, "--base", str(other))
+    for more in ((), ("--prune",)):
+        error = pages.vmrag(*words, *more, "--json", code=2).error
+        assert f"come from {outside}, which is still there" in error["message"]
+        assert error["hint"] == f"vmrag import '{other}' --collection fresh-other --base '{other}'".replace("'", "")
+        assert ids(pages) == before
+    pages.vmrag(*words, "--replace", "--prune")
+    assert ids(pages) == {"near.md": "Another file of that name."}
+    assert pages.ask("import", str(other), *FRESH)["unchanged"] == 1
 
 
 def test_the_command_for_a_folder_outside_works(pages: Project, outside: Path) -> None:
@@ -386,6 +420,18 @@ def test_a_recorded_base_that_cannot_be_is_never_used(pages: Project, recorded: 
     assert (base(pages), ids(pages)) == (".", before)
     with pytest.raises(ContentRefused, match="import base"):
         validate.check(Collection("fresh", embedding_function="hash", import_base=recorded))
+
+
+@pytest.mark.parametrize("name", ["docs/" + "a" * 300 + ".md", "docs/" + "a/" * 3000 + "b.md"])
+def test_a_source_that_no_file_can_have_stops_no_import_and_removes_nothing(pages: Project, name: str) -> None:
+    pages.vmrag("import", "docs", *FRESH)
+    set_base(pages, ".", docs__b_md=name)
+    report = pages.ask("import", "docs", *FRESH, "--prune")
+    assert report["changes"]["removed"] == 0
+    assert "docs/b.md" in ids(pages)
+    set_base(pages, "..", docs__b_md=name)
+    error = pages.vmrag("import", "docs", *FRESH, "--json", code=2).error
+    assert "this machine does not know which" in error["message"]
 
 
 def test_a_recorded_base_outside_reads_nothing_there(pages: Project, outside: Path) -> None:

@@ -56,7 +56,7 @@ def _lines(report: GcReport) -> Iterator[str]:
         yield f"The branch {kept.name} {what} and stays. To bring them back: {kept.hint}"
     for noun, swept in (
         ("spare snapshot", report.leftovers.snapshots),
-        ("spare store of Chroma", report.leftovers.chroma),
+        ("spare Chroma store", report.leftovers.chroma),
         ("old working copy", report.leftovers.working_copies),
         ("leftover file", report.leftovers.files),
     ):

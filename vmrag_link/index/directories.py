@@ -183,10 +183,10 @@ def lock_of(path: Path) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove an index directory, or a file in its place, that nobody else uses. A missing one is
-    fine.
+    """Remove an index directory, or a file or link in its place, that nobody else uses. A missing
+    one is fine.
     """
-    if folder.is_dir():
+    if folder.is_dir() and not folder.is_symlink():
         import shutil
 
         shutil.rmtree(folder)

@@ -85,7 +85,7 @@ def _regex(pattern: str) -> TextPasses:
     try:
         return SchemaValidator({"type": "str", "pattern": pattern, "regex_engine": "rust-regex"}).isinstance_python
     except SchemaError as error:
-        reason = str(error).rpartition("error: ")[2]
+        reason = str(error).replace("SchemaError: ", "error: ").rpartition("error: ")[2].rstrip(".")
         raise FilterInvalid(
             f"The filter holds no regular expression: {pattern!r} ({reason}).",
             hint="Its syntax is that of docs.rs/regex: no look-around, no backreferences.",

@@ -100,7 +100,8 @@ def running(job: Job) -> bool:
         return True
     path = job.request
     try:
-        return time.time() - path.stat().st_mtime < START_SECONDS and locks.alive(int(path.read_bytes()))
+        age = time.time() - path.stat().st_mtime  # below zero once a clock was set back
+        return abs(age) < START_SECONDS and locks.alive(int(path.read_bytes()))
     except (FileNotFoundError, ValueError):
         return False
 

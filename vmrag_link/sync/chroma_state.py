@@ -176,7 +176,7 @@ class ChromaStores(NamedTuple):
 
     def failures(self) -> Mapping[str, Failure]:
         """By the name of the store."""
-        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
+        with contextlib.suppress(OSError, UnicodeDecodeError, msgspec.DecodeError):  # no answer waits for it
             return msgspec.json.decode(self._failures.read_bytes(), type=dict[str, Failure])
         return {}
 

@@ -25,12 +25,13 @@ _MOST = 5
 class BaseRequest(Record, frozen=True):
     """An import of these files and folders, as `import_base.located` has them.
 
-    `given` is the base that the person named. `alternative` is the hint of a command that cannot
-    be given a base.
+    `given` is the base that the person named. `replace`: files may take the place of documents
+    that came from other files. `alternative` is the hint of a command that cannot be given a base.
     """
 
     sources: tuple[Path, ...]
     given: Path | None = None
+    replace: bool = False
     alternative: str = ""
 
 
@@ -44,7 +45,7 @@ def decide(ws: Workspace, at: At, collection: Collection, request: BaseRequest) 
     if request.given is not None:
         base = _given(ws, at, collection, question, request.given)
     elif collection.import_base:
-        base = _recorded(ws, collection, question)
+        base = _recorded(ws, at, collection, question)
     else:
         base = _derived(ws, at, question)
     if not all(map(base.contains, request.sources)):
@@ -82,10 +83,28 @@ def _given(ws: Workspace, at: At, collection: Collection, question: _Question, g
             f"and {described(base)} is {now}.",
             question.own_collection(),
         )
+    _require_same_outside(ws, collection, question, base)
     return base
 
 
-def _recorded(ws: Workspace, collection: Collection, question: _Question) -> ImportBase:
+def _require_same_outside(ws: Workspace, collection: Collection, question: _Question, base: ImportBase) -> None:
+    """Refuse a second folder outside of the repository beside one that is still there.
+
+    Sources do not name the folder: files of the same name would be taken for the same documents,
+    and the others' documents for ones whose file is gone. A folder that was moved is fine.
+    """
+    if not base.recorded == collection.import_base == OUTSIDE or question.request.replace:
+        return
+    before = settings.import_folder(ws.places, collection.name)
+    if before and before.is_dir() and import_base.located(before) != base.folder:
+        raise question.error(
+            f"The documents of collection {collection.name!r} come from {terminal_text.one_line(str(before))}, which "
+            f"is still there; files below {described(base)} take their place with --replace only.",
+            question.own_collection(),
+        )
+
+
+def _recorded(ws: Workspace, at: At, collection: Collection, question: _Question) -> ImportBase:
     recorded = collection.import_base
     if why := import_base.problem(recorded):
         raise question.which(f"The import base {recorded!r} of collection {collection.name!r} {why}.")
@@ -93,10 +112,7 @@ def _recorded(ws: Workspace, collection: Collection, question: _Question) -> Imp
         return import_base.of_record(recorded, question.top)
     folder = settings.import_folder(ws.places, collection.name)
     if folder is None:
-        raise question.which(
-            f"The ids of collection {collection.name!r} count from a folder outside of the repository, "
-            "and this machine does not know which."
-        )
+        raise question.elsewhere(source for _, source in ws.engine.sources(at, collection.name))
     return ImportBase(OUTSIDE, import_base.located(folder), question.top)
 
 
@@ -138,15 +154,30 @@ class _Question(Record, frozen=True):
         bases = [{"base": base, "documents": number} for base, number in (found or Counter()).most_common()]
         return self.error(message, self._command(self.collection, folder), bases=bases)
 
+    def elsewhere(self, stored: Iterable[str]) -> VmragError:
+        """The base lies outside, where is not known here. The likeliest has most `stored` files."""
+        inner = self._common(self.request.sources)
+        found = self._having(stored, [inner, *inner.parents])
+        folder = max(found, key=lambda each: (found[each], len(each.parts)), default=inner)
+        return self.error(
+            f"The ids of collection {self.collection!r} count from a folder outside of the repository, "
+            "and this machine does not know which.",
+            self._command(self.collection, folder),
+        )
+
     def matching(self, ids: Iterable[str]) -> Counter[str]:
         """The folders around the sources, inside the repository, that have files of these ids."""
-        found: Counter[str] = Counter()
         inner = self._common(self.request.sources)
-        folders = [each for each in (inner, *inner.parents) if each.is_relative_to(self.top)]
-        for doc_id in ids:
-            if doc_id.startswith("/") or ".." in doc_id.split("/"):
+        found = self._having(ids, [each for each in (inner, *inner.parents) if each.is_relative_to(self.top)])
+        return Counter({each.relative_to(self.top).as_posix(): number for each, number in found.items()})
+
+    def _having(self, names: Iterable[str], folders: list[Path]) -> Counter[Path]:
+        """How many files of these names each of the folders has, if it has any."""
+        found: Counter[Path] = Counter()
+        for name in names:
+            if name.startswith("/") or ".." in name.split("/"):
                 continue  # a stranger may have given it
-            found.update(each.relative_to(self.top).as_posix() for each in folders if (each / doc_id).is_file())
+            found.update(each for each in folders if _is_file(each / name))
         return found
 
     def not_in(self, base: ImportBase, *, empty: bool) -> VmragError:
@@ -195,3 +226,11 @@ class _Question(Record, frozen=True):
     def _common(self, paths: Iterable[Path]) -> Path:
         """The innermost folder that holds them all."""
         return Path(os.path.commonpath([each if each.is_dir() else each.parent for each in paths]))
+
+
+def _is_file(path: Path) -> bool:
+    """Not so of a name, perhaps a stranger's, that the system refuses to look up."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False

@@ -70,7 +70,7 @@ def import_files(
     """
     names.check(collection)
     named = tuple(map(importing.existing, sources))
-    request = BaseRequest(named, base)
+    request = BaseRequest(named, base, replace)
     at = writing.place(writing.writable(ws))
     row = next((each for each in ws.engine.collections(at) if each.name == collection), None)
     row = row or Collection(collection, import_base=ROOT)
@@ -95,7 +95,7 @@ def import_files(
         placed = _placed(collection, documents, found, stored)
         kept = {each.doc_id for each in placed}
         gone = [doc_id for doc_id in _gone(found, stored, folders) if doc_id not in kept]
-        return Arranged(found, placed, gone, insist=base is not None)
+        return Arranged(found, placed, gone, insist=base is not None, moved=_moved(found, stored, placed))
 
     existing: Existing = "replace" if replace else "replace_same_file"
     done = put(ws, PutRequest(collection, (), existing, create=True, skipped=skipped, arrange=arrange))
@@ -171,5 +171,29 @@ def _gone(base: ImportBase, stored: Sequence[tuple[str, str]], folders: Sequence
     for doc_id, source in stored:
         path = base.origin / source
         below = ".." not in path.parts and any(path.is_relative_to(folder) for folder in folders)
-        if below and not path.is_symlink() and not path.exists():
+        if below and _is_gone(path):
             yield doc_id
+
+
+def _moved(base: ImportBase, stored: Sequence[tuple[str, str]], placed: Sequence[ImportedDocument]) -> frozenset[str]:
+    """Documents that were stored from a file elsewhere, which is gone."""
+    now = {each.doc_id: each.source for each in placed}
+    return frozenset(
+        doc_id
+        for doc_id, before in stored
+        if now.get(doc_id, before) != before
+        and not before.startswith("/")
+        and ".." not in before.split("/")
+        and _is_gone(base.origin / before)
+    )
+
+
+def _is_gone(path: Path) -> bool:
+    """Not so of a name, perhaps a stranger's, that the system refuses to look up."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False

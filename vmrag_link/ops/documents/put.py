@@ -29,6 +29,7 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 class Arranged(Record, frozen=True):
     """Documents from files, as a collection's import base places them; `gone` are to be removed.
 
+    `moved` ones were stored from a file that is gone: of equal ones the new source is recorded.
     The base is recorded with what is stored; with `insist`, even if nothing else is.
     """
 
@@ -36,6 +37,7 @@ class Arranged(Record, frozen=True):
     documents: Sequence[ImportedDocument]
     gone: Sequence[str]
     insist: bool
+    moved: frozenset[str] = frozenset()
 
 
 class PutRequest(Record, frozen=True):
@@ -88,7 +90,9 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     }
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
-    changed = [each for each in documents if not _is_same(present.get(each.doc_id), each)]
+    same = {each.doc_id for each in documents if _is_same(present.get(each.doc_id), each)}
+    moved = same & files.moved if files else frozenset()
+    changed = [each for each in documents if each.doc_id not in same or each.doc_id in moved]
     gone = files.gone if files else ()
     added = sum(each.doc_id not in present for each in changed)
     changes = ChangeCounts(added=added, modified=len(changed) - added, removed=len(gone))
@@ -98,7 +102,13 @@ def _plan(ws: Workspace, request: PutRequest, at: At) -> Planned[PutCounts]:
     if not changed and not gone and not wanted:
         return Planned(None, msgspec.structs.replace(counts, created=False))
     rows = _rows(
-        ws, at, name, changed, present, guarded=files.base if files and request.existing != "replace" else None
+        ws,
+        at,
+        name,
+        changed,
+        present,
+        guarded=files.base if files and request.existing != "replace" else None,
+        moved=moved,
     )
     if request.embed_first:
         ws.indexer().prepare(collection, rows)
@@ -135,14 +145,17 @@ def _rows(
     present: Container[str],
     *,
     guarded: ImportBase | None,
+    moved: Container[str],
 ) -> list[Document]:
-    """Raises `DocumentExists` for those that came from another file, if the base is `guarded`."""
+    """Raises `DocumentExists` for those that came from another file, if the base is `guarded`, but
+    not for `moved` ones, whose text stays.
+    """
     now = clock.now()
     rows: list[Document] = []
     overwritten: list[Overwritten] = []
     for each in changed:
         before = ws.engine.document(at, name, each.doc_id) if each.doc_id in present else None
-        if before and guarded and comes_from_another_file(guarded, before, each.source):
+        if before and guarded and each.doc_id not in moved and comes_from_another_file(guarded, before, each.source):
             overwritten.append(Overwritten(each.doc_id, before.source, each.source))
         rows.append(_row(name, each, now, before))
     if overwritten:
