@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.chroma import limits
+from vmrag_link.chroma import DATABASE_FILE, limits
 from vmrag_link.errors import IndexExtraMissing, IndexFailed, no_space
 from vmrag_link.index.metadata import MetadataValue
 from vmrag_link.models import Distance
 
-DATABASE_FILE = "chroma.sqlite3"
 TENANT = "default_tenant"
 DATABASE = "default_database"
 SUPPORTED = "chromadb>=1.5.4,<1.6"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from vmrag_link import permissions
-from vmrag_link.chroma import check
-from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Rows, open_store
+from vmrag_link.chroma import DATABASE_FILE, check
+from vmrag_link.chroma.bindings import ChromaStore, Rows, open_store
 from vmrag_link.chroma.open_index import OpenIndex, Placed, Vectors
 from vmrag_link.chroma.stores import Seal, Stores, read_seal
 from vmrag_link.embedding.base import featureless

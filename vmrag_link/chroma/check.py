@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, StoredRow, open_store
+from vmrag_link.chroma import DATABASE_FILE
+from vmrag_link.chroma.bindings import ChromaStore, StoredRow, open_store
 from vmrag_link.chroma.open_index import ChunkRow, OpenIndex, Placed
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import vectors

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link.index import keywords, seal, vectors
+from vmrag_link.index import flat, keywords, seal, vectors
 from vmrag_link.index.manifest import FILE, IndexedCollection, Manifest
 from vmrag_link.index.metadata import MetadataValue, chunk_id, document_metadata, place
 from vmrag_link.models import DocumentHeader
@@ -50,7 +50,7 @@ class OpenIndex:
             self.revision = seal.read(folder).revision
             self.stand_ins = frozenset(self.manifest.unembedded())
             self._vectors = {
-                held.id: (folder / vectors.file_name(held.id)).read_bytes()
+                held.id: flat.mapped(folder / vectors.file_name(held.id))
                 for held in self.collections.values()
                 if held.slots
             }

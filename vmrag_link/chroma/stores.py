@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import paths, permissions
-from vmrag_link.chroma.bindings import DATABASE_FILE
+from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import manifest
 from vmrag_link.index.contents import directory_suffix, unembedded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 
@@ -16,3 +17,9 @@ def append(path: Path, rows: bytes, *, at: int) -> None:
 def size(path: Path) -> int:
     """Bytes of a file; 0 where none was written."""
     return path.stat().st_size if path.exists() else 0
+
+
+def mapped(path: Path) -> mmap.mmap:
+    """The bytes of a file that holds some, memory-mapped: readable after the file is removed."""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

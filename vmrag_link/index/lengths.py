@@ -9,7 +9,6 @@ query's time.
 from __future__ import annotations
 
 import array
-import mmap
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -47,8 +46,7 @@ def read(folder: Path, collection_id: int, *, slots: int) -> Sequence[int]:
     """All numbers, row by row, memory-mapped. Raises `ValueError` for a file of another size."""
     if not slots:
         return ()
-    with (folder / file_name(collection_id)).open("rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    content = flat.mapped(folder / file_name(collection_id))
     if len(content) != slots * ROW:
         raise ValueError(f"{file_name(collection_id)} has {len(content)} bytes for {slots} slots")
     if sys.byteorder == "big":

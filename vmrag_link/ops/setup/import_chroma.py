@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vmrag_link import clock
-from vmrag_link.chroma.bindings import DATABASE_FILE, ChromaStore, Described, open_store
+from vmrag_link.chroma import DATABASE_FILE
+from vmrag_link.chroma.bindings import ChromaStore, Described, open_store
 from vmrag_link.documents.import_base import ROOT
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import IndexFailed, NameInvalid
