@@ -141,6 +141,11 @@ def problem(recorded: str) -> str | None:
     return "is not a normalised path" if "" in parts or "." in parts else None
 
 
+def leads_out(stored: str) -> bool:
+    """Whether a source or an id, perhaps a stranger's, leaves the folder that it counts from."""
+    return stored.startswith("/") or ".." in stored.split("/")
+
+
 def derived(documents: Iterable[tuple[str, str]]) -> Counter[str]:
     """The bases from which the ids of these documents count, each with their number.
 

@@ -61,13 +61,8 @@ class Directories:
         """A new path to build at; the builder makes the directory. It is removed at the end unless
         it got its name.
         """
-        folder = self.root / f"{BUILDING}{os.urandom(6).hex()}"
-        with locks.exclusive(lock_of(folder), purpose=f"build a {self._kind}", timeout=0):
-            try:
-                yield folder
-            finally:
-                remove(folder)
-                lock_of(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
+        with self._aside(f"build a {self._kind}") as folder:
+            yield folder
 
     def name(self, built: Path, target: Path, *, problem: Callable[[], str]) -> None:
         """Give a finished directory its name, unless one of that name has no `problem`.
@@ -110,13 +105,19 @@ class Directories:
         """A path for removed files. It is deleted with the block or, after a kill, by the next
         sweep.
         """
-        trash = self.root / f"{BUILDING}{os.urandom(6).hex()}"
-        with locks.exclusive(lock_of(trash), purpose=f"remove a {self._kind}", timeout=0):
+        with self._aside(f"remove a {self._kind}") as trash:
+            yield trash
+
+    @contextlib.contextmanager
+    def _aside(self, purpose: str) -> Iterator[Path]:
+        """A path of a random name, locked; what is there at the end of the block is removed."""
+        folder = self.root / f"{BUILDING}{os.urandom(6).hex()}"
+        with locks.exclusive(lock_of(folder), purpose=purpose, timeout=0):
             try:
-                yield trash
+                yield folder
             finally:
-                remove(trash)
-                lock_of(trash).unlink(missing_ok=True)
+                remove(folder)
+                lock_of(folder).unlink(missing_ok=True)  # a random name: nobody waits for it
 
     def unfinished(self) -> list[Path]:
         """What builders are at, or left when they were killed."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link.documents import importing
-from vmrag_link.documents.import_base import ROOT, ImportBase
+from vmrag_link.documents.import_base import ROOT, ImportBase, leads_out
 from vmrag_link.documents.importing import ImportedDocument, Skipped
 from vmrag_link.errors import KnowledgeMoved, UsageInvalid, quoted
 from vmrag_link.models import At, ChangeCounts, Collection, Record
@@ -181,10 +181,7 @@ def _moved(base: ImportBase, stored: Sequence[tuple[str, str]], placed: Sequence
     return frozenset(
         doc_id
         for doc_id, before in stored
-        if now.get(doc_id, before) != before
-        and not before.startswith("/")
-        and ".." not in before.split("/")
-        and _is_gone(base.origin / before)
+        if now.get(doc_id, before) != before and not leads_out(before) and _is_gone(base.origin / before)
     )
 
 
