@@ -63,9 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample"):
-            cases.setdefault((item.path, item.originalname), []).append(item)  # type: ignore[attr-defined]
+            cases.setdefault((item.path, item.originalname), []).append(item)
     for each in cases.values():
-        [count] = each[0].get_closest_marker("sample").args  # type: ignore[union-attr]
+        [count] = each[0].get_closest_marker("sample").args
         chosen = {round(number * (len(each) - 1) / max(1, count - 1)) for number in range(min(count, len(each)))}
         for number, item in enumerate(each):
             if number not in chosen:

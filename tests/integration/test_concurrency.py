@@ -1,5 +1,5 @@
-"""Several processes at once: nobody crashes, nothing is lost, and who must wait in vain is told for
-whom.
+"""Several processes at once: none crashes, nothing is lost, and one that waits in vain names the
+process that it waited for.
 """
 
 from __future__ import annotations

@@ -165,13 +165,18 @@ def test_the_first_write_that_needs_it_upgrades_and_all_that_was_there_stays(wor
     assert (bob.pinned, bob.consistent()) == (new, True)
 
 
-def test_two_upgrades_on_two_clones_meet_without_a_conflict(world: Formerly) -> None:
-    dan, carol = world.dan, world.carol
+def goes_on_and_upgrades(dan: Project, project_id: str) -> None:
+    """What was killed in version 1 is finished and committed; then a row needs version 2."""
     dan.vmrag("sync")
     dan.git("commit", "-q", "-am", "Pencils")
     dan.vmrag("install")
-    upgrade(dan, "of-dan")
+    upgrade(dan, project_id)
     dan.git("push", "-q", "origin", "main")
+
+
+def test_two_upgrades_on_two_clones_meet_without_a_conflict(world: Formerly) -> None:
+    dan, carol = world.dan, world.carol
+    goes_on_and_upgrades(dan, "of-dan")
     carol.vmrag("merge", "--abort")
     carol.vmrag("install")
     carol.put("knots.md", "A bowline never slips.")
@@ -205,11 +210,7 @@ def test_a_merge_of_version_1_that_was_open_takes_in_an_upgraded_side(world: For
 
 def test_uncommitted_documents_of_version_1_follow_a_pin_of_version_2(world: Formerly) -> None:
     bob, dan = world.bob, world.dan
-    dan.vmrag("sync")
-    dan.git("commit", "-q", "-am", "Pencils")
-    dan.vmrag("install")
-    upgrade(dan, "vmrag")
-    dan.git("push", "-q", "origin", "main")
+    goes_on_and_upgrades(dan, "vmrag")
     bob.vmrag("install")
     bob.git("pull", "-q", "--ff-only", "origin", "main")
     bob.vmrag("sync")

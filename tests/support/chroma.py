@@ -27,7 +27,7 @@ def passing(
     filters = [msgspec.json.encode(each).decode() if each else None for each in (where, where_document)]
     try:
         rows = store._rust.get(collection_id, None, filters[0], None, 0, filters[1], [], TENANT, DATABASE)
-    except Exception as error:
+    except Exception as error:  # its classes take two seconds to import: told by name
         if type(error).__name__ in REFUSALS:
             raise Refused(str(error)) from error
         raise
