@@ -244,6 +244,11 @@ def forget(names: Iterable[str], environ: MutableMapping[str, str] = os.environ)
         environ.pop(name, None)
 
 
+def add(values: Mapping[str, str], environ: MutableMapping[str, str] = os.environ) -> None:
+    """Go on as if these had been inherited."""
+    environ.update(values)
+
+
 def without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """A copy of the environment for a child process that must not inherit these variables."""
     return {name: value for name, value in environ.items() if name not in names}
