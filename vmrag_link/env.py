@@ -37,6 +37,16 @@ GITHUB_ACTIONS = "GITHUB_ACTIONS"
 SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
 
+SETTINGS_FROM = "VMRAG_SETTINGS_FROM"
+"""The full name of a commit whose `.vmrag.yaml` stands for the person: a workflow names the base of
+a pull request, so that nothing of the head's counts that the base does not have.
+"""
+
+NO_SERVICES = "VMRAG_NO_SERVICES"
+"""`VMRAG_NO_SERVICES=1`: no embedding service is asked, whoever agreed to it: the texts may be
+those of a stranger's pull request.
+"""
+
 REPOSITORY = "VMRAG_REPO"
 """The directory whose knowledge the MCP server serves."""
 
@@ -216,6 +226,14 @@ def setting(variable: str, environ: Mapping[str, str] = os.environ) -> str | Non
     absent.
     """
     return environ.get(variable) or None
+
+
+def settings_from(environ: Mapping[str, str] = os.environ) -> str | None:
+    return environ.get(SETTINGS_FROM) or None
+
+
+def without_services(environ: Mapping[str, str] = os.environ) -> bool:
+    return environ.get(NO_SERVICES, "") not in ("", "0")
 
 
 def repository(environ: Mapping[str, str] = os.environ) -> str | None:

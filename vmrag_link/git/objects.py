@@ -58,6 +58,13 @@ def write_commit(
     return done.text.strip()
 
 
+def parents(places: Places, commit: str) -> list[str]:
+    """The parents that a commit names, whether a shallow clone has them or not."""
+    header = demand(places, "cat-file", "commit", commit).stdout.partition(b"\n\n")[0].decode(errors="replace")
+    lines = (line.partition(" ") for line in header.split("\n"))
+    return [value for key, _, value in lines if key == "parent"]
+
+
 def tree(places: Places, commit: str) -> dict[str, TreeEntry]:
     """The top level of a commit's tree by name.
 
