@@ -5,7 +5,7 @@ environment.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,6 +76,32 @@ def git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     another repository.
     """
     return {GIT_OPTIONS: environ[GIT_OPTIONS]} if environ.get(GIT_OPTIONS) else {}
+
+
+GIT_SETTINGS = "GIT_CONFIG_COUNT"
+"""How many settings git takes from `GIT_CONFIG_KEY_<n>` and `GIT_CONFIG_VALUE_<n>`; later ones
+count more.
+"""
+
+
+def git_settings(
+    below: Sequence[tuple[str, str]] = (),
+    above: Sequence[tuple[str, str]] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """The variables that add settings to those inherited: `below` count less, `above` more."""
+    count = environ.get(GIT_SETTINGS, "")
+    inherited = [
+        (environ.get(f"GIT_CONFIG_KEY_{number}", ""), environ.get(f"GIT_CONFIG_VALUE_{number}", ""))
+        for number in range(int(count) if count.isdecimal() else 0)
+    ]
+    if not below and not above:
+        return {}
+    pairs = [*below, *inherited, *above]
+    found = {GIT_SETTINGS: str(len(pairs))}
+    for number, (key, value) in enumerate(pairs):
+        found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
 
 
 def ssh_command(environ: Mapping[str, str] = os.environ) -> str | None:
