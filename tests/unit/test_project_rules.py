@@ -24,7 +24,7 @@ from vmrag_mcp.registry import catalogue
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = ("vmrag_link", "hooks", "mcp_server")
+PACKAGES = ("vmrag_link", "action", "hooks", "mcp_server")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 SQL_OF_DOLT = re.compile(r"\b(dolt_(?!remote|branch\b|commit\b)\w+|DOLT_\w+|AS OF)\b|\bdolt_(branch|commit)\s*\(")
 
@@ -90,7 +90,12 @@ def required(extra: str) -> Iterator[Requirement]:
 
 
 @pytest.mark.parametrize(
-    ("name", "extras"), [("constraints.txt", ("all", "minilm")), ("constraints-dev.txt", ("all", "minilm", "dev"))]
+    ("name", "extras"),
+    [
+        ("constraints.txt", ("all", "minilm")),
+        ("action/requirements.txt", ("action",)),
+        ("constraints-dev.txt", ("all", "minilm", "dev")),
+    ],
 )
 def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tuple[str, ...]) -> None:
     there = pinned(name)
@@ -103,11 +108,13 @@ def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tupl
 
 
 def test_ci_tests_the_versions_that_users_are_offered() -> None:
-    assert pinned("constraints.txt").items() <= pinned("constraints-dev.txt").items()
+    tested = pinned("constraints-dev.txt").items()
+    assert pinned("constraints.txt").items() <= tested
+    assert pinned("action/requirements.txt").items() <= tested
 
 
 def test_lists_of_exact_versions_name_no_host() -> None:
-    for path in ROOT.glob("constraints*.txt"):
+    for path in [*ROOT.glob("constraints*.txt"), ROOT / "action" / "requirements.txt"]:
         assert not re.search(r"://|--(extra-)?index|--find-links|@", path.read_text())
 
 
