@@ -34,6 +34,9 @@ PREK_STAGE = "PREK_HOOK_STAGE"
 GITHUB_ACTIONS = "GITHUB_ACTIONS"
 """`true` in a job of GitHub Actions, whose runner takes some lines of the output for commands."""
 
+GITHUB_SERVER = "GITHUB_SERVER_URL"
+"""Where the repository of a job lies: https://github.com, or a company's own."""
+
 SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
 
@@ -126,7 +129,7 @@ UNATTENDED = "VMRAG_UNATTENDED"
 nowhere.
 """
 
-_SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
+SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
 """git takes the first that is set of several programs to ask with, and an empty one for none."""
 
 
@@ -134,7 +137,7 @@ def unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that keep git and ssh from opening a dialog, if `UNATTENDED` is set. Empty
     else, because CI answers by dialog programs.
     """
-    return _SILENCED if environ.get(UNATTENDED) else {}
+    return SILENCED if environ.get(UNATTENDED) else {}
 
 
 CLIENT_KEYS = "DOLTLITE_CREDS_DIR"
@@ -226,6 +229,11 @@ def in_github_actions(environ: Mapping[str, str] = os.environ) -> bool:
     value.
     """
     return environ.get(GITHUB_ACTIONS) == "true"
+
+
+def github_server(environ: Mapping[str, str] = os.environ) -> str:
+    """Empty outside of a job."""
+    return environ.get(GITHUB_SERVER, "").rstrip("/")
 
 
 def debug(environ: Mapping[str, str] = os.environ) -> bool:

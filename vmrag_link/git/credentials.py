@@ -14,14 +14,18 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from vmrag_link import env
+from vmrag_link.git import remotes
 from vmrag_link.git.run import failure, git
 from vmrag_link.paths import Places
 
 _ASKED = r"^(http|credential|url|ssh|includeif)\.|^core\.(sshcommand|askpass)$"
 _NOTHING_SET = 1  # exit code of `git config --get-regexp`
 _HEADER, _HELPER, _SSH = ".extraheader", ".helper", "core.sshcommand"
+
+_HELPER_SECONDS = 10.0
 
 _TIMEOUTS = "-o ConnectTimeout=30 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 
@@ -125,6 +129,47 @@ def _headers(found: Sequence[Setting]) -> Iterator[tuple[str, str]]:
 
 def _is_below(url: str, parent: str) -> bool:
     return not parent or url == parent or url.startswith(parent.rstrip("/") + "/")
+
+
+# -- whether there is any
+
+
+def known(places: Places, server: str) -> bool:
+    """Whether git in this repository gets in at the server by itself, without asking a person.
+
+    It does by an `Authorization` header for any part of the server, by the URL of a remote there,
+    or because a credential helper answers.
+    """
+    found = read(places)
+    headers = [each for each in found if each.key.endswith(_HEADER)]
+    if any(_authorizes(each.value) and _overlap(each.url, server) for each in headers):
+        return True
+    there = [
+        url for name in remotes.names(places) for url in (remotes.url(places, name), *remotes.push_urls(places, name))
+    ]
+    if any(parts.username and parts.hostname == urlsplit(server).hostname for parts in map(urlsplit, there)):
+        return True
+    if not any(each.key.startswith("credential.") and each.key.endswith(_HELPER) for each in found):
+        return False
+    url = next((each for each in there if _is_below(each, server)), server)
+    return _helper_answers(places, url)
+
+
+def _authorizes(header: str) -> bool:
+    return header.lower().startswith("authorization:")
+
+
+def _overlap(one: str, other: str) -> bool:
+    return _is_below(one, other) or _is_below(other, one)
+
+
+def _helper_answers(places: Places, url: str) -> bool:
+    silent = env.SILENCED | {"GIT_TERMINAL_PROMPT": "0"}
+    try:
+        done = git(places, "credential", "fill", stdin=f"url={url}\n\n".encode(), extra=silent, timeout=_HELPER_SECONDS)
+    except TimeoutError:
+        return False
+    return done.returncode == 0
 
 
 # -- ssh
