@@ -272,8 +272,12 @@ class _Backend(BaseHTTPRequestHandler):
     server: Any
 
     def do_GET(self) -> None:
-        given = self.headers.get("Authorization", "")
+        said = self.headers.get_all("Authorization", [])
+        given = ", ".join(said)
         self.server.seen.append(given)
+        if len(said) > 1:  # as GitHub refuses it
+            self._answer(400, {"Content-Length": "0"}, b"")
+            return
         if self.server.wanted and given.replace("basic", "Basic") != self.server.wanted:
             self._answer(401, {"WWW-Authenticate": 'Basic realm="git"', "Content-Length": "0"}, b"")
             return

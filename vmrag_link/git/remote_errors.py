@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vmrag_link import proc
+from vmrag_link import env, proc
 from vmrag_link.errors import (
     AuthenticationFailed,
     RemoteDamaged,
@@ -45,21 +45,28 @@ _DAMAGED = re.compile(
 _FORBIDDEN = re.compile(
     r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
 )
+_ON_A_RUNNER = (
+    "Let actions/checkout keep its token (persist-credentials: true), or give the step's input `token` one that may read "
+    "this repository (permissions: contents: read; write to push)."
+)
 
 
 def of_answer(url: str, done: proc.Finished) -> RemoteError:
     """The error for a failed git command that talked to the remote."""
     said = shown(done.complaint)
-    where, details = shown(url), {"said": said, "remote": shown(url)}
+    where, details, runner = shown(url), {"said": said, "remote": shown(url)}, env.in_github_actions()
     if _FORBIDDEN.search(said):
         return RemoteInvalid(
             f"git may not use that transport for {where}: {_essence(said)}", hint="git remote -v", **details
         )
     if _AUTHENTICATION.search(said):
         hint = f"See that git itself gets in: git ls-remote {quoted(where)}"
-        return AuthenticationFailed(f"{where} did not let us in: {_essence(said)}", hint=hint, **details)
+        return AuthenticationFailed(
+            f"{where} did not let us in: {_essence(said)}", hint=_ON_A_RUNNER if runner else hint, **details
+        )
     if _ABSENT.search(said):
-        return RemoteMissing(f"There is no git repository at {where}.", hint="git remote -v", **details)
+        hint = f"git remote -v; or it is private. {_ON_A_RUNNER}" if runner else "git remote -v"
+        return RemoteMissing(f"There is no git repository at {where}.", hint=hint, **details)
     if _DAMAGED.search(said):
         return RemoteDamaged(
             f"The knowledge base at {where} is damaged: {_essence(said)}. Nothing of it was taken.",
