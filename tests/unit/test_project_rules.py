@@ -131,7 +131,7 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
 
 def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
     modules = {path.stem for path in (ROOT / "vmrag_link" / "cli").glob("*.py")}
-    helpers = {"__init__", "base", "common", "conflict_view", "main", "output", "reference", "terminal"}
+    helpers = {"__init__", "base", "common", "conflict_view", "rankings", "main", "output", "reference", "terminal"}
     assert modules - helpers == {MODULES.get(name, name) for name in COMMANDS}
 
 

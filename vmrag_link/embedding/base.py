@@ -61,9 +61,9 @@ class Model(Protocol):
         fingerprint), `EmbeddingFailed`.
         """
 
-    def embed_query(self, text: str) -> Vector:
-        """A vector that is near those of texts that answer the query. Raises as `embed`."""
-        return self.embed([text])[0]
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Vectors that are near those of texts that answer the queries. Otherwise as `embed`."""
+        return self.embed(texts)
 
 
 def featureless(dimensions: int) -> Vector:
