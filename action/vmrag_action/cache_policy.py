@@ -7,8 +7,6 @@ cannot be written twice. The others are the beginnings of keys, and the newest m
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,16 +15,12 @@ import msgspec
 from vmrag_action.inputs import Caching
 from vmrag_action.runner import WorkflowJob
 from vmrag_link import __version__
-from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.contents import SUFFIX
-from vmrag_link.models import Record, canonical_json
+from vmrag_link.models import canonical_json
 from vmrag_link.settings import Config
 
 LAYOUT = "vmrag-1"
 """Rises with what a cache holds."""
-
-WRITERS = ("push", "schedule", "workflow_dispatch")
-"""Events of which nobody outside decides what runs."""
 
 NOT_AUTOMATIC = ("release", "pull_request_target", "workflow_run")
 """Jobs that publish, or have secrets beside a stranger's input: a cache is read only if asked."""
@@ -66,35 +60,14 @@ def keys(job: WorkflowJob, config: Config, revision: str) -> Keys:
     return Keys(f"{pinned}-{_plain(job.run)}", (f"{pinned}-", f"{machine}-{settings}-", f"{machine}-"))
 
 
-def access(
-    job: WorkflowJob, asked: Caching, *, saves: bool, trusted: bool, environ: Mapping[str, str] = os.environ
-) -> Access:
-    """Written only by a push, a schedule or a person, on the default branch: everything else may
-    run what a stranger has written.
+def access(job: WorkflowJob, asked: Caching, *, saves: bool) -> Access:
+    """`saves`: the workflow wants it, and the event is one of the default branch that no stranger
+    causes (`Comparison.saves`).
     """
-    if asked == "false":
+    careful = not job.hosted or job.event in NOT_AUTOMATIC or job.ref.startswith("refs/tags/")
+    if asked == "false" or (asked == "auto" and careful):
         return Access(read=False, write=False)
-    if asked == "auto" and (not job.hosted or job.event in NOT_AUTOMATIC or job.ref.startswith("refs/tags/")):
-        return Access(read=False, write=False)
-    write = saves and trusted and job.event in WRITERS and job.ref == f"refs/heads/{_default_branch(environ)}"
-    return Access(read=True, write=write)
-
-
-class _Repository(Record, frozen=True):
-    default_branch: str = ""
-
-
-class _Payload(Record, frozen=True):
-    repository: _Repository = _Repository()
-
-
-def _default_branch(environ: Mapping[str, str]) -> str:
-    """Raises `UsageInvalid` for a payload that cannot be read."""
-    path = environ.get("GITHUB_EVENT_PATH", "")
-    try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=_Payload).repository.default_branch if path else ""
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        raise UsageInvalid(f"The event's payload cannot be read: {error}", hint="with: enable-cache: false") from error
+    return Access(read=True, write=saves)
 
 
 def _plain(text: str) -> str:

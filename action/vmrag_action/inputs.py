@@ -81,3 +81,9 @@ def chroma() -> bool:
 
 def fail_on() -> FailOn:
     return cast("FailOn", _choice("fail-on", ("error", "information", "never"), "error"))
+
+
+def earlier_findings() -> int:
+    """Of the step before, which `action.yml` hands over; none where it did not run."""
+    found = given("earlier-findings")
+    return int(found) if found.isascii() and found.isdigit() else 0

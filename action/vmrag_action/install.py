@@ -24,6 +24,7 @@ ALL_REQUIREMENTS = ROOT / "constraints.txt"
 """For the extras that somebody asks for."""
 
 COMMANDS = ("vmrag", "vmrag-mcp")
+MARKER = "installed"
 EXTRAS = ("all", "mcp", "minilm")
 PLATFORMS = ("linux", "darwin")
 
@@ -61,12 +62,15 @@ def parse_extras(text: str) -> tuple[str, ...]:
     return found
 
 
+def state(wanted: list[list[str]]) -> str:
+    """What an environment was made of."""
+    return hashlib.sha256(repr((sys.version, wanted)).encode() + REQUIREMENTS.read_bytes()).hexdigest()
+
+
 def install(folder: Path, version: str, extras: tuple[str, ...]) -> None:
     """Make the environment, unless an earlier use of the Action in this job made the same one."""
-    wanted = arguments(version, extras)
-    state = hashlib.sha256(repr((sys.version, wanted)).encode() + REQUIREMENTS.read_bytes()).hexdigest()
-    marker = folder / "installed"
-    if marker.is_file() and marker.read_text() == state:
+    wanted, marker = arguments(version, extras), folder / MARKER
+    if marker.is_file() and marker.read_text() == state(wanted):
         return
     shutil.rmtree(folder, ignore_errors=True)
     environment = folder / "venv"
@@ -78,7 +82,7 @@ def install(folder: Path, version: str, extras: tuple[str, ...]) -> None:
     commands.mkdir()
     for name in COMMANDS:
         (commands / name).symlink_to(environment / "bin" / name)
-    marker.write_text(state)
+    marker.write_text(state(wanted))
 
 
 def _pip(python: Path, *words: str) -> None:

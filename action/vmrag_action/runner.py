@@ -55,6 +55,16 @@ OUTPUTS: Mapping[str, str] = {
 """The form of every output. No other value leaves a step."""
 
 
+class Place(NamedTuple):
+    """A line of a file of the repository, where a message is shown."""
+
+    file: str
+    line: int = 1
+
+
+PIN = Place(PIN_NAME)
+
+
 def given(name: str) -> str:
     """An input, without blanks around it; empty where it is not mapped or not set.
 
@@ -119,22 +129,21 @@ class Runner:
         finally:
             core.end_group()
 
-    def annotate(self, level: Level, message: str, *, title: str = "vmrag", on_pin: bool = True) -> bool:
-        """Show a message at the pin, or at the job alone. False where it was only logged, because
-        the step has as many annotations as the runner shows.
+    def annotate(self, level: Level, message: str, *, title: str = "vmrag", at: Place | None = None) -> None:
+        """Show a message at a place, or at the job alone. It is only logged where the step has as
+        many annotations as the runner shows.
         """
         text = terminal_text.visible(message)
         if self._annotations[level] >= MOST_ANNOTATIONS:
             self.say(f"{level}: {text}")
-            return False
+            return
         self._annotations[level] += 1
-        place = {"file": PIN_NAME, "line": "1"} if on_pin else {}
+        place = {"file": at.file, "line": str(at.line)} if at else {}
         issue_command(level, {"title": terminal_text.one_line(title), **place}, text)
-        return True
 
     def fail(self, error: VmragError) -> None:
         said = f"{error.message}\n{error.hint}" if error.hint else error.message
-        self.annotate("error", said, title=error.code)
+        self.annotate("error", said, title=error.code, at=PIN)
 
     # -- what others read --------------------------------------------------------------------------
 
