@@ -17,6 +17,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git.remotes import shown
+from vmrag_link.pin_values import DATA
 
 _MOST_SAID = 300
 
@@ -45,6 +46,8 @@ _DAMAGED = re.compile(
 _FORBIDDEN = re.compile(
     r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
 )
+_OR_A_BRANCH = ", or let it travel on a branch: remote: git:refs/heads/vmrag/data in .vmrag.yaml, then vmrag pin"
+
 _ON_A_RUNNER = (
     "Let actions/checkout keep its token (persist-credentials: true), or give the step's input `token` one that may read "
     "this repository (permissions: contents: read; write to push)."
@@ -97,7 +100,7 @@ def of_push(url: str, ref: str, done: proc.Finished) -> RemoteError:
     told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
     return RemoteRejected(
         f"{where} does not take knowledge: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
-        hint=f"Ask who runs it to allow pushes to {ref}.",
+        hint=f"Ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA else ''}.",
         said=said,
         remote=where,
     )
