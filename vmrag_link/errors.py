@@ -12,7 +12,7 @@
     ├── Drift (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion
     │                      MergeConflict (MergeRefused, PinConflict)
     ├── Git (exit 3)       GitFailed · GitRepositoryMissing · GitReferenceMissing · GitBusy
-    │                      HooksRefused · LinkMissing
+    │                      HooksRefused · LinkMissing · HistoryMissing
     ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable)
     │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
     │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
@@ -300,6 +300,10 @@ class GitBusy(GitError):
     """git is in the middle of something in which nothing may be written."""
 
     code = "GIT_BUSY"
+
+
+class HistoryMissing(GitError):
+    """A shallow clone lacks the history that a question is about, and it could not be fetched."""
 
 
 class LinkMissing(GitError):

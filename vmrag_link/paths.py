@@ -29,11 +29,14 @@ SPARE_BYTES = 32_000_000
 class Places(NamedTuple):
     """The folders of one git work tree: `top`, its own `git_dir`, and `common`, which all worktrees
     share.
+
+    `code`: for a repository of ours beside the code's (`git.sidecar_repo`), the code's own.
     """
 
     top: Path
     git_dir: Path
     common: Path
+    code: Places | None = None
 
     @property
     def pin(self) -> Path:

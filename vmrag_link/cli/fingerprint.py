@@ -61,5 +61,6 @@ def _lines(report: VerifiedIndex) -> Iterator[str]:
         yield from report.problems
         yield f"Build the index again: {report.fix}"
         return
-    compared = f"{report.vectors} of their vectors proven by the cache" if report.chunks else "nothing to compare"
+    proven = f"{report.vectors} of their vectors proven by the cache, {report.recomputed} computed again"
+    compared = proven if report.chunks else "nothing to compare"
     yield f"The index holds {plural(report.documents, 'document')} in {plural(report.chunks, 'chunk')}, as it should; {compared}."

@@ -41,6 +41,11 @@ class Model(Protocol):
         return True
 
     @property
+    def exact(self) -> bool:
+        """Whether every machine makes the same vector of a text, as the index stores it."""
+        return self.local
+
+    @property
     def window(self) -> int | None:
         """The length in characters above which a text is better cut; None where length does not
         matter.
