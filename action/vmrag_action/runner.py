@@ -133,7 +133,7 @@ class Runner:
         """Show a message at a place, or at the job alone. It is only logged where the step has as
         many annotations as the runner shows.
         """
-        text = terminal_text.visible(message)
+        text = terminal_text.without_commands(terminal_text.visible(message))
         if self._annotations[level] >= MOST_ANNOTATIONS:
             self.say(f"{level}: {text}")
             return
