@@ -202,3 +202,47 @@ def test_strangers_texts_are_shown_defused(project):
     assert "\x1b" not in done.out
     assert not [line for line in done.out.splitlines() if line.lstrip().startswith("::")]
     assert "##[x]" not in done.out
+
+
+# -- diff --queries --------------------------------------------------------------------------------
+
+
+def changes(project: Project, *places: str) -> list[str]:
+    return [each["change"] for each in project.ask("diff", *places, "--queries")["queries"]]
+
+
+def test_diff_shows_both_rankings_side_by_side(golden):
+    assert changes(golden, "main", "main") == ["none", "none"]
+    assert changes(golden, "main", "feature") == ["ranking", "ranking"]
+    assert golden.vmrag("diff", "main", "main", "--queries").out == (
+        "2 queries: 0 ranked differently, 0 with other scores only, 2 alike\n"
+    )
+    said = golden.vmrag("diff", "main", "feature", "--queries").out.splitlines()
+    assert said[0] == f"certificates for TLS  {FILE}:4"
+    assert said[1].split() == ["main", "feature"]
+    assert said[2].startswith("  1 - handbook/deep/tls.txt #0  ")
+    assert said[2].split()[1:3] == ["-", "handbook/deep/tls.txt"]
+    assert said[-1] == "2 queries: 2 ranked differently, 0 with other scores only, 0 alike"
+
+
+def test_diff_of_queries_without_places_is_about_the_uncommitted_documents(golden):
+    assert changes(golden) == ["none", "none"]
+    golden.put("install.md", "Install the program.")
+    assert changes(golden) == ["scores", "ranking"]
+    assert changes(golden, "HEAD") == changes(golden, golden.pinned, "WORKING") == changes(golden)
+
+
+def test_diff_of_queries_ranks_a_git_ref_as_its_settings_say(golden):
+    golden.commit("k", **{".vmrag.yaml": "embedding:\n  model: hash\nretrieval:\n  k: 1\n"})
+    assert [len(each["after"]) for each in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 1]
+    assert [len(each["before"]) for each in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 4]
+    assert [len(each["before"]) for each in golden.ask("diff", golden.pinned, "main", "--queries")["queries"]] == [1, 1]
+
+
+def test_diff_of_queries_names_what_cannot_be_asked_at_one_of_the_places(golden):
+    golden.write(FILE, "queries:\n  - {query: x, collection: notes}\n")
+    golden.put("1", "x", collection="notes")
+    [found] = golden.ask("diff", "--queries")["queries"]
+    assert (found["change"], found["problem_after"]) == ("ranking", "")
+    assert found["problem_before"] == "There is no collection 'notes'"
+    assert golden.vmrag("diff", "--queries", "--stat", code=2).out == ""

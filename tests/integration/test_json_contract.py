@@ -111,6 +111,22 @@ CHECK = {
     "ranking": {"mode": str, "k": int, **RANKING},
     "kb": QUERY["kb"],
 }
+DIFF_QUERIES = {
+    "file": str,
+    "old": PLACE,
+    "new": PLACE,
+    "queries": [
+        {
+            "query": str,
+            "line": int,
+            "change": re.compile("none|scores|ranking"),
+            "before": [RANKED],
+            "after": [RANKED],
+            "problem_before": str,
+            "problem_after": str,
+        }
+    ],
+}
 FINGERPRINT = {
     "fingerprint": SHA256,
     "revision": HASH,
@@ -357,6 +373,12 @@ def test_check(project):
         assert mismatch(report, CHECK) == ""
         assert [each["recorded"] for each in report["queries"]] == ["new" if arguments else None, None]
         assert [len(each["misses"]) for each in report["queries"]] == [0, 1]
+
+
+def test_diff_of_queries(project):
+    project.write(".vmrag/queries.yaml", "queries: [{query: faq}]")
+    report = project.ask("diff", "main", "feature", "--queries")
+    assert mismatch(report, DIFF_QUERIES) == ""
 
 
 def test_list_and_show(project):

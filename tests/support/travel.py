@@ -33,9 +33,9 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.git import plumbing
 from vmrag_link.models import Working
 from vmrag_link.paths import Places
+from vmrag_link.pin_values import DATA
 from vmrag_link.transport import address, connection, local_copy
 from vmrag_link.transport.address import Address
-from vmrag_link.transport.git_transport import DATA
 from vmrag_link.transport.publish import Published, PublishRequest, publish
 
 ROOT = Path(__file__).parents[2]

@@ -20,6 +20,7 @@ from vmrag_link.git import credentials, remote_errors
 from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
+from vmrag_link.pin_values import DATA
 
 _LOCK_SECONDS = 1.0
 """How long git may hold a ref: it writes a line."""
@@ -61,12 +62,14 @@ class Peer(NamedTuple):
     """The other side of git: `where` is the name of a configured remote or a URL.
 
     `schemes`: the only transports that may be used for it, within git's own configuration; None for
-    all that it allows. `ask`: a person may be asked for a password.
+    all that it allows. `ask`: a person may be asked for a password. `ref`: where it holds a
+    knowledge base.
     """
 
     where: str
     schemes: tuple[str, ...] | None = None
     ask: bool = False
+    ref: str = DATA
 
 
 def tip(places: Places, ref: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link.errors import CollectionMissing, QueriesInvalid, shortened
+from vmrag_link.errors import QueriesInvalid, shortened
 from vmrag_link.golden import edit
 from vmrag_link.golden.queries import (
     GoldenFile,
@@ -17,11 +17,11 @@ from vmrag_link.golden.queries import (
     Recording,
     changed_since,
     misses,
-    ranked,
     recording,
 )
 from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
+from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
 from vmrag_link.ops.checks.golden_file import UPDATE
 from vmrag_link.ops.checks.missed_documents import MissedDocuments
 from vmrag_link.ops.follow.provenance import KbBlock, require_pinned, viewed
@@ -30,8 +30,6 @@ from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import View, Workspace
-
-ASKING = "asking the golden queries"
 
 
 class CheckedQuery(Record, frozen=True):
@@ -69,7 +67,7 @@ class GoldenReport(Record, frozen=True):
         return not self.missed and not self.outdated
 
 
-class _Answers(Record, frozen=True):
+class _Checked(Record, frozen=True):
     queries: tuple[CheckedQuery, ...]
     kb: KbBlock
 
@@ -92,26 +90,20 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
     changed = changed_since(golden.recorded, now) if golden.recorded else []
     comparable = not changed and not update
 
-    def look(searcher: Searcher, view: View) -> _Answers:
+    def look(searcher: Searcher, view: View) -> _Checked:
         require_pinned(ws, view.notes)
-        asked = [query.asked(settings) for query in golden.queries]
         documents = MissedDocuments(searcher, ws.engine, view.at)
-        searcher.prepare(asked)
+        found = answers(searcher, golden, settings, ws.progress)
         checked = []
-        with ws.progress.task(ASKING, len(asked)) as task:
-            for query, each in zip(golden.queries, asked, strict=True):
-                try:
-                    found = ranked(searcher.search(each))
-                except CollectionMissing as error:
-                    checked.append(_checked(query, (), [Miss("asked", error.message.rstrip("."))]))
-                else:
-                    missed = misses(query, found, each.k, comparable=comparable)
-                    checked.append(_checked(query, found, [documents.explained(miss, each) for miss in missed]))
-                task.advance()
-        return _Answers(tuple(checked), viewed(ws, view).kb)
+        for query, answer in zip(golden.queries, found, strict=True):
+            asked = query.asked(settings)
+            missed = misses(query, answer.found, asked.k, comparable=comparable)
+            explained = [documents.explained(miss, asked) for miss in missed]
+            checked.append(_checked(query, answer, explained))
+        return _Checked(tuple(checked), viewed(ws, view).kb)
 
-    answers = searching(ws, look, at=place)
-    queries = _recorded(ws, stored, answers.queries, now) if update else answers.queries
+    checked = searching(ws, look, at=place)
+    queries = _recorded(ws, stored, checked.queries, now) if update else checked.queries
     return GoldenReport(
         file=QUERIES_NAME,
         queries=queries,
@@ -119,7 +111,7 @@ def check_queries(ws: Workspace, *, ref: str | None = None, update: bool = False
         recorded=sum(each.recorded is not None for each in queries),
         outdated=_outdated(golden, changed) if not update else "",
         ranking=now,
-        kb=answers.kb,
+        kb=checked.kb,
     )
 
 
@@ -141,8 +133,9 @@ def _outdated(golden: GoldenFile, changed: Sequence[str]) -> str:
     return f"The recorded rankings were not compared: {'; '.join(changed)}."
 
 
-def _checked(query: GoldenQuery, found: tuple[RankedChunk, ...], missed: Sequence[Miss]) -> CheckedQuery:
-    return CheckedQuery(query.text, query.line, query.expect, query.first, query.ranking, found, tuple(missed))
+def _checked(query: GoldenQuery, answer: GoldenAnswer, missed: Sequence[Miss]) -> CheckedQuery:
+    lacking = (Miss("asked", answer.problem),) if answer.problem else tuple(missed)
+    return CheckedQuery(query.text, query.line, query.expect, query.first, query.ranking, answer.found, lacking)
 
 
 def _recorded(

@@ -164,7 +164,7 @@ def _not_comparable(scope: Scope, walk: Walk, merge_bases: MergeBases, *, cut: b
 
     What is missing of a whole history is only said, because nothing was to be compared with it.
     """
-    if scope.without and (cut or walk.cut or merge_bases.of(scope.tip, scope.without) is None):
+    if scope.without and (cut or not merge_bases.settle(scope.tip, scope.without, walk.parents)):
         yield not_comparable(scope.tip, scope.shown)
 
 

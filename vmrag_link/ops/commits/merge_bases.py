@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from vmrag_link.git import history, pin_merge
 from vmrag_link.ops.commits.ancestry import carried
 from vmrag_link.paths import Places
@@ -34,6 +36,20 @@ class MergeBases:
         found = pin_merge.merge_bases(self._places, [commit, *others])
         return None if cut and len(found) > 1 else found
 
+    def settle(self, head: str, base: str, found: Mapping[str, Sequence[str]]) -> bool:
+        """Whether `found`, the commits with their parents that the head reaches here and the base
+        does not, are those of the whole history.
+
+        One of them could be the base's behind the boundary. Then so is all that it comes from: but
+        that reaches the whole boundary itself, and nothing is its own ancestor.
+        """
+        if self.of(head, base) is None:
+            return False
+        cut = self._cut.get(head, 0)
+        return not cut or all(
+            sides and all(each in found or self._cut.get(each, 0) == cut for each in sides) for sides in found.values()
+        )
+
     def _reached(self, commits: tuple[str, ...]) -> int:
         bits = 0
         for each in commits:
@@ -49,11 +65,11 @@ def is_comparable(places: Places, base: str | None, head: str) -> bool:
     """
     if not history.boundary(places):
         return True
-    ends = [head, base] if base else [head]
-    known = MergeBases(places, *ends)
-    if base and known.of(head, base) is None:
+    known = MergeBases(places, *([head, base] if base else [head]))
+    found = history.commits(places, [head], without=base)
+    if base and not known.settle(head, base, found):
         return False
-    merges = (sides for sides in history.commits(places, [head], without=base).values() if len(sides) > 1)
+    merges = (sides for sides in found.values() if len(sides) > 1)
     return all(
         known.of(side, *(each for each in sides if each != side)) is not None for sides in merges for side in sides
     )
