@@ -26,7 +26,7 @@ _Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _Payload = TypeVar("_Payload", bound=Record)
 
 
-class Project(Record, frozen=True):
+class HostedRepository(Record, frozen=True):
     """A repository on GitHub: `owner/name`."""
 
     full_name: _Name
@@ -35,14 +35,14 @@ class Project(Record, frozen=True):
 class BaseEnd(Record, frozen=True):
     ref: Branch
     sha: Hash
-    repo: Project
+    repo: HostedRepository
 
 
 class HeadEnd(Record, frozen=True):
     """`repo` None: the fork was deleted."""
 
     sha: Hash
-    repo: Project | None
+    repo: HostedRepository | None
 
 
 class PullRequest(Record, frozen=True):
@@ -79,14 +79,14 @@ class OfMergeGroup(Record, frozen=True):
     merge_group: MergeGroup
 
 
-class OwnProject(Record, frozen=True):
+class OwnRepository(Record, frozen=True):
     default_branch: Branch
 
 
 class OfRepository(Record, frozen=True):
     """What nearly every event says."""
 
-    repository: OwnProject
+    repository: OwnRepository
 
 
 class OfPush(Record, frozen=True):
@@ -94,7 +94,7 @@ class OfPush(Record, frozen=True):
 
     before: Hash
     forced: bool
-    repository: OwnProject
+    repository: OwnRepository
 
 
 def read(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
