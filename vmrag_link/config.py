@@ -33,8 +33,8 @@ AGREE = "vmrag trust"
 """The command by which a person agrees to what the file states."""
 
 _REQUIRES = "requires"
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
-_DECIMAL = re.compile(r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?")
+_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
+_DECIMAL = r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?"
 _NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOLEANS = {"true": True, "false": False}
@@ -292,9 +292,9 @@ def _value(
         raise _expected(key, "nothing", place)
     if key.kind is bool and not quoted and text.lower() in booleans:
         return booleans[text.lower()]
-    if key.kind is int and not quoted and _INTEGER.fullmatch(text) and key.lowest <= int(text) <= key.highest:
+    if key.kind is int and not quoted and re.fullmatch(_INTEGER, text) and key.lowest <= int(text) <= key.highest:
         return int(text)
-    if key.kind is float and not quoted and _DECIMAL.fullmatch(text) and key.lowest <= float(text) <= key.highest:
+    if key.kind is float and not quoted and re.fullmatch(_DECIMAL, text) and key.lowest <= float(text) <= key.highest:
         return float(text)
     if key.kind is str and text.isprintable() and (not key.choices or text in key.choices):
         if key.flaw and (flaw := key.flaw(text)):

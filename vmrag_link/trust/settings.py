@@ -9,7 +9,7 @@ from typing import Any
 from vmrag_link import config, env, settings_file
 from vmrag_link.config import Loaded
 from vmrag_link.errors import ConfigInvalid, GitReferenceMissing, shortened
-from vmrag_link.git.plumbing import blob
+from vmrag_link.git import plumbing
 from vmrag_link.git.settings import config_section
 from vmrag_link.paths import CONFIG_NAME, Places
 from vmrag_link.trust import agreements
@@ -22,15 +22,27 @@ def load(places: Places) -> Loaded:
 
     Raises `ConfigInvalid`.
     """
+    return _load(places, config.own_text(places.config), CONFIG_NAME)
 
+
+def load_at(places: Places, ref: str) -> Loaded:
+    """As `load`, with the `.vmrag.yaml` in the commit that a git ref names.
+
+    Raises `ConfigInvalid`, `GitReferenceMissing`.
+    """
+    spec = f"{plumbing.resolve(places, ref)}:{CONFIG_NAME}"
+    return _load(places, plumbing.blob(places, spec, limit=settings_file.MAX_BYTES), f"{ref}:{CONFIG_NAME}")
+
+
+def _load(places: Places, text: bytes | None, label: str) -> Loaded:
     def known(remote: str) -> bool:
         from vmrag_link.transport import trust  # few files name a remote
 
         return trust.named_here(places, remote)
 
     return config.load(
-        config.own_text(places.config),
-        path_label=CONFIG_NAME,
+        text,
+        path_label=label,
         overrides=config_section(places, "vmrag"),
         environ=os.environ,
         agreements=agreed(places),
@@ -60,7 +72,7 @@ def _committed(places: Places, commit: str) -> bytes | None:
             variable=env.SETTINGS_FROM,
         )
     try:
-        return blob(places, f"{commit}:{CONFIG_NAME}", limit=settings_file.MAX_BYTES)
+        return plumbing.blob(places, f"{commit}:{CONFIG_NAME}", limit=settings_file.MAX_BYTES)
     except GitReferenceMissing as missing:
         raise ConfigInvalid(
             f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is not here: nobody can say which settings count.",
