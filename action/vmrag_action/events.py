@@ -25,12 +25,14 @@ from vmrag_action import deepen, payload
 from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfRepository, PullRequest
 from vmrag_link import env
 from vmrag_link.errors import HistoryMissing
-from vmrag_link.git import objects, plumbing, transfer
+from vmrag_link.git import objects, plumbing, remotes, transfer
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
 from vmrag_link.paths import Places
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
+_HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
+"""The URL of a repository on a server; one of this machine has no host."""
 
 _BRANCHES = "refs/heads/"
 _MERGED = ("pull_request", "pull_request_review", "pull_request_review_comment")
@@ -83,17 +85,18 @@ class _Ends(NamedTuple):
 def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     """What the event of this job is about, in the checkout at `places`.
 
-    A commit that decides it and is not here is fetched. Raises `UsageInvalid` for an environment or
-    a payload that is none of GitHub's, `HistoryMissing`, and `RemoteError`.
+    A commit that decides it and is not here is fetched. Of another repository than the event's, a
+    submodule say, nothing is known but what is checked out. Raises `UsageInvalid` for an
+    environment or a payload that is none of GitHub's, `HistoryMissing`, and `RemoteError`.
     """
     event = environ.get("GITHUB_EVENT_NAME", "")
     if not event:
         raise payload.unreadable("GITHUB_EVENT_NAME is not set")
-    ends = _ends(event, environ, places)
+    at = plumbing.resolve(places, "HEAD")
+    ends = _Ends(None, at) if _is_another(environ, places) else _ends(event, environ, places)
     given = env.settings_from(environ)  # the workflow's word, or that of an earlier step
     if ends.settings_from and not given:
         deepen.bring(places, [ends.settings_from])
-    at = plumbing.resolve(places, "HEAD")
     return Comparison(
         event,
         ends.base,
@@ -105,6 +108,17 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
         saves=event in _OF_WRITERS and _is_default(event, environ),
         checked_out=at == ends.head or (event in _MERGED and at == _sha(environ)),
     )
+
+
+def _is_another(environ: Mapping[str, str], places: Places) -> bool:
+    """Whether the checkout is not of the event's repository: its commit is not here, and would not
+    come from where this was fetched.
+    """
+    if not objects.missing_commits(places, [_sha(environ)]):
+        return False
+    path = _HOSTED.fullmatch(remotes.url(places, deepen.origin(places).where))
+    own = environ.get("GITHUB_REPOSITORY", "")
+    return path is not None and path["name"].lower() != own.lower()
 
 
 def _ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:

@@ -263,6 +263,39 @@ def test_other_events_are_about_one_commit_and_few_of_them_are_trusted(host, eve
     assert ("VMRAG_NO_SERVICES" in found.environment) is not trusted
 
 
+# -- checkouts of other repositories
+
+
+OTHERS = ["https://github.example/them/lib", "git@github.example:other/project.git", "ssh://git@h.example:2/a/b/c.git/"]
+OURS = [
+    "http://127.0.0.1:9/them/project",
+    "http://127.0.0.1:9/a/b/Them/Project.git",
+    "ssh://git@127.0.0.1:9/them/project",
+]
+
+
+@pytest.mark.parametrize("url", OTHERS)
+@pytest.mark.parametrize("event", ["pull_request", "push", "schedule"])
+def test_of_another_repository_nothing_is_known_but_what_is_checked_out(host, tmp_path, url, event):
+    other = make_repo(tmp_path / "other")
+    at = other.commit("other")
+    other.git("remote", "add", "origin", url)
+    job = Job(tmp_path, event, {"repository": OWN}, sha=host.merge, ref="refs/heads/main", GITHUB_REF_PROTECTED="true")
+    found = comparison(job.environ, plumbing.locate(other.top))
+    assert (found.base, found.head, found.settings_from, found.checked_out) == (None, at, None, True)
+    assert found.trusted is (event != "pull_request")
+
+
+@pytest.mark.parametrize("url", OURS)
+def test_a_checkout_of_the_events_repository_that_lacks_its_commit_is_no_other_one(host, tmp_path, url):
+    repo = make_repo(tmp_path / "other")
+    repo.commit("other")
+    repo.git("remote", "add", "origin", url)
+    job = Job(tmp_path, "pull_request", events.pull_request(host.opened, host.head), sha=host.merge, ref="refs/x")
+    with pytest.raises(HistoryMissing):
+        comparison(job.environ, plumbing.locate(repo.top))
+
+
 # -- hostile payloads
 
 
