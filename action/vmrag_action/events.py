@@ -23,12 +23,12 @@ import msgspec
 
 from vmrag_action import deepen, payload
 from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfRepository, PullRequest
-from vmrag_link import env
+from vmrag_link import env, settings_file
 from vmrag_link.errors import HistoryMissing
 from vmrag_link.git import objects, plumbing, remotes, transfer
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
-from vmrag_link.paths import Places
+from vmrag_link.paths import CONFIG_NAME, Places
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
 _HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
@@ -96,7 +96,9 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     ends = _Ends(None, at) if _is_another(environ, places) else _ends(event, environ, places)
     given = env.settings_from(environ)  # the workflow's word, or that of an earlier step
     if ends.settings_from and not given:
-        deepen.bring(places, [ends.settings_from])
+        deepen.bring(places, [ends.settings_from], files=True)
+        # A partial clone fetches the file itself now: later steps may have no way in.
+        plumbing.blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=settings_file.MAX_BYTES)
     return Comparison(
         event,
         ends.base,
