@@ -40,6 +40,16 @@ GITHUB_SERVER = "GITHUB_SERVER_URL"
 SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
 
+SETTINGS_FROM = "VMRAG_SETTINGS_FROM"
+"""The full name of a commit whose `.vmrag.yaml` stands for the person: a workflow names the base of
+a pull request, so that nothing of the head's counts that the base does not have.
+"""
+
+NO_SERVICES = "VMRAG_NO_SERVICES"
+"""`VMRAG_NO_SERVICES=1`: no embedding service is asked, whoever agreed to it: the texts may be
+those of a stranger's pull request.
+"""
+
 REPOSITORY = "VMRAG_REPO"
 """The directory whose knowledge the MCP server serves."""
 
@@ -252,6 +262,14 @@ def setting(variable: str, environ: Mapping[str, str] = os.environ) -> str | Non
     return environ.get(variable) or None
 
 
+def settings_from(environ: Mapping[str, str] = os.environ) -> str | None:
+    return environ.get(SETTINGS_FROM) or None
+
+
+def without_services(environ: Mapping[str, str] = os.environ) -> bool:
+    return environ.get(NO_SERVICES, "") not in ("", "0")
+
+
 def repository(environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get(REPOSITORY) or None
 
@@ -276,6 +294,11 @@ def forget(names: Iterable[str], environ: MutableMapping[str, str] = os.environ)
     """Go on as if these had not been inherited."""
     for name in names:
         environ.pop(name, None)
+
+
+def add(values: Mapping[str, str], environ: MutableMapping[str, str] = os.environ) -> None:
+    """Go on as if these had been inherited."""
+    environ.update(values)
 
 
 def without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:

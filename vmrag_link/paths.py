@@ -20,6 +20,7 @@ PIN_READ_LIMIT = 8192
 """Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
 
 CONFIG_NAME = ".vmrag.yaml"
+QUERIES_NAME = ".vmrag/queries.yaml"
 STALE_SECONDS = 600
 SPARE_BYTES = 32_000_000
 """What is left free on a disk by whoever may be asked to write much."""
@@ -44,6 +45,10 @@ class Places(NamedTuple):
     @property
     def config(self) -> Path:
         return self.top / CONFIG_NAME
+
+    @property
+    def queries(self) -> Path:
+        return self.top / QUERIES_NAME
 
     # -- shared by all worktrees
 

@@ -141,6 +141,17 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
     raise remote_errors.of_answer(peer.where, done)
 
 
+def fetch_commits(places: Places, peer: Peer, commits: list[str], *options: str) -> None:
+    """Fetch commits by their full names into this repository; no ref moves.
+
+    `options` of `git fetch` say how much of their history comes. Raises as `fetch`.
+    """
+    fixed = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
+    done = _talk(places, peer, "fetch", *fixed, *options, "--", peer.where, *commits)
+    if done.returncode != 0:
+        raise remote_errors.of_answer(peer.where, done)
+
+
 def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
     """The commit of `ref` on the other side, without fetching anything. Raises as `fetch`.
 
