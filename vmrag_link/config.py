@@ -89,13 +89,15 @@ def load(
     environ: Mapping[str, str],
     agreements: Sequence[Mapping[str, Any]] = (),
     known_remote: Callable[[str], bool] = lambda _: False,
+    stand_in: str | None = None,
 ) -> Loaded:
     """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such
     file).
 
     `overrides` is the section `vmrag.` of git config. `agreements`: what the person agreed to in
     this repository, as `stated` gave it, by name; the latest last. `known_remote` says whether a
-    remote was agreed to by itself. Raises `ConfigInvalid`, `ProgramTooOld`.
+    remote was agreed to by itself. `stand_in`: the commit whose settings the agreements are, where
+    no person agreed. Raises `ConfigInvalid`, `ProgramTooOld`.
     """
     warnings = _misspelled(overrides)
     machine = [_from_environment(environ), _from_git(overrides)]
@@ -106,7 +108,7 @@ def load(
         agreed = agreements[-1] if agreements else {}
         found, ignored = _before_agreement(found, own, agreed, known_remote)
         if shown_ones := [text for name, text in ignored.items() if not any(name in source for source in machine)]:
-            warnings.append(_unagreed(path_label, shown_ones, before=bool(agreements)))
+            warnings.append(_unagreed(path_label, shown_ones, before=bool(agreements), stand_in=stand_in))
     for source in reversed(machine):
         if asked := source.get(_REQUIRES):
             require_program(asked.value, asked.place.label)
@@ -255,12 +257,15 @@ def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
     return _value(key, str(value).lower() if isinstance(value, bool) else str(value), _AGREED)
 
 
-def _unagreed(label: str, ignored: Sequence[str], *, before: bool) -> str:
+def _unagreed(label: str, ignored: Sequence[str], *, before: bool, stand_in: str | None) -> str:
     if len(ignored) > _NAMED + 1:
         ignored = [*ignored[:_NAMED], f"{len(ignored) - _NAMED} more settings"]
-    verb = ("count" if len(ignored) > 1 else "counts") if before else ("do" if len(ignored) > 1 else "does")
-    rest = "as you agreed before it changed" if before else "not count until you agree"
-    return f"{label}: {enumerated(ignored)} {verb} {rest}. To see and agree: {AGREE}"
+    names, refused = enumerated(ignored), "do not count" if len(ignored) > 1 else "does not count"
+    if stand_in:
+        return f"{label}: {names} {refused} here: what commit {stand_in[:12]} says does ({env.SETTINGS_FROM})."
+    kept = "count" if len(ignored) > 1 else "counts"
+    rest = f"{kept} as you agreed before it changed" if before else f"{refused} until you agree"
+    return f"{label}: {names} {rest}. To see and agree: {AGREE}"
 
 
 def _added_up(name: str, item: _Found, below: _Found | None) -> _Found:

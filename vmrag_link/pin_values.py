@@ -9,6 +9,12 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
+OWN = "git:"
+"""The code repository's own remote."""
+
+DATA = "refs/vmrag/data"
+"""Where a git repository holds a knowledge base: not a branch, so that no clone pays for it."""
+
 RESERVED_PREFIX = "vmrag"
 MAX_REMOTE = 1024
 MAX_BRANCH = 255
@@ -30,26 +36,50 @@ _HOST = r"[A-Za-z0-9_.-]*|\[(?!-)[A-Za-z0-9_.:-]+\]"
 _OWN_SCHEMES = frozenset(("git+file", "git+http", "git+https", "git+ssh", "file", "http", "https", "ssh"))
 _CLOUD_SCHEMES = frozenset(("aws", "gs", "az", "oci", "oss", "s3"))
 _DOLTHUB = r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_OWN_BRANCHES = f"{OWN}refs/heads/{RESERVED_PREFIX}"
 _REMOTE_FORMS = (
-    "git:, git+https|http|ssh|file://…, file://…, https|http|ssh://…, aws|gs|az|oci|oss|s3://… "
+    "git:, git:refs/heads/vmrag…, git+https|http|ssh|file://…, file://…, https|http|ssh://…, aws|gs|az|oci|oss|s3://… "
     "or organisation/repository"
 )
 
 
 def remote_flaw(value: str) -> str | None:
     """Why this text cannot name the place where a knowledge base travels to; None if it can."""
-    if value == "git:":
+    if value == OWN:
         return None
     if flaw := _unsafe(value, MAX_REMOTE):
         return flaw
+    if value.startswith(f"{OWN}refs"):
+        return _own_branch_flaw(value)
+    return None if hosted(value) else _url_flaw(value)
+
+
+def _url_flaw(value: str) -> str | None:
     if re.match(_HELPER, value):
         return f"names a transport helper, which would run a program: {shown(value)}"
-    if hosted(value):
-        return None
     url = re.fullmatch(_URL, value)
     if not url or url["scheme"] not in _OWN_SCHEMES | _CLOUD_SCHEMES:
         return f"must be {_REMOTE_FORMS}; found {shown(value)}"
     return _place_flaw(value, url["scheme"], url["user"] or "", url["host"], url["path"] or "")
+
+
+def own_ref(value: str) -> str | None:
+    """The ref of the code repository's own remote at which the knowledge base lies: `DATA` for
+    `git:`, else what `git:refs/heads/…` names. None for every other remote, and for none at all.
+    """
+    if value == OWN:
+        return DATA
+    return value.removeprefix(OWN) if value.startswith(f"{OWN}refs") and not remote_flaw(value) else None
+
+
+def _own_branch_flaw(value: str) -> str | None:
+    """A pin must never name a branch of code: it is a stranger's text, and what it names is pushed
+    to.
+    """
+    name = value.removeprefix(f"{OWN}refs/heads/")
+    if not value.startswith(_OWN_BRANCHES) or re.search(_ILLEGAL_IN_BRANCH, name) or len(name) > MAX_BRANCH:
+        return f"must be {_OWN_BRANCHES}…, a branch that no code is on: {shown(value)}"
+    return None
 
 
 def hosted(value: str) -> bool:

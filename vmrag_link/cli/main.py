@@ -23,6 +23,7 @@ COMMANDS = {
     "add": "Store one document from a file or standard input.",
     "adopt": "Take the knowledge that a fork's code pins.",
     "branch": "List the branches of the knowledge base, or write on another one.",
+    "check": "Ask the golden queries, and compare the answers.",
     "clone": "Fetch the knowledge base of a repository that was just cloned.",
     "commit": "Commit the documents and pin the new revision.",
     "completion": "Print the shell completion script for bash, zsh or fish.",

@@ -92,8 +92,8 @@ class ServiceModel(Model):
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         return self._embed(texts, query=False)
 
-    def embed_query(self, text: str) -> Vector:
-        return self._embed([text], query=True)[0]
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        return self._embed(texts, query=True)
 
     def _embed(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
         """Embed texts, longer ones than the window in pieces, uncut.

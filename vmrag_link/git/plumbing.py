@@ -62,7 +62,8 @@ def locate(start: Path) -> Places:
         lines = done.stdout.removesuffix(b"\n").split(b"\n")
         if len(lines) != 3:  # noqa: PLR2004  what was asked
             raise GitFailed(f"The path {str(start)!r} has a line break in it.", hint="Rename the directory.")
-        return Places(*(Path(os.fsdecode(line)) for line in lines))
+        top, git_dir, common = (Path(os.fsdecode(line)) for line in lines)
+        return Places(top, git_dir, common)
     said = done.complaint
     if "not a git repository" in said:
         if lost := _lost_link(start):

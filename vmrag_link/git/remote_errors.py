@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vmrag_link import proc
+from vmrag_link import env, proc
 from vmrag_link.errors import (
     AuthenticationFailed,
     RemoteDamaged,
@@ -17,6 +17,7 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.git.remotes import shown
+from vmrag_link.pin_values import DATA
 
 _MOST_SAID = 300
 
@@ -41,21 +42,30 @@ _DAMAGED = (
     r"|fsck error|unresolved deltas"
 )
 _FORBIDDEN = r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
+_OR_A_BRANCH = ", or let it travel on a branch: remote: git:refs/heads/vmrag/data in .vmrag.yaml, then vmrag pin"
+
+_ON_A_RUNNER = (
+    "Let actions/checkout keep its token (persist-credentials: true), or give the step's input `token` one that may read "
+    "this repository (permissions: contents: read; write to push)."
+)
 
 
 def of_answer(url: str, done: proc.Finished) -> RemoteError:
     """The error for a failed git command that talked to the remote."""
     said = shown(done.complaint)
-    where, details = shown(url), {"said": said, "remote": shown(url)}
+    where, details, runner = shown(url), {"said": said, "remote": shown(url)}, env.in_github_actions()
     if re.search(_FORBIDDEN, said):
         return RemoteInvalid(
             f"git may not use that transport for {where}: {_essence(said)}", hint="git remote -v", **details
         )
     if re.search(_AUTHENTICATION, said):
         hint = f"See that git itself gets in: git ls-remote {quoted(where)}"
-        return AuthenticationFailed(f"{where} did not let us in: {_essence(said)}", hint=hint, **details)
+        return AuthenticationFailed(
+            f"{where} did not let us in: {_essence(said)}", hint=_ON_A_RUNNER if runner else hint, **details
+        )
     if re.search(_ABSENT, said):
-        return RemoteMissing(f"There is no git repository at {where}.", hint="git remote -v", **details)
+        hint = f"git remote -v; or it is private. {_ON_A_RUNNER}" if runner else "git remote -v"
+        return RemoteMissing(f"There is no git repository at {where}.", hint=hint, **details)
     if re.search(_DAMAGED, said):
         return RemoteDamaged(
             f"The knowledge base at {where} is damaged: {_essence(said)}. Nothing of it was taken.",
@@ -86,7 +96,7 @@ def of_push(url: str, ref: str, done: proc.Finished) -> RemoteError:
     told = " ".join(line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("remote:"))
     return RemoteRejected(
         f"{where} does not take knowledge: {shown(verdict[1])} {told}".rstrip()[:_MOST_SAID],
-        hint=f"Ask who runs it to allow pushes to {ref}.",
+        hint=f"Ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA else ''}.",
         said=said,
         remote=where,
     )

@@ -22,6 +22,7 @@ LAST_SLOT = (1 << SLOT_BITS) - 1
 ROWS_AT_ONCE = 1_000
 
 TOKENS = "tokenize = 'porter unicode61'"
+_TABLE = f"CREATE VIRTUAL TABLE keywords USING fts5(text, {TOKENS})"
 
 # English words that carry no topic: dropped from a query (never from the texts), unless nothing
 # else is left.
@@ -32,6 +33,23 @@ STOP_WORDS = frozenset(
         "to was we were what when where which who why will with would you your"
     ).split()
 )
+
+
+def damage(folder: Path) -> str:
+    """Why the lists of words are not those of the texts; empty if they are.
+
+    FTS5 makes them again, in memory. Reads the whole file.
+    """
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        try:
+            connection.deserialize((folder / FILE).read_bytes())
+            found = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'keywords'").fetchone()
+            if found != (_TABLE,):
+                return f"{FILE} is no list of words"
+            connection.execute("INSERT INTO keywords(keywords) VALUES ('integrity-check')")
+        except (sqlite3.Error, OSError) as error:
+            return f"the words in {FILE} are not those of the texts ({error})"
+    return ""
 
 
 def row_id(collection_id: int, slot: int) -> int:
@@ -58,7 +76,7 @@ def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
         # An index that a kill left half changed is thrown away: no journal has to survive that.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA journal_mode = MEMORY")
-        connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS keywords USING fts5(text, {TOKENS})")
+        connection.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
     except sqlite3.Error:
         connection.close()
         raise
