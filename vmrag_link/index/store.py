@@ -19,8 +19,8 @@ from vmrag_link import permissions
 from vmrag_link.beside import Beside
 from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import flat, floats, keywords, lengths, seal, vectors
-from vmrag_link.index.contents import FORMAT, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.index.verify import FORMAT, unusable
 from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record
 
 
