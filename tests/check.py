@@ -25,7 +25,8 @@ QUICK = {
     "types": ["mypy"],
     "imports": ["lint-imports"],
 }
-TESTS = ["pytest", "-n", "auto", "--dist", "loadgroup"]
+TESTS = ["pytest", "-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup"]
+"""One worker more than cores: now and then each waits for a program that it has started."""
 LONG = ["-m", ""]
 """Replaces the selection in pyproject.toml, which leaves the long tests out."""
 LARGE = {
