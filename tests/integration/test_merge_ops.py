@@ -787,7 +787,7 @@ def dies(project: Project, body: str, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize(("step", "resolved"), [*((each, True) for each in DIES), ("before the pin is staged", False)])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_a_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_path, step, resolved):
     if resolved:
         project.record("often", rest=OFTEN)
@@ -803,6 +803,7 @@ def test_a_merge_killed_at_any_step_can_be_repeated_or_finishes(project, tmp_pat
 
 
 @pytest.mark.parametrize("step", [*DIES][1:3] + [*DIES][-1:])
+@pytest.mark.sample(2)
 def test_a_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(project, tmp_path, step):
     ours, theirs = project.pinned, revision(project, "feature")
     project.vmrag("merge", "feature", "--no-commit")

@@ -250,6 +250,7 @@ def waiting(project: Project) -> Project:
     [b"", "Grüße\n".encode(), b"a\r\nb\r\n", b"\xef\xbb\xbfwith a mark"],
     ids=["empty", "umlauts", "CRLF", "byte order mark"],
 )
+@pytest.mark.sample(2)
 def test_a_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiting, tmp_path, data):
     path = tmp_path / "text.md"
     path.write_bytes(data)
@@ -447,7 +448,7 @@ def expected(project: Project, base: str, ours: str, theirs: str, **decided: str
     ("command", "decision"),
     [*((each, "by hand") for each in GIT), ("revert", "ours")],
 )
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tmp_path, command, decision):
     begin, following, ours, theirs = GIT[command]
     begin(parted)
