@@ -179,7 +179,7 @@ def test_fields_are_decided_one_by_one_and_the_others_are_left(project):
     project.vmrag("merge", right, code=1)
     report = project.ask("resolve", "handbook/d", "--field", "title=theirs", code=1)
     assert ([each["open"] for each in report["conflicts"]], report["decided"]) == ([["content"]], 0)
-    assert "(decided)" in project.vmrag("resolve", code=1).out
+    assert "title  (decided: theirs)" in project.vmrag("resolve", code=1).out
     assert refused(project, "merge", "--continue")["code"] == "MERGE_CONFLICT"
     project.vmrag("resolve", "handbook/d", "--field", "content=ours")
     project.vmrag("merge", "--continue")
@@ -245,6 +245,10 @@ def waiting(project: Project) -> Project:
     return project
 
 
+def decisions(project: Project) -> dict:
+    return json.loads((project.own / "merge.json").read_bytes())["decisions"]
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", "Grüße\n".encode(), b"a\r\nb\r\n", b"\xef\xbb\xbfwith a mark"],
@@ -254,10 +258,10 @@ def test_a_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiti
     path = tmp_path / "text.md"
     path.write_bytes(data)
     waiting.vmrag("resolve", "handbook/d", "--file", str(path))
-    stored = (waiting.own / "merge.json").read_bytes()
+    stored = decisions(waiting)
     waiting.vmrag("resolve", "handbook/d", "--ours")
     waiting.vmrag("resolve", "handbook/d", "--file", "-", stdin=data.decode())
-    assert (waiting.own / "merge.json").read_bytes() == stored
+    assert decisions(waiting) == stored
     waiting.vmrag("merge", "--continue")
     row = at(waiting, waiting.pinned)["handbook/d"]
     assert (row.content, row.content_hash) == (data.decode(), content_hash(data.decode()))
@@ -656,9 +660,9 @@ def test_decisions_about_gits_conflict_do_not_touch_a_merge_of_ours_and_go_with_
 
 def test_our_conflict_markers_get_into_no_document(waiting: Project) -> None:
     for text, line in (
-        ("<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n", 1),
-        ("a\r\n>>>>>>> theirs\r\n", 2),
-        ("a\n\n<<<<<<< ours  \n", 3),
+        ("<<<<<<< main\na\n||||||| base\nb\n=======\nc\n>>>>>>> other\n", 1),
+        ("a\r\n||||||| base\r\n", 2),
+        ("a\n\n<<<<<<< main  \n", 3),
     ):
         error = refused(waiting, "resolve", "handbook/d", "--file", "-", code=3, stdin=text)
         assert error["details"]["line"] == line
@@ -666,9 +670,10 @@ def test_our_conflict_markers_get_into_no_document(waiting: Project) -> None:
 
 
 def test_a_document_about_conflicts_can_be_resolved(project: Project) -> None:
-    about = "git writes:\n<<<<<<< ours\nmine\n=======\nyours\n>>>>>>> theirs\n"
+    """Our markers are longer than those that the document shows; only ours are refused."""
+    about = "git writes:\n<<<<<<< main\nmine\n=======\nyours\n>>>>>>> theirs\n"
     _, right = torn(project, put(changed(content=f"{about}one")), put(changed(content="two")))
     project.vmrag("merge", right, code=1)
-    error = refused(project, "resolve", "handbook/d", "--file", "-", code=3, stdin=f"{about}{about}")
-    assert error["details"]["line"] == 8
-    project.vmrag("resolve", "handbook/d", "--file", "-", stdin=f"{about}<<<<<<< HEAD\nboth")
+    error = refused(project, "resolve", "handbook/d", "--file", "-", code=3, stdin=f"{about}<<<<<<<< main\n")
+    assert error["details"]["line"] == 7
+    project.vmrag("resolve", "handbook/d", "--file", "-", stdin=f"{about}{about}both")

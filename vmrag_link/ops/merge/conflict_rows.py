@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from vmrag_link.errors import VmragError
-from vmrag_link.git import pin_merge
-from vmrag_link.merging.conflicts import CELLS, Conflict
+from vmrag_link.git import pin_conflict
+from vmrag_link.merging.conflicts import Conflict
+from vmrag_link.merging.rows import CELLS
 from vmrag_link.models import Record, Row
 from vmrag_link.ops.commits.tables import COLLECTIONS, table_of
 from vmrag_link.ops.merge import merge_state
@@ -67,7 +68,7 @@ def open_merge(ws: Workspace) -> OpenMerge | None:
             return OpenMerge(tuple(rows(ws, merge_state.merged(ws, state).conflicts)))
     except VmragError as error:  # a side that is not here, or a merge that was left: it is open all the same
         return OpenMerge(problem=error.message)
-    return OpenMerge() if pin_merge.stages(ws.places) else None
+    return OpenMerge() if pin_conflict.stages(ws.places) else None
 
 
 def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
