@@ -245,7 +245,7 @@ def imports(names: str) -> float:
     for name in names.split(","):
         with contextlib.suppress(ImportError):  # a name that a compiled module gave itself
             importlib.import_module(name)
-    registry.load("default").embed_query(QUERY)
+    registry.load("default").embed_queries([QUERY])
     return time.perf_counter() - since
 
 

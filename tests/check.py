@@ -19,11 +19,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent  # of this environment, whichever another shell has activated
 
+WORKFLOWS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+
 QUICK = {
     "format": ["ruff", "format", "--check", "."],
     "lint": ["ruff", "check", "."],
     "types": ["mypy"],
     "imports": ["lint-imports"],
+    "workflows": ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS],
+    "actions": ["check-jsonschema", "--builtin-schema", "vendor.github-actions", "action/action.yml"],
+    "safety of both": ["zizmor", "--offline", "--no-progress", "--quiet", "--persona=pedantic", "."],
 }
 TESTS = ["pytest", "-n", "auto", "--dist", "loadgroup"]
 LONG = ["-m", ""]

@@ -33,8 +33,8 @@ AGREE = "vmrag trust"
 """The command by which a person agrees to what the file states."""
 
 _REQUIRES = "requires"
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
-_DECIMAL = re.compile(r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?")
+_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
+_DECIMAL = r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?"
 _NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
 _NOTHING = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOLEANS = {"true": True, "false": False}
@@ -89,13 +89,15 @@ def load(
     environ: Mapping[str, str],
     agreements: Sequence[Mapping[str, Any]] = (),
     known_remote: Callable[[str], bool] = lambda _: False,
+    stand_in: str | None = None,
 ) -> Loaded:
     """The settings of a work tree whose `.vmrag.yaml` has these bytes (None: there is no such
     file).
 
     `overrides` is the section `vmrag.` of git config. `agreements`: what the person agreed to in
     this repository, as `stated` gave it, by name; the latest last. `known_remote` says whether a
-    remote was agreed to by itself. Raises `ConfigInvalid`, `ProgramTooOld`.
+    remote was agreed to by itself. `stand_in`: the commit whose settings the agreements are, where
+    no person agreed. Raises `ConfigInvalid`, `ProgramTooOld`.
     """
     warnings = _misspelled(overrides)
     machine = [_from_environment(environ), _from_git(overrides)]
@@ -106,7 +108,7 @@ def load(
         agreed = agreements[-1] if agreements else {}
         found, ignored = _before_agreement(found, own, agreed, known_remote)
         if shown_ones := [text for name, text in ignored.items() if not any(name in source for source in machine)]:
-            warnings.append(_unagreed(path_label, shown_ones, before=bool(agreements)))
+            warnings.append(_unagreed(path_label, shown_ones, before=bool(agreements), stand_in=stand_in))
     for source in reversed(machine):
         if asked := source.get(_REQUIRES):
             require_program(asked.value, asked.place.label)
@@ -255,12 +257,15 @@ def _agreed_value(key: Key, agreed: Mapping[str, Any]) -> Any:
     return _value(key, str(value).lower() if isinstance(value, bool) else str(value), _AGREED)
 
 
-def _unagreed(label: str, ignored: Sequence[str], *, before: bool) -> str:
+def _unagreed(label: str, ignored: Sequence[str], *, before: bool, stand_in: str | None) -> str:
     if len(ignored) > _NAMED + 1:
         ignored = [*ignored[:_NAMED], f"{len(ignored) - _NAMED} more settings"]
-    verb = ("count" if len(ignored) > 1 else "counts") if before else ("do" if len(ignored) > 1 else "does")
-    rest = "as you agreed before it changed" if before else "not count until you agree"
-    return f"{label}: {enumerated(ignored)} {verb} {rest}. To see and agree: {AGREE}"
+    names, refused = enumerated(ignored), "do not count" if len(ignored) > 1 else "does not count"
+    if stand_in:
+        return f"{label}: {names} {refused} here: what commit {stand_in[:12]} says does ({env.SETTINGS_FROM})."
+    kept = "count" if len(ignored) > 1 else "counts"
+    rest = f"{kept} as you agreed before it changed" if before else f"{refused} until you agree"
+    return f"{label}: {names} {rest}. To see and agree: {AGREE}"
 
 
 def _added_up(name: str, item: _Found, below: _Found | None) -> _Found:
@@ -287,9 +292,9 @@ def _value(
         raise _expected(key, "nothing", place)
     if key.kind is bool and not quoted and text.lower() in booleans:
         return booleans[text.lower()]
-    if key.kind is int and not quoted and _INTEGER.fullmatch(text) and key.lowest <= int(text) <= key.highest:
+    if key.kind is int and not quoted and re.fullmatch(_INTEGER, text) and key.lowest <= int(text) <= key.highest:
         return int(text)
-    if key.kind is float and not quoted and _DECIMAL.fullmatch(text) and key.lowest <= float(text) <= key.highest:
+    if key.kind is float and not quoted and re.fullmatch(_DECIMAL, text) and key.lowest <= float(text) <= key.highest:
         return float(text)
     if key.kind is str and text.isprintable() and (not key.choices or text in key.choices):
         if key.flaw and (flaw := key.flaw(text)):

@@ -5,7 +5,7 @@ environment.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +34,21 @@ PREK_STAGE = "PREK_HOOK_STAGE"
 GITHUB_ACTIONS = "GITHUB_ACTIONS"
 """`true` in a job of GitHub Actions, whose runner takes some lines of the output for commands."""
 
+GITHUB_SERVER = "GITHUB_SERVER_URL"
+"""Where the repository of a job lies: https://github.com, or a company's own."""
+
 SETTING_PREFIX = "VMRAG_"
 """A setting of `.vmrag.yaml` from the environment: `VMRAG_INDEX_KEEP=8` for `index.keep`."""
+
+SETTINGS_FROM = "VMRAG_SETTINGS_FROM"
+"""The full name of a commit whose `.vmrag.yaml` stands for the person: a workflow names the base of
+a pull request, so that nothing of the head's counts that the base does not have.
+"""
+
+NO_SERVICES = "VMRAG_NO_SERVICES"
+"""`VMRAG_NO_SERVICES=1`: no embedding service is asked, whoever agreed to it: the texts may be
+those of a stranger's pull request.
+"""
 
 REPOSITORY = "VMRAG_REPO"
 """The directory whose knowledge the MCP server serves."""
@@ -78,6 +91,32 @@ def git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {GIT_OPTIONS: environ[GIT_OPTIONS]} if environ.get(GIT_OPTIONS) else {}
 
 
+GIT_SETTINGS = "GIT_CONFIG_COUNT"
+"""How many settings git takes from `GIT_CONFIG_KEY_<n>` and `GIT_CONFIG_VALUE_<n>`; later ones
+count more.
+"""
+
+
+def git_settings(
+    below: Sequence[tuple[str, str]] = (),
+    above: Sequence[tuple[str, str]] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """The variables that add settings to those inherited: `below` count less, `above` more."""
+    count = environ.get(GIT_SETTINGS, "")
+    inherited = [
+        (environ.get(f"GIT_CONFIG_KEY_{number}", ""), environ.get(f"GIT_CONFIG_VALUE_{number}", ""))
+        for number in range(int(count) if count.isdecimal() else 0)
+    ]
+    if not below and not above:
+        return {}
+    pairs = [*below, *inherited, *above]
+    found = {GIT_SETTINGS: str(len(pairs))}
+    for number, (key, value) in enumerate(pairs):
+        found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
+
+
 def ssh_command(environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get(SSH_COMMAND) or None
 
@@ -100,7 +139,7 @@ UNATTENDED = "VMRAG_UNATTENDED"
 nowhere.
 """
 
-_SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
+SILENCED = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
 """git takes the first that is set of several programs to ask with, and an empty one for none."""
 
 
@@ -108,7 +147,7 @@ def unattended(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that keep git and ssh from opening a dialog, if `UNATTENDED` is set. Empty
     else, because CI answers by dialog programs.
     """
-    return _SILENCED if environ.get(UNATTENDED) else {}
+    return SILENCED if environ.get(UNATTENDED) else {}
 
 
 CLIENT_KEYS = "DOLTLITE_CREDS_DIR"
@@ -202,6 +241,11 @@ def in_github_actions(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(GITHUB_ACTIONS) == "true"
 
 
+def github_server(environ: Mapping[str, str] = os.environ) -> str:
+    """Empty outside of a job."""
+    return environ.get(GITHUB_SERVER, "").rstrip("/")
+
+
 def debug(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get(DEBUG, "") not in ("", "0")
 
@@ -216,6 +260,14 @@ def setting(variable: str, environ: Mapping[str, str] = os.environ) -> str | Non
     absent.
     """
     return environ.get(variable) or None
+
+
+def settings_from(environ: Mapping[str, str] = os.environ) -> str | None:
+    return environ.get(SETTINGS_FROM) or None
+
+
+def without_services(environ: Mapping[str, str] = os.environ) -> bool:
+    return environ.get(NO_SERVICES, "") not in ("", "0")
 
 
 def repository(environ: Mapping[str, str] = os.environ) -> str | None:
@@ -242,6 +294,11 @@ def forget(names: Iterable[str], environ: MutableMapping[str, str] = os.environ)
     """Go on as if these had not been inherited."""
     for name in names:
         environ.pop(name, None)
+
+
+def add(values: Mapping[str, str], environ: MutableMapping[str, str] = os.environ) -> None:
+    """Go on as if these had been inherited."""
+    environ.update(values)
 
 
 def without(names: frozenset[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:

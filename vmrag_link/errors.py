@@ -2,6 +2,7 @@
 
     VmragError             what every surface catches; anything else is a bug
     ├── Usage (exit 2)     UsageInvalid · ConfigInvalid (ProgramTooOld)
+    │                      QueriesInvalid (QueriesMissing)
     │                      NotInitialized (KnowledgeElsewhere)
     │                      AlreadyInitialized (InitializedElsewhere) · NameInvalid · MessageMissing
     │                      JsonInvalid · LengthMismatch · NothingSelected · ConfirmationMissing
@@ -11,7 +12,7 @@
     ├── Drift (exit 1)     KnowledgeMoved · NoChanges · NothingToPush · Uncommitted · MassDeletion
     │                      MergeConflict (MergeRefused, PinConflict)
     ├── Git (exit 3)       GitFailed · GitRepositoryMissing · GitReferenceMissing · GitBusy
-    │                      HooksRefused · LinkMissing
+    │                      HooksRefused · LinkMissing · HistoryMissing
     ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable)
     │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
     │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
@@ -56,8 +57,12 @@ _MOST_SHOWN = 80
 
 
 def plural(number: int, noun: str) -> str:
-    """`1 document`, `3 documents`, `2 matches`."""
-    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+    """`1 document`, `3 documents`, `2 matches`, `2 copies`."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeo":
+        return f"{number} {noun[:-1]}ies"
+    return f"{number} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def enumerated(names: Sequence[str]) -> str:
@@ -107,6 +112,18 @@ class ProgramTooOld(ConfigInvalid):
     """The settings require a newer program than this one."""
 
     code = "SCHEMA_TOO_NEW"
+
+
+class QueriesInvalid(UsageError):
+    """`.vmrag/queries.yaml` cannot be used; the message names file and line."""
+
+    code = "QUERIES_INVALID"
+
+
+class QueriesMissing(QueriesInvalid):
+    """There are no golden queries."""
+
+    code = "NO_QUERIES"
 
 
 class NotInitialized(UsageError):
@@ -283,6 +300,10 @@ class GitBusy(GitError):
     """git is in the middle of something in which nothing may be written."""
 
     code = "GIT_BUSY"
+
+
+class HistoryMissing(GitError):
+    """A shallow clone lacks the history that a question is about, and it could not be fetched."""
 
 
 class LinkMissing(GitError):

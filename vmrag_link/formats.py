@@ -16,7 +16,7 @@ from vmrag_link.errors import FormatTooNew, ProgramTooOld
 
 UPGRADE = "python -m pip install --upgrade vmrag-link"
 
-_VERSION = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}", re.ASCII)
+_VERSION = r"(?a)\d{1,4}(\.\d{1,4}){0,3}"
 
 
 def require_known(content: bytes, known: int, *, what: str, path: Path) -> None:
@@ -41,7 +41,7 @@ def require_known(content: bytes, known: int, *, what: str, path: Path) -> None:
 
 def version_flaw(text: str) -> str | None:
     """Why a text is no version of a program; None if it is one, or empty."""
-    if not text or _VERSION.fullmatch(text):
+    if not text or re.fullmatch(_VERSION, text):
         return None
     return 'must be a version such as "0.2": up to four numbers with dots between them'
 
@@ -62,6 +62,6 @@ def require_program(wanted: str, label: str) -> None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Equal for equal versions: `0.2` is `0.2.0`, and `0.2.0.dev1` counts as that."""
-    found = _VERSION.match(version)
+    found = re.match(_VERSION, version)
     numbers = [int(each) for each in found[0].split(".")] if found else []
     return tuple(numbers + [0] * (4 - len(numbers)))

@@ -20,6 +20,7 @@ PIN_READ_LIMIT = 8192
 """Bytes; twice what a valid pin may have, so that what is cut is malformed anyway."""
 
 CONFIG_NAME = ".vmrag.yaml"
+QUERIES_NAME = ".vmrag/queries.yaml"
 STALE_SECONDS = 600
 SPARE_BYTES = 32_000_000
 """What is left free on a disk by whoever may be asked to write much."""
@@ -28,11 +29,14 @@ SPARE_BYTES = 32_000_000
 class Places(NamedTuple):
     """The folders of one git work tree: `top`, its own `git_dir`, and `common`, which all worktrees
     share.
+
+    `code`: for a repository of ours beside the code's (`git.sidecar_repo`), the code's own.
     """
 
     top: Path
     git_dir: Path
     common: Path
+    code: Places | None = None
 
     @property
     def pin(self) -> Path:
@@ -41,6 +45,10 @@ class Places(NamedTuple):
     @property
     def config(self) -> Path:
         return self.top / CONFIG_NAME
+
+    @property
+    def queries(self) -> Path:
+        return self.top / QUERIES_NAME
 
     # -- shared by all worktrees
 

@@ -26,7 +26,7 @@ _RESTORE = f"git checkout HEAD -- {PIN_NAME} && vmrag sync   (or `vmrag pin`, wh
 _RESOLVE = "vmrag resolve   (if the markers are staged or committed already: `vmrag pin`)"
 
 # No line of JSON can begin with any of these, so they need no parsing to be recognised.
-_CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})", re.MULTILINE)
+_CONFLICT = r"(?m)^(?:<{7}|\|{7}|={7}|>{7})"
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -143,7 +143,7 @@ def _decode(data: bytes) -> str:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise _Flaw("is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
-    if marker := _CONFLICT.search(text):
+    if marker := re.search(_CONFLICT, text):
         raise _Flaw(f"an unresolved merge conflict ({marker[0]})", _line(text, marker.start()), _RESOLVE)
     return text
 

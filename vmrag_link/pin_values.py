@@ -9,52 +9,82 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
+OWN = "git:"
+"""The code repository's own remote."""
+
+DATA = "refs/vmrag/data"
+"""Where a git repository holds a knowledge base: not a branch, so that no clone pays for it."""
+
 RESERVED_PREFIX = "vmrag"
 MAX_REMOTE = 1024
 MAX_BRANCH = 255
 MAX_SHOWN = 80
 
-_REVISION = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
-_ILLEGAL_IN_BRANCH = re.compile(r"[\s~^:?*\[\\]|\.\.|@\{|//|^/|/$|\.$|(?:^|/)\.|\.lock(?:/|$)|^@$")
+_REVISION = r"[0-9a-v]{32}|[0-9a-f]{40}"
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z"
+_ILLEGAL_IN_BRANCH = r"[\s~^:?*\[\\]|\.\.|@\{|//|^/|/$|\.$|(?:^|/)\.|\.lock(?:/|$)|^@$"
 
-_HELPER = re.compile(r"[A-Za-z0-9+.-]*::")
-_URL = re.compile(
+_HELPER = r"[A-Za-z0-9+.-]*::"
+_URL = (
     r"(?P<scheme>[a-z0-9+]+)://(?:(?P<user>[^/?#]*)@)?"
     r"(?P<host>\[[^\s/?#\\@\]]+\]|[^\s/?#\\@:\[\]]*)(?::[0-9]{1,5})?(?P<path>/[^\\]*)?"
 )
 # What ssh, a user's ProxyCommand, a shell and a reader take for what it is: no encoding, no letters
 # that look like others.
-_USER = re.compile(r"[A-Za-z0-9_.~+-]*")
-_HOST = re.compile(r"[A-Za-z0-9_.-]*|\[(?!-)[A-Za-z0-9_.:-]+\]")
+_USER = r"[A-Za-z0-9_.~+-]*"
+_HOST = r"[A-Za-z0-9_.-]*|\[(?!-)[A-Za-z0-9_.:-]+\]"
 _OWN_SCHEMES = frozenset(("git+file", "git+http", "git+https", "git+ssh", "file", "http", "https", "ssh"))
 _CLOUD_SCHEMES = frozenset(("aws", "gs", "az", "oci", "oss", "s3"))
-_DOLTHUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_DOLTHUB = r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_OWN_BRANCHES = f"{OWN}refs/heads/{RESERVED_PREFIX}"
 _REMOTE_FORMS = (
-    "git:, git+https|http|ssh|file://…, file://…, https|http|ssh://…, aws|gs|az|oci|oss|s3://… "
+    "git:, git:refs/heads/vmrag…, git+https|http|ssh|file://…, file://…, https|http|ssh://…, aws|gs|az|oci|oss|s3://… "
     "or organisation/repository"
 )
 
 
 def remote_flaw(value: str) -> str | None:
     """Why this text cannot name the place where a knowledge base travels to; None if it can."""
-    if value == "git:":
+    if value == OWN:
         return None
     if flaw := _unsafe(value, MAX_REMOTE):
         return flaw
-    if _HELPER.match(value):
+    if value.startswith(f"{OWN}refs"):
+        return _own_branch_flaw(value)
+    return None if hosted(value) else _url_flaw(value)
+
+
+def _url_flaw(value: str) -> str | None:
+    if re.match(_HELPER, value):
         return f"names a transport helper, which would run a program: {shown(value)}"
-    if hosted(value):
-        return None
-    url = _URL.fullmatch(value)
+    url = re.fullmatch(_URL, value)
     if not url or url["scheme"] not in _OWN_SCHEMES | _CLOUD_SCHEMES:
         return f"must be {_REMOTE_FORMS}; found {shown(value)}"
     return _place_flaw(value, url["scheme"], url["user"] or "", url["host"], url["path"] or "")
 
 
+def own_ref(value: str) -> str | None:
+    """The ref of the code repository's own remote at which the knowledge base lies: `DATA` for
+    `git:`, else what `git:refs/heads/…` names. None for every other remote, and for none at all.
+    """
+    if value == OWN:
+        return DATA
+    return value.removeprefix(OWN) if value.startswith(f"{OWN}refs") and not remote_flaw(value) else None
+
+
+def _own_branch_flaw(value: str) -> str | None:
+    """A pin must never name a branch of code: it is a stranger's text, and what it names is pushed
+    to.
+    """
+    name = value.removeprefix(f"{OWN}refs/heads/")
+    if not value.startswith(_OWN_BRANCHES) or re.search(_ILLEGAL_IN_BRANCH, name) or len(name) > MAX_BRANCH:
+        return f"must be {_OWN_BRANCHES}…, a branch that no code is on: {shown(value)}"
+    return None
+
+
 def hosted(value: str) -> bool:
     """Whether it is `organisation/repository`, of a service that holds both."""
-    return _DOLTHUB.fullmatch(value) is not None
+    return re.fullmatch(_DOLTHUB, value) is not None
 
 
 def _place_flaw(value: str, scheme: str, user: str, host: str, path: str) -> str | None:
@@ -75,7 +105,7 @@ def _place_flaw(value: str, scheme: str, user: str, host: str, path: str) -> str
 def _host_flaw(value: str, user: str, host: str) -> str | None:
     if user.startswith("-") or host.startswith("-"):
         return f"names a host that reads like an option: {shown(value)}"
-    if not _USER.fullmatch(user) or not _HOST.fullmatch(host):
+    if not re.fullmatch(_USER, user) or not re.fullmatch(_HOST, host):
         return f"names a host with other characters than A-Z a-z 0-9 . _ - (other letters are written xn--…): {shown(value)}"
     return None
 
@@ -95,13 +125,13 @@ def _branch_flaw(value: str) -> str | None:
         return flaw
     if value.lower().startswith(RESERVED_PREFIX):
         return f"names a reserved branch; names that begin with {RESERVED_PREFIX!r} are the tool's own: {shown(value)}"
-    if _ILLEGAL_IN_BRANCH.search(value):
+    if re.search(_ILLEGAL_IN_BRANCH, value):
         return f"is not a branch name: {shown(value)}"
     return None
 
 
 def _commit_flaw(value: str) -> str | None:
-    if _REVISION.fullmatch(value):
+    if re.fullmatch(_REVISION, value):
         return None
     return (
         "must be a full revision (32 characters 0-9a-v, or 40 hexadecimal digits); "
@@ -110,7 +140,7 @@ def _commit_flaw(value: str) -> str | None:
 
 
 def _time_flaw(value: str) -> str | None:
-    if _TIME.fullmatch(value):
+    if re.fullmatch(_TIME, value):
         try:
             datetime.fromisoformat(value)
         except ValueError:

@@ -96,6 +96,10 @@ Before that a file can narrow, but not widen: `mcp.read_only: true`, `mcp.exclud
 `hooks.on_dirty: block`, `auto_fetch: false` and the like count at once, and nothing is fetched from elsewhere than `git:`.
 Restrictions add up: a tool that any source excludes is excluded, and a server that any source makes read-only is.
 
+Where no person is, in CI, `{settings_from}=HASH` names a commit whose `.vmrag.yaml` stands for the person's agreement: the base of a pull
+request, for the Action. What the checked-out file says instead may only narrow that. A commit that is not here is an error, and what was
+agreed to on that machine before does not count. With `{no_services}=1` no embedding service is asked, whoever agreed to it.
+
 A key of the environment (`{openai}` …) goes to the service's own address, or to one that the environment or git config
 names; not to one of `.vmrag.yaml`, agreed or not, and over `http:` to this machine only. A collection that names a service
 comes with the knowledge base, so its texts are sent only after `vmrag trust --service NAME` (or, for every repository:
@@ -137,6 +141,8 @@ def documentation() -> str:
         cohere=env.COHERE_KEY,
         huggingface=env.HUGGINGFACE_KEY,
         switch=env.SWITCH,
+        settings_from=env.SETTINGS_FROM,
+        no_services=env.NO_SERVICES,
         debug=env.DEBUG,
         imported=env.IMPORTED,
         repository=env.REPOSITORY,

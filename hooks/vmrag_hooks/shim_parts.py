@@ -220,8 +220,8 @@ set -- "${GIT_INDEX_FILE-}"
 #            (the second). A failure stops the push
 #   --mirror, or a remote with `mirror`
 #            Python looks: refs go away at the other side that no line names
-#   a ref below refs/vmrag/ or refs/remotes/
-#            Python looks: it is ours, or a copy of one
+#   a ref below refs/vmrag/ or refs/remotes/, or a branch whose name begins with vmrag
+#            Python looks: it may be ours, or a copy of one
 #   only deletions, or no commit that comes or goes touches the pin (two `git rev-list` tell)
 #            nothing to check
 #   all else
@@ -234,7 +234,7 @@ tips=$(given | while IFS= read -r line; do
     ref=${line##* }
     line=${line% *}
     case "${line##* } $ref" in # bash 3.2 (macOS) needs both brackets in $()
-    (*" refs/vmrag/"* | *" refs/remotes/"*) echo ours ;;
+    (*" refs/vmrag/"* | *" refs/heads/vmrag"* | *" refs/remotes/"*) echo ours ;;
     (*[!0]*" "*) # not deleted
         echo "${line##* }"
         case $before in (*[!0]*) echo "^$before" ;; esac ;;

@@ -27,7 +27,7 @@ HOOKS = (*SYNCING, *CHECKING)
 REFUSES = 10
 """The exit code of `python -m vmrag_hooks` that stops git; one with which no interpreter fails."""
 
-_MARKER = re.compile(rb"^# vmrag-hook (\d+) ", re.MULTILINE)
+_MARKER = rb"(?m)^# vmrag-hook (\d+) "
 
 _UNDONE = {
     "pre-push": "the knowledge of these commits was not looked at",
@@ -65,5 +65,5 @@ def text(hook: str) -> bytes:
 
 def version(content: bytes) -> int | None:
     """The version of a shim of ours; None for another tool's hook."""
-    found = _MARKER.search(content)
+    found = re.search(_MARKER, content)
     return int(found[1]) if found else None

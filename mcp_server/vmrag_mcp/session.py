@@ -255,7 +255,7 @@ class Session:
         with contextlib.suppress(VmragError), self._workspace(CallProgress(), reads=True) as ws:
             for each in ws.engine.collections(ws.revision()) if ws.initialized else ():
                 if (model := ws.models.of(each)).local:
-                    model.embed_query(each.name)
+                    model.embed_queries([each.name])
 
     def _bug(self, error: Exception, tool: str) -> VmragError:
         from vmrag_link.ops.upkeep import buglog

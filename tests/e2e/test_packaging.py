@@ -19,8 +19,8 @@ from tests.support.repos import Repo, isolate, make_repo
 
 ROOT = Path(__file__).parents[2]
 VERSION = vmrag_link.__version__
-PACKAGES = {"vmrag_hooks", "vmrag_link", "vmrag_mcp"}
-OF_EXTRAS = ("chromadb", "mcp", "numpy", "onnxruntime", "tokenizers", "wordllama")
+PACKAGES = {"vmrag_action", "vmrag_hooks", "vmrag_link", "vmrag_mcp"}
+OF_EXTRAS = ("actions_toolkit", "chromadb", "mcp", "numpy", "onnxruntime", "tokenizers", "wordllama")
 
 pytestmark = pytest.mark.xdist_group("packaging")  # one process builds and installs, once
 

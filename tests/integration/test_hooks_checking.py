@@ -245,10 +245,11 @@ def test_of_a_push_to_a_url_git_knows_only_where_its_refs_are(stage, remote):
     assert asked(stage) == []
 
 
-def test_a_ref_of_ours_is_nothing_that_a_push_of_code_has(stage, remote):
-    stage.repo.git("push", "-q", "origin", "main:refs/vmrag/data")
+@pytest.mark.parametrize("ref", ["refs/vmrag/data", "refs/heads/vmrag/data"])
+def test_a_ref_of_ours_is_nothing_that_a_push_of_code_has(ref, stage, remote):
+    stage.repo.git("push", "-q", "origin", f"main:{ref}")
     assert len(asked(stage)) == 1
-    stage.repo.git("push", "-q", "origin", "--delete", "refs/vmrag/data")
+    stage.repo.git("push", "-q", "origin", "--delete", ref)
     assert len(asked(stage)) == 1
 
 

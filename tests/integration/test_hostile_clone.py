@@ -121,3 +121,19 @@ def test_agents_keep_their_reins_whatever_a_pull_request_says(victim):
     found = load_settings(Place(victim.top)).config.mcp
     assert (found.read_only, found.require_confirm, found.toolsets) == (True, True, "default")
     assert found.exclude_tools == "dolt_push"
+
+
+def test_a_ci_job_on_the_pull_request_contacts_nobody_whatever_former_jobs_agreed_to(victim, outside, monkeypatch):
+    """As the Action sets it up: the base's settings stand for the person, no service is asked."""
+    victim.git("switch", "-q", "pull-request")
+    victim.vmrag("trust", "--yes")
+    victim.vmrag("trust", "--service", "openai")
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", victim.git("rev-parse", "origin/main~1"))
+    monkeypatch.setenv("VMRAG_NO_SERVICES", "1")
+    assert "(VMRAG_SETTINGS_FROM)" in victim.vmrag("sync").err
+    assert victim.ask("query", "rest", "--collection", "handbook")["results"]
+    refused = victim.vmrag("query", "money", "--collection", "bait", "--mode", "vector", "--json", code=1)
+    assert refused.error["code"] == "SERVICE_NOT_TRUSTED"
+    victim.vmrag("verify", "--pull-request", "origin/main", "HEAD", "--remote", "origin")
+    victim.vmrag("trust", "--yes", code=2)
+    assert outside.contacts() == []

@@ -89,10 +89,48 @@ QUERY = {
         "in_sync": bool,
     },
 }
+RANKING = {"version": int, "vector_weight": float, "document_weight": float, "per_document": int}
+RANKED = {"document": str, "chunk": int, "score": float}
+CHECK = {
+    "file": str,
+    "queries": [
+        {
+            "query": str,
+            "line": int,
+            "expect": [str],
+            "first": (str, None),
+            "ranking": ([RANKED], None),
+            "found": [RANKED],
+            "misses": [{"kind": re.compile("expect|first|ranking|asked"), "message": str, "document": (str, None)}],
+            "recorded": (re.compile("new|changed"), None),
+        }
+    ],
+    "missed": int,
+    "recorded": int,
+    "outdated": str,
+    "ranking": {"mode": str, "k": int, **RANKING},
+    "kb": QUERY["kb"],
+}
+DIFF_QUERIES = {
+    "file": str,
+    "old": PLACE,
+    "new": PLACE,
+    "queries": [
+        {
+            "query": str,
+            "line": int,
+            "change": re.compile("none|scores|ranking"),
+            "before": [RANKED],
+            "after": [RANKED],
+            "problem_before": str,
+            "problem_after": str,
+        }
+    ],
+}
 FINGERPRINT = {
     "fingerprint": SHA256,
     "revision": HASH,
-    "ranking": {"version": int, "vector_weight": float, "document_weight": float, "per_document": int},
+    "ranking": RANKING,
     "dirty": bool,
 }
 DOCUMENT = {"collection": str, "doc_id": str, "title": str, "content_hash": SHA256, "metadata": dict}
@@ -324,6 +362,23 @@ def test_query(project):
     assert mismatch(project.ask("query", "faq", "--at", "feature"), QUERY) == ""
     project.git("switch", "-q", "--detach")
     assert mismatch(project.ask("query", "faq"), QUERY) == ""
+
+
+def test_check(project):
+    project.write(
+        ".vmrag/queries.yaml", "queries:\n  - query: faq\n  - {query: pip, expect: [handbook/faq.md], k: 1}\n"
+    )
+    for arguments in (["--update"], []):
+        report = project.ask("check", *arguments, code=1)
+        assert mismatch(report, CHECK) == ""
+        assert [each["recorded"] for each in report["queries"]] == ["new" if arguments else None, None]
+        assert [len(each["misses"]) for each in report["queries"]] == [0, 1]
+
+
+def test_diff_of_queries(project):
+    project.write(".vmrag/queries.yaml", "queries: [{query: faq}]")
+    report = project.ask("diff", "main", "feature", "--queries")
+    assert mismatch(report, DIFF_QUERIES) == ""
 
 
 def test_list_and_show(project):

@@ -13,7 +13,7 @@ import pytest
 from tests.support import terminal
 from tests.support.terminal import Project
 from vmrag_link.ops.follow.lazy_fetch import pinned_at
-from vmrag_link.ops.index.query import query
+from vmrag_link.ops.index.query import query, ranked_at
 from vmrag_link.progress import Quiet, Task
 from vmrag_link.retrieval.query import Query
 from vmrag_link.workspace import Workspace
@@ -60,18 +60,18 @@ def path_of(workspace: Workspace, ref: str) -> Path:
 
 
 def test_the_first_query_at_a_ref_builds_with_progress_and_the_second_builds_nothing(workspace, tasks):
-    answer = query(workspace, Query("uv"), ref="feature")
+    answer = query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
     assert tasks.begun == ["building the index"]
     place = path_of(workspace, "feature")
     before = place.stat().st_ino, {path.name: path.stat().st_mtime_ns for path in place.iterdir()}
-    assert query(workspace, Query("uv"), ref="feature") == answer
+    assert query(workspace, Query("uv"), at=ranked_at(workspace, "feature")) == answer
     assert tasks.begun == ["building the index"]
     assert (place.stat().st_ino, {path.name: path.stat().st_mtime_ns for path in place.iterdir()}) == before
 
 
 def test_a_ref_whose_vectors_are_known_embeds_nothing(project, workspace):
     before = (project.shared / "embeddings.sqlite").read_bytes()
-    query(workspace, Query("uv"), ref="feature")
+    query(workspace, Query("uv"), at=ranked_at(workspace, "feature"))
     assert (project.shared / "embeddings.sqlite").read_bytes() == before
 
 
@@ -83,7 +83,7 @@ def test_the_limit_of_spares_holds_after_every_query_and_the_bound_snapshot_stay
     bound = path_of(opened, "main")
     refs = ("feature", "first", "feature", "first")
     for number, ref in enumerate(refs):
-        query(opened, Query("uv"), ref=ref)
+        query(opened, Query("uv"), at=ranked_at(opened, ref))
         last = list(dict.fromkeys(reversed(refs[: number + 1])))[:keep]
         assert {bound, *(path_of(opened, each) for each in last)} <= built(opened)
         assert len(built(opened)) <= keep + 1
@@ -93,12 +93,12 @@ def test_the_limit_of_spares_holds_after_every_query_and_the_bound_snapshot_stay
 def test_the_spare_that_was_not_used_for_longest_goes(project, workspace):
     project.record("more", more="One more revision.")
     for ref in ("feature", "first", "feature"):
-        query(workspace, Query("uv"), ref=ref)
+        query(workspace, Query("uv"), at=ranked_at(workspace, ref))
     project.git("config", "vmrag.index.keep", "2")
     project.record("most", most="And another one.")
     opened = Workspace.open(project.top, Quiet())
-    query(opened, Query("uv"), ref="feature")
-    query(opened, Query("uv"), ref="main~2")
+    query(opened, Query("uv"), at=ranked_at(opened, "feature"))
+    query(opened, Query("uv"), at=ranked_at(opened, "main~2"))
     assert path_of(opened, "feature") in built(opened)
     assert path_of(opened, "first") not in built(opened)
     opened.close()
@@ -108,8 +108,8 @@ def test_what_is_being_read_is_never_evicted(project, workspace, tasks):
     project.git("config", "vmrag.index.keep", "0")
     other = Workspace.open(project.top, tasks)
     with workspace.reader.snapshot(pinned_at(workspace, "first")) as read:
-        query(other, Query("uv"), ref="feature")
+        query(other, Query("uv"), at=ranked_at(other, "feature"))
         assert built(other) == {read, path_of(other, "main")}
-    query(other, Query("uv"), ref="feature")
+    query(other, Query("uv"), at=ranked_at(other, "feature"))
     assert path_of(other, "main") in built(other)
     other.close()

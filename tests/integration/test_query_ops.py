@@ -190,6 +190,39 @@ def test_the_log_goes_back_to_the_beginning(project):
     assert "first  (3 documents added)" in project.vmrag("log").out
 
 
+def test_a_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project):
+    report = project.ask("fingerprint")
+    (project.top / "hash.txt").write_text(project.vmrag("fingerprint").out)
+    (project.top / "whole.json").write_text(json.dumps(report))
+    for given in (report["fingerprint"], "hash.txt", "whole.json", str(project.top / "whole.json")):
+        assert project.ask("-C", ".", "fingerprint", "--check", given)["equal"] is True
+    there = project.vmrag("fingerprint", "--check", "whole.json", "--at", "feature", code=1).out.splitlines()
+    assert there[1] == f"{report['fingerprint']} is expected"
+    assert there[2].startswith(f"the revision was {project.pinned[:7]} and is ")
+    heavier = {"VMRAG_RETRIEVAL_VECTOR_WEIGHT": "0.9"}
+    said = project.vmrag("fingerprint", "--check", "whole.json", code=1, env=heavier).out
+    assert "ranking.vector_weight was 0.4 and is 0.9" in said
+    project.put("draft.md", "A draft.")
+    compared = project.ask("fingerprint", "--check", "hash.txt", code=1)
+    assert (compared["equal"], compared["differences"]) == (False, ["uncommitted documents are counted in: vmrag diff"])
+
+
+def test_a_fingerprint_of_an_older_revision_is_not_compared(project):
+    expected = project.ask("fingerprint")["fingerprint"]
+    pin = json.loads((project.top / ".dolt-version").read_text()) | {"dolt_commit": "0" * 32}
+    project.write(".dolt-version", json.dumps(pin))
+    assert project.ask("fingerprint")["fingerprint"] == expected
+    error = project.vmrag("fingerprint", "--check", expected, "--json", code=1).error
+    assert (error["code"], error["hint"]) == ("PIN_MISSING_REVISION", "git remote add origin URL")
+
+
+@pytest.mark.parametrize(("given", "code"), [("missing.txt", 3), ("docs/setup.md", 2), ("abc", 3), (".vmrag.yaml", 2)])
+def test_what_is_no_fingerprint_is_refused(project, given, code):
+    assert (
+        "vmrag fingerprint --json" in project.vmrag("fingerprint", "--check", given, "--json", code=code).error["hint"]
+    )
+
+
 def test_equal_knowledge_has_an_equal_fingerprint(project, tmp_path):
     here = project.ask("fingerprint")["fingerprint"]
     assert project.ask("fingerprint", "--at", "feature")["fingerprint"] != here

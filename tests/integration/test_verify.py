@@ -603,7 +603,7 @@ def cloned(world: World, folder: Path, *options: str) -> World:
     return World(folder)
 
 
-def test_what_a_shallow_clone_cuts_off_is_no_finding_and_is_said(forked, tmp_path):
+def test_what_a_shallow_clone_lacks_is_said_of_a_history_and_an_error_of_a_range(forked, tmp_path):
     forked.git("merge", "-q", "-s", "ours", "--no-edit", "side")
     clone = cloned(forked, tmp_path / "clone", "--depth", "1")
     assert clone.verified("HEAD") == {"range": "HEAD", "commits": 1, "pins": 1, "findings": [], "shallow": True}
@@ -614,9 +614,11 @@ def test_what_a_shallow_clone_cuts_off_is_no_finding_and_is_said(forked, tmp_pat
     clone.git("fetch", "-q", "--depth", "2")
     assert clone.verified("HEAD")["findings"] == []  # the merge base is not here: a side may not have moved
     assert clone.verified("HEAD")["shallow"]
-    assert clone.verified("HEAD^..HEAD")["shallow"]
-    assert clone.verified("--pull-request", "HEAD^1", "HEAD^2")["findings"] == []
-    clone.git("fetch", "-q", "--unshallow")
+    for ends in (("HEAD^..HEAD",), ("--pull-request", "HEAD^1", "HEAD^2")):
+        error = clone.only(*ends)
+        assert (error["level"], error["code"]) == ("error", "NOT_COMPARABLE")
+        assert "fetch-depth: 0" in error["hint"]
+    clone.git(*error["hint"].partition("   ")[0].split()[1:])
     report = clone.verified("HEAD")
     assert [each["code"] for each in report["findings"]] == ["KNOWLEDGE_DROPPED"]
     assert not report["shallow"]

@@ -18,8 +18,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME
 from vmrag_link.models import Document, content_hash
+from vmrag_link.pin_values import DATA
 from vmrag_link.progress import QUIET
-from vmrag_link.transport.git_transport import DATA
 from vmrag_link.workspace import Workspace
 
 TEXTS = {"a": "alpha rivers", "b": "beta mountains", "c": "gamma rivers and mountains"}

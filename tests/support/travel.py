@@ -33,9 +33,9 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.git import plumbing
 from vmrag_link.models import Working
 from vmrag_link.paths import Places
+from vmrag_link.pin_values import DATA
 from vmrag_link.transport import address, connection, local_copy
 from vmrag_link.transport.address import Address
-from vmrag_link.transport.git_transport import DATA
 from vmrag_link.transport.publish import Published, PublishRequest, publish
 
 ROOT = Path(__file__).parents[2]
@@ -272,8 +272,12 @@ class _Backend(BaseHTTPRequestHandler):
     server: Any
 
     def do_GET(self) -> None:
-        given = self.headers.get("Authorization", "")
+        said = self.headers.get_all("Authorization", [])
+        given = ", ".join(said)
         self.server.seen.append(given)
+        if len(said) > 1:  # as GitHub refuses it
+            self._answer(400, {"Content-Length": "0"}, b"")
+            return
         if self.server.wanted and given.replace("basic", "Basic") != self.server.wanted:
             self._answer(401, {"WWW-Authenticate": 'Basic realm="git"', "Content-Length": "0"}, b"")
             return

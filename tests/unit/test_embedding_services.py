@@ -116,7 +116,7 @@ def test_each_service_is_asked_in_its_own_words_with_its_own_key(services, key, 
 
 def test_only_cohere_hears_what_is_a_query(services, key):
     for name in NAMES:
-        load(services, name).embed_query("x")
+        load(services, name).embed_queries(["x"])
     assert [asked.body.get("input_type") for asked in services.asked] == [None, "search_query", None, None]
 
 

@@ -24,7 +24,7 @@ from vmrag_mcp.registry import catalogue
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = ("vmrag_link", "hooks", "mcp_server")
+PACKAGES = ("vmrag_link", "action", "hooks", "mcp_server")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 SQL_OF_DOLT = re.compile(r"\b(dolt_(?!remote|branch\b|commit\b)\w+|DOLT_\w+|AS OF)\b|\bdolt_(branch|commit)\s*\(")
 
@@ -90,7 +90,12 @@ def required(extra: str) -> Iterator[Requirement]:
 
 
 @pytest.mark.parametrize(
-    ("name", "extras"), [("constraints.txt", ("all", "minilm")), ("constraints-dev.txt", ("all", "minilm", "dev"))]
+    ("name", "extras"),
+    [
+        ("constraints.txt", ("all", "minilm")),
+        ("action/requirements.txt", ("action",)),
+        ("constraints-dev.txt", ("all", "minilm", "dev")),
+    ],
 )
 def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tuple[str, ...]) -> None:
     there = pinned(name)
@@ -103,11 +108,13 @@ def test_every_dependency_has_exact_versions_with_hashes(name: str, extras: tupl
 
 
 def test_ci_tests_the_versions_that_users_are_offered() -> None:
-    assert pinned("constraints.txt").items() <= pinned("constraints-dev.txt").items()
+    tested = pinned("constraints-dev.txt").items()
+    assert pinned("constraints.txt").items() <= tested
+    assert pinned("action/requirements.txt").items() <= tested
 
 
 def test_lists_of_exact_versions_name_no_host() -> None:
-    for path in ROOT.glob("constraints*.txt"):
+    for path in [*ROOT.glob("constraints*.txt"), ROOT / "action" / "requirements.txt"]:
         assert not re.search(r"://|--(extra-)?index|--find-links|@", path.read_text())
 
 
@@ -124,7 +131,7 @@ def test_every_command_has_help_and_the_common_options(name: str) -> None:
 
 def test_every_module_of_the_command_line_is_a_command_or_helps_them() -> None:
     modules = {path.stem for path in (ROOT / "vmrag_link" / "cli").glob("*.py")}
-    helpers = {"__init__", "base", "common", "conflict_view", "main", "output", "reference", "terminal"}
+    helpers = {"__init__", "base", "common", "conflict_view", "rankings", "main", "output", "reference", "terminal"}
     assert modules - helpers == {MODULES.get(name, name) for name in COMMANDS}
 
 
@@ -184,11 +191,13 @@ def test_what_is_printed_goes_through_the_filter() -> None:
         "vmrag_link/cli/reference.py",
         "hooks/vmrag_hooks/boundary.py",
         "mcp_server/vmrag_mcp/log.py",
+        "action/vmrag_action/runner.py",
+        "action/vmrag_action/install.py",  # before there is a filter
     }
     printing = {"echo", "secho", "style", "echo_via_pager", "prompt", "confirm", "pause", "progressbar"}
     for place, node in nodes(outside="vmrag_link/demo/"):
         name = place.partition(":")[0]
-        if not name.startswith(("vmrag_link/cli/", "hooks/", "mcp_server/")) or name in allowed:
+        if not name.startswith(("vmrag_link/cli/", "action/", "hooks/", "mcp_server/")) or name in allowed:
             continue
         match node:
             case ast.Call(func=ast.Name(id="print")):
@@ -216,6 +225,7 @@ def test_only_the_session_runs_tools() -> None:
 def test_only_the_outermost_boundaries_catch_everything() -> None:
     boundaries = {
         "vmrag_link/cli/main.py",
+        "action/vmrag_action/__main__.py",
         "hooks/vmrag_hooks/boundary.py",
         "mcp_server/vmrag_mcp/session.py",
         "mcp_server/vmrag_mcp/start.py",

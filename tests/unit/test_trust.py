@@ -35,6 +35,8 @@ def refusal(repo: Repo, remote: str, *, accepted: str | None = None) -> RemoteNo
     ("remote", "config", "accepted", "trusted"),
     [
         ("git:", {}, None, True),
+        ("git:refs/heads/vmrag/data", {}, None, True),
+        ("git:refs/heads/main", {}, None, False),
         (URL, {}, None, False),
         (URL, {"vmrag.trustedRemote": URL}, None, True),
         (URL, {"VMRAG.TrustedRemote": URL}, None, True),
@@ -215,5 +217,6 @@ def test_a_git_remote_that_gets_another_url_is_another_place(repo):
     repo.git("remote", "add", "somewhere", "https://user:secret@example.org/r.git")
     before = address.of_remote(places, "somewhere").key
     assert before == address.of_url("git+https://example.org/r.git").key, "whoever asks, and by whatever name"
+    assert address.of_remote(places, "somewhere", ref="refs/heads/vmrag/data").key != before
     repo.git("remote", "set-url", "somewhere", "https://example.org/other.git")
     assert address.of_remote(places, "somewhere").key != before

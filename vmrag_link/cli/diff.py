@@ -10,8 +10,10 @@ from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.errors import plural
+from vmrag_link.cli.rankings import side_by_side
+from vmrag_link.errors import UsageInvalid, plural
 from vmrag_link.models import ChangeKind
+from vmrag_link.ops.checks.diff_queries import QueriesDiff, diff_queries
 from vmrag_link.ops.history import word_diff
 from vmrag_link.ops.history.word_diff import DiffReport, Words
 from vmrag_link.worddiff import Piece
@@ -26,20 +28,51 @@ INDENT = "    "
 @click.argument("new", required=False)
 @click.option("--stat", "detail", flag_value="stat", help="Only how many words each document gained and lost.")
 @click.option("--name-only", "detail", flag_value="names", help="Only the names of the documents that differ.")
+@click.option("--queries", is_flag=True, help="What differs in the answers to .vmrag/queries.yaml instead.")
 @click.option("--only", metavar="COLLECTION[/DOC]", help="Only this collection, or this document.")
 def command(
-    invocation: Invocation, *, old: str | None, new: str | None, detail: word_diff.Detail | None, only: str | None
+    invocation: Invocation,
+    *,
+    old: str | None,
+    new: str | None,
+    detail: word_diff.Detail | None,
+    queries: bool,
+    only: str | None,
 ) -> None:
     """Show what differs between two places: git refs, revisions, branches of the knowledge base, or
     WORKING.
 
     Without arguments: the uncommitted documents. Changed texts are compared word by word:
-    [-removed-]{+added+}; equal text far from a change is left out.
+    [-removed-]{+added+}; equal text far from a change is left out. With --queries: the rankings at
+    both places, side by side.
     """
+    if queries:
+        if detail or only:
+            raise UsageInvalid(
+                "--queries shows answers; --stat, --name-only and --only are about documents.",
+                hint="vmrag diff --queries",
+            )
+        with invocation.workspace() as ws:
+            found = diff_queries(ws, old, new)
+        invocation.emit(found, _answers(found, (old or found.old[:7], new or found.new)))
+        return
     with invocation.workspace() as ws:
         report = word_diff.word_diff(ws, old, new, only=only, detail=detail or "text")
     lines = {"names": _names, "stat": _stat, "text": _changes}
     invocation.emit(report, lines[detail or "text"](report))
+
+
+def _answers(report: QueriesDiff, names: tuple[str, str]) -> Iterator[str]:
+    changed = [each for each in report.queries if each.change == "ranking"]
+    for each in changed:
+        yield f"{output.style(' '.join(each.query.split()), bold=True)}  {output.style(f'{report.file}:{each.line}', dim=True)}"
+        for name, problem in zip(names, (each.problem_before, each.problem_after), strict=True):
+            if problem:
+                yield f"{INDENT}{name}: {problem}"
+        yield from side_by_side(names, each.before, each.after)
+    scores = sum(each.change == "scores" for each in report.queries)
+    same = len(report.queries) - len(changed) - scores
+    yield f"{plural(len(report.queries), 'query')}: {len(changed)} ranked differently, {scores} with other scores only, {same} alike"
 
 
 def _names(report: DiffReport) -> list[str]:

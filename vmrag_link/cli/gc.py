@@ -61,7 +61,7 @@ def _lines(report: GcReport) -> Iterator[str]:
         ("leftover file", report.leftovers.files),
     ):
         if swept.names:
-            yield f"{removed} {_counted(len(swept.names), noun)} ({_megabytes(swept.bytes)})."
+            yield f"{removed} {plural(len(swept.names), noun)} ({_megabytes(swept.bytes)})."
     if report.leftovers.vectors.number:
         vectors = report.leftovers.vectors
         yield f"{removed} {plural(vectors.number, 'cached vector')} ({_megabytes(vectors.bytes)})."
@@ -85,10 +85,6 @@ def _remote_lines(report: RemoteGcReport) -> Iterator[str]:
             yield "Whoever pushed since then runs again: vmrag push"
     else:
         yield f"Next: vmrag gc --remote {quoted(report.remote)} --apply"
-
-
-def _counted(number: int, noun: str) -> str:
-    return plural(number, noun) if number == 1 or not noun.endswith("y") else f"{number} {noun[:-1]}ies"
 
 
 def _megabytes(size: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from vmrag_link import __version__, env
+from vmrag_link import __version__, env, startup
 from vmrag_link.cli import output
 from vmrag_link.cli.common import BUG, INTERRUPTED, OK, USAGE, common_options
 from vmrag_link.errors import VmragError, system_failure
@@ -23,6 +23,7 @@ COMMANDS = {
     "add": "Store one document from a file or standard input.",
     "adopt": "Take the knowledge that a fork's code pins.",
     "branch": "List the branches of the knowledge base, or write on another one.",
+    "check": "Ask the golden queries, and compare the answers.",
     "clone": "Fetch the knowledge base of a repository that was just cloned.",
     "commit": "Commit the documents and pin the new revision.",
     "completion": "Print the shell completion script for bash, zsh or fish.",
@@ -71,6 +72,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"vmrag_link.cli.{MODULES.get(cmd_name, cmd_name)}")
+        startup.imported()
         command: click.Command = module.command
         return command
 
@@ -101,7 +103,8 @@ cli.params += common_options()  # a command finds them in its parent's context
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The entry point; never returns."""
-    sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
+    startup.begin()
+    startup.leave(run(sys.argv[1:] if argv is None else list(argv)))
 
 
 def run(argv: Sequence[str]) -> int:

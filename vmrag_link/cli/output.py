@@ -24,7 +24,7 @@ _MARK = f"\x1b{os.urandom(8).hex()}"
 Nobody can guess it, so no colour of a stranger's text is taken for ours.
 """
 
-_MARKED = re.compile(re.escape(terminal_text.visible(_MARK)) + r"(\[[0-9;]*m)")
+_MARKED = re.escape(terminal_text.visible(_MARK)) + r"(\[[0-9;]*m)"
 
 
 def style(text: str, **look: Any) -> str:
@@ -103,8 +103,8 @@ def _colour(shown: str, stream: IO[str]) -> str:
     None in a CI job: a colour could hide a command from the filter until it is dropped.
     """
     if stream.isatty() and not env.in_github_actions():
-        return _MARKED.sub("\x1b\\1", shown)
-    return terminal_text.for_log(_MARKED.sub("", shown))
+        return re.sub(_MARKED, "\x1b\\1", shown)
+    return terminal_text.for_log(re.sub(_MARKED, "", shown))
 
 
 def _write(stream: IO[str], text: str) -> None:

@@ -43,15 +43,17 @@ def command(
     and, weighted, of its document's.
     """
     with invocation.workspace() as ws:
+        at = operation.ranked_at(ws, ref) if ref is not None else None
+        settings = at.retrieval if at else ws.config.retrieval
         asked = Query(
             text=text,
             collections=collection or None,
-            k=k or ws.config.retrieval.k,
-            mode=Mode(mode) if mode else Mode(ws.config.retrieval.mode),
+            k=k or settings.k,
+            mode=Mode(mode or settings.mode),
             where=filters.parse(where) if where else None,
             where_document=filters.parse(where_document) if where_document else None,
         )
-        report = operation.query(ws, asked, ref=ref)
+        report = operation.query(ws, asked, at=at)
     for note in report.notes:
         output.complain(note, "warning:")
     invocation.emit(report, _lines(report))

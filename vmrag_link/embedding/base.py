@@ -41,6 +41,11 @@ class Model(Protocol):
         return True
 
     @property
+    def exact(self) -> bool:
+        """Whether every machine makes the same vector of a text, as the index stores it."""
+        return self.local
+
+    @property
     def window(self) -> int | None:
         """The length in characters above which a text is better cut; None where length does not
         matter.
@@ -56,9 +61,9 @@ class Model(Protocol):
         fingerprint), `EmbeddingFailed`.
         """
 
-    def embed_query(self, text: str) -> Vector:
-        """A vector that is near those of texts that answer the query. Raises as `embed`."""
-        return self.embed([text])[0]
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Vectors that are near those of texts that answer the queries. Otherwise as `embed`."""
+        return self.embed(texts)
 
 
 def featureless(dimensions: int) -> Vector:

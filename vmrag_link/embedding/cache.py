@@ -183,6 +183,29 @@ class EmbeddingCache:
                     for suffix in ("-journal", "-wal", "-shm", ""):
                         aside.with_name(aside.name + suffix).unlink(missing_ok=True)
 
+    def export(self, target: Path) -> None:
+        """Write the vectors to a new file, which `take_in` reads; none where there are none."""
+        if self._path.exists():
+            self._run(lambda connection: table.copy(connection, target, 0, 0))
+
+    def take_in(self, source: Path) -> int:
+        """Copy the rows that prove themselves from a cache's file of unknown origin.
+
+        Returns their number. The rows are copied, because the file itself may hold more than
+        tables. A proof shows that a row is what was written, not that the model made it.
+        """
+
+        def read(connection: sqlite3.Connection) -> int:
+            return table.salvage(connection, source)
+
+        return self._run(read)
+
+    def discard(self) -> None:
+        """Forget every vector."""
+        with locks.exclusive(self._lock, purpose="empty the embedding cache", timeout=BUSY_SECONDS):
+            for suffix in ("-journal", "-wal", "-shm", ""):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
     @property
     def _lock(self) -> Path:
         return self._path.with_name(self._path.name + ".lock")

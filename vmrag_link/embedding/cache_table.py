@@ -148,7 +148,8 @@ def damaged_rows(connection: sqlite3.Connection) -> list[int]:
 
 
 def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
-    """Copy the sound rows of a damaged file, from both ends up to the damage.
+    """Copy the sound rows of a file that is damaged or comes from elsewhere, from both ends up to
+    the damage.
 
     Returns their number.
     """

@@ -16,7 +16,7 @@ from vmrag_link.embedding.base import Model, Vector, featureless, require_unicod
 DIMENSIONS = 256
 WORD_WEIGHT = 2
 NGRAM = 3
-_WORDS = re.compile(r"\w+")
+_WORDS = r"\w+"
 
 
 class HashModel(Model):
@@ -34,7 +34,7 @@ class HashModel(Model):
 
 def _vector(text: str) -> Vector:
     sums = [0] * DIMENSIONS
-    for word in set(_WORDS.findall(text.casefold())):  # once each: frequent little words would drown the rest
+    for word in set(re.findall(_WORDS, text.casefold())):  # once each: frequent little words would drown the rest
         for index, weight in _features(word):
             sums[index] += weight
     length = math.sqrt(sum(number * number for number in sums))

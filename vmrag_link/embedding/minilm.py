@@ -39,6 +39,7 @@ class MiniLmModel(Model):
 
     name = "minilm"
     dimensions = 384
+    exact = False
     window = 1000  # English needs 4 to 5 characters a token
     fingerprint = f"all-minilm-l6-v2-int8 {WEIGHTS_SHA256[:16]} {TOKENIZER_SHA256[:16]} mean unit v1"
 

@@ -35,7 +35,7 @@ MOST_CHARACTERS = 100_000
 MOST_DIMENSIONS = 16_384
 PROBE = "dimensions"
 NO_SUCH = 404
-_FINGERPRINT = re.compile(rf"(?P<service>[a-z]+) (?P<model>{SERVICE_MODEL}) (?P<dimensions>[1-9][0-9]{{0,4}}) unit v1")
+_FINGERPRINT = rf"(?P<service>[a-z]+) (?P<model>{SERVICE_MODEL}) (?P<dimensions>[1-9][0-9]{{0,4}}) unit v1"
 
 
 class Made(NamedTuple):
@@ -47,7 +47,7 @@ class Made(NamedTuple):
 
 def made_with(name: str, fingerprint: str) -> Made | None:
     """The model of a fingerprint of this service; None for a fingerprint of another version."""
-    found = _FINGERPRINT.fullmatch(fingerprint)
+    found = re.fullmatch(_FINGERPRINT, fingerprint)
     if found is None or found["service"] != name or int(found["dimensions"]) > MOST_DIMENSIONS:
         return None
     return Made(found["model"], int(found["dimensions"]))
@@ -92,8 +92,8 @@ class ServiceModel(Model):
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         return self._embed(texts, query=False)
 
-    def embed_query(self, text: str) -> Vector:
-        return self._embed([text], query=True)[0]
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        return self._embed(texts, query=True)
 
     def _embed(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
         """Embed texts, longer ones than the window in pieces, uncut.

@@ -13,7 +13,7 @@ from vmrag_link.paths import Places
 
 BRANCHES = "refs/heads/"
 
-_HASH = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_HASH = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _REFTABLE = b"ref: refs/heads/.invalid"  # what HEAD says where refs are not files
 
 _HINTS = {
@@ -46,7 +46,7 @@ def head(places: Places) -> Head:
         content = (places.git_dir / "HEAD").read_bytes().rstrip()
     except OSError as error:
         raise GitFailed(f"Cannot read HEAD: {error}", hint="git fsck") from error
-    if _HASH.fullmatch(content):
+    if re.fullmatch(_HASH, content):
         return Head(None, content.decode())
     symbolic = content.removeprefix(b"ref:").strip()
     if content == _REFTABLE or not symbolic.startswith(BRANCHES.encode()):
@@ -54,7 +54,7 @@ def head(places: Places) -> Head:
     commit = _loose(places.common, symbolic)
     if commit is None:  # looked up after the loose file: git packs a ref first and removes the file then
         commit = _packed_ref(places.common, symbolic)
-    elif not _HASH.fullmatch(commit):  # a branch that points to another one
+    elif not re.fullmatch(_HASH, commit):  # a branch that points to another one
         return _ask_git(places)
     return Head(os.fsdecode(symbolic), commit.decode() if commit else None)
 

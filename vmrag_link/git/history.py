@@ -61,20 +61,29 @@ class Walk(NamedTuple):
 def walk(places: Places, tip: str, *, without: str | None = None) -> Walk:
     """The commits that the tip reaches, and `without` does not."""
     with _git(places) as console:
-        lines = str(
-            console.rev_list("--topo-order", "--reverse", "--parents", tip, *([f"^{without}"] if without else []))
-        )
-        parents = {commit: tuple(before) for commit, *before in map(str.split, lines.splitlines())}
+        parents = _reached(console, [tip], without)
         changes = tuple(_changes(console, parents))
         entries = {entry for change in changes for entry in (change.after, *change.before) if entry and entry.is_file}
         partial.bring(places, (entry.name for entry in entries))
         names = _small(console, sorted(entry.name for entry in entries))
         contents = dict(zip(names, _contents(console, names), strict=True))
-    return Walk(parents, changes, contents, frozenset(parents.keys() & _boundary(places)))
+    return Walk(parents, changes, contents, frozenset(parents.keys() & boundary(places)))
 
 
-def is_shallow(places: Places) -> bool:
-    return bool(_boundary(places))
+def commits(places: Places, tips: Iterable[str], *, without: str | None = None) -> dict[str, tuple[str, ...]]:
+    """The commits that the tips reach, and `without` does not, with their parents; parents before
+    children. Parents that a shallow clone lacks are left out.
+    """
+    with _git(places) as console:
+        return _reached(console, tips, without)
+
+
+def boundary(places: Places) -> set[str]:
+    """The commits whose parents this clone lacks, because it is shallow."""
+    try:
+        return set((places.common / "shallow").read_text().split())
+    except FileNotFoundError:
+        return set()
 
 
 def pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> dict[bytes, list[str]]:
@@ -190,6 +199,12 @@ def _commits_that_touch_the_pin(console: Console, also: Iterable[str], *, reflog
         return str(console.rev_list(*sources, *options, "--", PIN_NAME, istream=more)).split()
 
 
+def _reached(console: Console, tips: Iterable[str], without: str | None) -> dict[str, tuple[str, ...]]:
+    asked = [*tips, *([f"^{without}"] if without else [])]
+    lines = str(console.rev_list("--topo-order", "--reverse", "--parents", *asked)).splitlines()
+    return {commit: tuple(before) for commit, *before in map(str.split, lines)}
+
+
 def _changes(console: Console, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
     """Compare the trees' own entries with each parent's: a merge that takes one side's pin differs
     from the other.
@@ -221,13 +236,6 @@ def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | N
         new = PinEntry(mode, name) if int(mode) else new
         at += 1
     return at, (old, new) if at > start else None
-
-
-def _boundary(places: Places) -> set[str]:
-    try:
-        return set((places.common / "shallow").read_text().split())
-    except FileNotFoundError:
-        return set()
 
 
 def _small(console: Console, names: Iterable[str]) -> list[str]:

@@ -58,6 +58,25 @@ def write_commit(
     return done.text.strip()
 
 
+def missing_commits(places: Places, commits: Iterable[str]) -> list[str]:
+    """Those of these full names that name no commit here.
+
+    A partial clone would fetch such a commit with its whole history as soon as it is looked at, so
+    git is asked in the one way that fetches nothing.
+    """
+    asked = list(dict.fromkeys(commits))
+    options = ("--no-walk=unsorted", "--ignore-missing", "--missing=print", "--stdin")
+    here = demand(places, "rev-list", *options, stdin="".join(f"{each}\n" for each in asked).encode()).text.split()
+    return [each for each in asked if each not in here]
+
+
+def parents(places: Places, commit: str) -> list[str]:
+    """The parents that a commit names, whether a shallow clone has them or not."""
+    header = demand(places, "cat-file", "commit", commit).stdout.partition(b"\n\n")[0].decode(errors="replace")
+    lines = (line.partition(" ") for line in header.split("\n"))
+    return [value for key, _, value in lines if key == "parent"]
+
+
 def tree(places: Places, commit: str) -> dict[str, TreeEntry]:
     """The top level of a commit's tree by name.
 

@@ -45,7 +45,7 @@ __all__ = [
 
 INDEX_LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.02
-_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_HASH = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 
 
 def locate(start: Path) -> Places:
@@ -62,7 +62,8 @@ def locate(start: Path) -> Places:
         lines = done.stdout.removesuffix(b"\n").split(b"\n")
         if len(lines) != 3:  # noqa: PLR2004  what was asked
             raise GitFailed(f"The path {str(start)!r} has a line break in it.", hint="Rename the directory.")
-        return Places(*(Path(os.fsdecode(line)) for line in lines))
+        top, git_dir, common = (Path(os.fsdecode(line)) for line in lines)
+        return Places(top, git_dir, common)
     said = done.complaint
     if "not a git repository" in said:
         if lost := _lost_link(start):
@@ -78,7 +79,7 @@ def locate(start: Path) -> Places:
     raise failure(asked, done, hint=cure[0] if cure else "")
 
 
-_LINK = re.compile(rb"gitdir: (?P<repository>.+)/worktrees/[^/]+\n?", re.DOTALL)
+_LINK = rb"(?s)gitdir: (?P<repository>.+)/worktrees/[^/]+\n?"
 _LINK_BYTES = 4096
 
 
@@ -86,7 +87,7 @@ def _lost_link(start: Path) -> GitRepositoryMissing | None:
     """The reason why a linked work tree is broken: its repository was moved without the link."""
     for folder in (start, *start.parents):
         try:
-            link = _LINK.fullmatch(read_regular(folder / ".git", _LINK_BYTES))
+            link = re.fullmatch(_LINK, read_regular(folder / ".git", _LINK_BYTES))
         except OSError:
             continue
         if link is None:
@@ -127,7 +128,7 @@ def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
     query = b"".join(os.fsencode(spec) + b"\n" for spec in specs)
     for line in demand(places, "cat-file", "--batch-check", stdin=query).text.splitlines():
         match line.split(" "):
-            case [name, kind, size] if _HASH.fullmatch(name) and size.isdecimal():
+            case [name, kind, size] if re.fullmatch(_HASH, name) and size.isdecimal():
                 return name, kind, int(size)
     return None
 
@@ -180,7 +181,7 @@ def resolve(places: Places, ref: str) -> str:
         raise _reference_missing(ref)
     done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}")
     commit = done.text.strip()
-    if done.returncode != 0 or not _HASH.fullmatch(commit):
+    if done.returncode != 0 or not re.fullmatch(_HASH, commit):
         raise _reference_missing(ref)
     return commit
 

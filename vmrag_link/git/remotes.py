@@ -10,6 +10,8 @@ from vmrag_link.git.run import demand, git
 from vmrag_link.git.settings import config_section
 from vmrag_link.paths import Places
 
+_HEADER = re.compile(r"(\bauthorization:).*", re.IGNORECASE)
+
 # A name and a password, whose / and @ may not be encoded as they should be.
 _CREDENTIALS = re.compile(r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)")
 
@@ -123,5 +125,7 @@ def shown(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Any text, without what precedes the @ of the URLs in it."""
-    return _CREDENTIALS.sub(r"\1", text)
+    """Any text, without what precedes the @ of the URLs in it, and without `Authorization` headers,
+    which git prints where it is told to trace.
+    """
+    return _HEADER.sub(r"\1 …", _CREDENTIALS.sub(r"\1", text))

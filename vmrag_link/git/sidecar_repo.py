@@ -1,6 +1,7 @@
-"""Repositories beside ours with our configuration, and so the same remotes and credentials.
+"""Repositories beside ours with our configuration, and so the same remotes.
 
-Nothing of them gets into ours.
+Nothing of them gets into ours. What our configuration says on a condition, such as the credentials
+of a runner, they do not see: `git.credentials` hands it over.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def make(places: Places, folder: Path) -> Places:
     own = folder / "config.own"
     permissions.make_file(own)
     own.write_text(_SETTINGS)
-    # What is set for our repository alone, credentials and proxies among it, counts here, too; what
-    # is read later counts more. Relative: a project may be moved to another place.
+    # What is set for our repository alone, remotes and proxies among it, counts here, too; what is
+    # read later counts more. Relative: a project may be moved to another place.
     for each in (places.common / "config", own):
         demand(apart, "config", "--local", "--add", "include.path", os.path.relpath(each, folder))
     return apart
@@ -79,7 +80,7 @@ def keep(source: Places, store: Places) -> None:
 
 def at(places: Places, folder: Path) -> Places:
     """The repository that `make` made there."""
-    return Places(places.top, folder, folder)
+    return Places(places.top, folder, folder, code=places.code or places)
 
 
 def add_alternates(places: Places, apart: Places) -> None:

@@ -16,11 +16,11 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import remote_errors
+from vmrag_link.git import credentials, remote_errors
 from vmrag_link.git.remotes import is_mirror, push_urls, shown
 from vmrag_link.git.run import demand, git
-from vmrag_link.git.settings import config_values
 from vmrag_link.paths import Places
+from vmrag_link.pin_values import DATA
 
 _LOCK_SECONDS = 1.0
 """How long git may hold a ref: it writes a line."""
@@ -52,8 +52,6 @@ _MOST_SECONDS, _MOST_SECONDS_OF_A_QUESTION = 900, 60
 A question is `ls-remote`.
 """
 
-_SSH_OPTIONS = f"-o ConnectTimeout={_SILENT_SECONDS} -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
-
 _TRANSPORTS = ("ext", "fd", "file", "ftp", "ftps", "git", "http", "https", "ssh")
 """All that git comes with."""
 
@@ -64,12 +62,14 @@ class Peer(NamedTuple):
     """The other side of git: `where` is the name of a configured remote or a URL.
 
     `schemes`: the only transports that may be used for it, within git's own configuration; None for
-    all that it allows. `ask`: a person may be asked for a password.
+    all that it allows. `ask`: a person may be asked for a password. `ref`: where it holds a
+    knowledge base.
     """
 
     where: str
     schemes: tuple[str, ...] | None = None
     ask: bool = False
+    ref: str = DATA
 
 
 def tip(places: Places, ref: str) -> str | None:
@@ -141,6 +141,17 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
     raise remote_errors.of_answer(peer.where, done)
 
 
+def fetch_commits(places: Places, peer: Peer, commits: list[str], *options: str) -> None:
+    """Fetch commits by their full names into this repository; no ref moves.
+
+    `options` of `git fetch` say how much of their history comes. Raises as `fetch`.
+    """
+    fixed = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
+    done = _talk(places, peer, "fetch", *fixed, *options, "--", peer.where, *commits)
+    if done.returncode != 0:
+        raise remote_errors.of_answer(peer.where, done)
+
+
 def advertised(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
     """The commit of `ref` on the other side, without fetching anything. Raises as `fetch`.
 
@@ -186,7 +197,8 @@ def push(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | N
 def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | None) -> None:
     """As `push`. Something in the way may look like another person's push."""
     # git refuses to push one ref to a mirror by its name.
-    to = push_urls(places, peer.where)[0] if is_mirror(places, peer.where) else peer.where
+    code = places.code or places
+    to = push_urls(code, peer.where)[0] if is_mirror(code, peer.where) else peer.where
     # The user's own pre-push hook is for code, and ours would call this again.
     lease = f"--force-with-lease={ref}:{expected or ''}"
     done = _talk(places, peer, "push", "--porcelain", "--no-verify", lease, "--", to, f"{commit}:{ref}")
@@ -203,7 +215,8 @@ def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = No
     if peer.schemes is not None:
         options += [f"protocol.{each}.allow=never" for each in _TRANSPORTS if each not in peer.schemes]
     settings = [word for option in options for word in ("-c", option)]
-    extra = env.git_options() | env.unattended() | _ssh(places, ask=peer.ask)
+    access = credentials.environment(places, credentials.read(places), ask=peer.ask)
+    extra = env.git_options() | env.unattended() | access
     if peer.ask:
         return git(places, *settings, *arguments, extra=extra)
     most = within or (_MOST_SECONDS_OF_A_QUESTION if arguments[0] == "ls-remote" else _MOST_SECONDS)
@@ -216,17 +229,3 @@ def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = No
             hint=f"git ls-remote {quoted(where)}",
             remote=where,
         ) from error
-
-
-def _ssh(places: Places, *, ask: bool) -> dict[str, str]:
-    """Keep ssh from waiting for ever and from asking at the terminal.
-
-    Another program in its place is left alone.
-    """
-    configured = config_values(places, r"core\.sshcommand")
-    command = env.ssh_command() or (configured[-1] if configured else None)
-    if command is None:
-        command = "" if env.ssh_program() else "ssh"
-    if command.partition(" ")[0].rpartition("/")[2] != "ssh":
-        return {}
-    return {env.SSH_COMMAND: f"{command} {_SSH_OPTIONS}{'' if ask else ' -o BatchMode=yes'}"}

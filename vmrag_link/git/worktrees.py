@@ -10,7 +10,7 @@ from vmrag_link.git.heads import BRANCHES
 from vmrag_link.git.run import demand
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
-_COMMIT = re.compile(rb"^[0-9a-f]{40}(?:[0-9a-f]{24})?\b", re.MULTILINE)
+_COMMIT = rb"(?m)^[0-9a-f]{40}(?:[0-9a-f]{24})?\b"
 # What a merge, rebase, bisect or fetch will go on with, or back to.
 _NOTES = ("*_HEAD", "MERGE_AUTOSTASH", "rebase-*/orig-head", "rebase-*/onto", "rebase-*/autostash")
 _OWN_REFS = ("refs/bisect/*", "refs/worktree/*", "refs/rewritten/*")  # `--all` knows those of one work tree only
@@ -52,7 +52,7 @@ def noted_commits(places: Places) -> list[str]:
         for pattern in (*_NOTES, *_OWN_REFS):
             for path in folder.glob(pattern):
                 if path.is_file():
-                    found.update(dict.fromkeys(name.decode() for name in _COMMIT.findall(path.read_bytes())))
+                    found.update(dict.fromkeys(name.decode() for name in re.findall(_COMMIT, path.read_bytes())))
     return list(found)
 
 

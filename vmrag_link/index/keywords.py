@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sqlite3
@@ -16,6 +17,7 @@ FILE = "keywords.sqlite"
 SLOT_BITS = 40
 LAST_SLOT = (1 << SLOT_BITS) - 1
 TOKENS = "tokenize = 'porter unicode61'"
+_TABLE = f"CREATE VIRTUAL TABLE keywords USING fts5(text, {TOKENS})"
 
 # English words that carry no topic: dropped from a query (never from the texts), unless nothing
 # else is left.
@@ -26,6 +28,23 @@ STOP_WORDS = frozenset(
         "to was we were what when where which who why will with would you your"
     ).split()
 )
+
+
+def damage(folder: Path) -> str:
+    """Why the lists of words are not those of the texts; empty if they are.
+
+    FTS5 makes them again, in memory. Reads the whole file.
+    """
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        try:
+            connection.deserialize((folder / FILE).read_bytes())
+            found = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'keywords'").fetchone()
+            if found != (_TABLE,):
+                return f"{FILE} is no list of words"
+            connection.execute("INSERT INTO keywords(keywords) VALUES ('integrity-check')")
+        except (sqlite3.Error, OSError) as error:
+            return f"the words in {FILE} are not those of the texts ({error})"
+    return ""
 
 
 def row_id(collection_id: int, slot: int) -> int:
@@ -49,8 +68,10 @@ def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(location, uri=True, isolation_level=None)
     connection = sqlite3.connect(folder / FILE, isolation_level=None)
     try:
-        connection.execute("PRAGMA synchronous = OFF")  # the index is derived: speed before durability
-        connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS keywords USING fts5(text, {TOKENS})")
+        # An index that a kill left half changed is thrown away: no journal has to survive that.
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA journal_mode = MEMORY")
+        connection.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
     except sqlite3.Error:
         connection.close()
         raise
@@ -74,8 +95,8 @@ def remove(connection: sqlite3.Connection, ranges: Iterable[range]) -> None:
 
 def count(connection: sqlite3.Connection, rows: range | None = None) -> int:
     """Number of rows: all, or those in a range."""
-    low, high = (rows.start, rows.stop) if rows is not None else (0, 1 << 62)
-    found = connection.execute("SELECT count(*) FROM keywords_docsize WHERE id >= ? AND id < ?", (low, high))
+    where, within = ("", ()) if rows is None else ("WHERE id >= ? AND id < ?", (rows.start, rows.stop))
+    found = connection.execute(f"SELECT count(*) FROM keywords_docsize {where}", within)  # noqa: S608  constants
     return int(found.fetchone()[0])
 
 
@@ -95,7 +116,7 @@ def token_counts(connection: sqlite3.Connection, rows: range) -> list[int]:
     found = connection.execute(
         "SELECT sz FROM keywords_docsize WHERE id >= ? AND id < ? ORDER BY id", (rows.start, rows.stop)
     )
-    return [_varints(row[0])[0] for row in found]
+    return [size[0] if len(size) == 1 else _varints(size)[0] for (size,) in found]
 
 
 def _varints(content: bytes) -> list[int]:

@@ -8,10 +8,11 @@ How they are made, read and removed: `directories`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, paths
+from vmrag_link.beside import Beside
 from vmrag_link.errors import Busy
 from vmrag_link.index import seal
 from vmrag_link.index.contents import SUFFIX, problem_of, unusable
@@ -89,11 +90,37 @@ class Snapshots(Directories):
 def copy(source: Path, target: Path) -> None:
     """Copy an index directory that nobody changes meanwhile.
 
-    The copy is verified: no index is made from a damaged one. Raises `IndexFailed`, `FileFailed`.
+    Raises `FileFailed`, and `IndexFailed` for a damaged one.
+    """
+    with copied(source, target):
+        pass
+
+
+@contextlib.contextmanager
+def copied(source: Path, target: Path) -> Iterator[None]:
+    """As `copy`, for a copy that is changed in the block.
+
+    Every byte of the source is proven beside that. What the block raises for a damaged source, or
+    makes of it, counts as nothing: `IndexFailed`. Nobody may change the source before the end.
     """
     if not source.is_dir():
         raise unusable(source, "it is not there")
-    copy_tree(source, target)
-    if problem := seal.mismatch(target):
-        seal.distrust(source)
+    proof = Beside(lambda: seal.mismatch(source))
+    try:
+        copy_tree(source, target)
+        # Most of it stays as it is, so that little is left to write when the copy is published.
+        written = Beside(lambda: _write_out(target))
+        yield
+        written.result()
+    except Exception as error:
+        if problem := proof.result():
+            raise unusable(source, problem) from error
+        raise
+    if problem := proof.result():
         raise unusable(source, problem)
+
+
+def _write_out(folder: Path) -> None:
+    for path in list(folder.iterdir()):
+        with contextlib.suppress(FileNotFoundError):  # what makes the copy another index removes its seal
+            paths.fsync(path)

@@ -173,7 +173,13 @@ class IndexStore:
                 return f"the documents of {name!r} have {listed[name]} chunks, its slots are {live}"
             if problem := self._wrong_size(each):
                 return problem
-        return self._lost(held, added)
+        # Rows are unique: as many as slots, of which none is dead, are one for each.
+        whole = {
+            name
+            for name, each in held.items()
+            if not each.dead and keywords.count(self._words, _rows(each, range(each.slots))) == each.slots
+        }
+        return self._lost(held, (key for key in added if key[0] not in whole))
 
     def _wrong_size(self, held: IndexedCollection) -> str:
         """What is wrong with the numbers of a collection's vectors and lengths."""

@@ -42,6 +42,15 @@ RANKING = Ranking()
 """As it is where no setting says otherwise."""
 
 
+def ranking(settings: RetrievalSettings) -> Ranking:
+    """How queries rank under these settings."""
+    return Ranking(
+        vector_weight=settings.vector_weight,
+        document_weight=settings.document_weight,
+        per_document=settings.per_document,
+    )
+
+
 def fuse(vectors: Mapping[int, int], words: Mapping[int, int], vector_weight: float) -> tuple[dict[int, int], int]:
     """The scores of the same chunks by vectors and by words, as one; and the score of a chunk that
     is the best by both.

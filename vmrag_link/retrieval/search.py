@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,6 +82,21 @@ class Searcher:
         """
         with self._damage_errors():
             return self._search(query, self._ranking.per_document)
+
+    def prepare(self, queries: Iterable[Query]) -> None:
+        """Embed the texts of all these queries at once, before they are asked one by one. What
+        cannot be asked is left to `search`.
+
+        Raises `EmbeddingMismatch`, `EmbeddingFailed`, `IndexFailed`.
+        """
+        texts: dict[str, list[str]] = {}
+        for query in queries:
+            if query.mode != Mode.KEYWORD:
+                for name in self._held if query.collections is None else query.collections:
+                    texts.setdefault(name, []).append(query.text)
+        for name, asked in texts.items():
+            if name in self._held:
+                self._query_vectors.prepare(self._held[name], asked)
 
     def nearest(self, query: Query) -> list[Near]:
         """As `search` by vectors of one collection, ranked again by exact cosines, with any number

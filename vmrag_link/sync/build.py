@@ -86,15 +86,7 @@ def snapshot(
         snapshots.touch(path)
         return Built(path, "reused", ChangeCounts(), ChunkCounts(), watch.seconds())
     with snapshots.building() as folder:
-        base = _copy_nearest(folder, engine, revision, bases, watch)
-        try:
-            brought = _update(folder, revision, base, indexer())
-        except IndexFailed:
-            if base is None:
-                raise
-            directories.remove(folder)  # the base is damaged: start from nothing
-            base = None
-            brought = _update(folder, revision, base, indexer())
+        base, brought = _build(folder, revision, engine=engine, bases=bases, indexer=indexer, watch=watch)
         watch.lap("apply")
         path = (
             snapshots.publish(folder, revision)
@@ -105,10 +97,34 @@ def snapshot(
     return Built(path, "delta" if base else "fresh", brought.plan.changes, brought.chunks, watch.seconds())
 
 
-def _update(folder: Path, revision: str, base: Base | None, indexer: Indexer) -> IndexUpdate:
-    """Make `folder` a sealed index of the revision. It holds a copy of the base, or is empty
-    without one.
+def _build(
+    folder: Path,
+    revision: str,
+    *,
+    engine: Engine,
+    bases: Iterable[Base],
+    indexer: Callable[[], Indexer],
+    watch: Stopwatch,
+) -> tuple[Base | None, IndexUpdate]:
+    """Make `folder` a sealed index of the revision: from the nearest base that is sound, or from
+    nothing where that costs no more.
     """
+    left = list(bases)
+    while base := _nearest(engine, revision, left):
+        watch.lap("diff")
+        left.remove(base)
+        with contextlib.suppress(IndexFailed), base.holding() as problem:
+            if not problem:
+                with folders.copied(base.path, folder):
+                    watch.lap("copy")
+                    return base, _update(folder, revision, base, indexer())
+        directories.remove(folder)
+    watch.lap("diff")
+    return None, _update(folder, revision, None, indexer())
+
+
+def _update(folder: Path, revision: str, base: Base | None, indexer: Indexer) -> IndexUpdate:
+    """As `_build`, in a folder that holds a copy of the base, or is missing without one."""
     # Heavier than all the rest, and not needed on the way back to a snapshot.
     from vmrag_link.index.store import IndexStore
 
@@ -117,25 +133,6 @@ def _update(folder: Path, revision: str, base: Base | None, indexer: Indexer) ->
         store.manifest.forget_touched()
         store.seal(revision=revision, added=brought.plan.add)
     return brought
-
-
-def _copy_nearest(folder: Path, engine: Engine, revision: str, bases: Iterable[Base], watch: Stopwatch) -> Base | None:
-    """Copy the nearest base to `folder` and return it; None where building from nothing costs no
-    more.
-    """
-    left = list(bases)
-    while base := _nearest(engine, revision, left):
-        watch.lap("diff")
-        with base.holding() as problem:
-            if not problem:
-                with contextlib.suppress(IndexFailed):
-                    folders.copy(base.path, folder)
-                    watch.lap("copy")
-                    return base
-        directories.remove(folder)
-        left.remove(base)
-    watch.lap("diff")
-    return None
 
 
 def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,18 @@ from vmrag_link.index.contents import held_collections, rows_of, unusable
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import ChunkedDocument, IndexStore
 from vmrag_link.index.vectors import quantise
-from vmrag_link.models import At, Chunk, Chunking, Collection, Document, DocumentHeader, Record, Working, content_hash
+from vmrag_link.models import (
+    At,
+    ChangeCounts,
+    Chunk,
+    Chunking,
+    Collection,
+    Document,
+    DocumentHeader,
+    Record,
+    Working,
+    content_hash,
+)
 from vmrag_link.progress import BUILDING, Progress, Task
 from vmrag_link.sync import plan as planning
 from vmrag_link.sync.counts import ChunkCounts
@@ -60,6 +71,37 @@ class Indexer:
         engine and model raise.
         """
         store.unseal()
+        if base is None and not store.manifest.collections():
+            plan, counts = self._build(store, at)
+        else:
+            plan, counts = self._change(store, at, base)
+        if isinstance(at, Working):
+            with store.manifest:
+                store.manifest.touch((*plan.remove, *plan.add))
+        held, there = store.manifest.counts()[0], self._engine.count(at)
+        if held != there:
+            raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")
+        return IndexUpdate(plan, counts)
+
+    def _build(self, store: IndexStore, at: At) -> tuple[Plan, ChunkCounts]:
+        """Everything, into an index that holds nothing: the documents are read once."""
+        wanted = {each.name: each for each in self._engine.collections(at)}
+        added: list[Key] = []
+
+        def read() -> Iterator[Document]:
+            for document in self._engine.documents(at):
+                added.append(document.key)
+                yield document
+
+        with self._progress.task(BUILDING, self._engine.count(at)) as task:
+            for name in sorted(wanted):
+                store.create_collection(wanted[name])
+            counts = self._add(store, itertools.groupby(read(), key=attrgetter("collection")), {}, task)
+        create = tuple(wanted[name] for name in sorted(wanted))
+        return Plan((), create, (), (), tuple(added), ChangeCounts(added=len(added))), counts
+
+    def _change(self, store: IndexStore, at: At, base: str | None) -> tuple[Plan, ChunkCounts]:
+        """What differs."""
         plan, documents = self._plan(store.manifest, at, base)
         with self._progress.task(BUILDING, len(plan.remove) + len(plan.add)) as task:
             removed = sum(store.drop_collection(name) for name in plan.drop)
@@ -69,13 +111,11 @@ class Indexer:
                 store.redefine_collection(collection)
             removed += sum(store.remove(name, ids) for name, ids in _by_collection(plan.remove))
             task.advance(len(plan.remove))
-            counts = self._add(store, at, plan, documents, task)
-        with store.manifest:
-            store.manifest.touch((*plan.remove, *plan.add))
-        held, there = store.manifest.counts()[0], self._engine.count(at)
-        if held != there:
-            raise unusable(store.folder, f"it holds {held} documents, the knowledge base {there}")
-        return IndexUpdate(plan, ChunkCounts(counts.added, removed, counts.embedded, counts.cached))
+            kept = store.manifest.collections().keys() - {each.name for each in plan.create}
+            lacking = {name: why for name, why in store.manifest.unembedded().items() if name in kept}
+            read = ((name, self._read(at, name, ids, documents)) for name, ids in _by_collection(plan.add))
+            counts = self._add(store, read, lacking, task)
+        return plan, msgspec.structs.replace(counts, removed=removed)
 
     def prepare(self, collection: Collection, documents: Iterable[Document]) -> None:
         """Embed documents that are about to be stored, so that a failure shows before they are.
@@ -142,16 +182,17 @@ class Indexer:
 
     # -- adding ------------------------------------------------------------------------------------
 
-    def _add(self, store: IndexStore, at: At, plan: Plan, documents: dict[Key, Document], task: Task) -> ChunkCounts:
+    def _add(
+        self, store: IndexStore, read: Iterable[tuple[str, Iterable[Document]]], lacking: dict[str, str], task: Task
+    ) -> ChunkCounts:
+        """Add documents by collection. Why a collection has no vectors is put into `lacking`."""
         collections = {name: held.collection for name, held in store.manifest.collections().items()}
-        anew = {each.name for each in plan.create}
-        lacking = {name: why for name, why in store.manifest.unembedded().items() if name in collections.keys() - anew}
         total = ChunkCounts()
-        for name, ids in _by_collection(plan.add):
+        for name, documents in read:
             with _blaming(name):
                 model = checked(self._model_for(collections[name]), collections[name])
             chunking = within_window(collections[name].chunking, model)
-            for batch in _batches(self._read(at, name, ids, documents), chunking):
+            for batch in _batches(documents, chunking):
                 with _blaming(name):
                     ready, counts = self._ready(model, name, batch, lacking)
                 added = store.add(name, ready, keep_floats=not model.local)

@@ -10,10 +10,7 @@ from vmrag_link.git import remotes
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_link.pin_values import remote_flaw, shown
-
-OWN = "git:"
-"""The code repository's own remote."""
+from vmrag_link.pin_values import DATA, own_ref, remote_flaw, shown
 
 _NETWORK = ("https", "ssh")
 _GIT_SCHEMES = {"git+file": ("file",), "git+http": ("http", *_NETWORK), "git+https": _NETWORK, "git+ssh": _NETWORK}
@@ -29,7 +26,7 @@ class Address(Record, frozen=True):
     """One remote. git talks to `peer`, or (None) the engine to `url`.
 
     `key`: its short name in engine and git, made from its URL: a git remote that gets another URL
-    is another place. `text`: for people, without credentials.
+    is another place, and so is another ref. `text`: for people, without credentials.
     """
 
     key: str
@@ -38,22 +35,24 @@ class Address(Record, frozen=True):
     url: str = ""
 
 
-def of_code(places: Places, branch: str | None, *, ask: bool = False) -> list[Address]:
+def of_code(places: Places, branch: str | None, *, ref: str = DATA, ask: bool = False) -> list[Address]:
     """The addresses that `git:` names on a code branch, the preferred one first.
+
+    `ref`: where they hold the knowledge base.
 
     Raises `RemoteMissing` where git has no remote.
     """
-    return _addresses(places, remotes.nearest(places, branch), ask=ask)
+    return _addresses(places, remotes.nearest(places, branch), ref=ref, ask=ask)
 
 
-def to_code(places: Places, branch: str | None, *, ask: bool = False) -> list[Address]:
+def to_code(places: Places, branch: str | None, *, ref: str = DATA, ask: bool = False) -> list[Address]:
     """As `of_code`, where `git push` goes to on that branch."""
-    return _addresses(places, remotes.for_writing(places, branch), ask=ask)
+    return _addresses(places, remotes.for_writing(places, branch), ref=ref, ask=ask)
 
 
-def _addresses(places: Places, found: list[str], *, ask: bool) -> list[Address]:
+def _addresses(places: Places, found: list[str], *, ref: str, ask: bool) -> list[Address]:
     if found:
-        return [of_remote(places, name, ask=ask) for name in found]
+        return [of_remote(places, name, ref=ref, ask=ask) for name in found]
     if remotes.names(places):
         raise RemoteMissing(
             "It is not clear which of the git remotes the knowledge base travels to.",
@@ -64,19 +63,20 @@ def _addresses(places: Places, found: list[str], *, ask: bool) -> list[Address]:
     )
 
 
-def of_remote(places: Places, name: str, *, ask: bool = False) -> Address:
+def of_remote(places: Places, name: str, *, ref: str = DATA, ask: bool = False) -> Address:
     """A configured git remote, as it is fetched from."""
-    return Address(_git_key(remotes.url(places, name)), name, Peer(name, ask=ask))
+    return Address(_git_key(remotes.url(places, name), ref), name, Peer(name, ask=ask, ref=ref))
 
 
-def of_pushed(places: Places, name: str, url: str, *, ask: bool = False) -> Address:
+def of_pushed(places: Places, name: str, url: str, *, ref: str = DATA, ask: bool = False) -> Address:
     """The place to which `git push` goes, as it tells its hook.
 
     Two URLs of one remote are two places; the name stands for the one that is fetched.
     """
     known = name in remotes.names(places) and remotes.url(places, name) == url
     alone = known and remotes.push_urls(places, name) == [url]
-    return Address(_git_key(url), name if known else remotes.shown(url), Peer(name if alone else url, ask=ask))
+    peer = Peer(name if alone else url, ask=ask, ref=ref)
+    return Address(_git_key(url, ref), name if known else remotes.shown(url), peer)
 
 
 def for_pushing(places: Places, address: Address) -> list[Address]:
@@ -84,7 +84,8 @@ def for_pushing(places: Places, address: Address) -> list[Address]:
     peer = address.peer
     if peer is None or peer.where not in remotes.names(places):
         return [address]
-    return [of_pushed(places, peer.where, each, ask=peer.ask) for each in remotes.push_urls(places, peer.where)]
+    urls = remotes.push_urls(places, peer.where)
+    return [of_pushed(places, peer.where, each, ref=peer.ref, ask=peer.ask) for each in urls]
 
 
 def of_url(text: str, *, ask: bool = False) -> Address:
@@ -98,7 +99,7 @@ def of_url(text: str, *, ask: bool = False) -> Address:
     seen = remotes.shown(text)
     if scheme in _GIT_SCHEMES:
         url = text.removeprefix("git+")
-        return Address(_git_key(url), seen, Peer(url, schemes=_GIT_SCHEMES[scheme], ask=ask))
+        return Address(_git_key(url, DATA), seen, Peer(url, schemes=_GIT_SCHEMES[scheme], ask=ask))
     if scheme in _ENGINE_SCHEMES:
         return Address(f"url-{_hash(text)}", seen, url=f"file://{_path(text)}" if scheme == "file" else text)
     raise RemoteInvalid(
@@ -122,23 +123,25 @@ def _path(text: str) -> str:
     return unquote(text.partition("://")[2])
 
 
-def parse(places: Places, text: str, *, branch: str | None, ask: bool = False) -> list[Address]:
+def parse(places: Places, text: str, *, branch: str | None, ref: str = DATA, ask: bool = False) -> list[Address]:
     """A remote on the command line: a git remote (name or URL), a URL, `git:`.
 
-    Raises `RemoteMissing`, `RemoteInvalid`.
+    `ref`: where the code's remotes hold the knowledge base. Raises `RemoteMissing`,
+    `RemoteInvalid`.
     """
-    if text == OWN:
-        return of_code(places, branch, ask=ask)
+    if own := own_ref(text):
+        return of_code(places, branch, ref=own, ask=ask)
     if name := remotes.find_name(places, text):
-        return [of_remote(places, name, ask=ask)]
+        return [of_remote(places, name, ref=ref, ask=ask)]
     if "://" not in text and "/" not in text:
         raise RemoteMissing(f"There is no git remote {text[:80]!r}.", hint="git remote -v", remote=text)
     return [of_url(text, ask=ask)]
 
 
-def _git_key(url: str) -> str:
+def _git_key(url: str, ref: str) -> str:
     """The key of a git repository, by any of its names; a changed password makes no other place."""
-    return f"git-{_hash(remotes.shown(url))}"
+    place = remotes.shown(url)
+    return f"git-{_hash(place if ref == DATA else f'{place} {ref}')}"
 
 
 def _hash(text: str) -> str:

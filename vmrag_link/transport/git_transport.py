@@ -39,10 +39,8 @@ from vmrag_link.git import sidecar_repo, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.models import Record
 from vmrag_link.paths import Places, write_atomically
+from vmrag_link.pin_values import DATA
 from vmrag_link.transport import guarded_fetch, local_copy, segments
-
-DATA = "refs/vmrag/data"
-"""Where a git repository holds a knowledge base: not a branch, so that no clone pays for it."""
 
 T = TypeVar("T")
 
@@ -104,13 +102,13 @@ class GitTransport:
 
     def _ask(self, there: Places) -> str | None:
         try:
-            return transfer.fetch(there, self._peer, DATA, DATA)
+            return transfer.fetch(there, self._peer, self._peer.ref, DATA)
         except RemoteDamaged:
             tip = self._tip
             if tip is None or transfer.is_complete(self._git, tip):
                 raise
         self._forget()  # the damage may be ours
-        return transfer.fetch(there, self._peer, DATA, DATA)
+        return transfer.fetch(there, self._peer, self._peer.ref, DATA)
 
     def _reject(self, commit: str, why: VmragError, *, stood: bool) -> None:
         """Restore the copy and remember the refusal.
@@ -143,7 +141,7 @@ class GitTransport:
             raise KnowledgeRefused(known.message, hint=known.hint)
 
     def _advertised(self) -> str | None:
-        return transfer.advertised(self._git, self._peer, DATA)
+        return transfer.advertised(self._git, self._peer, self._peer.ref)
 
     def current(self) -> bool:
         return self._advertised() == self._tip
@@ -158,7 +156,7 @@ class GitTransport:
         except RemoteDamaged as error:
             self._forget()
             raise RemoteMoved("A part of what the remote held is not here any more.", hint="vmrag push") from error
-        transfer.push(self._git, self._peer, commit, DATA, expected=before)
+        transfer.push(self._git, self._peer, commit, self._peer.ref, expected=before)
         transfer.set_ref(self._git, self._ref, commit)
         local_copy.note(self._file, commit)
         transfer.tidy(self._git)
@@ -168,7 +166,7 @@ class GitTransport:
         tip = self._tip
         if tip is None:
             return False
-        transfer.push(self._git, self._peer, tip, DATA, expected=None)
+        transfer.push(self._git, self._peer, tip, self._peer.ref, expected=None)
         return True
 
     def replace(self, write: Callable[[str, str], None]) -> None:
@@ -189,7 +187,7 @@ class GitTransport:
         finally:
             self._engine.forget_remote(key)
             local_copy.discard_file(fresh)
-        transfer.push(self._git, self._peer, commit, DATA, expected=there)
+        transfer.push(self._git, self._peer, commit, self._peer.ref, expected=there)
         transfer.set_ref(self._git, self._ref, commit)
         self._settle()
 
@@ -200,7 +198,7 @@ class GitTransport:
             return there
         try:
             with self._arrivals() as room:
-                transfer.fetch(room, self._peer, DATA, DATA)
+                transfer.fetch(room, self._peer, self._peer.ref, DATA)
         except RemoteDamaged:
             return there
         raise RemoteMoved(
@@ -252,7 +250,7 @@ def clone(places: Places, key: str, peer: Peer, make: Callable[[str, str], Engin
     """See `connection.clone`."""
     there, file = store(places), local_copy.path(places, key)
     with arrivals(places, there, key) as room:
-        fetched = transfer.fetch(room, peer, DATA, DATA)
+        fetched = transfer.fetch(room, peer, peer.ref, DATA)
         if fetched is None:
             return None
         try:
@@ -278,7 +276,7 @@ def _incoming(places: Places, key: str) -> Path:
 
 
 def last_seen(places: Places, key: str) -> str | None:
-    """The commit of `DATA` when a remote was last fetched; None if it never was."""
+    """The commit of the knowledge base when a remote was last fetched; None if it never was."""
     there = places.remote_objects
     return transfer.tip(sidecar_repo.at(places, there), _tracking(key)) if there.exists() else None
 

@@ -20,7 +20,6 @@ from vmrag_link.git import transfer
 from vmrag_link.paths import Places
 from vmrag_link.transport import git_transport
 from vmrag_link.transport.address import Address
-from vmrag_link.transport.git_transport import DATA
 
 PATIENCE = 3.0
 """Seconds."""
@@ -80,7 +79,8 @@ def _probe(places: Places, address: Address) -> ProbeResult:
         if address.peer is None:
             _connect(address)
         else:
-            stands_at = transfer.advertised(places, address.peer._replace(ask=False), DATA, within=PATIENCE)
+            peer = address.peer._replace(ask=False)
+            stands_at = transfer.advertised(places, peer, peer.ref, within=PATIENCE)
     except RemoteError as error:
         problem = error
     return ProbeResult(time.monotonic(), problem, stands_at)

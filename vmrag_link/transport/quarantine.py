@@ -17,8 +17,8 @@ from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
 from vmrag_link.git import remotes, sidecar_repo, transfer
 from vmrag_link.git.transfer import Peer
 from vmrag_link.paths import Places
+from vmrag_link.pin_values import DATA
 from vmrag_link.transport import segments
-from vmrag_link.transport.git_transport import DATA
 
 KEY = "url-quarantine"
 """The short name under which the engine fetches what came out of here; forgotten at once."""
@@ -50,7 +50,7 @@ class Quarantine(NamedTuple):
         Raises as `code`, `RemoteMissing`, and as `segments.require_acceptable`.
         """
         where = remotes.shown(peer.where)
-        commit = transfer.fetch(self.places, peer, DATA, DATA)
+        commit = transfer.fetch(self.places, peer, peer.ref, DATA)
         if commit is None:
             raise RemoteMissing(
                 f"{where} has no knowledge base.",

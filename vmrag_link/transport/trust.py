@@ -9,8 +9,8 @@ from pathlib import Path
 from vmrag_link.errors import RemoteNotTrusted, quoted
 from vmrag_link.git.settings import config_values
 from vmrag_link.paths import Places
-from vmrag_link.pin_values import shown
-from vmrag_link.transport.address import OWN, folder
+from vmrag_link.pin_values import own_ref, shown
+from vmrag_link.transport.address import folder
 
 TRUSTED_KEY = "vmrag.trustedRemote"
 ROOTS_KEY = "vmrag.fileRoot"
@@ -58,7 +58,7 @@ def require_from_agent(
 
 def named_here(places: Places, remote: str) -> bool:
     """Whether this machine's git configuration names a remote, as trusted or as the code's."""
-    return remote == OWN or remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote)
+    return own_ref(remote) is not None or remote in config_values(places, TRUSTED_KEY) or _is_git_remote(places, remote)
 
 
 def require_below_root(places: Places, remote: str) -> None:

@@ -28,7 +28,7 @@ FORMAT = 1
 """The format of a file, which a newer program's exceeds."""
 
 _MAX_BYTES = 4_000_000
-_ID = re.compile(rb"[0-9a-f]{32}")
+_ID = rb"[0-9a-f]{32}"
 
 
 class Agreement(Record, frozen=True):
@@ -146,7 +146,7 @@ def _file(places: Places) -> Path | None:
         own = read_regular(places.trust_id, 64)
     except OSError:
         return None
-    if not _ID.fullmatch(own):
+    if not re.fullmatch(_ID, own):
         return None
     import hashlib  # where nothing was agreed to, no file is looked for
 

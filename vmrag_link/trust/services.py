@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from vmrag_link import env
 from vmrag_link.config import Loaded
 from vmrag_link.embedding.protocols import SERVICES
-from vmrag_link.embedding.registry import Permission
+from vmrag_link.embedding.registry import NOTHING, Permission
 from vmrag_link.git.settings import config_values
 from vmrag_link.paths import Places
 from vmrag_link.trust import agreements
@@ -21,8 +22,10 @@ def permitted(places: Places, loaded: Loaded) -> Permission:
     A collection names its service and comes with the knowledge base, so a stranger's row could
     spend this person's money. A service is asked only where this person chose it
     (`embedding.model`), said where it is (`embedding.<service>_*`), or agreed to it by name. A
-    service without keys is this person's own server.
+    service without keys is this person's own server. Where the environment says so, none is asked.
     """
+    if env.without_services():
+        return NOTHING
     said = loaded.machine | loaded.agreed
     agreed = {name for name, service in SERVICES.items() if service.key is None}
     agreed |= {name for name in SERVICES if any(key.startswith(f"embedding.{name}_") for key in said)}

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+from typing import Any
 
-from vmrag_link import config
+from vmrag_link import config, env, settings_file
 from vmrag_link.config import Loaded
+from vmrag_link.errors import ConfigInvalid, GitReferenceMissing, shortened
+from vmrag_link.git import plumbing
 from vmrag_link.git.settings import config_section
 from vmrag_link.paths import CONFIG_NAME, Places
 from vmrag_link.trust import agreements
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def load(places: Places) -> Loaded:
@@ -16,17 +22,60 @@ def load(places: Places) -> Loaded:
 
     Raises `ConfigInvalid`.
     """
+    return _load(places, config.own_text(places.config), CONFIG_NAME)
 
+
+def load_at(places: Places, ref: str) -> Loaded:
+    """As `load`, with the `.vmrag.yaml` in the commit that a git ref names.
+
+    Raises `ConfigInvalid`, `GitReferenceMissing`.
+    """
+    spec = f"{plumbing.resolve(places, ref)}:{CONFIG_NAME}"
+    return _load(places, plumbing.blob(places, spec, limit=settings_file.MAX_BYTES), f"{ref}:{CONFIG_NAME}")
+
+
+def _load(places: Places, text: bytes | None, label: str) -> Loaded:
     def known(remote: str) -> bool:
         from vmrag_link.transport import trust  # few files name a remote
 
         return trust.named_here(places, remote)
 
     return config.load(
-        config.own_text(places.config),
-        path_label=CONFIG_NAME,
+        text,
+        path_label=label,
         overrides=config_section(places, "vmrag"),
         environ=os.environ,
-        agreements=agreements.read(places).settings,
+        agreements=agreed(places),
         known_remote=known,
+        stand_in=env.settings_from(),
     )
+
+
+def agreed(places: Places) -> list[dict[str, Any]]:
+    """What counts as agreed to in this repository, the latest last.
+
+    In place of a person's agreements, what the commit of `VMRAG_SETTINGS_FROM` states. It is read
+    as a blob, and no other file stands in for one that is not here. Raises `ConfigInvalid`.
+    """
+    commit = env.settings_from()
+    if commit is None:
+        return agreements.read(places).settings
+    label = f"{commit[:12]}:{CONFIG_NAME}"
+    return [{each.name: each.value for each in config.stated(_committed(places, commit), label)}]
+
+
+def _committed(places: Places, commit: str) -> bytes | None:
+    if not _COMMIT.fullmatch(commit):  # a name would be a stranger's to move
+        raise ConfigInvalid(
+            f"{env.SETTINGS_FROM} must be the full hash of a commit; found {shortened(commit)!r}.",
+            hint=f"unset {env.SETTINGS_FROM}   (or: git rev-parse BRANCH)",
+            variable=env.SETTINGS_FROM,
+        )
+    try:
+        return plumbing.blob(places, f"{commit}:{CONFIG_NAME}", limit=settings_file.MAX_BYTES)
+    except GitReferenceMissing as missing:
+        raise ConfigInvalid(
+            f"{env.SETTINGS_FROM} names commit {commit[:12]}, which is not here: nobody can say which settings count.",
+            hint=f"git fetch origin {commit}",
+            variable=env.SETTINGS_FROM,
+        ) from missing

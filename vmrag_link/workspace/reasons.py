@@ -19,7 +19,6 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.sync import background, current, sentences
 from vmrag_link.sync.target import Target
-from vmrag_link.transport import trust
 from vmrag_link.workspace.worktree import WorkTree
 
 
@@ -88,6 +87,8 @@ def _not_trusted(ws: WorkTree) -> RemoteNotTrusted | None:
     """Why the remote that the pin names would not be asked: then `vmrag fetch` and `vmrag clone` do
     not help. Contacts nobody.
     """
+    from vmrag_link.transport import trust  # only where something is wrong already
+
     try:
         data = plumbing.pin_bytes(ws.places)
         if data is not None:

@@ -16,6 +16,7 @@ from vmrag_link.journal import Journal
 from vmrag_link.models import At, KbBranch, Working
 from vmrag_link.paths import Places
 from vmrag_link.progress import Progress
+from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.settings import Config
 from vmrag_link.sync import apply, current
@@ -107,12 +108,7 @@ class Workspace:
     @property
     def ranking(self) -> Ranking:
         """How queries rank here. Raises `ConfigInvalid`."""
-        given = self.config.retrieval
-        return Ranking(
-            vector_weight=given.vector_weight,
-            document_weight=given.document_weight,
-            per_document=given.per_document,
-        )
+        return fusion.ranking(self.config.retrieval)
 
     @property
     def lock_timeout(self) -> float:

@@ -44,7 +44,7 @@ class Comparison:
         if self._latest is not None and self._latest[0] == (old, new):
             return self._latest[1].counts()
         for each in (old, new):
-            self._session.reading(each).close()
+            self._session.require(each)
         return differing.count_changes(self._session.main, old, new)
 
     def _committed(self, at: At) -> At:

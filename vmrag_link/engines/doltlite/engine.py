@@ -109,7 +109,7 @@ class DoltliteEngine:
         return self._session.limits
 
     def close(self) -> None:
-        self._session.main.close()
+        self._session.close()
 
     def damage(self) -> str:
         try:

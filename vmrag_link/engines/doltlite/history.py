@@ -18,11 +18,9 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, RevisionInfo
 
-_REVISION = re.compile(r"[0-9a-f]{40}")
-_HEX = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
-_ILLEGAL = re.compile(
-    r"""[^!-~] | [~^:?*\[\\] | \.\. | // | @\{ | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$""", re.VERBOSE
-)
+_REVISION = r"[0-9a-f]{40}"
+_HEX = r"(?i)[0-9a-f]{40}"
+_ILLEGAL = r"""(?x)[^!-~] | [~^:?*\[\\] | \.\. | // | @\{ | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$"""
 _TAKEN = frozenset({"head", "working", "staged"})
 _LONGEST_NAME = 200
 
@@ -52,7 +50,7 @@ _LOG = """
 
 def is_hash(text: str) -> bool:
     """Whether it is the full hash of a revision, here or not: no branch is called so."""
-    return bool(_REVISION.fullmatch(text))
+    return bool(re.fullmatch(_REVISION, text))
 
 
 def exists(connection: Connection, revision: str) -> bool:
@@ -87,7 +85,7 @@ def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
 
 
 def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    asked = json.dumps([each for each in dict.fromkeys(revisions) if _REVISION.fullmatch(each)])
+    asked = json.dumps([each for each in dict.fromkeys(revisions) if re.fullmatch(_REVISION, each)])
     found: dict[str, tuple[str, ...]] = {}
     for revision, parent in connection.stream(_PARENTS, (asked,)):
         found[revision] = (*found.get(revision, ()), *([parent] if parent else []))
@@ -136,7 +134,7 @@ def legal_branch_name(name: str) -> bool:
     """What doltlite takes as a branch name, and a connection's path can carry."""
     return (
         0 < len(name) <= _LONGEST_NAME
-        and not _ILLEGAL.search(name)
+        and not re.search(_ILLEGAL, name)
         and name.lower() not in _TAKEN
-        and not _HEX.fullmatch(name)
+        and not re.fullmatch(_HEX, name)
     )

@@ -27,7 +27,7 @@ from vmrag_link.errors import (
 from vmrag_link.paths import require_space
 
 _PREFIX = "at-"
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_NAME = r"[A-Za-z0-9_-]{1,100}"
 _FILE = "file://"
 _DEFAULT = "main"
 """What doltlite takes for the default branch of every remote, whatever is pushed there first."""
@@ -137,7 +137,7 @@ def clone(connection: Connection, remote: str, url: str, branch: str, *, most: i
 
 
 def _name(remote: str) -> str:
-    assert _NAME.fullmatch(remote)  # noqa: S101  `transport.address` makes them
+    assert re.fullmatch(_NAME, remote)  # noqa: S101  `transport.address` makes them
     return _PREFIX + remote
 
 

@@ -12,7 +12,7 @@ from vmrag_link.engines.doltlite.tables import META, OBJECTS, STATEMENTS, UPGRAD
 from vmrag_link.errors import KnowledgeRefused, RowsInvalid, SchemaTooNew
 
 _MOST_SHOWN = 100
-_VERSION = re.compile("[1-9][0-9]{0,8}")
+_VERSION = "[1-9][0-9]{0,8}"
 
 
 def create(connection: Connection) -> None:
@@ -83,7 +83,7 @@ def version(connection: Connection) -> int:
 
 def _said(connection: Connection) -> int:
     rows = connection.execute("SELECT value FROM vmrag_meta WHERE key = 'schema_version'")
-    said = _VERSION.fullmatch(str(rows[0][0])) if rows else None
+    said = re.fullmatch(_VERSION, str(rows[0][0])) if rows else None
     if said is None:
         raise RowsInvalid(f"The knowledge base {connection.path} does not say which schema it has.", hint=ROWS_HINT)
     found = int(said[0])

@@ -15,14 +15,17 @@ from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import BranchMissing, KnowledgeMoved, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import At, KbBranch, Working
 
+IDLE = 2
+"""Connections at revisions that stay open: a sync reads both ends of a difference several times."""
+
 
 class EngineSession:
     """`main` stays open for revisions and branches.
 
-    Documents are read and written through a connection of their own (0.5 ms), opened at their
+    Documents are read and written through a connection of their own (1 ms), opened at their
     revision or branch: a connection that was open while its branch was moved goes on showing the
-    old rows. Each is checked first for our tables and nothing else (0.1 ms), because what was
-    fetched may hold anything.
+    old rows. A revision never moves, so the last ones that were read stay open. Each is checked
+    first for our tables and nothing else (0.1 ms), because what was fetched may hold anything.
     """
 
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
@@ -32,7 +35,12 @@ class EngineSession:
         self._lock_timeout = lock_timeout
         self._lock_depth = 0
         self._checked: set[str] = set()
+        self._idle: dict[str, Connection] = {}
         self.main = Connection(self.file, timeout=lock_timeout, longest=limits.text_bytes)
+
+    def close(self) -> None:
+        self._close_idle()
+        self.main.close()
 
     @contextlib.contextmanager
     def writing(self, purpose: str, *, timeout: float | None = None) -> Iterator[None]:
@@ -68,12 +76,35 @@ class EngineSession:
                 self._checked.add(at)
         return connection
 
-    def reading(self, at: At) -> Connection:
-        """As `connection`. Raises `RevisionMissing` or `BranchMissing` besides."""
+    @contextlib.contextmanager
+    def reading(self, at: At) -> Iterator[Connection]:
+        """As `connection`, for the block. Raises `RevisionMissing` or `BranchMissing` besides."""
         if isinstance(at, Working):
-            return self.connection(self.require_branch(at.branch).name)
+            with self.connection(self.require_branch(at.branch).name) as connection:
+                yield connection
+            return
         history.require(self.main, at)
-        return self.connection(at)
+        connection = self._idle.pop(at) if at in self._idle else self.connection(at)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()  # a statement may still stream
+            raise
+        if at in self._idle:  # a block within this one read the same revision
+            connection.close()
+            return
+        self._idle[at] = connection
+        if len(self._idle) > IDLE:
+            self._idle.pop(next(iter(self._idle))).close()
+
+    def require(self, at: At) -> None:
+        """Raises what `reading` raises."""
+        with self.reading(at):
+            pass
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.popitem()[1].close()
 
     @contextlib.contextmanager
     def transaction_on(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
@@ -86,7 +117,7 @@ class EngineSession:
 
     def refusal(self, revision: str) -> KnowledgeRefused | None:
         try:
-            self.reading(revision).close()
+            self.require(revision)
         except KnowledgeRefused as error:
             return error
         except SchemaTooNew:
@@ -130,11 +161,12 @@ class EngineSession:
 
     def kept(self, head: str | None, revision: str, *, reason: str) -> str:
         for each in (revision, *([head] if head else [])):
-            self.reading(each).close()
+            self.require(each)
         return anchors.kept(self.main, head, revision, f"Keep {revision}: {reason}", self.connection)
 
     def collect_garbage(self) -> None:
         with self.writing("collect garbage"):
+            self._close_idle()
             unfinished.drop(self.main)
             self.main.execute_long("SELECT dolt_gc()")
         permissions.settle(self.folder)  # it is a new file

@@ -111,14 +111,14 @@ COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "s
 SchemaObject = tuple[str, str, str, str]
 """A row of `sqlite_master`: type, name, table, and its statement with single spaces."""
 
-_BLANKS = re.compile(r"[ \t\n\f\r]+")
+_BLANKS = r"[ \t\n\f\r]+"
 
 
 def words(sql: str) -> list[str]:
     """A statement between what SQL takes for blanks; to Python other characters are, too, with
     which a name may begin.
     """
-    return [word for word in _BLANKS.split(sql) if word]
+    return [word for word in re.split(_BLANKS, sql) if word]
 
 
 def objects(*statements: str) -> frozenset[SchemaObject]:

@@ -52,7 +52,7 @@ def commit_onto(
         if joining and history.is_ancestor(session.main, joining, revision):
             joining = None
         if joining:
-            session.reading(joining).close()  # the engine merges its tables, too
+            session.require(joining)  # the engine merges its tables, too
         made = revision
         with unfinished.branch(session.main, revision, session.connection) as connection, connection.transaction():
             schema.version(connection)

@@ -6,7 +6,9 @@ If it cannot, the push is stopped.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import (
@@ -28,9 +30,10 @@ from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
+from vmrag_link.pin_values import own_ref
 from vmrag_link.transport import address, connection
-from vmrag_link.transport.address import OWN, Address
-from vmrag_link.transport.git_transport import DATA, last_seen
+from vmrag_link.transport.address import Address
+from vmrag_link.transport.git_transport import last_seen
 from vmrag_link.transport.publish import Published, PublishRequest
 from vmrag_link.workspace import Workspace
 
@@ -84,10 +87,10 @@ def check(ws: Workspace, push: Push) -> PushCheckReport:
     if push.remote is None or any(each.blocks for each in flaws):
         return PushCheckReport(tuple(flaws))
     sent = []
-    own = _own(ws, push)
-    for where, wanted, ends in _publish_requests(ws, push, own):
+    for where, wanted, ends in _publish_requests(ws, push, _own(ws, push, destinations.code_ref(ws))):
         try:
-            address = own if where == OWN else destinations.named(ws, where, ask=True)[0]
+            ref = own_ref(where)
+            address = _own(ws, push, ref) if ref else destinations.named(ws, where, ask=True)[0]
             if not _remembered(ws, address, wanted):
                 sent.append((address.text, publish_to(ws, address, wanted)))
         except (RemoteError, LockError) as error:
@@ -113,7 +116,8 @@ def _deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
 
     A mirror of a clone without it would do so silently.
     """
-    told = [ref for ref in push.refs if ref.name == DATA]
+    data = destinations.code_ref(ws)
+    told = [ref for ref in push.refs if ref.name == data]
     lost = any(ref.before and not _contains(ws, ref.tip, ref.before) for ref in told)
     if not lost and (told or not _mirrors(ws, push) or not _holds(ws, push)):
         return []
@@ -123,7 +127,7 @@ def _deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
     return [
         CommitFinding(
             "KNOWLEDGE_DELETED",
-            f"This push would take knowledge away from {remotes.shown(push.remote or '')}: it deletes {DATA}, or moves it back.",
+            f"This push would take knowledge away from {remotes.shown(push.remote or '')}: it deletes {data}, or moves it back.",
             f"{ordinary}git push {where} --all && git push {where} --tags",
         )
     ]
@@ -137,12 +141,13 @@ def _mirrors(ws: Workspace, push: Push) -> bool:
 
 def _holds(ws: Workspace, push: Push) -> bool:
     """Whether the other side has a knowledge base that the clone itself does not carry."""
-    peer = _own(ws, push).peer
+    ref = destinations.code_ref(ws)
+    peer = _own(ws, push, ref).peer
     try:
-        there = transfer.advertised(ws.places, peer, DATA) if peer else None
+        there = transfer.advertised(ws.places, peer, ref) if peer else None
     except RemoteError:
         return False
-    return there is not None and not _contains(ws, transfer.tip(ws.places, DATA), there)
+    return there is not None and not _contains(ws, transfer.tip(ws.places, ref), there)
 
 
 def _contains(ws: Workspace, commit: str | None, part: str) -> bool:
@@ -162,6 +167,7 @@ def _publish_requests(ws: Workspace, push: Push, own: Address) -> Iterator[tuple
         for data in _introduced_pins(ws, push, own)
         if (pin := parsed(data)) and ws.engine.has_revision(pin.dolt_commit)
     ]
+    found = [_moved(pin, [last.dolt_remote for _, last in ends]) for pin in found]
     for where in dict.fromkeys(pin.dolt_remote for pin in (*found, *back.values())):
         moves = [(ref, pin, name) for ref, pin in ends if pin.dolt_remote == where and (name := _kb_branch(ws, ref))]
         wanted = PublishRequest(
@@ -172,6 +178,15 @@ def _publish_requests(ws: Workspace, push: Push, own: Address) -> Iterator[tuple
             lenient=True,
         )
         yield where, wanted, any(pin.dolt_remote == where for _, pin in ends)
+
+
+def _moved(pin: Pin, last: Sequence[str]) -> Pin:
+    """A pin, with the place in the code's remote that the pushed branches end with in place of one
+    that they have left, which the host may refuse.
+    """
+    own = [each for each in last if own_ref(each)]
+    stays = pin.dolt_remote in last or not own_ref(pin.dolt_remote) or not own
+    return pin if stays else msgspec.structs.replace(pin, dolt_remote=own[0])
 
 
 def _introduced_pins(ws: Workspace, push: Push, own: Address) -> Iterable[bytes]:
@@ -226,8 +241,8 @@ def _ends(ws: Workspace, push: Push) -> Iterator[tuple[Ref, Pin]]:
                 yield ref, pin
 
 
-def _own(ws: Workspace, push: Push) -> Address:
-    return address.of_pushed(ws.places, push.remote or "", push.url, ask=True)
+def _own(ws: Workspace, push: Push, ref: str) -> Address:
+    return address.of_pushed(ws.places, push.remote or "", push.url, ref=ref, ask=True)
 
 
 def _unsent(ws: Workspace, error: RemoteError | LockError, *, last: bool) -> CommitFinding:

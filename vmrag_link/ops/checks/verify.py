@@ -11,15 +11,17 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid, quoted
-from vmrag_link.git import history, plumbing, transfer
+from vmrag_link.git import history, objects, plumbing, transfer
 from vmrag_link.git.history import Walk
 from vmrag_link.models import Record
-from vmrag_link.ops.checks.verify_commits import Examination, Flaw, PinFinding
-from vmrag_link.ops.checks.verify_pins import ReadPins
+from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, PinFinding, not_comparable
+from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, carried
+from vmrag_link.ops.commits.merge_bases import MergeBases
 from vmrag_link.ops.remotes import destinations
-from vmrag_link.ops.remotes.clone import clone
+from vmrag_link.ops.remotes.clone import clone_from
 from vmrag_link.ops.remotes.fetch import fetch_from
+from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
 
@@ -44,11 +46,19 @@ class VerifyReport(Record, frozen=True):
 
 
 class Scope(NamedTuple):
-    """What `tip` reaches and `without` does not; `shown` is how git names that."""
+    """What `tip` reaches and `without` does not; `shown` is how git names that.
+
+    `base`: what people call `without`, if the tip's pin has to hold what that pins.
+    """
 
     shown: str
     tip: str
     without: str | None = None
+    base: str = ""
+
+    @property
+    def ends(self) -> list[str]:
+        return [self.tip, *([self.without] if self.without else [])]
 
 
 def verify(
@@ -67,23 +77,12 @@ def verify(
     `pull_request`: the names of base and head instead; then the head's pin is compared with that of
     the base's tip, too. `reachable`: says which of the revisions that the range pins, its last
     commit in any case, the knowledge base's remote does NOT reach; without it nobody is asked.
-    Raises `UsageInvalid`, `GitReferenceMissing`, `NotInitialized`.
+    A range that a shallow clone cannot compare is an error among the findings. Raises
+    `UsageInvalid`, `GitReferenceMissing`, `NotInitialized`.
     """
-    engine = ws.engine
     scope = _scope(ws, revisions, pull_request)
-    walk = history.walk(ws.places, scope.tip, without=scope.without)
-    ends = [scope.tip, *([scope.without] if pull_request and scope.without else [])]
-    pins = ReadPins.of(walk, history.pins_of(ws.places, ends))
-    ancestry = Ancestry(engine, pins.revisions)
-    examination = Examination(ws.places, pins, ancestry, tip=scope.tip, of_remote=reachable is not None)
-    flaws = [flaw for change in walk.changes if (flaw := examination.examined(change))]
-    if reachable:
-        flaws += examination.unreached(walk.changes, reachable)
-    findings = _with_mended(walk, flaws, examination)
-    if pull_request and scope.without and (found := examination.against(scope.without, pull_request[0])):
-        findings.append(found)
-    shallow = bool(walk.cut) or examination.cut
-    return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
+    walk, pins = _read(ws, scope)
+    return _report(ws, scope, walk, pins, reachable=reachable)
 
 
 def verify_on(
@@ -95,16 +94,78 @@ def verify_on(
 
     In a fresh clone the knowledge base comes from there, too. Raises as `ops.remotes.fetch.fetch`.
     """
+    lacking = _lacking(ws, destinations.asked(ws, remote)[0])
+    return verify(ws, revisions, pull_request=pull_request, reachable=lacking)
+
+
+def verify_between(
+    ws: Workspace, base: str | None, head: str, *, base_name: str = "", fork: Fork | None = None
+) -> VerifyReport:
+    """As `verify_on`, of what `head` has and `base` has not; for CI, which knows them by full
+    names.
+
+    `base` None: the head is compared with its parents. `base_name`: how messages call the base of a
+    pull request, whose pin the head's has to contain, too; empty: what was rewritten is not missed.
+    The remote is that of the settings, and nobody is asked for a password. Where no commit pins
+    anything, nobody is asked at all. Raises as `verify_on`.
+    """
+    without = base or next(iter(objects.parents(ws.places, head)), None)
+    scope = Scope(f"{without[:12]}..{head[:12]}" if without else head[:12], head, without, base_name)
+    walk, pins = _read(ws, scope)
+    if not pins.read and not pins.ends:
+        flawed = _not_comparable(scope, walk, MergeBases(ws.places, *scope.ends))
+        return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed), bool(walk.cut))
+    lacking = _lacking(ws, destinations.named(ws, ws.settings.accepted_remote())[0])
+    return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
+
+
+def _lacking(ws: Workspace, address: Address) -> Callable[[Collection[str]], Collection[str]]:
+    """Fetch everything from a remote; tells which revisions it does not reach."""
     if not ws.initialized:
-        clone(ws, remote)
-    address = destinations.asked(ws, remote)[0]
+        clone_from(ws, [address])
     fetch_from(ws, address)
     heads = ws.engine.remote_heads(address.key).values()
+    return lambda asked: ws.engine.unreachable(asked, heads=heads)
 
-    def lacking(asked: Collection[str]) -> Collection[str]:
-        return ws.engine.unreachable(asked, heads=heads)
 
-    return verify(ws, revisions, pull_request=pull_request, reachable=lacking)
+def _read(ws: Workspace, scope: Scope) -> tuple[Walk, ReadPins]:
+    walk = history.walk(ws.places, scope.tip, without=scope.without)
+    ends = scope.ends if scope.base else [scope.tip]
+    return walk, ReadPins.of(walk, history.pins_of(ws.places, ends))
+
+
+def _report(
+    ws: Workspace,
+    scope: Scope,
+    walk: Walk,
+    pins: ReadPins,
+    *,
+    reachable: Callable[[Collection[str]], Collection[str]] | None,
+    fork: Fork | None = None,
+) -> VerifyReport:
+    merge_bases, past = MergeBases(ws.places, *scope.ends), Past(ws.places, scope.tip)
+    asked_remote = reachable is not None
+    examination = Examination(
+        pins, Ancestry(ws.engine, pins.revisions), merge_bases, past, tip=scope.tip, of_remote=asked_remote, fork=fork
+    )
+    flaws = [flaw for change in walk.changes if (flaw := examination.examined(change))]
+    if reachable:
+        flaws += examination.unreached(walk.changes, reachable)
+    findings = _with_mended(walk, flaws, examination)
+    if scope.base and scope.without and (found := examination.against(scope.without, scope.base)):
+        findings.append(found)
+    findings += _not_comparable(scope, walk, merge_bases, cut=examination.cut)
+    shallow = bool(walk.cut) or examination.cut
+    return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
+
+
+def _not_comparable(scope: Scope, walk: Walk, merge_bases: MergeBases, *, cut: bool = False) -> Iterator[PinFinding]:
+    """The error of a shallow clone that does not have what decides about a range.
+
+    What is missing of a whole history is only said, because nothing was to be compared with it.
+    """
+    if scope.without and (cut or not merge_bases.settle(scope.tip, scope.without, walk.parents)):
+        yield not_comparable(scope.tip, scope.shown)
 
 
 def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] | None) -> Scope:
@@ -115,7 +176,7 @@ def _scope(ws: Workspace, revisions: str | None, pull_request: tuple[str, str] |
                 "Give a range or a pull request, not both.",
                 hint=f"vmrag verify --pull-request {quoted(base)} {quoted(head)}",
             )
-        return _between(ws, base, head)
+        return _between(ws, base, head)._replace(base=base)
     if revisions is None:
         return _news(ws)
     if "..." in revisions:

@@ -10,16 +10,22 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from vmrag_link.errors import PinMalformed, quoted
-from vmrag_link.git import history, pin_merge
 from vmrag_link.git.history import PinChange
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry
+from vmrag_link.ops.commits.merge_bases import MergeBases
 from vmrag_link.ops.pins import rules
-from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.paths import PIN_NAME
 
 Code = Literal[
-    "MOVED_BACK", "KNOWLEDGE_DROPPED", "PIN_REMOVED", "PIN_MALFORMED", "PIN_REVISION_MISSING", "NOT_ON_REMOTE"
+    "MOVED_BACK",
+    "KNOWLEDGE_DROPPED",
+    "PIN_REMOVED",
+    "PIN_MALFORMED",
+    "PIN_REVISION_MISSING",
+    "NOT_ON_REMOTE",
+    "NOT_COMPARABLE",
 ]
 Level = Literal["error", "information"]
 
@@ -35,6 +41,15 @@ class PinFinding(Record, frozen=True):
     mended_by: str | None = None
 
 
+class Fork(Record, frozen=True):
+    """From where a pull request comes: the `url` of the fork, and the `ref` by which the base
+    repository has its code.
+    """
+
+    url: str
+    ref: str
+
+
 class Flaw(NamedTuple):
     """A finding, and what a later pin must contain to mend it (None: nothing does)."""
 
@@ -47,19 +62,29 @@ class Examination:
 
     `cut`: a shallow clone could not tell whether something was lost.
 
-    `of_remote`: all that the knowledge base's remote has is here.
+    `of_remote`: all that the knowledge base's remote has is here. `fork`: what makes the commits
+    known there.
     """
 
     def __init__(
-        self, places: Places, pins: ReadPins, ancestry: Ancestry, *, tip: str, of_remote: bool = False
+        self,
+        pins: ReadPins,
+        ancestry: Ancestry,
+        merge_bases: MergeBases,
+        past: Past,
+        *,
+        tip: str,
+        of_remote: bool = False,
+        fork: Fork | None = None,
     ) -> None:
         self.cut = False
         self._of_remote = of_remote
-        self._places = places
+        self._fork = fork
+        self._merge_bases = merge_bases
         self._pins = pins
         self._ancestry = ancestry
         self._tip = tip
-        self._past = Past(places, tip)
+        self._past = past
         self._missing: set[str] = set()
 
     def examined(self, change: PinChange) -> Flaw | None:
@@ -122,7 +147,7 @@ class Examination:
 
     def _nowhere(self, commit: str, pin: str) -> PinFinding:
         if self._of_remote:
-            return _not_on_remote(commit, pin)
+            return self._not_on_remote(commit, pin)
         message = f"Commit {_short(commit)} pins revision {_short(pin)}, which is not in this knowledge base."
         return PinFinding("PIN_REVISION_MISSING", "error", commit, message, _who(commit))
 
@@ -187,8 +212,8 @@ class Examination:
 
     def _bases(self, commit: str, *others: str) -> set[str] | None:
         """What the merge bases pin."""
-        bases = pin_merge.merge_bases(self._places, [commit, *others])
-        if not bases and history.is_shallow(self._places):
+        bases = self._merge_bases.of(commit, *others)
+        if bases is None:
             self.cut = True
             return None
         return self._past.revisions(bases)
@@ -230,7 +255,15 @@ class Examination:
         if last and last not in self._missing:
             first.setdefault(last, self._tip)
         found = [*gone, *reachable([each for each in first if each not in gone])]
-        return [Flaw(_not_on_remote(first[revision], revision), None) for revision in found]
+        return [Flaw(self._not_on_remote(first[revision], revision), None) for revision in found]
+
+    def _not_on_remote(self, commit: str, pin: str) -> PinFinding:
+        message = f"Commit {_short(commit)} pins revision {_short(pin)}, which the remote does not have."
+        hint = f"vmrag push, where it was made (of a fork, a maintainer: vmrag adopt FORK {_short(commit)})"
+        if self._fork:
+            fetched = f"git fetch origin {quoted(self._fork.ref)}"
+            hint = f"{fetched} && vmrag adopt {quoted(self._fork.url)} {_short(commit)}   (a maintainer, in a clone)"
+        return PinFinding("NOT_ON_REMOTE", "error", commit, message, hint)
 
     def holding(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
         """Whether a commit's pin contains what a flaw needs."""
@@ -243,10 +276,11 @@ class Examination:
         )
 
 
-def _not_on_remote(commit: str, pin: str) -> PinFinding:
-    message = f"Commit {_short(commit)} pins revision {_short(pin)}, which the remote does not have."
-    hint = f"vmrag push, where it was made (of a fork, a maintainer: vmrag adopt FORK {_short(commit)})"
-    return PinFinding("NOT_ON_REMOTE", "error", commit, message, hint)
+def not_comparable(tip: str, shown: str) -> PinFinding:
+    """Of a shallow clone that ends before what the two ends of a range share."""
+    message = f"Whether {shown} drops knowledge cannot be said: this clone is shallow, and ends too early."
+    hint = "git fetch --unshallow   (in a workflow: fetch-depth: 0 for actions/checkout)"
+    return PinFinding("NOT_COMPARABLE", "error", tip, message, hint)
 
 
 def _short(name: str) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from vmrag_link.errors import KnowledgeMoved
 from vmrag_link.models import At, Record
+from vmrag_link.sync import sentences
 from vmrag_link.workspace import View, Workspace, reasons
 
 
@@ -44,3 +48,20 @@ def viewed(ws: Workspace, view: View) -> Standing:
     """Where an index that is held open answers from."""
     block = KbBlock(str(ws.places.top), view.git_head, view.branch, view.revision, view.dirty, in_sync=not view.notes)
     return Standing(view.at, view.revision, block, view.notes)
+
+
+def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
+    """Raise why what is read is not the knowledge that the checked-out code pins, if so: for
+    whoever must not take another answer for it.
+
+    `notes`: what the answer says about it (`Standing.notes`).
+    """
+    if not notes:
+        return
+    target = ws.target()
+    if target.state != "pinned":
+        raise reasons.unusable(ws, target)
+    if ws.unbuilt:
+        raise ws.unbuilt
+    behind = tuple(notes) == sentences.left_behind(target)  # which name the commands themselves
+    raise KnowledgeMoved(" ".join(notes), hint="vmrag status" if behind else "vmrag sync")

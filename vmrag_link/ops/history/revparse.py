@@ -244,7 +244,7 @@ def remote_head(ws: Workspace, name: str) -> str | None:
     known = remotes.names(ws.places)
     # A remote's name may have slashes, too.
     for each in sorted((each for each in known if name.startswith(f"{each}/")), key=len, reverse=True):
-        heads = ws.engine.remote_heads(address.of_remote(ws.places, each).key)
+        heads = ws.engine.remote_heads(address.of_remote(ws.places, each, ref=destinations.code_ref(ws)).key)
         if found := heads.get(name.removeprefix(f"{each}/")):
             return found
     if remote != "origin" or remote in known:
@@ -272,7 +272,7 @@ def _pinned_remote(ws: Workspace) -> list[Address]:
     None if it is unclear or not trusted: nothing was fetched from it then.
     """
     try:
-        return destinations.named(ws, destinations.pinned_remote(ws) or ws.config.remote)
+        return destinations.named(ws, destinations.stated_remote(ws))
     except RemoteError:
         return []
 

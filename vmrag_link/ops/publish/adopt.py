@@ -29,10 +29,10 @@ from vmrag_link.ops.publish import validate
 from vmrag_link.ops.publish.push import publish_to
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.paths import PIN_NAME, Places
+from vmrag_link.pin_values import own_ref
 from vmrag_link.progress import FETCHING
 from vmrag_link.transport import address, connection, quarantine
-from vmrag_link.transport.address import OWN, Address
-from vmrag_link.transport.git_transport import DATA
+from vmrag_link.transport.address import Address
 from vmrag_link.transport.publish import PublishRequest
 from vmrag_link.transport.quarantine import Quarantine
 from vmrag_link.workspace import Workspace
@@ -118,24 +118,26 @@ def adopt(
 
 
 def _peer(ws: Workspace, source: str, start: Path) -> Peer:
-    """The fork, as git names it."""
+    """The fork, as git names it; it holds the knowledge base where the base repository does."""
+    ref = destinations.code_ref(ws)
     if source in remotes.names(ws.places):
-        return Peer(source, ask=True)
+        return Peer(source, ask=True, ref=ref)
     if source.startswith("git+"):
         found = address.of_url(source, ask=True).peer
         assert found is not None  # noqa: S101  such a URL is git's
         return found
     path = start / source
-    return Peer(str(path) if path.exists() else source, ask=True)
+    return Peer(str(path) if path.exists() else source, ask=True, ref=ref)
 
 
 def _base(ws: Workspace, source: str, peer: Peer, *, push: bool) -> Address | None:
     """The repository that was forked. HEAD's branch and pin do not say: they may be the fork's."""
     accepted = ws.settings.accepted_remote()
-    if accepted != OWN:
+    ref = own_ref(accepted)
+    if ref is None:
         return destinations.named(ws, accepted, ask=True)[0]
     with contextlib.suppress(RemoteError):
-        for each in address.of_code(ws.places, None, ask=True):
+        for each in address.of_code(ws.places, None, ref=ref, ask=True):
             if peer.where not in (each.text, remotes.url(ws.places, each.text)):
                 return each
     if not push:
@@ -205,7 +207,7 @@ def _take(
     here = engine.parents(known)
     wanted = [each for each in pinned if each not in here]
     if not wanted:
-        transfer.advertised(room.places, peer, DATA)  # a source that does not exist is an error all the same
+        transfer.advertised(room.places, peer, peer.ref)  # a source that does not exist is an error all the same
         return _Adopted((), (), 0)
     with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.knowledge(peer, limits=limits)

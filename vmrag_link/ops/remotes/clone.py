@@ -39,21 +39,31 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     """
     pinned = destinations.pinned_remote(ws)
     addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
-    sharing.prepare(ws.places)
-    # All work trees of the repository get the same one.
-    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
-        if ws.initialized:
-            if automatic:  # another command was faster
-                return _report(ws, addresses[0])
-            raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
-        names = " or ".join(each.text for each in addresses)
-        ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
-        source = _first(ws, addresses)
+    source = clone_from(ws, addresses)
+    if source is None:
+        if automatic:  # another command was faster
+            return _report(ws, addresses[0])
+        raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
     target, others = ws.target(), [each for each in addresses if each != source]
     if target.state == "missing" and others:  # the next remote may have what the first one lacks
         with contextlib.suppress(RemoteError):  # the report says what is here
             first_with(ws, others, target.revision)
     return _report(ws, source)
+
+
+def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
+    """Fetch the knowledge base of the first of these remotes that has one; returns that remote.
+
+    None: there is a knowledge base here already. Raises as `clone`.
+    """
+    sharing.prepare(ws.places)
+    # All work trees of the repository get the same one.
+    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
+        if ws.initialized:
+            return None
+        names = " or ".join(each.text for each in addresses)
+        ws.progress.note(f"This repository's knowledge base is not here yet; it is fetched from {names}.")
+        return _first(ws, addresses)
 
 
 def _first(ws: Workspace, addresses: list[Address]) -> Address:

@@ -7,8 +7,9 @@ from collections.abc import Collection
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
 from vmrag_link.git import plumbing, remotes
+from vmrag_link.pin_values import DATA, own_ref
 from vmrag_link.transport import address, trust
-from vmrag_link.transport.address import OWN, Address
+from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
 
@@ -21,14 +22,14 @@ def asked(ws: Workspace, remote: str | None) -> list[Address]:
     `RemoteInvalid`, `RemoteNotTrusted`.
     """
     if remote is not None:
-        return address.parse(ws.places, remote, branch=ws.trigger().branch, ask=True)
-    return named(ws, pinned_remote(ws) or ws.config.remote, ask=True)
+        return address.parse(ws.places, remote, branch=ws.trigger().branch, ref=code_ref(ws), ask=True)
+    return named(ws, stated_remote(ws), ask=True)
 
 
 def to_push(ws: Workspace, remote: str | None) -> list[Address]:
     """As `asked`, for pushing: all places where `git push` would go."""
-    if remote is None and (pinned_remote(ws) or ws.config.remote) == OWN:
-        found = address.to_code(ws.places, ws.trigger().branch, ask=True)
+    if remote is None and (ref := own_ref(stated_remote(ws))):
+        found = address.to_code(ws.places, ws.trigger().branch, ref=ref, ask=True)
     else:
         found = asked(ws, remote)
     return address.for_pushing(ws.places, found[0])
@@ -40,8 +41,8 @@ def named(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
     Raises `RemoteNotTrusted` before anything is contacted, and as `asked`.
     """
     trust.require(ws.places, remote, accepted=ws.settings.accepted_remote)
-    if remote == OWN:
-        return address.of_code(ws.places, ws.trigger().branch, ask=ask)
+    if ref := own_ref(remote):
+        return address.of_code(ws.places, ws.trigger().branch, ref=ref, ask=ask)
     return [address.of_url(remote, ask=ask)]
 
 
@@ -55,6 +56,16 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
         return
     address.parse(ws.places, remote, branch=ws.trigger().branch)  # what is no address needs no agreement
     trust.require_from_agent(ws.places, remote, accepted=ws.settings.accepted_remote, agreed=agreed)
+
+
+def code_ref(ws: Workspace) -> str:
+    """The ref at which the code's own remotes hold the knowledge base."""
+    return own_ref(stated_remote(ws)) or DATA
+
+
+def stated_remote(ws: Workspace) -> str:
+    """The remote that the pin names, else that of the settings."""
+    return pinned_remote(ws) or ws.config.remote
 
 
 def pinned_remote(ws: Workspace) -> str | None:

@@ -40,7 +40,7 @@ class RemotesReport(Record, frozen=True):
 
 def remote(ws: Workspace) -> RemotesReport:
     """Report the remotes. Uses no network."""
-    text = destinations.pinned_remote(ws) or ws.config.remote
+    text = destinations.stated_remote(ws)
     trusted = tuple(map(remotes.shown, settings.config_values(ws.places, trust.TRUSTED_KEY)))
     try:
         found = destinations.named(ws, text)

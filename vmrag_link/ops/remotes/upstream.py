@@ -26,7 +26,7 @@ class Upstream(Record, frozen=True):
 
 def upstream(ws: Workspace) -> Upstream | None:
     """The first remote of pin and settings; None where git knows no remote. Uses no network."""
-    text = destinations.pinned_remote(ws) or ws.config.remote
+    text = destinations.stated_remote(ws)
     try:
         address = destinations.named(ws, text)[0]
     except RemoteEmpty:

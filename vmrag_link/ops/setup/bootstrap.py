@@ -37,9 +37,8 @@ from vmrag_link.ops.setup import import_chroma
 from vmrag_link.ops.setup.import_chroma import Foreign
 from vmrag_link.ops.setup.init import ATTRIBUTES, Start, begin, init, require_no_links
 from vmrag_link.paths import write_atomically
-from vmrag_link.pin_values import hosted
+from vmrag_link.pin_values import OWN, hosted, own_ref
 from vmrag_link.transport import address
-from vmrag_link.transport.address import OWN
 from vmrag_link.workspace import Workspace, reasons
 
 HOST = "https://doltremoteapi.dolthub.com/"
@@ -215,8 +214,8 @@ def _setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
 
     Raises `RemoteInvalid`.
     """
-    if url == OWN:
-        return OWN
+    if own_ref(url):
+        return url
     if (name := remotes.find_name(ws.places, url)) and name in remotes.nearest(ws.places, ws.trigger().branch)[:1]:
         return OWN
     text = HOST + url if hosted(url) else url

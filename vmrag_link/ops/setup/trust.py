@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from vmrag_link import config
+from vmrag_link import config, env
 from vmrag_link.embedding.protocols import SERVICES
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings_keys import KEYS
-from vmrag_link.trust import agreements
+from vmrag_link.trust import agreements, settings
 from vmrag_link.trust.agreements import Agreements
 from vmrag_link.workspace import Workspace
 
@@ -55,7 +55,8 @@ def examine(ws: Workspace) -> TrustReport:
     found = config.stated(config.own_text(ws.places.config), CONFIG_NAME)
     remembered = agreements.read(ws.places)
     own = {each.name: each.value for each in found}
-    last = remembered.settings[-1] if remembered.settings else {}
+    counting = settings.agreed(ws.places)
+    last = counting[-1] if counting else {}
     stated = tuple(
         StatedSetting(each.name, each.value, each.line, _counting(ws, each.name), KEYS[each.name].doc) for each in found
     )
@@ -64,14 +65,22 @@ def examine(ws: Workspace) -> TrustReport:
         for name in last
         if name not in own and name in KEYS
     )
-    agreed = own in remembered.settings or not (own or last)
+    agreed = own in counting or not (own or last)
     return TrustReport(
         remembered.repository, CONFIG_NAME, agreed, stated, () if agreed else dropped, remembered.services
     )
 
 
 def agree(ws: Workspace, report: TrustReport) -> None:
-    """Let exactly what the report shows count in this repository, whatever the file says by now."""
+    """Let exactly what the report shows count in this repository, whatever the file says by now.
+
+    Raises `UsageInvalid` where a commit's settings stand for the person's agreement.
+    """
+    if commit := env.settings_from():
+        raise UsageInvalid(
+            f"{env.SETTINGS_FROM} lets the settings of commit {commit[:12]} count here, whatever anybody agrees to.",
+            hint=f"unset {env.SETTINGS_FROM}",
+        )
     agreements.add(ws.places, {each.name: each.value for each in report.stated})
     ws.reload_settings()
 

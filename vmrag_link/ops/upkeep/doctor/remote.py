@@ -17,7 +17,6 @@ from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic
 from vmrag_link.transport import connection, git_transport, guarded_fetch
 from vmrag_link.transport.address import Address
-from vmrag_link.transport.git_transport import DATA
 from vmrag_link.workspace import Workspace
 
 
@@ -48,12 +47,13 @@ def _foreign(ws: Workspace) -> Iterator[Finding]:
 def _addresses(ws: Workspace) -> list[Address]:
     if not remotes.names(ws.places):
         return []
-    return destinations.named(ws, destinations.pinned_remote(ws) or ws.config.remote)
+    return destinations.named(ws, destinations.stated_remote(ws))
 
 
 def _lost(ws: Workspace, address: Address) -> Iterator[Finding]:
-    if address.peer and transfer.advertised(ws.places, address.peer, DATA) is None:
-        message = f"{address.text} does not hold the knowledge base any more: somebody deleted {DATA} there."
+    peer = address.peer
+    if peer and transfer.advertised(ws.places, peer, peer.ref) is None:
+        message = f"{address.text} does not hold the knowledge base any more: somebody deleted {peer.ref} there."
         yield Finding("REMOTE_LOST", "error", message, DOCTOR, address.key)
 
 

@@ -1,0 +1,54 @@
+"""`python -m vmrag_action STEP`: runs one step; the one place where errors become annotations."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from vmrag_action.runner import Runner, WorkflowJob
+from vmrag_link.errors import UsageInvalid, VmragError, system_failure
+
+STEPS = ("prepare", "sync", "verify", "check", "store", "unsaved")
+FAILED, BUG, INTERRUPTED = 3, 4, 130
+
+
+def main(argv: Sequence[str]) -> int:
+    """The exit codes are those of `vmrag`."""
+    runner = Runner()
+    try:
+        return _run(runner, argv)
+    except VmragError as error:
+        runner.fail(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        runner.say("Interrupted.")
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  the outermost boundary
+        if known := system_failure(error):
+            runner.fail(known)
+            return FAILED
+        return _bug(runner, error, argv)
+
+
+def _run(runner: Runner, argv: Sequence[str]) -> int:
+    if len(argv) != 1 or argv[0] not in STEPS:
+        raise UsageInvalid(f"A step is one of {', '.join(STEPS)}.", hint="python -m vmrag_action sync")
+    job = WorkflowJob.of()
+    code: int = importlib.import_module(f"vmrag_action.steps.{argv[0]}").run(runner, job)
+    return code
+
+
+def _bug(runner: Runner, error: Exception, argv: Sequence[str]) -> int:
+    """With the trace in the log of the job: nobody can fetch a file from a runner."""
+    import traceback
+
+    with runner.group("traceback"):
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            runner.say(line)
+    runner.annotate("error", f"A bug in the step {' '.join(argv)}: {type(error).__name__}: {error}")
+    return BUG
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""The history that a comparison needs, of a checkout that has one commit.
+
+`actions/checkout` fetches one commit unless it is told otherwise. What more is needed is fetched
+into the same repository, by its own git configuration, so that the checkout's credentials apply. No
+ref moves, and nothing is checked out: a stranger's commits are objects that nothing names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vmrag_link.errors import HistoryMissing, RemoteError
+from vmrag_link.git import history, objects, remotes, transfer
+from vmrag_link.git.transfer import Peer
+from vmrag_link.ops.commits.merge_bases import is_comparable
+from vmrag_link.paths import Places
+
+HINT = "with: {fetch-depth: 0}   (of the step actions/checkout)"
+
+# 50, 200, 800 commits, all. Blobs are left out: of old commits only the pins are read, and those
+# are fetched at once where they are needed.
+_STEPS = ("--deepen=50", "--deepen=150", "--deepen=600", "--unshallow")
+_WITHOUT_FILES = "--filter=blob:none"
+
+
+def bring(places: Places, commits: Iterable[str]) -> None:
+    """Fetch those of these commits that are not here, with their files.
+
+    Raises `HistoryMissing`.
+    """
+    if lacking := objects.missing_commits(places, commits):
+        # A depth would make a complete clone a shallow one.
+        depth = ("--depth=1",) if history.boundary(places) else ()
+        _fetch(places, lacking, *depth)
+
+
+def is_gone(missing: HistoryMissing) -> bool:
+    """Whether the remote answered that it has no such commit."""
+    cause = missing.__cause__
+    return isinstance(cause, RemoteError) and "not our ref" in cause.details.get("said", "")
+
+
+def make_comparable(places: Places, base: str | None, head: str) -> None:
+    """Fetch as much history as decides which commits `head` has and `base` has not.
+
+    `base` None: the head and its parents. Raises `HistoryMissing`, because with less "nothing is
+    lost" would be a guess.
+    """
+    bring(places, [head])
+    base = base or next(iter(objects.parents(places, head)), None)
+    ends = [head, base] if base else [head]
+    bring(places, ends)
+    for step in _STEPS:
+        if is_comparable(places, base, head):
+            return
+        _fetch(places, ends, step, _WITHOUT_FILES)
+    if not is_comparable(places, base, head):
+        raise HistoryMissing(
+            f"{' and '.join(each[:12] for each in ends)} cannot be compared: {origin(places).where} itself has no more "
+            "of their history.",
+            hint="git fetch --unshallow   (in the repository that it was cloned from)",
+        )
+
+
+def origin(places: Places) -> Peer:
+    """The remote that the code came from. Raises `HistoryMissing`."""
+    names = remotes.nearest(places, None)
+    if not names:
+        raise HistoryMissing("This checkout has no remote from which history could come.", hint=HINT)
+    return Peer(names[0])
+
+
+def _fetch(places: Places, commits: list[str], *options: str) -> None:
+    peer = origin(places)
+    try:
+        transfer.fetch_commits(places, peer, commits, *options)
+    except RemoteError as problem:
+        names = " and ".join(each[:12] for each in commits)
+        raise HistoryMissing(
+            f"The history of {names} is not in this checkout, and could not be fetched. {problem.message}", hint=HINT
+        ) from problem

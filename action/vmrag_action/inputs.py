@@ -1,0 +1,89 @@
+"""The Action's inputs, each read where it is needed: a step gets only those that `action.yml` maps
+for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, cast
+
+from vmrag_action.runner import given
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.pin_values import remote_flaw
+
+Mode = Literal["sync", "verify", "check"]
+Caching = Literal["auto", "true", "false"]
+FailOn = Literal["error", "information", "never"]
+
+MODES: tuple[Mode, ...] = ("sync", "verify", "check")
+
+
+def _choice(name: str, choices: tuple[str, ...], default: str) -> str:
+    found = given(name) or default
+    if found not in choices:
+        raise _refusal(name, " or ".join(choices), found)
+    return found
+
+
+def _refusal(name: str, wanted: str, found: str) -> UsageInvalid:
+    return UsageInvalid(f"The input {name} must be {wanted}; found {found[:80]!r}.", hint=f"with: {name}: …")
+
+
+def _boolean(name: str, default: str) -> bool:
+    """As YAML 1.2 writes them; anything else is refused, `yes` included."""
+    return _choice(name, ("true", "false"), default).lower() == "true"
+
+
+def modes() -> tuple[Mode, ...]:
+    """In the order in which they run. `check` asks the index, so it includes `sync`."""
+    found = [each.strip() for each in (given("mode") or "sync").split(",")]
+    if unknown := [each for each in found if each not in MODES]:
+        raise _refusal("mode", "one or more of sync, verify, check, separated by commas", unknown[0])
+    wanted = {*found, *(["sync"] if "check" in found else [])}
+    return tuple(each for each in MODES if each in wanted)
+
+
+def directory(workspace: Path) -> Path:
+    """The repository: `working-directory`, which counts from the job's workspace."""
+    found = workspace / (given("working-directory") or ".")
+    if not found.is_dir():
+        raise UsageInvalid(
+            f"The working-directory {found} is not there.",
+            hint="Let actions/checkout come first: uses: actions/checkout",
+        )
+    return found
+
+
+def token() -> str:
+    return given("token")
+
+
+def remote() -> str:
+    """Where the knowledge comes from; empty: where the pin says."""
+    found = given("remote")
+    if found and (flaw := remote_flaw(found)):
+        raise UsageInvalid(f"The input remote {flaw}", hint="with: remote: git:")
+    return found
+
+
+def caching() -> Caching:
+    return cast("Caching", _choice("enable-cache", ("auto", "true", "false"), "auto"))
+
+
+def saves_cache() -> bool:
+    return _boolean("save-cache", "true")
+
+
+def chroma() -> bool:
+    """Whether Chroma's store is wanted, too."""
+    return _boolean("chroma", "false")
+
+
+def fail_on() -> FailOn:
+    return cast("FailOn", _choice("fail-on", ("error", "information", "never"), "error"))
+
+
+def earlier_findings() -> int:
+    """Of the step before, which `action.yml` hands over; none where it did not run."""
+    found = given("earlier-findings")
+    return int(found) if found.isascii() and found.isdigit() else 0

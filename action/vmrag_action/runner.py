@@ -1,0 +1,179 @@
+"""The one module that speaks to GitHub's runner, by actions-toolkit's `core`.
+
+What that leaves out is here: the job summary, problem matchers, masks of secrets with several
+lines, the limit of annotations, and that no stranger's text is taken for a command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from actions_toolkit import core
+from actions_toolkit.command import issue_command
+
+from vmrag_link import terminal_text
+from vmrag_link.errors import UsageInvalid, VmragError
+from vmrag_link.paths import PIN_NAME
+from vmrag_link.progress import QUIET, Task
+
+MOST_ANNOTATIONS = 10
+"""Of a level in a step; the runner drops what is above that, and does not say so."""
+
+MATCHERS = Path(__file__).with_name("problems.json")
+
+Level = Literal["error", "warning", "notice"]
+
+_HASH = r"[0-9a-v]{32}|[0-9a-f]{40}"
+_BOOLEAN = r"true|false"
+_PATH = r"[^\x00-\x1f\x7f]{1,4096}"
+OUTPUTS: Mapping[str, str] = {
+    "in-sync": _BOOLEAN,
+    "revision": _HASH,
+    "fingerprint": r"[0-9a-f]{64}",
+    "index-path": _PATH,
+    "chroma-path": _PATH,
+    "cache-hit": _BOOLEAN,
+    "vmrag-version": r"[0-9A-Za-z.+-]{1,64}",
+    "findings": r"[0-9]{1,9}",
+    # of one step for the next ones
+    "sync": _BOOLEAN,
+    "verify": _BOOLEAN,
+    "check": _BOOLEAN,
+    "restore": _BOOLEAN,
+    "save": _BOOLEAN,
+    "packed": _BOOLEAN,
+    "cache-path": _PATH,
+    "cache-key": r"[A-Za-z0-9_.-]{1,512}",
+    "restore-keys": r"[A-Za-z0-9_.-]{1,512}(\n[A-Za-z0-9_.-]{1,512}){0,9}",
+}
+"""The form of every output. No other value leaves a step."""
+
+
+class Place(NamedTuple):
+    """A line of a file of the repository, where a message is shown."""
+
+    file: str
+    line: int = 1
+
+
+PIN = Place(PIN_NAME)
+
+
+def given(name: str) -> str:
+    """An input, without blanks around it; empty where it is not mapped or not set.
+
+    Shells keep no variable with a hyphen in its name.
+    """
+    return str(core.get_input(name.replace("-", "_")))
+
+
+class WorkflowJob(NamedTuple):
+    """What the runner says about itself and its job."""
+
+    temp: Path
+    workspace: Path
+    system: str
+    architecture: str
+    hosted: bool
+    event: str
+    ref: str
+    run: str
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str] = os.environ) -> WorkflowJob:
+        """Raises `UsageInvalid` outside of a job."""
+        if not environ.get("RUNNER_TEMP"):
+            raise UsageInvalid("This is a step of the GitHub Action.", hint="vmrag --help")
+        return cls(
+            Path(environ["RUNNER_TEMP"]),
+            Path(environ.get("GITHUB_WORKSPACE") or "."),
+            environ.get("RUNNER_OS", ""),
+            environ.get("RUNNER_ARCH", ""),
+            environ.get("RUNNER_ENVIRONMENT") == "github-hosted",
+            environ.get("GITHUB_EVENT_NAME", ""),
+            environ.get("GITHUB_REF", ""),
+            f"{environ.get('GITHUB_RUN_ID', '0')}.{environ.get('GITHUB_RUN_ATTEMPT', '1')}",
+        )
+
+
+class Runner:
+    """The log, the outputs and the summary of one step; a `Progress`, too."""
+
+    def __init__(self) -> None:
+        self._annotations = {"error": 0, "warning": 0, "notice": 0}
+
+    # -- the log -----------------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        """One line; whatever it holds, it is none of the runner's commands."""
+        core.info(terminal_text.without_commands(terminal_text.one_line(text)))
+        sys.stdout.flush()  # a child's output comes after it
+
+    note = say
+
+    def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
+        return QUIET.task(description, total)
+
+    @contextlib.contextmanager
+    def group(self, name: str) -> Iterator[None]:
+        """What is said in the block is folded."""
+        core.start_group(terminal_text.one_line(name))
+        try:
+            yield
+        finally:
+            core.end_group()
+
+    def annotate(self, level: Level, message: str, *, title: str = "vmrag", at: Place | None = None) -> None:
+        """Show a message at a place, or at the job alone. It is only logged where the step has as
+        many annotations as the runner shows.
+        """
+        text = terminal_text.visible(message)
+        if self._annotations[level] >= MOST_ANNOTATIONS:
+            self.say(f"{level}: {text}")
+            return
+        self._annotations[level] += 1
+        place = {"file": at.file, "line": str(at.line)} if at else {}
+        issue_command(level, {"title": terminal_text.one_line(title), **place}, text)
+
+    def fail(self, error: VmragError) -> None:
+        said = f"{error.message}\n{error.hint}" if error.hint else error.message
+        self.annotate("error", said, title=error.code, at=PIN)
+
+    # -- what others read --------------------------------------------------------------------------
+
+    def output(self, name: str, value: str | bool | int) -> None:
+        """Raises `ValueError` for a value that has not the output's form."""
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if not re.fullmatch(OUTPUTS[name], text):
+            raise ValueError(f"output {name}: {text[:80]!r}")
+        core.set_output(name, text)
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        """Set them for this step and the job's later ones. Never a secret."""
+        for name, value in variables.items():
+            core.export_variable(name, value)
+
+    def add_path(self, folder: Path) -> None:
+        core.add_path(str(folder))
+
+    def mask(self, secret: str) -> None:
+        """The runner compares by lines, so each line is a secret of its own."""
+        for line in dict.fromkeys(secret.splitlines()):
+            if line.strip():
+                core.set_secret(line)
+
+    def match_problems(self) -> None:
+        """Later steps' `vmrag verify` and `vmrag check` are annotated."""
+        issue_command("add-matcher", {}, str(MATCHERS))
+
+    def summarise(self, markdown: str, environ: Mapping[str, str] = os.environ) -> None:
+        """Append to the job's summary, which `summary` has made harmless and short enough."""
+        if path := environ.get("GITHUB_STEP_SUMMARY"):
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write(markdown)

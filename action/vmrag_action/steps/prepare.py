@@ -1,0 +1,64 @@
+"""Read the inputs and the event, and say what the next steps do and where the cache is."""
+
+from __future__ import annotations
+
+from vmrag_action import cache_policy, inputs, install, work
+from vmrag_action.runner import Runner, WorkflowJob
+from vmrag_link import __version__, env
+from vmrag_link import pin as pins
+from vmrag_link.errors import PinMalformed
+from vmrag_link.git import plumbing
+from vmrag_link.index.directories import remove
+from vmrag_link.workspace import Workspace
+
+_UNTRUSTED = (
+    "What this event brings may be a stranger's: the settings of the base count, no embedding service is asked, and no "
+    "cache is written."
+)
+
+
+def run(runner: Runner, job: WorkflowJob) -> int:
+    """Every input is looked at here, so that a mistake costs nothing."""
+    modes = inputs.modes()
+    inputs.fail_on()
+    runner.add_path(install.home() / "bin")
+    runner.match_problems()
+    runner.output("vmrag-version", __version__)
+    for mode in inputs.MODES:
+        runner.output(mode, mode in modes)
+    with work.opened(runner, job) as ws:
+        about = work.compared(ws)
+        variables = work.variables(about)
+        runner.export(variables)
+        env.add(variables)
+        ws.reload_settings()
+        for warning in ws.settings.loaded.warnings:
+            runner.annotate("warning", warning)
+        if not about.trusted:
+            runner.annotate("notice", _UNTRUSTED)
+        access = cache_policy.access(job, inputs.caching(), saves=inputs.saves_cache() and about.saves)
+        _cache(runner, job, ws, access)
+    return 0
+
+
+def _cache(runner: Runner, job: WorkflowJob, ws: Workspace, access: cache_policy.Access) -> None:
+    """Without a pin there is nothing to cache; the step that needs the pin says what is wrong."""
+    folder = cache_policy.folder(job)
+    remove(folder)  # of an earlier use in this job
+    revision = _pinned(ws)
+    useful = revision is not None and "sync" in inputs.modes()
+    runner.output("restore", useful and access.read)
+    runner.output("save", useful and access.write)
+    if revision and useful:
+        found = cache_policy.keys(job, ws.config, revision)
+        runner.output("cache-path", str(folder))
+        runner.output("cache-key", found.key)
+        runner.output("restore-keys", "\n".join(found.prefixes))
+
+
+def _pinned(ws: Workspace) -> str | None:
+    data = plumbing.pin_bytes(ws.places)
+    try:
+        return pins.parse(data).dolt_commit if data is not None else None
+    except PinMalformed:
+        return None

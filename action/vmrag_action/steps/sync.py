@@ -1,0 +1,63 @@
+"""`mode: sync`: the index stands at the pin, verified."""
+
+from __future__ import annotations
+
+from vmrag_action import cache_policy, inputs, summary, work
+from vmrag_action.runner import PIN, Runner, WorkflowJob
+from vmrag_link import __version__
+from vmrag_link.errors import VmragError, plural
+from vmrag_link.ops.index.portable import Provided, provide
+from vmrag_link.workspace import Workspace
+
+FAILED_CHECK = 1
+"""The exit code of errors that are no failure of the machine: drift, a pin that cannot be used."""
+
+
+def run(runner: Runner, job: WorkflowJob) -> int:
+    with work.opened(runner, job) as ws:
+        try:
+            provided = provide(ws, cache_policy.folder(job))
+        except VmragError as error:
+            return _out_of_sync(runner, error)
+        _report(runner, ws, provided)
+    return 0
+
+
+def _report(runner: Runner, ws: Workspace, provided: Provided) -> None:
+    report, verified = provided.sync, provided.verified
+    for sentence in provided.rejected:
+        runner.annotate("notice", f"The cache was not used: {sentence} The index was built again.")
+    runner.output("in-sync", True)
+    runner.output("revision", verified.revision)
+    runner.output("fingerprint", verified.fingerprint)
+    runner.output("index-path", str(ws.snapshots.path(verified.revision)))
+    runner.output("cache-hit", provided.reused)
+    runner.output("findings", 0)
+    if report.chroma and report.chroma.path:
+        runner.output("chroma-path", report.chroma.path)
+    chunks = f"{plural(report.chunks.added, 'chunk')} added, {report.chunks.embedded} embedded"
+    origin = "the cache" if provided.reused else f"built here ({chunks})"
+    runner.say(f"Knowledge is at {verified.revision}, as pinned: {plural(verified.documents, 'document')}; {origin}.")
+    rows = [
+        ("Revision", verified.revision),
+        ("Fingerprint", verified.fingerprint),
+        ("Documents", verified.documents),
+        ("Chunks", verified.chunks),
+        ("Index", origin),
+        ("vmrag", __version__),
+    ]
+    runner.summarise(summary.facts("Knowledge is in sync", rows))
+
+
+def _out_of_sync(runner: Runner, error: VmragError) -> int:
+    """A finding, as far as `fail-on` lets it be one; what could not be tried fails in any case."""
+    runner.output("in-sync", False)
+    runner.output("cache-hit", False)
+    runner.output("findings", 1)
+    rows = [(error.code, error.message), ("What helps", error.hint)]
+    runner.summarise(summary.facts("Knowledge is not in sync", rows))
+    if error.exit_code == FAILED_CHECK and inputs.fail_on() == "never":
+        runner.annotate("warning", f"{error.message}\n{error.hint}", title=error.code, at=PIN)
+        return 0
+    runner.fail(error)
+    return error.exit_code

@@ -1,0 +1,77 @@
+"""The job's summary: Markdown that shows strangers' text as text, within the runner's limit.
+
+GitHub takes 1 MiB of a step and drops all of it when there is more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vmrag_link import terminal_text
+
+LIMIT = 1_000_000
+"""Bytes."""
+
+LEAST = 120
+"""Bytes that a row keeps in any case; rows for which that is not there are only counted."""
+
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+
+
+def text(value: object) -> str:
+    """A text that Markdown, and the HTML in it, show as it is: punctuation as character references.
+
+    A newline is a line break, also in a cell of a table.
+    """
+    lines = terminal_text.lines(terminal_text.visible(str(value)))
+    return "<br>".join(_PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", line) for line in lines)
+
+
+def facts(title: str, rows: Sequence[tuple[str, object]]) -> str:
+    """A heading, and a table of what is what."""
+    return table(title, ("", ""), rows)
+
+
+def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], *, limit: int = LIMIT) -> str:
+    """A heading and a table of at most `limit` bytes.
+
+    Long cells are cut to what is a fair share, so that no row displaces another one.
+    """
+    begin = f"## {text(title)}\n\n| {' | '.join(map(text, heads))} |\n|{' --- |' * len(heads)}\n"
+    room = limit - len(begin.encode()) - 200
+    shown = rows[: max(0, room // LEAST)]
+    share = _share([len(_row(each).encode()) for each in shown], room)
+    lines = [_fitting(each, share) for each in shown]
+    rest = f"\n{len(rows) - len(shown)} more rows are in the log.\n" if len(rows) > len(shown) else ""
+    return f"{begin}{''.join(lines)}{rest}\n"
+
+
+def _row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(map(text, cells))} |\n"
+
+
+def _share(sizes: Sequence[int], room: int) -> int:
+    """The size at which to cut, so that all together fit: what short rows leave is the long
+    ones'.
+    """
+    left, most = room, 0
+    ordered = sorted(sizes)
+    for number, size in enumerate(ordered):
+        most = left // (len(ordered) - number)
+        if size > most:
+            return most
+        left -= size
+    return max(most, *ordered, LEAST) if ordered else LEAST
+
+
+def _fitting(cells: Sequence[object], share: int) -> str:
+    """The row; where it is too long, its longest cells are cut."""
+    texts = [str(each) for each in cells]
+    while len((row := _row(texts)).encode()) > share:
+        longest = max(range(len(texts)), key=lambda number: len(texts[number]))
+        kept = len(texts[longest]) * 3 // 4
+        if kept < 2:  # noqa: PLR2004  nothing is left to cut
+            return row if len(row.encode()) <= LEAST else _row(["…"] * len(texts))
+        texts[longest] = f"{texts[longest][: kept - 1]}…"
+    return row

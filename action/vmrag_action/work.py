@@ -1,0 +1,58 @@
+"""The work tree of the job, as every step opens it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from vmrag_action import events, inputs, token
+from vmrag_action.events import Comparison
+from vmrag_action.runner import Runner, WorkflowJob
+from vmrag_link import env
+from vmrag_link.git import plumbing
+from vmrag_link.workspace import Workspace
+
+CHROMA = env.setting_variable("index.chroma")
+REMOTE = env.setting_variable("remote")
+SERVICE_KEYS = (env.OPENAI_KEY, env.COHERE_KEY, env.HUGGINGFACE_KEY)
+
+
+@contextlib.contextmanager
+def opened(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
+    """With git's way in, in the environment that `prepare` has set for all steps.
+
+    Raises `UsageInvalid`, `GitRepositoryMissing`, `ConfigInvalid`.
+    """
+    folder, secret = inputs.directory(job.workspace), inputs.token()
+    for form in token.forms(secret):
+        runner.mask(form)
+    env.add(token.safe_directory(folder))
+    env.add(token.environment(plumbing.locate(folder), secret))
+    if env.without_services():
+        env.forget(SERVICE_KEYS)
+    workspace = Workspace.open(folder, runner)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def compared(workspace: Workspace) -> Comparison:
+    """What the event is about. Raises as `events.comparison`."""
+    return events.comparison(os.environ, workspace.places)
+
+
+def variables(comparison: Comparison) -> dict[str, str]:
+    """What the job's later steps have to see, too, ours and the workflow's: which settings count,
+    whether services may be asked, and that no process in the background builds a store for Chroma
+    that nobody reads. The keys of services stay: other programs may need them.
+    """
+    found = {name: value for name, value in comparison.environment.items() if name not in SERVICE_KEYS}
+    if inputs.chroma():
+        found[CHROMA] = "wait"
+    elif env.setting(CHROMA) is None:
+        found[CHROMA] = "off"
+    if remote := inputs.remote():
+        found[REMOTE] = remote
+    return found

@@ -1,0 +1,1 @@
+"""A package, because actions-toolkit puts another `tests` into site-packages."""

@@ -1,0 +1,91 @@
+"""A host that takes branches and tags alone: `remote: git:refs/heads/vmrag/data`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support import people
+from tests.support.people import DATA, SETTINGS, World
+
+shared, world = people.shared, people.world
+
+BRANCH = "refs/heads/vmrag/data"
+REMOTE = f"git:{BRANCH}"
+CLOSED = """#!/bin/sh
+while read -r _ _ ref; do
+    case $ref in refs/heads/* | refs/tags/*) ;; *) echo "no such refs here"; exit 1 ;; esac
+done
+"""
+
+
+@pytest.fixture
+def moved(world: World) -> World:
+    """Ada has followed the hint of the push that was refused."""
+    world.hub.git("update-ref", "-d", DATA)
+    world.hub.write("hooks/pre-receive", CLOSED).chmod(0o755)
+    ada = world.ada
+    ada.write_document("ada.md", "Ada keeps bees.")
+    (line,) = ada.said("push", "-q", code=1)
+    assert f"remote: {REMOTE} in .vmrag.yaml, then vmrag pin;" in line
+    ada.write(".vmrag.yaml", f"{SETTINGS}remote: {REMOTE}\n")
+    ada.vmrag("pin")
+    assert json.loads((ada.top / ".dolt-version").read_text())["dolt_remote"] == REMOTE
+    ada.git("commit", "-q", "-am", "The knowledge base travels on a branch")
+    ada.git("push", "-q")
+    return world
+
+
+def test_it_travels_as_at_its_usual_place(moved: World) -> None:
+    ada, bob = moved.ada, moved.join("bob")
+    assert moved.hub.git("for-each-ref", "--format=%(refname)").splitlines() == ["refs/heads/main", BRANCH]
+    bob.vmrag("clone")  # nobody has to agree to it: it is where the code comes from
+    assert bob.answers() == ada.answers()
+    bob.vmrag("install")
+    new = bob.write_document("bob.md", "Bob keeps goats.")
+    assert bob.said("push", "-q") == ["vmrag: pushed the knowledge that these commits pin to origin"]
+    ada.git("pull", "-q")
+    ada.vmrag("fetch", "origin")
+    assert (ada.pinned, ada.answers()) == (new, bob.answers())
+    assert "main" in json.loads(ada.vmrag("remote", "--json").out)["remotes"][0]["branches"]
+    assert ada.vmrag("log", "origin/main", "-n", "1").code == 0
+    ada.vmrag("verify", "--remote", "origin", "HEAD")
+    ada.vmrag("gc", "--remote", "--apply")
+    assert moved.hub.git("rev-list", "--count", BRANCH) == "1"
+    assert moved.hub.git("for-each-ref", "--format=%(refname)").splitlines() == ["refs/heads/main", BRANCH]
+
+
+def test_who_takes_it_away_is_stopped_or_mended(moved: World) -> None:
+    ada, tip = moved.ada, moved.hub.git("rev-parse", BRANCH)
+    for push in (("origin", f":{BRANCH}"), ("origin", f"+main:{BRANCH}"), ("--mirror", "origin")):
+        said = ada.said("push", "-q", *push, code=1)
+        assert f"it deletes {BRANCH}, or moves it back" in said[0]
+    moved.hub.git("update-ref", "-d", BRANCH)
+    said = ada.vmrag("doctor", code=None).out
+    assert f"origin does not hold the knowledge base any more: somebody deleted {BRANCH} there." in said
+    ada.vmrag("doctor", "--fix", code=None)
+    assert moved.hub.git("rev-parse", BRANCH) == tip
+
+
+def test_a_fork_that_holds_it_there_is_adopted(moved: World) -> None:
+    fork = moved.bare("fork.git")
+    fork.git("fetch", "-q", str(moved.hub.top), "refs/heads/*:refs/heads/*")
+    bob = moved.join("bob", url=str(fork.top))
+    bob.vmrag("install")
+    bob.git("switch", "-q", "-c", "goats")
+    new = bob.write_document("bob.md", "Bob keeps goats.")
+    bob.git("push", "-q", "origin", "goats")
+    assert not moved.holds(new)
+    moved.ada.vmrag("adopt", str(fork.top), "goats")
+    assert moved.holds(new)
+
+
+@pytest.mark.parametrize("remote", ["git:refs/heads/main", "git:refs/heads/vmrag/../main", "git:refs/pull/7/head"])
+def test_a_branch_of_code_is_never_named(remote: str, world: World) -> None:
+    before = world.hub.git("for-each-ref")
+    done = world.ada.vmrag("push", remote, code=None)
+    assert (done.code, "a branch that no code is on" in done.err) == (2, True)
+    world.ada.write(".vmrag.yaml", f"{SETTINGS}remote: {remote}\n")
+    assert "a branch that no code is on" in world.ada.vmrag("pin", code=2).err
+    assert world.hub.git("for-each-ref") == before

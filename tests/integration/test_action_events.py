@@ -1,0 +1,348 @@
+"""Which commits the Action compares, by event, in real checkouts; and what a payload cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from copy import copy
+from pathlib import Path
+
+import pytest
+
+from tests.support import events
+from tests.support.events import FORK, OWN, ZEROS, Job, checkout
+from tests.support.repos import Repo, isolate, make_repo
+from tests.support.templates import copy_tree
+from vmrag_action.events import MOST_BYTES, Comparison, comparison
+from vmrag_link.errors import HistoryMissing, UsageInvalid
+from vmrag_link.git import plumbing
+from vmrag_link.ops.checks.verify_commits import Fork
+
+
+class Host:
+    """The base repository: `main` moved on since the pull request was opened at `opened`, and
+    GitHub made the merge `merge` of the base's tip and the pull request's `head`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.repo = repo = make_repo(folder / "host")
+        self._checkouts = 0
+        repo.commit("1", a="1")
+        self.opened = repo.commit("2", a="2")
+        repo.git("switch", "-q", "-c", "topic")
+        repo.commit("topic 1", b="1")
+        self.head = repo.commit("topic 2", b="2")
+        repo.git("switch", "-q", "main")
+        self.base = repo.commit("3", a="3")
+        repo.git("switch", "-q", "--detach")
+        repo.git("merge", "-q", "--no-ff", "--no-edit", self.head)
+        self.merge = repo.git("rev-parse", "HEAD")
+        repo.git("update-ref", "refs/pull/7/merge", self.merge)
+        repo.git("update-ref", "refs/pull/7/head", self.head)
+        repo.git("switch", "-q", "main")
+        repo.git("branch", "-q", "-D", "topic")
+
+    def copied(self, folder: Path) -> Host:
+        found = copy(self)
+        found.folder, found.repo = folder, Repo(copy_tree(self.repo.top, folder / "host"))
+        return found
+
+    def of(self, event: str, payload: object, *, sha: str, ref: str, at: str = "", depth: int | None = 1, **more: str):
+        """What is said in a checkout of `at`, by default of the event's commit."""
+        self._checkouts += 1
+        self.checkout = checkout(self.repo.top, self.folder / f"c{self._checkouts}", at or sha, depth=depth)
+        job = Job(self.folder, event, payload, sha=sha, ref=ref, **more)
+        return comparison(job.environ, plumbing.locate(self.checkout.top))
+
+    def pull_request(self, *, event: str = "pull_request", sha: str = "", at: str = "", **more) -> Comparison:
+        payload = more.pop("payload", None) or events.pull_request(self.opened, self.head)
+        return self.of(event, payload, sha=sha or self.merge, ref="refs/pull/7/merge", at=at, **more)
+
+    def push(self, before: str, after: str = "", *, ref: str = "refs/heads/main", forced: bool = False, **more: str):
+        after = after or self.base
+        return self.of("push", events.push(before, after, ref=ref, forced=forced), sha=after, ref=ref, **more)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("events")
+        isolate(patch, folder / "home")
+        host = Host(folder)
+        host.pull_request()
+        yield host
+
+
+@pytest.fixture
+def host(built: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    isolate(monkeypatch, tmp_path / "home")
+    return built.copied(tmp_path)
+
+
+def refused(built: Host, payload: object, event: str = "pull_request", **more: str) -> UsageInvalid:
+    """In a checkout that all tests share: a job that cannot be understood changes nothing."""
+    job = Job(built.folder, event, payload, sha=built.base, ref="refs/pull/7/merge")
+    with pytest.raises(UsageInvalid) as caught:
+        comparison(job.environ | more, plumbing.locate(built.checkout.top))
+    return caught.value
+
+
+# -- pull requests
+
+
+@pytest.mark.parametrize("event", ["pull_request", "pull_request_review", "pull_request_review_comment"])
+def test_a_pull_request_is_compared_from_the_parents_of_its_merge_not_from_where_it_was_opened(host, event):
+    found = host.pull_request(event=event)
+    assert (found.base, found.head) == (host.base, host.head)
+    assert found.base != host.opened
+    assert (found.settings_from, found.trusted, found.saves, found.checked_out) == (host.base, False, False, True)
+    assert (found.base_name, found.fork) == (
+        "origin/main",
+        Fork("https://github.example/me/project", "refs/pull/7/head"),
+    )
+
+
+@pytest.mark.parametrize("depth", [1, None])
+def test_it_is_the_same_where_the_workflow_checked_out_the_head(host, depth):
+    found = host.pull_request(at=host.head, depth=depth)
+    assert (found.base, found.head, found.checked_out) == (host.base, host.head, True)
+    assert host.pull_request(at=host.base, depth=depth).checked_out is False
+
+
+def test_the_settings_of_the_base_are_here_afterwards_and_nothing_else_has_changed(host):
+    found = host.pull_request()
+    assert host.checkout.git("cat-file", "-t", f"{found.settings_from}:a") == "blob"
+    assert host.checkout.git("rev-parse", "HEAD") == host.merge
+    assert host.checkout.git("for-each-ref", "--format=%(refname)") == "refs/remotes/pull/checkout"
+    assert host.checkout.git("status", "--porcelain") == ""
+
+
+def test_a_pull_request_from_the_same_repository_or_from_a_deleted_fork_names_no_fork(host):
+    for source in (OWN, None):
+        assert host.pull_request(payload=events.pull_request(host.opened, host.head, source=source)).fork is None
+
+
+def test_without_a_merge_the_base_branch_is_asked_for_its_tip(host):
+    found = host.pull_request(sha=host.head)
+    assert (found.base, found.head, found.settings_from) == (host.base, host.head, host.base)
+
+
+def test_what_was_merged_is_looked_at_as_it_landed(host):
+    host.repo.git("merge", "-q", "--squash", host.head)
+    landed = host.repo.commit("squashed")
+    payload = events.pull_request(host.opened, host.head, action="closed", merged=True, merge_commit_sha=landed)
+    found = host.pull_request(payload=payload, sha=landed)
+    assert (found.base, found.head, found.base_name) == (host.opened, landed, "")
+    assert found.settings_from == host.base
+
+
+def test_what_was_closed_without_a_merge_is_a_pull_request_like_any(host):
+    payload = events.pull_request(host.opened, host.head, action="closed", merge_commit_sha=host.merge)
+    assert host.pull_request(payload=payload).head == host.head
+
+
+def test_on_pull_request_target_the_settings_are_those_of_the_default_branch_and_nothing_is_checked_out(host):
+    host.repo.git("branch", "release", host.opened)
+    payload = events.pull_request(host.opened, host.head, ref="release")
+    found = host.of("pull_request_target", payload, sha=host.base, ref="refs/heads/main")
+    assert (found.base, found.head, found.base_name) == (host.opened, host.head, "origin/release")
+    assert (found.settings_from, found.trusted, found.saves, found.checked_out) == (host.base, False, False, False)
+
+
+def test_a_base_branch_that_is_gone_is_an_error(built):
+    assert refused(built, events.pull_request(built.opened, built.head, ref="gone"), "pull_request_target")
+
+
+def test_no_step_of_a_pull_request_sees_a_key_or_asks_a_service(host):
+    environment = host.pull_request().environment
+    assert environment == {
+        "VMRAG_SETTINGS_FROM": host.base,
+        "VMRAG_NO_SERVICES": "1",
+        "OPENAI_API_KEY": "",
+        "COHERE_API_KEY": "",
+        "HF_TOKEN": "",
+    }
+
+
+# -- merge groups
+
+
+def test_a_merge_group_is_compared_with_its_base(host):
+    ref = f"refs/heads/gh-readonly-queue/main/pr-7-{host.base}"
+    found = host.of("merge_group", events.merge_group(host.base, host.merge), sha=host.merge, ref=ref)
+    assert (found.base, found.head, found.settings_from) == (host.base, host.merge, host.base)
+    assert (found.trusted, found.saves, found.checked_out) == (False, False, True)
+
+
+# -- pushes, schedules, by hand
+
+
+def test_a_push_is_compared_with_what_was_there_before(host):
+    found = host.push(host.opened)
+    assert (found.base, found.head) == (host.opened, host.base)
+    assert (found.trusted, found.saves, found.checked_out) == (True, True, True)
+    assert found.environment == {"VMRAG_SETTINGS_FROM": ""}
+
+
+def test_a_push_by_force_is_compared_with_what_was_there_before(host):
+    host.repo.git("update-ref", "refs/keep", host.head)
+    assert host.push(host.head, forced=True).base == host.head
+
+
+def test_what_nobody_has_any_more_after_a_push_by_force_makes_the_branch_a_new_one(host):
+    assert host.push("ab" * 20, forced=True).base is None
+    assert host.push("ab" * 20, host.head, ref="refs/heads/topic", forced=True).base == host.base
+
+
+def test_what_cannot_be_had_after_any_other_push_is_an_error(host):
+    with pytest.raises(HistoryMissing, match="could not be fetched") as caught:
+        host.push("ab" * 20)
+    assert "fetch-depth: 0" in caught.value.hint
+
+
+def test_a_host_that_does_not_answer_makes_no_branch_a_new_one(host):
+    job = Job(
+        host.folder,
+        "push",
+        events.push("ab" * 20, host.base, forced=True),
+        sha=host.base,
+        ref="refs/heads/main",
+    )
+    repo = checkout(host.repo.top, host.folder / "away", host.base)
+    repo.git("remote", "set-url", "origin", "file:///nowhere")
+    with pytest.raises(HistoryMissing):
+        comparison(job.environ, plumbing.locate(repo.top))
+
+
+def test_a_new_branch_follows_the_default_branch_and_the_first_push_of_all_nothing(host):
+    found = host.push(ZEROS, host.head, ref="refs/heads/topic")
+    assert (found.base, found.head, found.trusted, found.saves) == (host.base, host.head, True, False)
+    assert host.push(ZEROS).base is None
+
+
+@pytest.mark.parametrize("before", [ZEROS, "ab" * 20])
+def test_a_tag_follows_nothing_and_nobodys_settings_count(host, before):
+    found = host.push(before, ref="refs/tags/v1", GITHUB_REF_PROTECTED="true")
+    assert (found.base, found.head, found.settings_from, found.saves) == (None, host.base, None, False)
+
+
+@pytest.mark.parametrize(("protected", "counts"), [("true", True), ("false", False), ("", False), ("TRUE", False)])
+def test_what_is_pushed_speaks_for_the_person_on_a_protected_branch_alone(host, protected, counts):
+    expected = host.base if counts else None
+    assert host.push(host.opened, GITHUB_REF_PROTECTED=protected).settings_from == expected
+    ref = {"sha": host.base, "ref": "refs/heads/main", "GITHUB_REF_PROTECTED": protected}
+    assert host.of("schedule", {"schedule": "0 5 * * *"}, **ref).settings_from == expected
+    assert host.of("release", {"action": "published"}, **ref).settings_from is None
+
+
+def test_a_workflow_may_say_itself_whose_settings_count(host):
+    given = {"VMRAG_SETTINGS_FROM": "12" * 20}
+    assert host.push(host.opened, **given).settings_from == "12" * 20
+    assert host.pull_request(**given).environment["VMRAG_SETTINGS_FROM"] == "12" * 20
+
+
+@pytest.mark.parametrize(
+    ("event", "ref", "trusted", "saves"),
+    [
+        ("schedule", "refs/heads/main", True, True),
+        ("workflow_dispatch", "refs/heads/main", True, True),
+        ("workflow_dispatch", "refs/heads/topic", True, False),
+        ("workflow_dispatch", "refs/tags/main", True, False),
+        ("workflow_run", "refs/heads/main", False, False),
+        ("issue_comment", "refs/heads/main", False, False),
+        ("release", "refs/tags/v1", False, False),
+    ],
+)
+def test_other_events_are_about_one_commit_and_few_of_them_are_trusted(host, event, ref, trusted, saves):
+    payload = {"repository": OWN, "inputs": None} if event != "schedule" else {"schedule": "0 5 * * *"}
+    found = host.of(event, payload, sha=host.base, ref=ref)
+    assert (found.base, found.head, found.trusted, found.saves) == (None, host.base, trusted, saves)
+    assert ("VMRAG_NO_SERVICES" in found.environment) is not trusted
+
+
+# -- hostile payloads
+
+
+def changed(path: str, value: object, host: Host) -> object:
+    payload = events.pull_request(host.opened, host.head)
+    *parents, last = path.split(".")
+    at = payload
+    for part in parents:
+        at = at[part]
+    at[last] = value
+    return payload
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("pull_request", None),
+        ("pull_request", []),
+        ("pull_request.number", "7; rm -rf ."),
+        ("pull_request.number", -1),
+        ("pull_request.head.sha", "--upload-pack=touch /tmp/x"),
+        ("pull_request.head.sha", "HEAD"),
+        ("pull_request.head.sha", "a" * 39),
+        ("pull_request.head.sha", "a" * 40 + "\n"),
+        ("pull_request.head.sha", "A" * 40),
+        ("pull_request.head.sha", 1),
+        ("pull_request.base.ref", ""),
+        ("pull_request.base.ref", 3),
+        ("pull_request.head.repo", {"full_name": "me/project --help"}),
+        ("pull_request.head.repo", {"full_name": "../../x"}),
+        ("pull_request.head.repo", {"full_name": "me/pro\nject"}),
+        ("pull_request.head.repo", "me/project"),
+    ],
+)
+def test_a_value_of_another_form_is_refused(built, path, value):
+    error = refused(built, changed(path, value, built))
+    assert "::" not in error.message
+    assert str(value) not in error.message or value in (None, [], 1, 3, -1, "")
+
+
+@pytest.mark.parametrize(
+    "ref", ["x:y", "../main", "main^{commit}", "a b", "-main", "@{-1}", "x\x00y", "*", "main.lock"]
+)
+def test_a_base_branch_with_a_name_that_is_none_is_refused(built, ref):
+    assert refused(built, events.pull_request(built.opened, built.head, ref=ref), "pull_request_target")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"null", b"[]", b"{", b"\xff\xfe", b"[" * 200_000, b'{"a":' * 200_000, b" " * (MOST_BYTES + 1)],
+    ids=["empty", "null", "list", "cut", "no UTF-8", "deep lists", "deep objects", "huge"],
+)
+def test_a_payload_that_is_none_is_refused(built, content):
+    assert "payload" in refused(built, content).message
+
+
+def test_a_payload_is_a_file(built, tmp_path):
+    (tmp_path / "target").write_text(json.dumps(events.pull_request(built.opened, built.head)))
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("", str(tmp_path), str(tmp_path / "gone"), str(tmp_path / "link"), str(tmp_path / "pipe")):
+        assert "GITHUB_EVENT_PATH" in refused(built, {}, GITHUB_EVENT_PATH=path).message
+
+
+@pytest.mark.parametrize("sha", ["", "main", "a" * 41, "-" * 40])
+def test_the_commit_of_a_job_is_a_hash(built, sha):
+    assert "GITHUB_SHA" in refused(built, events.pull_request(built.opened, built.head), GITHUB_SHA=sha).message
+
+
+def test_outside_of_a_job_nothing_can_be_said(built):
+    assert refused(built, {}, GITHUB_EVENT_NAME="").hint.endswith("vmrag verify --pull-request BASE HEAD")
+
+
+@pytest.mark.parametrize("server", ["https://x.example/$(id)", "javascript:alert(1)", "https://user:pw@x.example"])
+def test_a_server_that_is_none_names_no_fork(host, server):
+    assert host.pull_request(GITHUB_SERVER_URL=server).fork is None
+
+
+def test_what_strangers_may_write_freely_changes_nothing(host):
+    plain = host.pull_request()
+    payload = events.pull_request(host.opened, host.head, source=FORK | {"name": "$(id)", "default_branch": "::x::"})
+    payload["pull_request"]["head"]["ref"] = "\n::error::\n" * 1000
+    payload["pull_request"] |= {"title": 1, "body": ["x"], "labels": None}
+    assert host.pull_request(payload=payload) == plain

@@ -1,0 +1,248 @@
+"""`vmrag check`: golden queries against the knowledge that the code pins."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Done, Project
+
+template, project = terminal.template, terminal.project
+
+FILE = ".vmrag/queries.yaml"
+QUERIES = """\
+# What people ask.
+queries:
+  - query: certificates for TLS   # once a month
+    mode: keyword
+    expect: [handbook/deep/tls.txt]
+    first: handbook/deep/tls.txt
+  # the one that everybody asks
+  - query: install the program
+"""
+
+
+@pytest.fixture
+def golden(project: Project) -> Project:
+    """With golden queries, recorded."""
+    project.write(FILE, QUERIES)
+    project.vmrag("check", "--update")
+    return project
+
+
+def text(project: Project) -> str:
+    return (project.top / FILE).read_text()
+
+
+def missed(project: Project, *arguments: str) -> list[list[str]]:
+    report = project.vmrag("check", *arguments, "--json", code=None).json
+    assert report["missed"] == sum(bool(each["misses"]) for each in report["queries"])
+    return [[miss["kind"] for miss in each["misses"]] for each in report["queries"]]
+
+
+def error(project: Project, *arguments: str, code: int = 2) -> dict[str, str]:
+    return project.vmrag("check", *arguments, "--json", code=code).error
+
+
+def test_what_was_recorded_is_found_again_and_the_persons_text_stays(golden):
+    recorded = text(golden)
+    assert recorded.startswith("# What people ask.\nrecorded: {version: ")
+    assert "certificates for TLS   # once a month\n" in recorded
+    assert "  # the one that everybody asks\n" in recorded
+    assert missed(golden) == [[], []]
+    said = golden.vmrag("check", "--update").out
+    assert said.splitlines()[0] == f"{FILE} holds these rankings already."
+    assert text(golden) == recorded
+    golden.forget_indexes()
+    assert golden.vmrag("check").out == f"2 queries answered as expected; asked revision {golden.pinned[:7]}.\n"
+
+
+def test_a_changed_answer_fails_readably_until_it_is_recorded(golden):
+    golden.put("install.md", "Install the program, install the program.")
+    done = golden.vmrag("check", code=1)
+    assert f"miss  install the program  {FILE}:9" in done.out
+    assert "ranking: the ranking is not the recorded one" in done.out
+    assert "- -> 1    handbook/install.md #0" in done.out
+    assert done.out.splitlines()[-1].endswith(", uncommitted documents included.")
+    done = golden.vmrag("check", "--update")
+    assert "recorded  install the program" in done.out
+    assert f"Recorded 1 ranking in {FILE}: 0 new, 1 changed." in done.out
+    assert missed(golden) == [[], []]
+    golden.drop("install.md")
+    assert missed(golden) == [[], ["ranking"]]
+
+
+def test_what_a_person_expects_is_never_rewritten(golden):
+    golden.drop("deep/tls.txt")
+    golden.put("tls.txt", "Nothing of that kind.")
+    before = text(golden)
+    done = golden.vmrag("check", "--update", code=1)
+    assert (
+        "expect: handbook/deep/tls.txt is not among the first 5; there is no such document: is it handbook/tls.txt?"
+        in done.out
+    )
+    assert [line for line in before.splitlines() if line.startswith("    expect")] == [
+        "    expect: [handbook/deep/tls.txt]"
+    ]
+    assert "    expect: [handbook/deep/tls.txt]\n    first: handbook/deep/tls.txt\n" in text(golden)
+
+
+def test_where_a_document_is_that_is_not_where_it_is_expected(project):
+    project.write(
+        FILE,
+        "queries:\n"
+        "  - {query: install the program, k: 1, expect: handbook/rest.md}\n"
+        "  - {query: install, mode: keyword, first: handbook/rest.md}\n"
+        "  - {query: zzzz, mode: keyword, first: handbook/rest.md}\n"
+        "  - {query: x, collection: handbok, first: handbok/rest.md}\n",
+    )
+    messages = [each["misses"][0]["message"] for each in project.vmrag("check", "--json", code=1).json["queries"]]
+    assert messages[0].startswith("handbook/rest.md is not among the first 1; it comes at number ")
+    assert messages[1:] == [
+        "handbook/rest.md is not the first, but handbook/setup.md; the query does not find it",
+        "handbook/rest.md is not the first, because nothing is found; the query does not find it",
+        "There is no collection 'handbok'. Is it 'handbook'?",
+    ]
+
+
+def test_at_a_ref_its_knowledge_is_asked_and_ranked_as_its_settings_say(golden):
+    assert missed(golden, "--at", "main") == [[], []]
+    assert missed(golden, "--at", "feature") == [["expect", "first"], ["ranking"]]
+    settings = "embedding:\n  model: hash\nretrieval:\n  k: 1\n  vector_weight: 0.9\n"
+    golden.commit("weights", **{".vmrag.yaml": settings})
+    outdated = golden.vmrag("check", "--json", code=1).json
+    assert (outdated["missed"], outdated["ranking"]["vector_weight"]) == (0, 0.9)
+    there = golden.vmrag("check", "--at", "HEAD~1", "--json").json
+    assert (there["missed"], there["outdated"], there["ranking"]["vector_weight"]) == (0, "", 0.4)
+    assert len(golden.ask("query", "install")["results"]) == 1
+    assert len(golden.ask("query", "install", "--at", "HEAD~1")["results"]) == 4
+    assert golden.ask("fingerprint", "--at", "HEAD~1") != golden.ask("fingerprint")
+    assert golden.ask("fingerprint", "--at", "HEAD") == golden.ask("fingerprint")
+
+
+def test_rankings_recorded_under_another_version_are_said_once_and_fail(golden):
+    version = golden.ask("check")["ranking"]["version"]
+    (golden.top / FILE).write_text(text(golden).replace(f"version: {version}", "version: 1"))
+    done = golden.vmrag("check", code=1)
+    assert done.out.count("version") == 1
+    assert f"the ranking's version was 1 and is {version}" in done.out
+    assert missed(golden) == [[], []]
+    golden.vmrag("check", "--update")
+    assert f"recorded: {{version: {version}," in text(golden)
+    golden.vmrag("check")
+
+
+def test_a_query_that_expects_nothing_is_refused_until_its_ranking_is_recorded(project):
+    project.write(FILE, QUERIES)
+    refused = error(project)
+    assert refused["message"] == f"{FILE}, line 8: the query 'install the program' expects nothing."
+    assert "vmrag check --update" in refused["hint"]
+
+
+def test_without_a_file_the_hint_makes_one(project):
+    refused = error(project, "-C", "docs")
+    assert refused["code"] == "NO_QUERIES"
+    command = refused["hint"].removesuffix(" && vmrag check --update")
+    subprocess.run(command, shell=True, check=True, cwd="/")
+    assert project.vmrag("check", "--update").code == 0
+    project.vmrag("check")
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "linked folder"])
+def test_what_is_no_file_is_neither_read_nor_written(project, tmp_path, kind):
+    outside = tmp_path / "outside" / "queries.yaml"
+    outside.parent.mkdir()
+    outside.write_text(QUERIES)
+    path = project.top / FILE
+    if kind == "linked folder":
+        path.parent.symlink_to(outside.parent)
+    else:
+        path.parent.mkdir()
+        path.symlink_to(outside) if kind == "link" else path.mkdir()
+    for arguments in ((), ("--update",)):
+        assert error(project, *arguments, code=3)["code"] == "FILE_SYSTEM_ERROR"
+    assert outside.read_text() == QUERIES
+
+
+def pin(project: Project, text: str) -> None:
+    project.write(".dolt-version", text)
+
+
+def test_the_old_revision_never_passes_for_the_pinned_one(golden):
+    """Not where the pin is missing here, malformed, or gone; a query goes on answering there."""
+    pinned = json.loads((golden.top / ".dolt-version").read_text())
+    cases = {
+        json.dumps(pinned | {"dolt_commit": "0" * 32}): "PIN_MISSING_REVISION",
+        "{": "PIN_MALFORMED",
+    }
+    for content, code in cases.items():
+        pin(golden, content)
+        assert golden.ask("query", "install")["kb"]["in_sync"] is False
+        assert error(golden, code=1)["code"] == code
+        assert error(golden, "--update", code=1)["code"] == code
+        golden.vmrag("check", "--at", "HEAD")
+    golden.git("switch", "-q", "--discard-changes", "--orphan", "elsewhere")
+    golden.write(FILE, QUERIES)
+    refused = error(golden, "--update", code=1)
+    assert (refused["code"], refused["hint"]) == ("NO_PIN", "vmrag pin")
+
+
+def test_without_a_knowledge_base_nothing_passes(golden):
+    shutil.rmtree(golden.shared / "kb")
+    assert error(golden)["code"] == "NOT_INITIALIZED"
+
+
+def test_strangers_texts_are_shown_defused(project):
+    project.write(FILE, 'queries:\n  - {query: "\\e[31mred\\n::error::y ##[x]", first: "handbook/\\e[1m"}\n')
+    done: Done = project.vmrag("check", code=1, env={"GITHUB_ACTIONS": "true"})
+    assert "\x1b" not in done.out
+    assert not [line for line in done.out.splitlines() if line.lstrip().startswith("::")]
+    assert "##[x]" not in done.out
+
+
+# -- diff --queries --------------------------------------------------------------------------------
+
+
+def changes(project: Project, *places: str) -> list[str]:
+    return [each["change"] for each in project.ask("diff", *places, "--queries")["queries"]]
+
+
+def test_diff_shows_both_rankings_side_by_side(golden):
+    assert changes(golden, "main", "main") == ["none", "none"]
+    assert changes(golden, "main", "feature") == ["ranking", "ranking"]
+    assert golden.vmrag("diff", "main", "main", "--queries").out == (
+        "2 queries: 0 ranked differently, 0 with other scores only, 2 alike\n"
+    )
+    said = golden.vmrag("diff", "main", "feature", "--queries").out.splitlines()
+    assert said[0] == f"certificates for TLS  {FILE}:4"
+    assert said[1].split() == ["main", "feature"]
+    assert said[2].startswith("  1 - handbook/deep/tls.txt #0  ")
+    assert said[2].split()[1:3] == ["-", "handbook/deep/tls.txt"]
+    assert said[-1] == "2 queries: 2 ranked differently, 0 with other scores only, 0 alike"
+
+
+def test_diff_of_queries_without_places_is_about_the_uncommitted_documents(golden):
+    assert changes(golden) == ["none", "none"]
+    golden.put("install.md", "Install the program.")
+    assert changes(golden) == ["scores", "ranking"]
+    assert changes(golden, "HEAD") == changes(golden, golden.pinned, "WORKING") == changes(golden)
+
+
+def test_diff_of_queries_ranks_a_git_ref_as_its_settings_say(golden):
+    golden.commit("k", **{".vmrag.yaml": "embedding:\n  model: hash\nretrieval:\n  k: 1\n"})
+    assert [len(each["after"]) for each in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 1]
+    assert [len(each["before"]) for each in golden.ask("diff", "main~1", "main", "--queries")["queries"]] == [1, 4]
+    assert [len(each["before"]) for each in golden.ask("diff", golden.pinned, "main", "--queries")["queries"]] == [1, 1]
+
+
+def test_diff_of_queries_names_what_cannot_be_asked_at_one_of_the_places(golden):
+    golden.write(FILE, "queries:\n  - {query: x, collection: notes}\n")
+    golden.put("1", "x", collection="notes")
+    [found] = golden.ask("diff", "--queries")["queries"]
+    assert (found["change"], found["problem_after"]) == ("ranking", "")
+    assert found["problem_before"] == "There is no collection 'notes'"
+    assert golden.vmrag("diff", "--queries", "--stat", code=2).out == ""

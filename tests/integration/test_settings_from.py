@@ -1,0 +1,184 @@
+"""`VMRAG_SETTINGS_FROM`: in CI the settings of a commit stand for the person, never those that a
+pull request brings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link.config import Loaded
+from vmrag_link.embedding.registry import NOTHING
+from vmrag_link.errors import ConfigInvalid, UsageInvalid, VmragError
+from vmrag_link.git import plumbing
+from vmrag_link.ops.setup import trust as operation
+from vmrag_link.progress import QUIET
+from vmrag_link.settings import Config
+from vmrag_link.settings_keys import KEYS
+from vmrag_link.trust import agreements, services, settings
+from vmrag_link.workspace import Workspace
+
+BASE = """\
+remote: git+https://example.org/kb.git
+hooks.on_dirty: commit
+limits.knowledge_mb: 100
+embedding:
+  model: ollama
+  ollama_url: http://embedding.example.org
+retrieval.k: 7
+"""
+
+TRUSTED = {"remote", "hooks.on_dirty", "limits.knowledge_mb", "embedding.model", "embedding.ollama_url"}
+
+
+def hostile() -> str:
+    """Every setting that needs agreement, with another value than its default."""
+    lines = []
+    for key in KEYS.values():
+        if not key.needs_agreement:
+            continue
+        choices = [each for each in key.choices if each != key.default]
+        text = "http://evil.example.org/x"
+        wide: dict[type, object] = {bool: not key.default, int: key.highest}
+        own = wide.get(key.kind) if key.kind in wide else choices[-1] if choices else text
+        if key.flaw and key.flaw(str(own)):
+            own = "evil"
+        lines.append(f"{key.name}: {str(own).lower() if isinstance(own, bool) else own}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.delenv("VMRAG_INDEX_CHROMA")
+    return make_repo(tmp_path / "project")
+
+
+def commit(repo: Repo, text: str | bytes | None) -> str:
+    return repo.commit("settings", **{".vmrag.yaml": text})
+
+
+def loaded(repo: Repo) -> Loaded:
+    return settings.load(plumbing.locate(repo.top))
+
+
+def refused(repo: Repo) -> VmragError:
+    with pytest.raises(VmragError) as caught:
+        loaded(repo)
+    return caught.value
+
+
+def test_what_the_base_says_counts_and_nothing_that_the_head_says_instead(repo, monkeypatch):
+    base = commit(repo, BASE)
+    alone = settings.load(plumbing.locate(repo.top)).config
+    assert alone.remote == "git:"  # nobody agreed, and no commit stands for anybody
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
+    trusted = loaded(repo)
+    assert (trusted.config.remote, trusted.config.embedding.model) == ("git+https://example.org/kb.git", "ollama")
+    assert (trusted.config.hooks.on_dirty, trusted.config.limits.knowledge_mb) == ("commit", 100)
+    assert (trusted.warnings, trusted.agreed) == ([], TRUSTED)
+    text = hostile()
+    assert len(text.splitlines()) > 20
+    commit(repo, text)
+    found = loaded(repo)
+    assert found.config.remote == trusted.config.remote
+    assert found.config.embedding == trusted.config.embedding
+    assert found.config.limits == trusted.config.limits  # its own are wider
+    for name, key in KEYS.items():
+        if key.needs_agreement and key.narrower is None:
+            assert value(found.config, name) == value(trusted.config, name), name
+    assert found.warnings[0].endswith(f" here: what commit {base[:12]} says does (VMRAG_SETTINGS_FROM).")
+    assert "vmrag trust" not in found.warnings[0]
+
+
+def value(config: Config, name: str) -> object:
+    found: object = config
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def test_without_a_file_in_the_base_the_defaults_count_and_the_head_may_narrow_them(repo, monkeypatch):
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", repo.commit("no settings"))
+    commit(repo, "remote: file:///evil\nhooks.on_dirty: commit\nlimits.knowledge_mb: 5\nauto_fetch: false\n")
+    found = loaded(repo).config
+    assert (found.remote, found.hooks.on_dirty) == ("git:", "warn")
+    assert (found.limits.knowledge_mb, found.auto_fetch) == (5, False)
+
+
+def test_a_head_that_deletes_the_file_takes_no_restriction_back(repo, monkeypatch):
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, "mcp.read_only: true\nlimits.knowledge_mb: 5\n"))
+    repo.commit("gone", **{".vmrag.yaml": None})
+    found = loaded(repo).config
+    assert (found.mcp.read_only, found.limits.knowledge_mb) == (True, 5)
+
+
+def test_what_somebody_agreed_to_on_the_machine_does_not_count_beside_it(repo, monkeypatch):
+    """A runner that is used again has the agreements of former jobs."""
+    places = plumbing.locate(repo.top)
+    agreements.add(places, {"hooks.on_dirty": "commit"})
+    base = repo.commit("no settings")
+    commit(repo, "hooks.on_dirty: commit\n")
+    assert loaded(repo).config.hooks.on_dirty == "commit"
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
+    assert loaded(repo).config.hooks.on_dirty == "warn"
+
+
+def test_the_environment_has_the_last_word(repo, monkeypatch):
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, BASE))
+    monkeypatch.setenv("VMRAG_REMOTE", "git+https://example.org/other.git")
+    assert loaded(repo).config.remote == "git+https://example.org/other.git"
+
+
+@pytest.mark.parametrize("name", ["main", "HEAD", "HEAD~1", "abc", "-x", "0" * 39, "A" * 40, "main:.vmrag.yaml"])
+def test_only_a_full_hash_names_a_commit(repo, monkeypatch, name):
+    commit(repo, BASE)
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", name)
+    error = refused(repo)
+    assert isinstance(error, ConfigInvalid)
+    assert error.hint.startswith("unset VMRAG_SETTINGS_FROM")
+
+
+def test_a_commit_that_is_not_here_is_an_error_and_the_heads_file_never_takes_its_place(repo, monkeypatch):
+    commit(repo, BASE)
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", "0123456789" * 4)
+    error = refused(repo)
+    assert isinstance(error, ConfigInvalid)
+    assert error.hint == f"git fetch origin {'0123456789' * 4}"
+
+
+@pytest.mark.parametrize("text", ["remote: [", "nonsense: 1\n", "hooks.on_dirty: shout\n", b"\xff", b"#" * 70_000])
+def test_settings_of_the_base_that_cannot_be_read_are_an_error(repo, monkeypatch, text):
+    base = commit(repo, text)
+    commit(repo, BASE)
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
+    assert base[:12] in refused(repo).message
+
+
+def test_an_empty_variable_is_none(repo, monkeypatch):
+    commit(repo, "hooks.on_dirty: commit\n")
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", "")
+    assert "until you agree" in loaded(repo).warnings[0]
+
+
+def test_agreeing_has_no_effect_there_and_says_so(repo, monkeypatch):
+    base = repo.commit("no settings")
+    commit(repo, "hooks.on_dirty: commit\n")
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
+    ws = Workspace.open(repo.top, QUIET)
+    report = operation.examine(ws)
+    assert not report.agreed
+    with pytest.raises(UsageInvalid, match=base[:12]):
+        operation.agree(ws, report)
+    ws.close()
+
+
+def test_no_service_is_permitted_where_the_environment_says_none(repo, monkeypatch):
+    places = plumbing.locate(repo.top)
+    agreements.add_service(places, "openai")
+    monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, BASE))
+    assert {"ollama", "openai"} <= services.permitted(places, loaded(repo)).services
+    monkeypatch.setenv("VMRAG_NO_SERVICES", "1")
+    assert services.permitted(places, loaded(repo)) == NOTHING

@@ -1,0 +1,381 @@
+"""Stands for GitHub's runner: it runs the steps of a composite action as the runner documents it.
+
+Every step gets fresh files for its outputs, variables, paths and summary; `env:` maps the inputs,
+and nothing else does; a script runs under `bash --noprofile --norc -eo pipefail`; conditions,
+`continue-on-error`, outputs and masks count. Of expressions it knows what `action.yml` uses, and
+fails over the rest. What other people's actions do, functions do. It is not the runner: nothing of
+jobs, containers and services is here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PINNED = re.compile(r"([\w.-]+/[\w./-]+)@[0-9a-f]{40}")
+COMMAND = re.compile(r"^\s*::([a-z-]+)(?: (.*?))?::(.*)$", re.DOTALL)
+NOT_INHERITED = ("GITHUB_", "INPUT_", "RUNNER_", "VMRAG")
+
+
+@dataclass
+class Step:
+    """What became of a step. `conclusion`: after `continue-on-error`."""
+
+    name: str
+    outcome: str = "skipped"
+    conclusion: str = "skipped"
+    outputs: dict[str, str] = field(default_factory=dict)
+    log: str = ""
+    summary: str = ""
+
+
+@dataclass
+class Annotation:
+    level: str
+    message: str
+    title: str = ""
+    file: str = ""
+    line: str = ""
+
+
+@dataclass
+class Finished:
+    """What a run of the action left. `masks`: what the log must not show."""
+
+    steps: list[Step]
+    outputs: dict[str, str]
+    variables: dict[str, str]
+    paths: list[str]
+    masks: list[str]
+    matchers: list[str]
+    annotations: list[Annotation]
+
+    @property
+    def passed(self) -> bool:
+        return all(each.conclusion != "failure" for each in self.steps)
+
+    @property
+    def log(self) -> str:
+        return "\n".join(each.log for each in self.steps)
+
+    @property
+    def summary(self) -> str:
+        return "".join(each.summary for each in self.steps)
+
+    def step(self, name: str) -> Step:
+        return next(each for each in self.steps if each.name == name)
+
+    def said(self, level: str) -> list[str]:
+        return [each.message for each in self.annotations if each.level == level]
+
+
+Other = Callable[[Mapping[str, str]], dict[str, str]]
+"""What another action does with its inputs; returns its outputs, or raises `ActionFailed`."""
+
+
+class ActionFailed(Exception):
+    pass
+
+
+@dataclass
+class Runner:
+    """One job on one machine. `environ`: what GitHub tells it; `others`: actions by name."""
+
+    temp: Path
+    workspace: Path
+    environ: Mapping[str, str]
+    others: Mapping[str, Other]
+    token: str = "ghs_token"
+
+    def run(self, action: Path, **inputs: str) -> Finished:
+        """`inputs` with underscores for hyphens, as a workflow's `with:`."""
+        return _Run(self, action, {name.replace("_", "-"): value for name, value in inputs.items()}).finish()
+
+
+class _Run:
+    def __init__(self, runner: Runner, action: Path, given: Mapping[str, str]) -> None:
+        self.runner, self.action = runner, action
+        self.definition = yaml.safe_load(action.read_text())
+        unknown = given.keys() - self.definition["inputs"].keys()
+        assert not unknown, f"{action} has no input {unknown}"
+        github = {"token": runner.token}
+        self.context: dict[str, Any] = {"github": github, "inputs": {}, "steps": {}}
+        self.context["inputs"] = {
+            name: given.get(name, self._text(str(each.get("default", ""))))
+            for name, each in self.definition["inputs"].items()
+        }
+        self.finished = Finished([], {}, {}, [], [], [], [])
+        self.failed = False
+
+    def finish(self) -> Finished:
+        for each in self.definition["runs"]["steps"]:
+            self._step(each)
+        for name, each in self.definition["outputs"].items():
+            self.finished.outputs[name] = self._text(each["value"])
+        return self.finished
+
+    # -- steps
+
+    def _step(self, definition: Mapping[str, Any]) -> None:
+        step = Step(definition.get("id") or definition["name"])
+        self.finished.steps.append(step)
+        self.context["steps"][step.name] = {"outputs": step.outputs, "outcome": "skipped", "conclusion": "skipped"}
+        if self._wanted(definition.get("if", "success()")):
+            ok = self._use(definition, step) if "uses" in definition else self._script(definition, step)
+            step.outcome = "success" if ok else "failure"
+            step.conclusion = "success" if ok or definition.get("continue-on-error") else "failure"
+            self.failed = self.failed or step.conclusion == "failure"
+        self.context["steps"][step.name] |= {"outcome": step.outcome, "conclusion": step.conclusion}
+
+    def _wanted(self, condition: str) -> bool:
+        text = condition.strip().removeprefix("${{").removesuffix("}}")
+        if not re.search(r"\b(success|failure|always|cancelled)\(\)", text):
+            text = f"success() && ({text})"
+        return truthy(evaluate(text, self.context, failed=self.failed))
+
+    def _use(self, definition: Mapping[str, Any], step: Step) -> bool:
+        named = PINNED.fullmatch(definition["uses"])
+        assert named, f"{definition['uses']} is not pinned by its SHA"
+        given = {name: self._text(str(value)) for name, value in definition.get("with", {}).items()}
+        try:
+            step.outputs.update(self.runner.others[named[1]](given))
+        except ActionFailed as error:
+            step.log = str(error)
+            return False
+        return True
+
+    def _script(self, definition: Mapping[str, Any], step: Step) -> bool:
+        assert definition["shell"] == "bash"
+        assert "${{" not in definition["run"], "a value of an expression in a script is code"
+        folder = self.runner.temp / "_runner_file_commands" / secrets.token_hex(8)
+        folder.mkdir(parents=True)
+        files = {name: folder / name.lower() for name in ("OUTPUT", "ENV", "PATH", "STATE", "STEP_SUMMARY")}
+        for file in files.values():
+            file.touch()
+        script = folder / "script.sh"
+        script.write_text(definition["run"])
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", script],
+            cwd=self.runner.workspace,
+            env=self._environ(definition) | {f"GITHUB_{name}": str(file) for name, file in files.items()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        step.log, step.summary = done.stdout, files["STEP_SUMMARY"].read_text()
+        step.outputs.update(pairs(files["OUTPUT"].read_text()))
+        self.finished.variables.update(pairs(files["ENV"].read_text()))
+        self.finished.paths[:0] = reversed(files["PATH"].read_text().splitlines())
+        self._obey(done.stdout)
+        return done.returncode == 0
+
+    def _environ(self, definition: Mapping[str, Any]) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
+        path = os.pathsep.join([*self.finished.paths, inherited["PATH"]])
+        mapped = {name: self._text(str(value)) for name, value in definition.get("env", {}).items()}
+        own = {
+            "CI": "true",
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_ACTION_PATH": str(self.action.parent),
+            "GITHUB_WORKSPACE": str(self.runner.workspace),
+            "RUNNER_TEMP": str(self.runner.temp),
+            "RUNNER_OS": "macOS" if sys.platform == "darwin" else "Linux",
+            "RUNNER_ARCH": "X64",
+            "RUNNER_ENVIRONMENT": "github-hosted",
+            "GITHUB_RUN_ID": "1",
+            "GITHUB_RUN_ATTEMPT": "1",
+        }
+        return inherited | own | dict(self.runner.environ) | self.finished.variables | {"PATH": path} | mapped
+
+    def _obey(self, log: str) -> None:
+        """The commands in a step's log, as the runner reads them."""
+        stopped = ""
+        for line in log.splitlines():
+            assert "##[" not in line, line
+            found = COMMAND.match(line)
+            if found and stopped:
+                stopped = "" if found[1] == stopped else stopped
+                continue
+            if stopped or line.strip() == f"::{stopped}::":
+                continue
+            if not found:
+                continue
+            name, message = found[1], _unescaped(found[3])
+            options = dict(each.split("=", 1) for each in (found[2] or "").split(",") if each)
+            options = {key: _unescaped(value) for key, value in options.items()}
+            match name:
+                case "add-mask":
+                    self.finished.masks.append(message)
+                case "add-matcher":
+                    self.finished.matchers.append(message)
+                case "stop-commands":
+                    stopped = message
+                case "error" | "warning" | "notice":
+                    self.finished.annotations.append(Annotation(name, message, **options))
+                case "group" | "endgroup":
+                    pass
+                case _:
+                    raise AssertionError(f"a step gave the command {line!r}")
+
+    def _text(self, text: str) -> str:
+        """With the values of its expressions."""
+
+        def value(found: re.Match[str]) -> str:
+            return shown(evaluate(found[1], self.context, failed=self.failed))
+
+        return re.sub(r"\$\{\{(.*?)\}\}", value, text)
+
+
+def _unescaped(text: str) -> str:
+    for code, sign in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
+        text = text.replace(code, sign)
+    return text
+
+
+def pairs(text: str) -> dict[str, str]:
+    """`name=value`, or `name<<DELIMITER`, lines, `DELIMITER`."""
+    found: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        name, delimiter = line.split("<<", 1)
+        assert len(delimiter) > 20, "a delimiter that can be guessed"
+        value = []
+        for each in lines:
+            if each == delimiter:
+                break
+            value.append(each)
+        else:
+            raise AssertionError(f"{name} has no end")
+        found[name] = "\n".join(value)
+    return found
+
+
+# -- expressions -----------------------------------------------------------------------------------
+
+TOKEN = re.compile(r"\s*(?:('(?:[^']|'')*')|(&&|\|\||==|!=|[!()])|([A-Za-z_][\w.-]*))")
+
+
+def evaluate(text: str, context: Mapping[str, Any], *, failed: bool) -> Any:
+    """The value of an expression of texts, contexts, `!`, `==`, `!=`, `&&`, `||` and the functions
+    about a job's state.
+    """
+    tokens: list[str] = []
+    at = 0
+    while text[at:].strip():
+        found = TOKEN.match(text, at)
+        assert found, f"an expression that this stand-in does not know: {text!r} at {at}"
+        tokens.append(found[0].strip())
+        at = found.end()
+    value = _either(tokens, context, failed)
+    assert not tokens, f"an expression that this stand-in does not know: {text!r}"
+    return value
+
+
+def _either(tokens: list[str], context: Mapping[str, Any], failed: bool) -> Any:
+    value = _both(tokens, context, failed)
+    while tokens[:1] == ["||"]:
+        tokens.pop(0)
+        other = _both(tokens, context, failed)
+        value = value if truthy(value) else other
+    return value
+
+
+def _both(tokens: list[str], context: Mapping[str, Any], failed: bool) -> Any:
+    value = _compared(tokens, context, failed)
+    while tokens[:1] == ["&&"]:
+        tokens.pop(0)
+        other = _compared(tokens, context, failed)
+        value = other if truthy(value) else value
+    return value
+
+
+def _compared(tokens: list[str], context: Mapping[str, Any], failed: bool) -> Any:
+    value = _single(tokens, context, failed)
+    while tokens[:1] in (["=="], ["!="]):
+        equal = tokens.pop(0) == "=="
+        other = _single(tokens, context, failed)
+        value = (shown(value).lower() == shown(other).lower()) == equal
+    return value
+
+
+def _single(tokens: list[str], context: Mapping[str, Any], failed: bool) -> Any:
+    token = tokens.pop(0)
+    if token == "!":
+        return not truthy(_single(tokens, context, failed))
+    if token == "(":
+        value = _either(tokens, context, failed)
+        assert tokens.pop(0) == ")"
+        return value
+    if token.startswith("'"):
+        return token[1:-1].replace("''", "'")
+    if tokens[:2] == ["(", ")"]:
+        del tokens[:2]
+        return {"success": not failed, "failure": failed, "always": True, "cancelled": False}[token]
+    value = context
+    for name in token.split("."):
+        value = value.get(name, "") if isinstance(value, Mapping) else ""
+    return value
+
+
+def truthy(value: Any) -> bool:
+    return value not in (False, None, "", 0)
+
+
+def shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -- what other actions do -------------------------------------------------------------------------
+
+
+@dataclass
+class CacheService:
+    """Stands for actions/cache and its service: entries are folders, the newest first.
+
+    `broken`: the service refuses.
+    """
+
+    root: Path
+    broken: bool = False
+    entries: list[str] = field(default_factory=list)
+
+    def restore(self, given: Mapping[str, str]) -> dict[str, str]:
+        if self.broken:
+            raise ActionFailed("cache service: 503")
+        wanted = [given["key"], *given.get("restore-keys", "").splitlines()]
+        for prefix in wanted:
+            for key in self.entries:
+                if key.startswith(prefix):
+                    shutil.copytree(self.root / key, given["path"], symlinks=True)
+                    return {"cache-hit": shown(key == given["key"]), "cache-matched-key": key}
+        return {"cache-hit": "false", "cache-matched-key": ""}
+
+    def save(self, given: Mapping[str, str]) -> dict[str, str]:
+        if self.broken:
+            raise ActionFailed("cache service: 429 too many requests")
+        assert given["key"] not in self.entries, "an entry cannot be written twice"
+        shutil.copytree(given["path"], self.root / given["key"], symlinks=True)
+        self.entries.insert(0, given["key"])
+        return {}
+
+    @property
+    def actions(self) -> dict[str, Other]:
+        return {"actions/cache/restore": self.restore, "actions/cache/save": self.save}
+
+
+def setup_python(given: Mapping[str, str]) -> dict[str, str]:
+    """Stands for actions/setup-python: the Python that runs the tests, on no PATH."""
+    assert given["update-environment"] == "false"
+    return {"python-version": given["python-version"], "python-path": sys.executable}

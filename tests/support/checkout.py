@@ -1,0 +1,101 @@
+"""Stands for actions/checkout: what its `src/git-auth-helper.ts` and `src/git-source-provider.ts`
+do to a repository.
+
+Read at v4 (11d5960), v5 (fbc6f39), v6 (d23441a) and v7 (3d3c42e). v4 and v5 write the token into
+`.git/config`; v6 and v7 into a file below RUNNER_TEMP, which `includeIf.gitdir` includes for
+exactly the git directory, for those of its linked work trees, and for the same places as a
+container sees them. `ssh-key` is the same in all four.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.repos import Repo
+
+INLINE, INCLUDED = ("v4", "v5"), ("v6", "v7")
+
+
+def basic(token: str) -> str:
+    """What stands for the token in the header."""
+    return base64.b64encode(f"x-access-token:{token}".encode()).decode()
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """One run of the action in a `workspace`. `server`: GITHUB_SERVER_URL."""
+
+    workspace: Path
+    temp: Path
+    server: str
+    token: str
+    version: str = "v7"
+    persist_credentials: bool = True
+    fetch_depth: int = 1
+    path: str = ""
+    credentials: list[Path] = field(default_factory=list)
+
+    def run(self, repository: str, ref: str = "refs/heads/main") -> Repo:
+        """The work tree, at a branch or, detached, at `refs/pull/N/merge`."""
+        top = self.workspace / self.path
+        top.mkdir(parents=True, exist_ok=True)
+        self.temp.mkdir(exist_ok=True)
+        repo = Repo(top)
+        repo.git("init", "-q")
+        repo.git("remote", "add", "origin", f"{self.server}/{repository}")
+        repo.git("config", "--local", "gc.auto", "0")
+        undo = self.configure_token(repo)
+        depth = [f"--depth={self.fetch_depth}"] if self.fetch_depth else []
+        there = ref.replace("refs/heads/", "refs/remotes/origin/").replace("refs/pull/", "refs/remotes/pull/")
+        repo.git("-c", "protocol.version=2", "fetch", "-q", "--no-tags", *depth, "origin", f"+{ref}:{there}")
+        start = ["-B", ref.removeprefix("refs/heads/"), there] if there.startswith("refs/remotes/origin/") else [there]
+        repo.git("checkout", "-q", "--force", *start)
+        if not self.persist_credentials:
+            for each in undo:
+                repo.git("config", "--local", "--unset-all", each)
+            for file in self.credentials:
+                file.unlink()
+        return repo
+
+    def configure_token(self, repo: Repo, git_dir: Path | None = None) -> list[str]:
+        """Returns the keys of the repository's configuration that say where the token is.
+
+        `git_dir`: a submodule's, below `.git/modules`.
+        """
+        key, value = f"http.{self.server}/.extraheader", f"AUTHORIZATION: basic {basic(self.token)}"
+        if self.version in INLINE:
+            repo.git("config", "--local", key, value)
+            return [key]
+        file = self.temp / f"git-credentials-{uuid.uuid4()}.config"
+        repo.git("config", "--file", str(file), key, value)
+        self.credentials.append(file)
+        own, inside = git_dir or repo.top / ".git", f"/github/workspace/{self.path}/.git"
+        container = f"/github/runner_temp/{file.name}"
+        found = {f"includeIf.gitdir:{own}.path": file, f"includeIf.gitdir:{inside}.path": container}
+        if git_dir is None:
+            found |= {f"includeIf.gitdir:{own}/worktrees/*.path": file}
+            found |= {f"includeIf.gitdir:{inside}/worktrees/*.path": container}
+        for name, target in found.items():
+            repo.git("config", "--local", name, str(target))
+        return list(found)
+
+
+def ssh_command(folder: Path, temp: Path) -> str:
+    """`core.sshCommand` of the input `ssh-key`, whose files it puts into `temp`, RUNNER_TEMP.
+
+    The path of the program is in quotes. `folder` has the keys of `travel.ssh_server`. Only
+    `-F /dev/null` is not checkout's: the machine's own configuration is not to be read.
+    """
+    name = str(uuid.uuid4())
+    temp.mkdir(exist_ok=True)
+    for source, target in ((folder / "user", temp / name), (folder / "known", temp / f"{name}_known_hosts")):
+        target.touch(mode=0o600)
+        target.write_bytes(source.read_bytes())
+    return (
+        f'"{shutil.which("ssh")}" -i "$RUNNER_TEMP/{name}" -o StrictHostKeyChecking=yes -o CheckHostIP=no '
+        f'-o "UserKnownHostsFile=$RUNNER_TEMP/{name}_known_hosts" -F /dev/null'
+    )

@@ -1,0 +1,87 @@
+"""`vmrag check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from vmrag_link.cli import output
+from vmrag_link.cli.base import Invocation
+from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.cli.rankings import changes
+from vmrag_link.errors import plural
+from vmrag_link.ops.checks import check_queries as operation
+from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
+from vmrag_link.ops.checks.golden_file import UPDATE
+
+INDENT = "    "
+
+
+@vmrag_command("check")
+@click.option("--update", is_flag=True, help="Record the rankings that are found; `expect` and `first` stay.")
+@click.option("--at", "ref", metavar="REF", help="Ask what this git ref pins, ranked as its settings say.")
+def command(invocation: Invocation, *, update: bool, ref: str | None) -> int:
+    """Ask the queries of .vmrag/queries.yaml, and compare the answers with what they expect.
+
+    A query expects documents among its first k chunks (`expect`), a document in the first place
+    (`first`), or the whole recorded answer (`ranking`). Exit code 1 if one gets another answer.
+    """
+    with invocation.workspace() as ws:
+        report = operation.check_queries(ws, ref=ref, update=update)
+    invocation.emit(report, _lines(report, update=update))
+    return 0 if report.passed else FAILED_CHECK
+
+
+def _lines(report: GoldenReport, *, update: bool) -> Iterator[str]:
+    for each in report.queries:
+        if each.misses:
+            yield from _missed(report, each)
+        if each.recorded:
+            yield from _recorded(report, each)
+    if report.outdated:
+        yield f"{_mark('outdated', 'yellow')}{report.outdated}"
+        yield f"{INDENT}To record them again, and see what differs: {UPDATE} && git diff -- {report.file}"
+    if update:
+        yield _written(report)
+    yield _verdict(report)
+
+
+def _missed(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
+    yield _headline(report, each, "miss", "red")
+    for miss in each.misses:
+        yield f"{INDENT}{miss.kind}: {miss.message}"
+        if miss.kind == "ranking":
+            yield from (f"{INDENT}{line}" for line in changes(each.ranking or (), each.found))
+
+
+def _recorded(report: GoldenReport, each: CheckedQuery) -> Iterator[str]:
+    yield _headline(report, each, "recorded", "green")
+    yield from (f"{INDENT}{line}" for line in changes(each.ranking or (), each.found))
+
+
+def _headline(report: GoldenReport, each: CheckedQuery, label: str, colour: str) -> str:
+    place = output.style(f"{report.file}:{each.line}", dim=True)
+    return f"{_mark(label, colour)}{' '.join(each.query.split())}  {place}"
+
+
+def _mark(label: str, colour: str) -> str:
+    return f"{output.style(label, fg=colour, bold=True)}  "
+
+
+def _written(report: GoldenReport) -> str:
+    if not report.recorded:
+        return f"{report.file} holds these rankings already."
+    new = sum(each.recorded == "new" for each in report.queries)
+    return (
+        f"Recorded {plural(report.recorded, 'ranking')} in {report.file}: {new} new, {report.recorded - new} changed."
+    )
+
+
+def _verdict(report: GoldenReport) -> str:
+    asked = plural(len(report.queries), "query")
+    said = f"{report.missed} of {asked} not answered as expected" if report.missed else f"{asked} answered as expected"
+    said += ", apart from the recorded rankings" if report.outdated else ""
+    state = ", uncommitted documents included" if report.kb.dirty else ""
+    return f"{said}; asked revision {report.kb.commit[:7]}{state}."

@@ -1,0 +1,1 @@
+"""Golden queries: what a repository's `.vmrag/queries.yaml` asks and expects."""

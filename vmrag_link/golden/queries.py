@@ -1,0 +1,122 @@
+"""Golden queries as records, and whether an answer is what they expect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from vmrag_link.models import Record
+from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.settings import RetrievalSettings
+
+
+class RankedChunk(Record, frozen=True):
+    """One place of a ranking. `document`: COLLECTION/DOC. `score`: as a query shows it, exact on
+    every machine where the model's vectors are.
+    """
+
+    document: str
+    chunk: int
+    score: float
+
+
+class GoldenQuery(Record, frozen=True):
+    """`line` counts from 1. What is None is left to the settings (`mode`, `k`), or not asked for.
+
+    `expect`: documents that must be among the first `k` chunks; `first`: the document of the best
+    chunk; `ranking`: the whole answer.
+    """
+
+    text: str
+    line: int
+    collections: tuple[str, ...] | None = None
+    mode: Mode | None = None
+    k: int | None = None
+    where: Mapping[str, Any] | None = None
+    where_document: Mapping[str, Any] | None = None
+    expect: tuple[str, ...] = ()
+    first: str | None = None
+    ranking: tuple[RankedChunk, ...] | None = None
+
+    @property
+    def expects(self) -> bool:
+        return bool(self.expect) or self.first is not None or self.ranking is not None
+
+    def asked(self, settings: RetrievalSettings) -> Query:
+        return Query(
+            self.text,
+            self.collections,
+            self.k or settings.k,
+            self.mode or Mode(settings.mode),
+            self.where,
+            self.where_document,
+        )
+
+
+class Recording(Record, frozen=True):
+    """Under what rankings were recorded: the ranking's version, and the settings of `retrieval`."""
+
+    version: int
+    mode: str
+    k: int
+    vector_weight: float
+    document_weight: float
+    per_document: int
+
+
+class GoldenFile(Record, frozen=True):
+    """`recorded`: None where no ranking was recorded."""
+
+    queries: tuple[GoldenQuery, ...]
+    recorded: Recording | None = None
+
+
+class Miss(Record, frozen=True):
+    """What an answer lacks. `expect`, `first`: that expectation, about `document`; `ranking`: it is
+    another one; `asked`: the query could not be asked.
+    """
+
+    kind: Literal["expect", "first", "ranking", "asked"]
+    message: str
+    document: str | None = None
+
+
+def recording(ranking: Ranking, settings: RetrievalSettings) -> Recording:
+    return Recording(
+        version=ranking.version,
+        mode=settings.mode,
+        k=settings.k,
+        vector_weight=ranking.vector_weight,
+        document_weight=ranking.document_weight,
+        per_document=ranking.per_document,
+    )
+
+
+def changed_since(recorded: Recording, now: Recording) -> list[str]:
+    """What is not as it was when rankings were recorded: `the ranking's version was 1 and is 2`."""
+    names = {name: f"retrieval.{name}" for name in Recording.__struct_fields__} | {"version": "the ranking's version"}
+    pairs = ((names[name], getattr(recorded, name), getattr(now, name)) for name in names)
+    return [f"{name} was {before} and is {after}" for name, before, after in pairs if before != after]
+
+
+def ranked(hits: Sequence[Hit]) -> tuple[RankedChunk, ...]:
+    return tuple(RankedChunk(f"{hit.collection}/{hit.doc_id}", hit.chunk, hit.score) for hit in hits)
+
+
+def misses(query: GoldenQuery, found: Sequence[RankedChunk], k: int, *, comparable: bool) -> list[Miss]:
+    """What the first `k` chunks lack of what is expected. `comparable` False: the recorded ranking
+    does not count, because it was made under other settings.
+    """
+    there = [each.document for each in found]
+    missed = [
+        Miss("expect", f"{document} is not among the first {k}", document)
+        for document in query.expect
+        if document not in there
+    ]
+    if query.first is not None and there[:1] != [query.first]:
+        instead = f"but {there[0]}" if there else "because nothing is found"
+        missed.append(Miss("first", f"{query.first} is not the first, {instead}", query.first))
+    if comparable and query.ranking is not None and query.ranking != tuple(found):
+        missed.append(Miss("ranking", "the ranking is not the recorded one"))
+    return missed

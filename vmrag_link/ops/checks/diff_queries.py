@@ -1,0 +1,87 @@
+"""`vmrag diff --queries`: what a change of the knowledge does to the answers."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Literal
+
+from vmrag_link.errors import GitReferenceMissing, PinError
+from vmrag_link.golden.queries import GoldenFile, RankedChunk
+from vmrag_link.models import Record
+from vmrag_link.ops.checks import golden_file
+from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
+from vmrag_link.ops.follow import lazy_fetch
+from vmrag_link.ops.follow.follow_pin import sync_and_warn
+from vmrag_link.ops.history.revparse import WORKING, resolve_rev
+from vmrag_link.ops.index.query import RankedRevision, ranked_at, searching
+from vmrag_link.paths import QUERIES_NAME
+from vmrag_link.settings import RetrievalSettings
+from vmrag_link.workspace import Workspace
+
+
+class QueryDiff(Record, frozen=True):
+    """One query's answers. `change`: `ranking`, other chunks or another order; `scores`, those
+    alone; `none`.
+    """
+
+    query: str
+    line: int
+    change: Literal["none", "scores", "ranking"]
+    before: tuple[RankedChunk, ...]
+    after: tuple[RankedChunk, ...]
+    problem_before: str = ""
+    problem_after: str = ""
+
+
+class QueriesDiff(Record, frozen=True):
+    """`old` and `new` are revisions or WORKING."""
+
+    file: str
+    old: str
+    new: str
+    queries: tuple[QueryDiff, ...]
+
+
+def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff:
+    """Ask the work tree's golden queries at two places, named as for `word_diff`. A git ref's are
+    ranked as its own settings say, any other place's as those of the work tree.
+
+    Raises `QueriesMissing`, `QueriesInvalid`, and as `resolve_rev`.
+    """
+    golden = golden_file.load(ws).golden
+    sync_and_warn(ws)
+    before = RankedRevision(ws.revision_here(), ws.config.retrieval) if old is None else _place(ws, old)
+    after = _place(ws, WORKING if new is None else new)
+    pairs = zip(golden.queries, _answers(ws, golden, before), _answers(ws, golden, after), strict=True)
+    compared = tuple(
+        QueryDiff(query.text, query.line, _change(one, other), one.found, other.found, one.problem, other.problem)
+        for query, one, other in pairs
+    )
+    return QueriesDiff(QUERIES_NAME, _name(before), _name(after), compared)
+
+
+def _place(ws: Workspace, name: str) -> RankedRevision | None:
+    """None: where the work tree stands, with its uncommitted documents."""
+    if name == WORKING:
+        return None
+    revision = resolve_rev(ws, name)
+    with contextlib.suppress(GitReferenceMissing, PinError):  # then it names a revision or a KB branch
+        if lazy_fetch.pin_at(ws, name).dolt_commit == revision:
+            return ranked_at(ws, name)
+    return RankedRevision(revision, ws.config.retrieval)
+
+
+def _answers(ws: Workspace, golden: GoldenFile, place: RankedRevision | None) -> list[GoldenAnswer]:
+    settings: RetrievalSettings = place.retrieval if place else ws.config.retrieval
+    return searching(ws, lambda searcher, _: answers(searcher, golden, settings, ws.progress), at=place)
+
+
+def _change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "scores", "ranking"]:
+    if before == after:
+        return "none"
+    one, other = ([(each.document, each.chunk) for each in answer.found] for answer in (before, after))
+    return "scores" if one == other and before.problem == after.problem else "ranking"
+
+
+def _name(place: RankedRevision | None) -> str:
+    return place.revision if place else WORKING

@@ -1,0 +1,55 @@
+"""The work tree's golden queries as a file: read and written back whole."""
+
+from __future__ import annotations
+
+from vmrag_link.errors import QueriesInvalid, QueriesMissing, quoted
+from vmrag_link.golden import file
+from vmrag_link.golden.queries import GoldenFile
+from vmrag_link.models import Record
+from vmrag_link.paths import QUERIES_NAME, in_the_way, read_regular, require_folders, what_it_is, write_atomically
+from vmrag_link.workspace import Workspace
+
+UPDATE = "vmrag check --update"
+_MAKE_ONE = f"mkdir -p .vmrag && printf 'queries:\\n  - query: how do keys rotate?\\n' > {QUERIES_NAME} && {UPDATE}"
+
+
+class StoredQueries(Record, frozen=True):
+    """The golden queries, and the bytes that say so."""
+
+    golden: GoldenFile
+    data: bytes
+
+
+def load(ws: Workspace) -> StoredQueries:
+    """Raises `QueriesMissing`, `QueriesInvalid`, and `FileFailed` for what is no file."""
+    data = _read(ws)
+    return StoredQueries(file.read(data, QUERIES_NAME), data)
+
+
+def store(ws: Workspace, before: StoredQueries, data: bytes) -> GoldenFile:
+    """Replace the file in one step. Raises `QueriesInvalid` if it is not what it was `before`."""
+    if _read(ws) != before.data:
+        raise QueriesInvalid(
+            f"{QUERIES_NAME} was changed while its queries were asked; it stays as it is.",
+            hint=UPDATE,
+            file=QUERIES_NAME,
+        )
+    write_atomically(ws.places.queries, data)
+    return file.read(data, QUERIES_NAME)
+
+
+def _read(ws: Workspace) -> bytes:
+    path = ws.places.queries
+    require_folders(path.parent)
+    try:
+        return read_regular(path, file.MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise QueriesMissing(
+            f"There are no golden queries: {QUERIES_NAME} is missing in {ws.places.top}.",
+            hint=f"cd {quoted(ws.places.top)} && {_MAKE_ONE}",
+            file=QUERIES_NAME,
+        ) from None
+    except OSError as error:
+        if what := what_it_is(path):
+            raise in_the_way(path, f"{what}, and no file") from error
+        raise

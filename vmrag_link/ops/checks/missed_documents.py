@@ -1,0 +1,58 @@
+"""What a person wants to know of a document that an answer misses: where it is instead."""
+
+from __future__ import annotations
+
+import posixpath
+from functools import cached_property
+
+import msgspec
+
+from vmrag_link.engines.base import Engine
+from vmrag_link.golden.queries import Miss
+from vmrag_link.models import At
+from vmrag_link.retrieval.query import Query
+from vmrag_link.retrieval.search import Searcher
+from vmrag_link.suggest import nearest
+
+DEPTH = 100
+"""How far down an answer is looked for what should be at its top."""
+
+SIMILAR = 5000
+"""How many names are compared letter by letter, which takes 0.1 ms each."""
+
+
+class MissedDocuments:
+    """`searcher` holds the index of what the engine has `at` that place."""
+
+    def __init__(self, searcher: Searcher, engine: Engine, at: At) -> None:
+        self._searcher = searcher
+        self._engine = engine
+        self._at = at
+
+    def explained(self, miss: Miss, asked: Query) -> Miss:
+        """The miss with where its document is, if it is about one."""
+        if miss.document is None:
+            return miss
+        return msgspec.structs.replace(miss, message=f"{miss.message}; {self._whereabouts(miss.document, asked)}")
+
+    def _whereabouts(self, document: str, asked: Query) -> str:
+        collection, _, doc_id = document.partition("/")
+        if doc_id not in self._searcher.chunks_of(collection, [doc_id]):
+            near = self._nearest(document)
+            return "there is no such document" + (f": is it {near}?" if near else "")
+        depth = max(DEPTH, asked.k)
+        found = self._searcher.search(msgspec.structs.replace(asked, k=depth))
+        rank = next((hit.rank for hit in found if (hit.collection, hit.doc_id) == (collection, doc_id)), None)
+        if rank is not None:
+            return f"it comes at number {rank}"
+        return "the query does not find it" if len(found) < depth else f"nor is it among the first {depth}"
+
+    def _nearest(self, document: str) -> str | None:
+        """A document with the same file name, which was moved; else one with a similar name."""
+        file_name = posixpath.basename(document)
+        moved = [name for name in self._names if posixpath.basename(name) == file_name]
+        return nearest(document, moved or self._names[:SIMILAR], cutoff=0.0 if moved else 0.6)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted(f"{each.collection}/{each.doc_id}" for each in self._engine.headers(self._at))

@@ -1,0 +1,148 @@
+"""A YAML file as a tree whose nodes know where they stand in the text, so that it can be edited
+without touching anything else.
+
+Made of `yaml_events`, within limits: the file is a stranger's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from vmrag_link.pin_values import shown
+from vmrag_link.yaml_events import MERGE_KEY, YamlRefused, events
+
+DEEPEST = 100
+MOST_NODES = 250_000
+
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,40})?(?:[eE][-+]?[0-9]{1,3})?")
+_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+
+class Scalar(NamedTuple):
+    """`start` and `end` count characters of the text; `line` counts from 1."""
+
+    text: str
+    quoted: bool
+    line: int
+    start: int
+    end: int
+
+
+class Sequence(NamedTuple):
+    items: list[Node]
+    line: int
+    start: int
+    end: int
+
+
+class Mapping(NamedTuple):
+    """`flow`: written in braces. `column` of its first key, from 0; `end`: behind its last value,
+    or behind the closing brace.
+    """
+
+    entries: dict[str, Entry]
+    flow: bool
+    line: int
+    column: int
+    start: int
+    end: int
+
+
+class Entry(NamedTuple):
+    key: Scalar
+    value: Node
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping
+
+
+def parse(text: str) -> Node | None:
+    """The only document of a file; None if it has none. Raises `YamlRefused`."""
+    found = events(text)
+    first = next(found, None)
+    if first is None:
+        return None
+    root = _Builder(found).node(first, 0)
+    next(found, None)  # raises for a second document
+    return root
+
+
+def plain(node: Node) -> Any:
+    """What JSON has for it. Unquoted, numbers and `true`, `false`, `null` are what YAML 1.2 takes
+    them for, and everything else is text: `yes` and `2024-01-01`, too.
+    """
+    match node:
+        case Scalar():
+            return _scalar(node)
+        case Sequence():
+            return [plain(each) for each in node.items]
+        case Mapping():
+            return {name: plain(each.value) for name, each in node.entries.items()}
+
+
+def _scalar(node: Scalar) -> Any:
+    if node.quoted:
+        return node.text
+    if node.text in _WORDS:
+        return _WORDS[node.text]
+    if _WHOLE.fullmatch(node.text):
+        return int(node.text)
+    return float(node.text) if _FRACTION.fullmatch(node.text) else node.text
+
+
+class _Builder:
+    def __init__(self, found: Iterator[Any]) -> None:
+        self._events = found
+        self._nodes = 0
+
+    def node(self, event: Any, depth: int) -> Node:
+        line = event.start_mark.line + 1
+        self._nodes += 1
+        if depth > DEEPEST:
+            raise YamlRefused(f"is nested deeper than {DEEPEST} levels", line)
+        if self._nodes > MOST_NODES:
+            raise YamlRefused(f"the file has more than {MOST_NODES:,} values", line)
+        match type(event).__name__:
+            case "ScalarEvent":
+                return Scalar(event.value, not event.implicit[0], line, event.start_mark.index, event.end_mark.index)
+            case "SequenceStartEvent":
+                return self._sequence(event, depth)
+            case _:
+                return self._mapping(event, depth)
+
+    def _sequence(self, event: Any, depth: int) -> Sequence:
+        items: list[Node] = []
+        end: int = event.end_mark.index
+        while not _closes(last := next(self._events)):
+            items.append(self.node(last, depth + 1))
+            end = items[-1].end
+        mark = event.start_mark
+        return Sequence(items, mark.line + 1, mark.index, last.end_mark.index if event.flow_style else end)
+
+    def _mapping(self, event: Any, depth: int) -> Mapping:
+        entries: dict[str, Entry] = {}
+        end, column = event.end_mark.index, event.start_mark.column
+        while not _closes(last := next(self._events)):
+            key = self._key(last, depth, entries)
+            column = column if entries else last.start_mark.column
+            entries[key.text] = Entry(key, self.node(next(self._events), depth + 1))
+            end = entries[key.text].value.end
+        mark, flow = event.start_mark, bool(event.flow_style)
+        return Mapping(entries, flow, mark.line + 1, column, mark.index, last.end_mark.index if flow else end)
+
+    def _key(self, event: Any, depth: int, entries: dict[str, Entry]) -> Scalar:
+        key = self.node(event, depth + 1)
+        if not isinstance(key, Scalar):
+            raise YamlRefused("a key must be a word", key.line)
+        if key.text == MERGE_KEY and not key.quoted:
+            raise YamlRefused("merge keys (<<) are not read", key.line)
+        if key.text in entries:
+            raise YamlRefused(f"{shown(key.text)} stands there twice", key.line, "Delete one of the two.")
+        return key
+
+
+def _closes(event: Any) -> bool:
+    return type(event).__name__ in ("SequenceEndEvent", "MappingEndEvent")
