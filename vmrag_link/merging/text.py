@@ -11,9 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from merge3 import Merge3
-
-from vmrag_link.merging.line_matcher import LineMatcher
 from vmrag_link.models import Record
 
 VERSION = "lines-1"
@@ -58,6 +55,10 @@ class MergedText(Record, frozen=True):
 
 def merge_texts(base: str, ours: str, theirs: str) -> MergedText:
     """What becomes of a text that two sides have changed. Swapped sides give the same parts."""
+    from merge3 import Merge3  # most merges need neither
+
+    from vmrag_link.merging.line_matcher import LineMatcher
+
     lines = split_lines(base), split_lines(ours), split_lines(theirs)
     parts: list[str | Hunk] = []
     seen: Counter[str] = Counter()

@@ -22,11 +22,21 @@ TEXT = 500
 _INTERNAL = ("content_hash", "source_key")
 
 
+class OpenHunk(Record, frozen=True):
+    """Lines of a text that the sides changed differently; `line` is the first in ours, from 1."""
+
+    line: int
+    base: str
+    ours: str
+    theirs: str
+
+
 class OpenConflict(Record, frozen=True):
     """A conflict with the values of its `fields` on each side; None where the row does not exist.
 
     Where one side removed the row, all fields are given. Texts are cut to `TEXT` characters.
-    `doc_id` is empty for a collection's settings, `collection` for a row of another table.
+    `doc_id` is empty for a collection's settings, `collection` for a row of another table. `hunks`:
+    what of the content is in conflict; the rest of it is merged.
     """
 
     table: str
@@ -36,6 +46,7 @@ class OpenConflict(Record, frozen=True):
     base: dict[str, Any] | None
     ours: dict[str, Any] | None
     theirs: dict[str, Any] | None
+    hunks: list[OpenHunk]
 
 
 class OpenMerge(Record, frozen=True):
@@ -81,6 +92,7 @@ def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
         conflict.doc_id,
         list(conflict.fields),
         *(None if each is None else _values(each, conflict) for each in sides),
+        [OpenHunk(each.line, *map(_cut, (each.base, each.ours, each.theirs))) for each in conflict.hunks],
     )
 
 

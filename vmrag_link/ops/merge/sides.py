@@ -34,7 +34,7 @@ def source_in_git(ws: Workspace, stages: Stages) -> str:
         return f"git's {their_branch}"
     short = stopped.commit[:7]
     return {
-        "rebase": f"your commit {short}, which is being rebased",
+        "rebase": f"your commit {short}, which is being rebased,",
         "cherry-pick": f"the picked commit {short}",
         "revert": f"the revert of {short}",
         "stash": "your stash",
