@@ -84,6 +84,7 @@ def open_merge(ws: Workspace) -> OpenMerge | None:
 
 def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
     sides = (conflict.base, conflict.ours, conflict.theirs)
+    base, ours, theirs = (None if each is None else _values(each, conflict) for each in sides)
     kind = kinds.get(conflict.collection, "chroma")
     table = conflict.table or (table_of(kind) if conflict.doc_id else COLLECTIONS)
     return OpenConflict(
@@ -91,7 +92,9 @@ def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
         conflict.collection,
         conflict.doc_id,
         list(conflict.fields),
-        *(None if each is None else _values(each, conflict) for each in sides),
+        base,
+        ours,
+        theirs,
         [OpenHunk(each.line, *map(_cut, (each.base, each.ours, each.theirs))) for each in conflict.hunks],
     )
 
