@@ -61,4 +61,6 @@ def test_it_gets_in_with_one_header(persist: bool, world: World, host: GitServer
 def test_without_any_credential_it_says_what_is_missing(world: World, host: GitServer, tmp_path: Path) -> None:
     finished = run(world, host, tmp_path / "machine", token="", persist=False)
     assert not finished.passed
-    assert any("did not let us in" in each and "persist-credentials" in each for each in finished.said("error"))
+    errors = [each for each in finished.annotations if each.level == "error"]
+    assert {each.title for each in errors} == {"AUTHENTICATION_FAILED"}
+    assert all("did not let us in" in each.message and "persist-credentials" in each.message for each in errors)
