@@ -159,7 +159,12 @@ def build(top: Path) -> None:
 def world(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A copy of it."""
     isolate(monkeypatch, tmp_path / "home")
-    made = World(copy_tree(shared, tmp_path / "world"))
+    return arrive(shared, tmp_path / "world")
+
+
+def arrive(source: Path, top: Path) -> World:
+    """The same world at another place."""
+    made = World(copy_tree(source, top))
     _home(made.top, "ada")
     made.ada.git("remote", "set-url", "origin", str(made.hub.top))
     return made
