@@ -5,6 +5,7 @@ event by way of the history that it fetches to `verify_between`.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,6 @@ import pytest
 import yaml
 
 from tests.integration import test_verify
-from tests.integration.test_ci_documents import DOCS, workflows
 from tests.integration.test_verify import World, pin_of
 from tests.support import events
 from tests.support.events import FORK, OWN, Job, checkout
@@ -24,6 +24,8 @@ from vmrag_link.errors import VmragError
 from vmrag_link.ops.checks.verify import VerifyReport, verify_between
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "ci-trust.md"
 
 built, forked_once, forked = test_verify.built, test_verify.forked_once, test_verify.forked
 
@@ -124,7 +126,8 @@ def test_a_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workf
     maintainer.git("config", f"url.{fork}.insteadOf", "https://github.example/me/project")
     commands, variables = hint, {}
     if way == "workflow":
-        job = yaml.safe_load(workflows(DOCS / "ci-trust.md")[-1])["jobs"]["adopt"]
+        (shown,) = re.findall(r"(?ms)^```yaml\n(name: adopt.*?)^```", DOCUMENT.read_text())
+        job = yaml.safe_load(shown)["jobs"]["adopt"]
         commands = job["steps"][-1]["run"]
         variables = {"NUMBER": "7", "COMMIT": head, "FORK": "https://github.example/me/project"}
         assert variables.keys() == job["steps"][-1]["env"].keys()

@@ -56,21 +56,22 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     """
     if not ws.config.auto_fetch:
         return False
-    if not ws.initialized:
-        return _clone(ws, insist=insist)
+    cloned = not ws.initialized
+    if cloned and not _clone(ws, insist=insist):
+        return False
     target = ws.target()
     if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
-        return False
+        return cloned
     earlier = None if insist or ws.standing_revision is None else _recent_failure(ws, target.pin)
     if earlier:
         ws.unreached = RemoteUnreachable(earlier.message, hint=earlier.hint)
-        return False
+        return cloned
     ws.unreached = _fetch(ws, target.pin)
     if ws.unreached and not isinstance(
         ws.unreached, LockError | RemoteNotTrusted | RemoteInvalid
     ):  # those asked nobody
         _remember(ws, target.pin, ws.unreached)
-    return ws.unreached is None
+    return cloned or ws.unreached is None
 
 
 def _clone(ws: Workspace, *, insist: bool) -> bool:
