@@ -4,17 +4,20 @@ event by way of the history that it fetches to `verify_between`.
 
 from __future__ import annotations
 
-import shlex
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.integration import test_verify
+from tests.integration.test_ci_documents import DOCS, workflows
 from tests.integration.test_verify import World, pin_of
 from tests.support import events
 from tests.support.events import FORK, OWN, Job, checkout
 from tests.support.repos import Repo, make_repo
-from tests.support.terminal import Project
+from tests.support.terminal import SCRIPT, Project
 from vmrag_action import deepen
 from vmrag_action.events import Comparison, comparison
 from vmrag_link.errors import VmragError
@@ -95,7 +98,8 @@ def test_a_pull_request_that_leaves_out_what_came_to_its_base_drops_that(upstrea
     assert told(upstream.pull_request(joined, both, source=OWN)) == []
 
 
-def test_a_forks_revision_is_taken_in_by_the_command_that_the_finding_names(upstream):
+@pytest.mark.parametrize("way", ["finding", "workflow"])
+def test_a_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workflow_of_the_docs(upstream, way):
     """The fork's knowledge is neither asked for nor here after the check."""
     world = upstream.world
     revision = world.on(world.revision("main"), news="What a contributor knows.")
@@ -118,9 +122,16 @@ def test_a_forks_revision_is_taken_in_by_the_command_that_the_finding_names(upst
     maintainer = Project(checkout(upstream.hub.top, upstream.folder / "maintainer", upstream.tip()).top)
     maintainer.vmrag("clone")
     maintainer.git("config", f"url.{fork}.insteadOf", "https://github.example/me/project")
-    fetch, _, adopt = hint.partition(" && ")
-    maintainer.git(*shlex.split(fetch)[1:])
-    maintainer.vmrag(*shlex.split(adopt)[1:])
+    commands, variables = hint, {}
+    if way == "workflow":
+        job = yaml.safe_load(workflows(DOCS / "ci-trust.md")[-1])["jobs"]["adopt"]
+        commands = job["steps"][-1]["run"]
+        variables = {"NUMBER": "7", "COMMIT": head, "FORK": "https://github.example/me/project"}
+        assert variables.keys() == job["steps"][-1]["env"].keys()
+    environ = os.environ | variables | {"PATH": f"{SCRIPT.parent}:{os.environ['PATH']}"}
+    bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", commands]
+    done = subprocess.run(bash, cwd=maintainer.top, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert told(upstream.pull_request(head, revision)) == []
 
 
