@@ -525,7 +525,7 @@ def newer_pythons(folder: Path) -> list[str]:
             subprocess.run([python, "-m", "venv", folder / "newer"], check=True)
             ours = str(folder / "newer" / "bin" / "python")
             for words in install.arguments("", ()):
-                subprocess.run([ours, "-m", "pip", "install", "-q", *words], check=True)
+                subprocess.run([ours, "-m", "pip", "install", "-q", "--no-compile", *words], check=True)
             return [ours]
     return []
 
