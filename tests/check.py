@@ -27,10 +27,11 @@ QUICK = {
     "types": ["mypy"],
     "imports": ["lint-imports"],
     "workflows": ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS],
-    "actions": ["check-jsonschema", "--builtin-schema", "vendor.github-actions", "action/action.yml"],
+    "actions": ["check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml", "action/action.yml"],
     "safety of both": ["zizmor", "--offline", "--no-progress", "--quiet", "--persona=pedantic", "."],
 }
-TESTS = ["pytest", "-n", "auto", "--dist", "loadgroup"]
+TESTS = ["pytest", "-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup"]
+"""One worker more than cores: now and then each waits for a program that it has started."""
 LONG = ["-m", ""]
 """Replaces the selection in pyproject.toml, which leaves the long tests out."""
 LARGE = {

@@ -268,6 +268,7 @@ def test_a_page_reaches_it_from_an_origin_that_was_named_and_no_other(project):
 @pytest.mark.parametrize(
     "origin", ["*", "null", "localhost:6274", "http://localhost:6274/", "https://*.example.org", "http://a@b"]
 )
+@pytest.mark.sample(2)
 def test_what_is_no_origin_is_not_allowed(project, origin):
     done = finished(project.top, "--http", "0", "--allow-origin", origin, "--json")
     assert done.returncode == 2
@@ -327,6 +328,7 @@ def test_it_stops_although_a_call_runs(project):
 
 
 @pytest.mark.parametrize("address", ["nobody.invalid:0", f"{'x' * 70}.example:0"])
+@pytest.mark.sample(1)
 def test_where_nobody_can_listen_is_a_usage_error(project, address):
     assert finished(project.top, "--http", address, "--allow-remote", env={"VMRAG_MCP_TOKEN": "a"}).returncode == 2
 

@@ -21,6 +21,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from tests.support import terminal
+from tests.support.long import LONG
 from tests.support.mcp_process import PATIENCE, PROGRAM, finished, served
 from tests.support.repos import isolate
 
@@ -69,7 +70,7 @@ def patient(condition, seconds: float = 10) -> bool:
 # -- clients of both eras
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.long), "auto"])  # HTTP has both
 def test_the_official_client_lists_and_calls_tools_in_both_eras(project, mode):
     async def run():
         parameters = StdioServerParameters(
@@ -171,6 +172,7 @@ def test_a_client_that_reads_nothing_does_not_keep_it(project):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
+@pytest.mark.sample(2)
 def test_signals_end_it_cleanly_with_a_call_running(waiting, silent, number, code):
     with served(waiting.top) as server:
         server.start(LIST)
@@ -217,6 +219,7 @@ def test_a_cancelled_call_is_not_answered_and_the_server_goes_on(waiting, silent
         assert number not in server._answers
 
 
+@pytest.mark.long  # over HTTP as much comes in with every run
 def test_a_document_of_five_megabytes_comes_in_and_goes_out(project):
     project.write(".vmrag.yaml", "embedding.model: hash\nchunking.size: 100000\n")
     text = "Ünïcode and plain.\n" * (5_000_000 // 21)
@@ -236,7 +239,7 @@ def test_in_the_home_directory_it_starts_and_every_call_says_why_not(project, tm
     home = tmp_path / "someone"
     subprocess.run(["git", "init", "-q", str(home)], check=True)
     before = sorted(home.rglob("*"))
-    for directory in (home, Path("/")):
+    for directory in (home, Path("/")) if LONG else (home,):  # `/` is tried over HTTP
         with served_from(directory, tmp_path) as server:
             assert LIST in server.tools()
             envelope = server.call(LIST)

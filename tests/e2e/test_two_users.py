@@ -265,6 +265,7 @@ def test_a_push_whose_knowledge_reaches_nobody_is_refused_or_warned_about(world,
 
 
 @pytest.mark.parametrize("command", ["fetch", "sync"])
+@pytest.mark.sample(1)
 def test_knowledge_that_nobody_pushed_is_missed_and_found_when_it_is_there(world, command):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
@@ -301,6 +302,7 @@ def test_what_nobody_has_is_not_asked_for_again_with_every_query(world):
 
 
 @pytest.mark.parametrize("how", ["checkout", "pull"])
+@pytest.mark.sample(1)
 def test_git_does_not_wait_for_a_slow_network(world, how):
     """git itself has just asked, and what a hook would ask for after that comes in the
     background.

@@ -38,6 +38,7 @@ def test_a_push_that_git_rejects_moves_nobodys_branch(world):
 
 
 @pytest.mark.parametrize("way", ["set-url", "rename"])
+@pytest.mark.sample(1)
 def test_a_new_host_gets_what_is_pushed_to_it_and_nothing_else_of_the_old_one(world, way):
     ada, public = world.ada, world.bare("public.git")
     ada.git("switch", "-q", "-c", "secret")
@@ -81,6 +82,7 @@ def test_pull_requests_among_the_tracking_refs_are_no_knowledge_that_the_remote_
         ({"remote.pushDefault": "fork", "vmrag.remote": "upstream"}, "upstream"),
     ],
 )
+@pytest.mark.sample(2)
 def test_a_push_by_hand_goes_where_git_would_push(world, settings, expected):
     ada = world.ada
     for name in ("fork", "upstream"):

@@ -224,7 +224,7 @@ def test_where_nothing_is_new_a_fork_needs_no_knowledge_and_has_to_be_one_all_th
 
 
 @pytest.mark.parametrize("named", ["fork", "../fork.git", "{fork}", "file://{fork}", "git+file://{fork}"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_a_fork_is_named_as_git_fetch_takes_it(world, named):
     world.opens(world.eve.record("one"))
     world.ada.repo.git("remote", "add", "fork", "../fork.git")
@@ -334,6 +334,7 @@ def test_the_base_repository_is_never_the_fork_itself(world):
 
 
 @pytest.mark.parametrize("source", ["ext::sh -c touch% pwned", "-oProxyCommand=touch pwned", "fd::3"])
+@pytest.mark.sample(2)
 def test_a_source_that_would_run_a_program_is_refused(world, source):
     done = world.maintainer.vmrag("adopt", "--json", "--", source, "topic", code=None)
     assert done.code in (2, 3)
@@ -462,6 +463,7 @@ def test_a_revision_that_no_command_of_ours_could_have_made_is_refused(strangers
 
 
 @pytest.mark.parametrize("flaw", ["an extra table", "a text that is not UTF-8", "an unknown distance", "a NUL"])
+@pytest.mark.sample(2)
 def test_it_is_refused_as_well_where_a_later_revision_has_mended_it(strangers, flaw):
     bad = strangers.evil((SCHEMAS | ROWS)[flaw])
     cure = ["DROP TABLE extra"] if flaw in SCHEMAS else ["DELETE FROM documents", "DELETE FROM collections"]
@@ -558,7 +560,7 @@ def test_a_file_that_is_no_knowledge_base_is_refused(strangers):
 @pytest.mark.parametrize(
     "flaw", ["a trigger", "a view", "another version", "a text that is not UTF-8", "a hash of something else"]
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_nothing_arrives_of_what_is_refused(world, flaw):
     bad = world.evil((SCHEMAS | ROWS)[flaw])
     world.opens(bad)
@@ -611,7 +613,7 @@ def test_a_revision_on_top_of_an_anchor_is_refused(world):
 
 
 @pytest.mark.parametrize("kind", TAMPERED)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_a_tampered_file_is_refused(world, kind):
     world.opens(world.eve.record("one"))
     data = Data.of(world.fork)
@@ -720,6 +722,7 @@ def test_two_at_once_take_turns(world):
 
 
 @pytest.mark.parametrize("options", [["--depth", "1"], ["--filter=blob:none"], ["--filter=tree:0"]])
+@pytest.mark.sample(2)
 def test_a_maintainers_clone_may_lack_history_or_contents(world, options):
     world.pair.hub.git("config", "uploadpack.allowFilter", "true")
     world.ada.repo.commit("later")

@@ -457,6 +457,7 @@ WAYS_OUT = {"bisect": "git bisect reset", "detached": "git switch -c NAME"}
 
 
 @pytest.mark.parametrize("what", UNFINISHED)
+@pytest.mark.sample(2)
 def test_in_the_middle_of_something_nothing_is_written_and_the_way_out_is_named(project, what):
     conflict(project)
     project.put("note.md", "An uncommitted note.")

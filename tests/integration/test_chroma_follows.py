@@ -195,12 +195,12 @@ def test_nothing_is_started_where_the_store_is_there(project, alone):
     assert alone == [project.pinned]
 
 
-@pytest.mark.parametrize("pid", ["99999999999999999999", "-1", "0", "x", ""])
-def test_a_request_that_names_no_process_is_nobody_at_work(project, alone, pid):
+def test_a_request_that_names_no_process_is_nobody_at_work(project, alone):
     request = project.shared / "builder/chroma.request"
     request.parent.mkdir(exist_ok=True)
-    request.write_text(pid)
-    assert project.vmrag("path", "chroma", "--json").json["chroma"] == chroma(project)["path"]
+    for pid in ("99999999999999999999", "-1", "0", "x", ""):
+        request.write_text(pid)
+        assert project.vmrag("path", "chroma", "--json").json["chroma"] == chroma(project)["path"]
     request.write_text(str(os.getpid()))
     later = time.time() + 1000
     os.utime(request, (later, later))
@@ -343,7 +343,7 @@ def killed(project: Project, patch: str) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_kill_leaves_what_the_next_one_sweeps(project, alone, step):
     switch(project, "--detach", "first")
     build(project)

@@ -211,6 +211,7 @@ def test_vectors_that_are_not_those_of_the_index_are_refused(kb):
 
 
 @pytest.mark.parametrize("change", ["text", "metadata", "missing", "extra", "collection", "vector"])
+@pytest.mark.sample(3)
 def test_a_store_that_differs_in_anything_is_told_from_the_index(kb, change):
     first, _ = grown(kb)
     path = make(kb, first).path
@@ -270,7 +271,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_a_kill_leaves_only_what_the_next_sweep_removes(kb, step):
     first, second = grown(kb)
     make(kb, first)

@@ -133,7 +133,7 @@ def test_a_kill_before_the_knowledge_base_is_committed_leaves_the_documents_unco
 
 
 @pytest.mark.parametrize("step", COMMITTED)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_a_checkout_elsewhere_and_back_finishes_the_commit(noted, tmp_path, step):
     before = noted.pinned
     (tmp_path / "scratch").mkdir()
@@ -281,6 +281,7 @@ def test_while_another_git_command_holds_the_index_nothing_is_committed_and_quer
 
 
 @pytest.mark.parametrize("moment", ["before the pin", "after the pin", "with the pin"])
+@pytest.mark.sample(2)
 def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishes_it(noted, tmp_path, moment):
     """Another terminal switches branches between the knowledge base's commit and the end of `git
     add`.

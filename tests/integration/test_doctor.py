@@ -598,7 +598,7 @@ def every(broken: Broken) -> str:
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=every)
-@pytest.mark.sample(24)
+@pytest.mark.sample(12)
 def test_what_is_broken_is_found_and_the_printed_command_mends_it(project, tmp_path, broken):
     broken.breaks(project)
     found = findings(project)[broken.code]

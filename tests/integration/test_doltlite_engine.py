@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.engines import AUTHOR, DATE, ROOT, Engines, commit, document, head, put, root, store
-from tests.support.long import examples
+from tests.support.long import LONG, examples
 from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import COMPACTED_NAME, FILE_NAME, DoltliteEngine
@@ -430,7 +430,7 @@ def test_a_kill_between_two_statements_of_an_operation_lets_no_revision_go(engin
     store(engine, "main", document("first"))
     engine.move_branch("main", root(engine), expected=head(engine, "main"))  # something is kept already
     left = []
-    for statements in range(1, 100, 3):
+    for statements in range(1, 100, 3 if LONG else 9):
         left.append(store(engine, "main", document("a", str(statements))))
         values = {"statements": statements, "revision": left[-1], "theirs": theirs}
         body = KILLED_AT.format(what=what.format(statements=statements), **values)

@@ -15,6 +15,7 @@ template, project = terminal.template, terminal.project
 
 
 @pytest.mark.parametrize("left", [0, 4096])
+@pytest.mark.sample(1)
 def test_gc_makes_its_own_room_on_a_full_disk(project, left):
     project.git("switch", "-q", "feature")
     project.git("switch", "-q", "main")

@@ -278,6 +278,7 @@ def test_a_kb_branch_that_a_copied_code_branch_names_stays(project):
     ],
     ids=["deleted", "deleted and made again", "its entry in git's configuration stayed"],
 )
+@pytest.mark.sample(2)
 def test_uncommitted_documents_of_a_branch_that_is_gone_stay_and_the_named_command_brings_them_back(
     project, how, made_again
 ):

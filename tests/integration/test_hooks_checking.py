@@ -299,6 +299,7 @@ def test_all_shells_read_a_push_alike(stage, remote, shell, lines, asks):
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])
+@pytest.mark.sample(2)
 def test_a_chained_pre_push_gets_arguments_and_lines_and_ours_gets_them_too(stage, remote, shell, reads, tmp_path):
     folder = stage.repo.top / ".git" / "hooks"
     chained = hooks.foreign(folder, tmp_path, "pre-push.vmrag-chained")

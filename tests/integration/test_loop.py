@@ -150,7 +150,7 @@ HOOKED: dict[str, Callable[[Project], object]] = {
 
 
 @pytest.mark.parametrize("move", HOOKED.values(), ids=HOOKED)
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_the_hooks_bring_the_knowledge_along(project, move):
     move(project)
     status = project.status()
@@ -191,7 +191,7 @@ HOOKLESS: dict[str, Callable[[Project], object]] = {
 
 
 @pytest.mark.parametrize("move", HOOKLESS.values(), ids=HOOKLESS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_where_git_fires_no_hook_the_query_itself_notices(project, move):
     move(project)
     answer = project.ask("query", "uv")["kb"]

@@ -136,7 +136,7 @@ def test_a_tool_that_reads_says_when_its_answer_is_not_from_the_pinned_revision(
 @pytest.mark.parametrize(
     "name", [name for name, each in TOOLS.items() if "cannot" in each["errors"].get("CHROMADB_ERROR", ())]
 )
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_a_damaged_index_is_no_failure_of_a_tool_but_built_again(world, name):
     state = world.state("broken_index")
     tools = Tools(state.top)

@@ -76,6 +76,7 @@ def test_the_message_names_source_and_target_where_none_is_given(notes, tools):
 
 
 @pytest.mark.parametrize("source", ["absent", "", "vmrag_root"])
+@pytest.mark.sample(2)
 def test_a_source_that_is_none(notes, tools, source):
     code = {"absent": "BRANCH_NOT_FOUND", "": "INVALID_PARAMETER", "vmrag_root": "INVALID_NAME"}[source]
     tools.error(code, "merge_branch", source=source)

@@ -136,6 +136,7 @@ def test_an_unknown_name_in_a_setting_ends_the_start_as_well(project):
         ("--allow-remote",),
     ],
 )
+@pytest.mark.sample(4)
 def test_options_that_do_not_fit_together_end_the_start(project, arguments):
     assert finished(project.top, *arguments).returncode == 2
 

@@ -244,7 +244,7 @@ def test_a_tag_of_the_code_names_the_commit_that_it_pins(notes, tools):
     ],
 )
 @pytest.mark.parametrize("how", ["commit_first", "reset_first"])
-@pytest.mark.sample(7)
+@pytest.mark.sample(3)
 def test_a_target_that_cannot_be_gone_to_is_known_before_anything_is_touched(notes, tools, how, code, arguments):
     branched(notes, tools, t="tau")
     put(notes, d="delta")

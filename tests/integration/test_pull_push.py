@@ -205,6 +205,7 @@ def test_a_kb_branch_that_is_named_is_merged_whatever_the_code_pins(ada, bob):
 
 
 @pytest.mark.parametrize("name", ["absent", "vmrag_keep", "vmrag_root"])
+@pytest.mark.sample(2)
 def test_a_kb_branch_that_is_not_there_is_refused_with_those_that_are(ada, name):
     error = ada.vmrag("pull", "--branch", name, "--json", code=3).error
     assert (error["code"], error["message"]) == (

@@ -145,7 +145,7 @@ MOVES: dict[str, Callable[[Project], object]] = {
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_uncommitted_documents_go_along_however_the_pin_moves(edited, tmp_path, move):
     before = edited.pinned
     move(edited)
@@ -358,6 +358,7 @@ CONFLICTS = (edit_edit, delete_edit, edit_delete, both_added, different_settings
 
 
 @pytest.mark.parametrize("make", CONFLICTS, ids=lambda each: each.__name__)
+@pytest.mark.sample(3)
 def test_a_conflict_leaves_a_clean_branch_and_one_line_that_says_where_the_documents_are(project, tmp_path, make):
     if make is not removed_under_edits:
         project.put("draft.md", "A draft.")
@@ -396,7 +397,7 @@ FIRST_COMMANDS = (
 
 
 @pytest.mark.parametrize("command", FIRST_COMMANDS, ids=" ".join)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_whatever_command_comes_first_says_once_where_the_documents_are(project, command):
     edit_edit(project)
     project.write("docs/new.md", "New.")
@@ -561,7 +562,7 @@ def dies(project: Project, number: int, *arguments: str) -> bool:
 
 
 @pytest.mark.parametrize("number", range(1, ALONG + 1))
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_a_kill_at_any_step_leaves_the_documents_uncommitted_on_the_new_pin(edited, tmp_path, number):
     silently(edited, "reset", "-q", "--hard", "feature")
     assert dies(edited, number, "list")

@@ -120,6 +120,7 @@ def test_reading_and_whatever_an_older_version_can_hold_upgrades_nothing(engine:
     ],
     ids=["import base", "project", "issue log", "knowledge doc"],
 )
+@pytest.mark.sample(2)
 def test_the_first_write_that_needs_it_upgrades_and_changes_nothing_else(engine: DoltliteEngine, rows) -> None:
     before = head(engine, "main")
     engine.write("main", Write(**rows, put_documents=[document("second")]), expected=before)
@@ -503,6 +504,7 @@ def pushed(engine: DoltliteEngine, url: str, **heads: str) -> str:
         ("UPDATE collections SET import_base = x'37'", "something else"),
     ],
 )
+@pytest.mark.sample(2)
 def test_rows_of_the_new_tables_that_none_of_our_commands_writes_are_not_fetched(
     engine: DoltliteEngine, tmp_path: Path, statement: str, why: str
 ) -> None:

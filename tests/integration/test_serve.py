@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import VMRAG, error_of
-from tests.support.terminal import Done
+from tests.support.terminal import Done, Project
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.errors import VmragError
 
@@ -57,7 +57,8 @@ def done(process: subprocess.Popen[str]) -> Done:
 
 
 def refused(cwd: Path, *arguments: str) -> dict[str, object]:
-    return error_of(done(start(cwd, *arguments, "--json")))
+    """The error of a command line that serves nothing."""
+    return error_of(Project(cwd).vmrag("serve", *arguments, "--json", code=None))
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def test_the_own_branch_changes_nothing(project, tmp_path):
         ("vmrag/wip/main", 2, "INVALID_NAME", "vmrag merge vmrag/wip/main"),
     ],
 )
+@pytest.mark.sample(4)
 def test_what_cannot_be_switched_to_changes_nothing(project, name, code, error, hint):
     if name.startswith("vmrag/"):
         project.vmrag("merge", "feature", "--no-commit")

@@ -188,7 +188,7 @@ def dies(clone: Clone, arm: Callable[[], None], action: Callable[[], object]) ->
 
 
 @pytest.mark.parametrize("step", PUSH_STEPS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -> None:
     pair.ada.record("next")
     pair.ada.record("side", branch="side")
@@ -209,7 +209,7 @@ def test_a_push_that_was_killed_leaves_both_sides_valid(step: str, pair: Pair) -
 
 
 @pytest.mark.parametrize("step", FETCH_STEPS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_a_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
     pair.ada.record("long", travel.LONG[::-1])
     pair.ada.push()
@@ -223,7 +223,7 @@ def test_a_fetch_that_was_killed_is_made_up_for(step: str, pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("step", CLONE_STEPS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_a_clone_that_was_killed_can_be_made_again(step: str, pair: Pair) -> None:
     fresh = git_clone(pair.hub.top, pair.folder / "fresh")
     dies(fresh, CLONE_STEPS[step], fresh.clone_knowledge)
@@ -283,7 +283,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_what_is_remembered_wrongly_harms_no_push(name: str, pair: Pair) -> None:
     if name != "the engine knows nothing of the remote":
         pair.bob.close()
@@ -306,6 +306,7 @@ def test_what_is_remembered_wrongly_harms_no_push(name: str, pair: Pair) -> None
         "an object was lost, and the copy",
     ],
 )
+@pytest.mark.sample(2)
 def test_what_is_remembered_wrongly_harms_no_fetch(name: str, pair: Pair) -> None:
     WRONG[name](pair.bob)
     assert pair.bob.fetch()

@@ -294,7 +294,7 @@ def sound(pair: Pair, good: str) -> str:
 
 
 @pytest.mark.parametrize("name", TAMPERING)
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 def test_what_a_stranger_changed_is_refused_and_the_next_sound_state_is_taken(name: str, pair: Pair) -> None:
     good, before, known = pair.tip, pair.bob.state(), pair.bob.heads()
     data = Data.of(pair.hub)
@@ -393,6 +393,7 @@ def test_another_history_of_commits_with_the_same_knowledge_is_followed(pair: Pa
 
 
 @pytest.mark.parametrize("kind", ["blob", "tree", "tag of a commit", "tag of a blob"])
+@pytest.mark.sample(2)
 def test_a_ref_at_anything_but_a_commit_is_damaged_or_carries_on(kind: str, pair: Pair) -> None:
     good, known = pair.tip, pair.bob.heads()
     objects = {"blob": f"{DATA}:000000", "tree": f"{DATA}^{{tree}}", "commit": DATA}
@@ -519,6 +520,7 @@ def another(pair: Pair, kind: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["git", "file", "http"])
+@pytest.mark.sample(2)
 def test_nothing_of_another_knowledge_base_is_here_after_it_was_refused(kind: str, pair: Pair) -> None:
     before, known = pair.bob.state(), pair.bob.heads()
     with another(pair, kind) as (where, revision):

@@ -109,6 +109,7 @@ def assert_secret(*texts: object) -> None:
 
 
 @pytest.mark.parametrize("way", ["helper", "header", "url"])
+@pytest.mark.sample(2)
 def test_http_that_asks_who_it_is(way: str, pair: Pair, guarded: travel.GitServer, home: Path) -> None:
     machine = Repo(home)
     url = f"{guarded.url}/hub.git"
@@ -144,6 +145,7 @@ def test_what_git_is_told_for_one_command_counts_in_its_hook(pair: Pair, guarded
 
 
 @pytest.mark.parametrize("way", ["helper", "url", "nothing"])
+@pytest.mark.sample(2)
 def test_wrong_credentials_are_told_without_telling_them(way: str, pair: Pair, home: Path) -> None:
     with git_server(pair.folder, user="ada", password="another") as server:
         url = f"{server.url}/hub.git"
@@ -443,6 +445,7 @@ CONFIGURED = {
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
+@pytest.mark.sample(2)
 def test_what_a_user_configures_for_code_does_not_disturb(name: str, pair: Pair) -> None:
     configure(pair.ada.repo, *CONFIGURED[name])
     pair.ada.repo.git("-c", "tag.gpgSign=false", "tag", "-a", "-m", "x", "v1")
@@ -505,6 +508,7 @@ def test_urls_that_stand_for_others(pair: Pair, home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["team/größe", "a.b", "x=y"])
+@pytest.mark.sample(2)
 def test_remotes_with_unusual_names(name: str, pair: Pair) -> None:
     pair.ada.repo.git("remote", "rename", "origin", name)
     configure(pair.ada.repo, (f"remote.{name}.mirror", "true"))
@@ -535,6 +539,7 @@ def test_repositories_with_sha256(pair: Pair, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("options", [("--depth=1",), ("--filter=blob:none",), ("--filter=tree:0", "--no-checkout")])
+@pytest.mark.sample(2)
 def test_clones_that_lack_a_part_of_the_code(options: tuple[str, ...], pair: Pair) -> None:
     configure(pair.hub, ("uploadpack.allowFilter", "true"))
     pair.ada.repo.commit("more code", file="text")

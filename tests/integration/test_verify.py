@@ -397,6 +397,7 @@ WITH_DRIVER = {
 
 
 @pytest.mark.parametrize("case", WITH_DRIVER.values(), ids=WITH_DRIVER)
+@pytest.mark.sample(3)
 def test_what_git_does_with_the_merge_driver_drops_nothing(forked, case):
     branch, command = case
     checked_out(forked, *command, branch=branch)

@@ -271,7 +271,7 @@ def test_a_copied_code_branch_gets_a_kb_branch_of_its_own(project, arguments):
         "-".join("ab" * 60),
     ],
 )
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_code_branch_may_have_a_name_that_no_engine_takes(project, name):
     project.git("update-ref", f"refs/heads/{name}", "main")
     project.git("symbolic-ref", "HEAD", f"refs/heads/{name}")

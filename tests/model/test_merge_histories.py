@@ -1,4 +1,4 @@
-"""What git and the merge driver make of random histories is what sets say: ten of each kind of
+"""What git and the merge driver make of random histories is what sets say: eight of each kind of
 merge.
 
 `VMRAG_MERGE_HISTORIES=40` makes it forty, as `tests/check.py --long` does.
@@ -20,7 +20,7 @@ from tests.model.merging import Merging
 from tests.model.model import Model
 from tests.support.repos import isolate
 
-EACH = int(os.environ.get("VMRAG_MERGE_HISTORIES") or 10)
+EACH = int(os.environ.get("VMRAG_MERGE_HISTORIES") or 8)
 CONFLICTS = EACH // 8  # at least
 
 RUN: dict[str, tuple[Callable[[Histories], tuple[int, int]], Callable[[Merging, Case, str], None]]] = {

@@ -24,7 +24,7 @@ SEQUENCES = int(os.environ.get("VMRAG_MODEL_SEQUENCES") or 0)
 STEPS = int(os.environ.get("VMRAG_MODEL_STEPS") or 15)
 SEED = int(os.environ.get("VMRAG_MODEL_SEED") or random.SystemRandom().randrange(10**6))
 PARTS = 4
-SHORT = 4  # sequences of each part in the suite
+SHORT = 2  # sequences of each part in the suite
 
 
 def build(folder: Path) -> tuple[Real, Model]:

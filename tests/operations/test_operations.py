@@ -24,11 +24,6 @@ ROOT = Path(__file__).parents[2]
 REVISIONS = "revisions.json"
 
 
-def typed(operation: Operation) -> str:
-    """The command of git or vmrag that it ends with."""
-    return next((each for each in operation.commands[-1].split()[1:] if each[0] not in "-./"), "")
-
-
 def seen(operation: Operation) -> tuple[object, ...]:
     """Which hooks run, and what is so afterwards."""
     refused = any(operation.codes)
@@ -54,7 +49,7 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize("operation", one_of_each(OPERATIONS, typed, seen), ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", one_of_each(OPERATIONS, seen), ids=lambda each: each.name)
 def test_git_does_as_without_hooks_and_the_knowledge_follows(
     operation: Operation, prepared: World, tmp_path: Path
 ) -> None:

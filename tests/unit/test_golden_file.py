@@ -229,6 +229,11 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def comments(text: str) -> list[str]:
+    """Without the lines of recorded chunks, whose names may have anything in them."""
+    return [found[0] for line in text.splitlines() if "chunk: " not in line and (found := re.search("#.*", line))]
+
+
 @settings(max_examples=examples(180), deadline=None)
 @given(
     st.lists(
@@ -250,5 +255,5 @@ def test_whatever_is_recorded_is_read_again_and_comments_and_order_stay(parts, n
     assert [each.ranking for each in found.queries] == [
         rankings.get(number, each.ranking) for number, each in enumerate(read(before))
     ]
-    assert re.findall("#.*", after.decode()) == re.findall("#.*", before)
+    assert comments(after.decode()) == comments(before)
     assert edit.with_rankings(after, rankings, NOW, LABEL) == after
