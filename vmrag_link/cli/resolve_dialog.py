@@ -17,7 +17,7 @@ from vmrag_link.workspace import Workspace
 _SIDES: dict[str, Take] = {"o": "ours", "t": "theirs", "b": "union"}
 
 
-class Prompt(NamedTuple):
+class OpenPart(NamedTuple):
     """About a part of a conflict: `field`, or the hunk with this number."""
 
     row: ConflictRow
@@ -62,7 +62,7 @@ def ask(ws: Workspace, report: ResolveReport, wanted: tuple[str, ...]) -> Resolv
     return report
 
 
-def _questions(report: ResolveReport, wanted: tuple[str, ...]) -> Iterator[Prompt]:
+def _questions(report: ResolveReport, wanted: tuple[str, ...]) -> Iterator[OpenPart]:
     for row in report.conflicts:
         if wanted and row.id not in wanted:
             continue
@@ -71,12 +71,12 @@ def _questions(report: ResolveReport, wanted: tuple[str, ...]) -> Iterator[Promp
                 open_hunks = row.conflict.open_hunks(row.choices)
                 for number, hunk in enumerate(row.conflict.hunks, 1):
                     if hunk in open_hunks:
-                        yield Prompt(row, field, number)
+                        yield OpenPart(row, field, number)
             elif field == METADATA and row.conflict.keys:
                 parts = map(key_field, row.conflict.keys)
-                yield from (Prompt(row, each) for each in parts if each not in row.choices)
+                yield from (OpenPart(row, each) for each in parts if each not in row.choices)
             else:
-                yield Prompt(row, field)
+                yield OpenPart(row, field)
 
 
 def _print_heading(ws: Workspace, report: ResolveReport, row: ConflictRow) -> None:
@@ -84,7 +84,7 @@ def _print_heading(ws: Workspace, report: ResolveReport, row: ConflictRow) -> No
     output.print_lines([conflict_view.heading(row), *conflict_view.change_lines(changes, report.labels)])
 
 
-def _lines(question: Prompt, report: ResolveReport) -> Iterator[str]:
+def _lines(question: OpenPart, report: ResolveReport) -> Iterator[str]:
     row, labels = question.row, report.labels
     if question.hunk:
         yield from conflict_view.hunk_lines(row, question.hunk, labels)
@@ -94,7 +94,7 @@ def _lines(question: Prompt, report: ResolveReport) -> Iterator[str]:
         yield from conflict_view.field_lines(row, question.field, labels)
 
 
-def _choose(question: Prompt, count: str) -> str:
+def _choose(question: OpenPart, count: str) -> str:
     offers = {"o": "[o]urs", "t": "[t]heirs"}
     if question.hunk:
         offers |= {"b": "[b]oth", "e": "[e]dit", "w": "edit the [w]hole text"}
@@ -105,7 +105,7 @@ def _choose(question: Prompt, count: str) -> str:
 
 
 def _edited(
-    ws: Workspace, report: ResolveReport, question: Prompt, drafts: dict[tuple[str, str, str], str], *, whole: bool
+    ws: Workspace, report: ResolveReport, question: OpenPart, drafts: dict[tuple[str, str, str], str], *, whole: bool
 ) -> ResolveReport | None:
     """What an editor makes of a hunk or of the whole text; None if nothing was changed.
 
