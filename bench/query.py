@@ -1,6 +1,7 @@
-"""Warm queries in a process, against Chroma's query of the same store.
+"""Warm queries in a process, against Chroma's query of the same store; and `vmrag check` against
+them.
 
-`python -m bench.query REPO ours|chroma`
+`python -m bench.query REPO ours|chroma|golden`
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from bench import knowledge
-from bench.timing import Figure
+from bench.timing import Figure, in_turn, once
 
 LIMITS = {10_000: 1.0, 100_000: 2.5}
 MEMORY = 1.5
 QUERIES = 40
+GOLDEN = 100
+CHECK = 2.0
 
 
 def run(folder: Path, sizes: list[int], env: dict[str, str]) -> list[Figure]:
@@ -41,11 +44,52 @@ def run(folder: Path, sizes: list[int], env: dict[str, str]) -> list[Figure]:
         figures.append(Figure(f"warm hybrid query, {size:,} chunks, against Chroma's", hybrid, None, measured))
         filtered = measured["filtered"] / measured["chroma_filtered"]
         figures.append(Figure(f"query with a new filter, {size:,} chunks, against Chroma's", filtered, None, measured))
+        figures.append(_check(repo, size, env))
     if len(memory) > 1:
         small, large = memory.values()
         name = "peak memory of queries without mapped vectors, 100,000 chunks against 10,000"
         figures.append(Figure(name, large / small, MEMORY, memory))
     return figures
+
+
+def _check(repo: Path, size: int, env: dict[str, str]) -> Figure:
+    """Whole processes of `vmrag check` of recorded queries, against the same in a warm process."""
+    lines = "".join(f"  - query: {text}\n" for text in _texts(GOLDEN))
+    (repo / ".vmrag").mkdir(exist_ok=True)
+    (repo / ".vmrag" / "queries.yaml").write_text(f"queries:\n{lines}")
+    check = [*knowledge.VMRAG, "check", "-q"]
+    subprocess.run([*check, "--update"], cwd=repo, env=env, check=True)
+    whole = in_turn({"check": lambda: once(check, cwd=repo, env=env)}, 5)["check"].wall
+    argv = [sys.executable, "-m", "bench.query", str(repo), "golden"]
+    warm = json.loads(subprocess.run(argv, env=env, check=True, capture_output=True).stdout)["warm"]
+    seconds = {"check": whole, "warm": warm}
+    return Figure(
+        f"check of {GOLDEN} golden queries, {size:,} chunks, against a warm process", whole / warm, CHECK, seconds
+    )
+
+
+def _texts(number: int) -> list[str]:
+    rng = random.Random(3)
+    return [" ".join(f"word{rng.randrange(5000)}" for _ in range(6)) for _ in range(number)]
+
+
+def _golden(ws: Any) -> dict[str, float]:
+    """Seconds of all golden queries, one by one, in a process that has answered others."""
+    from vmrag_link.golden import file
+    from vmrag_link.retrieval.search import Searcher
+
+    queries = file.read(ws.places.queries.read_bytes(), "queries").queries
+    asked = [query.asked(ws.config.retrieval) for query in queries]
+    with ws.reader.view() as view:
+        searcher = Searcher(view.folder, ws.models.of)
+        rounds = []
+        for _ in range(6):
+            start = time.perf_counter()
+            for each in asked:
+                searcher.search(each)
+            rounds.append(time.perf_counter() - start)
+        searcher.close()
+    return {"warm": statistics.median(rounds[1:])}
 
 
 def measure(repo: Path, kind: str) -> dict[str, float]:
@@ -55,8 +99,9 @@ def measure(repo: Path, kind: str) -> dict[str, float]:
     from vmrag_link.workspace import Workspace
 
     ws = Workspace.open(repo, QUIET)
-    rng = random.Random(3)
-    texts = [" ".join(f"word{rng.randrange(5000)}" for _ in range(6)) for _ in range(QUERIES)]
+    texts = _texts(QUERIES)
+    if kind == "golden":
+        return _golden(ws)
     if kind == "chroma":
         return _chroma(ws, texts)
     with ws.reader.view() as view:

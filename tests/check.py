@@ -27,7 +27,7 @@ QUICK = {
     "types": ["mypy"],
     "imports": ["lint-imports"],
     "workflows": ["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS],
-    "actions": ["check-jsonschema", "--builtin-schema", "vendor.github-actions", "action/action.yml"],
+    "actions": ["check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml", "action/action.yml"],
     "safety of both": ["zizmor", "--offline", "--no-progress", "--quiet", "--persona=pedantic", "."],
 }
 TESTS = ["pytest", "-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup"]

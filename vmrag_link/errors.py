@@ -89,6 +89,11 @@ class VmragError(Exception):
         """The collection that this is about, where it is about one."""
         return self.details.get("collection_name")
 
+    @property
+    def cause(self) -> str:
+        """The code of the failure behind this one, where its details name one; else its own."""
+        return str(self.details.get("cause", self.code))
+
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
 

@@ -85,6 +85,16 @@ def run(
     return Finished(list(argv), process.returncode, said, complained or b"")
 
 
+def attended(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
+    """Run a program that talks to the person at our terminal; returns its exit code."""
+    with subprocess.Popen(list(argv), cwd=cwd, env=env) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            _clear_up(process)
+            raise
+
+
 def _clear_up(process: subprocess.Popen[bytes]) -> None:
     """Wait for a program that Ctrl-C has reached, too: git then removes its locks. Killed at once
     it would leave them.

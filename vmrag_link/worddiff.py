@@ -190,7 +190,7 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
         if number == rarest
         for pair in zip(places_old[each], places_new[each], strict=True)
     )
-    chain = _rising(pairs)
+    chain = longest_chain(pairs)
     return chain if len(chain) >= _ORDERED * len(pairs) else []
 
 
@@ -202,9 +202,9 @@ def _places(elements: Sequence[str]) -> dict[str, list[int]]:
     return found
 
 
-def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The longest chain of pairs, sorted by their first number, whose second numbers rise (patience
-    sorting).
+    sorting). Merges by line depend on which of several is returned.
     """
     ends: list[int] = []  # the lowest end of a chain of each length …
     holders: list[int] = []  # … and the pair it belongs to

@@ -15,7 +15,7 @@ import msgspec
 from vmrag_action.inputs import Caching
 from vmrag_action.runner import WorkflowJob
 from vmrag_link import __version__
-from vmrag_link.index.contents import SUFFIX
+from vmrag_link.index.verify import SUFFIX
 from vmrag_link.models import canonical_json
 from vmrag_link.settings import Config
 

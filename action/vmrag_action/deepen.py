@@ -23,15 +23,14 @@ _STEPS = ("--deepen=50", "--deepen=150", "--deepen=600", "--unshallow")
 _WITHOUT_FILES = "--filter=blob:none"
 
 
-def bring(places: Places, commits: Iterable[str]) -> None:
-    """Fetch those of these commits that are not here, with their files.
-
-    Raises `HistoryMissing`.
+def bring(places: Places, commits: Iterable[str], *, files: bool = False) -> None:
+    """Fetch those of these commits that are not here; `files`: with their contents, which git
+    fetches one by one otherwise when they are read. Raises `HistoryMissing`.
     """
     if lacking := objects.missing_commits(places, commits):
         # A depth would make a complete clone a shallow one.
         depth = ("--depth=1",) if history.boundary(places) else ()
-        _fetch(places, lacking, *depth)
+        _fetch(places, lacking, *depth, "--no-filter" if files else _WITHOUT_FILES)
 
 
 def is_gone(missing: HistoryMissing) -> bool:

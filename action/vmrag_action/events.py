@@ -9,35 +9,30 @@
 | `schedule`, by hand   | none                       | `GITHUB_SHA`   | its own, if protected    |
 | any other             | none                       | `GITHUB_SHA`   | nobody's                 |
 
-The payload holds what strangers wrote. It is read up to a size, by types, and a hash is nothing but
-a hash. Titles, texts and branch names of heads are never read.
+A stranger decides what a pull request holds, and, among the branches that there are, on what it is
+based. A person who may write decides what is pushed, and with which workflow.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
-from vmrag_action import deepen
-from vmrag_link import env
-from vmrag_link.errors import HistoryMissing, UsageInvalid
-from vmrag_link.git import objects, plumbing, transfer
+from vmrag_action import deepen, payload
+from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfRepository, PullRequest
+from vmrag_link import env, settings_file
+from vmrag_link.errors import HistoryMissing
+from vmrag_link.git import objects, plumbing, remotes, transfer
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
-from vmrag_link.paths import Places, read_regular
+from vmrag_link.paths import CONFIG_NAME, Places
 
-MOST_BYTES = 32_000_000
-"""Of a payload; GitHub sends 25 MB at most."""
-
-_Hash = Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")]
-_Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}\Z")]
-_Branch = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
-_Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
+_HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
+"""The URL of a repository on a server; one of this machine has no host."""
 
 _BRANCHES = "refs/heads/"
 _MERGED = ("pull_request", "pull_request_review", "pull_request_review_comment")
@@ -45,59 +40,6 @@ _MERGED = ("pull_request", "pull_request_review", "pull_request_review_comment")
 
 _OF_WRITERS = ("push", "schedule", "workflow_dispatch")
 """The events that only people cause who may write to the repository."""
-
-
-class _Repository(Record, frozen=True):
-    full_name: _Name
-
-
-class _Base(Record, frozen=True):
-    ref: _Branch
-    sha: _Hash
-    repo: _Repository
-
-
-class _Head(Record, frozen=True):
-    """`repo` None: the fork was deleted."""
-
-    sha: _Hash
-    repo: _Repository | None
-
-
-class _PullRequest(Record, frozen=True):
-    number: _Number
-    base: _Base
-    head: _Head
-    merged: bool | None = None
-    merge_commit_sha: _Hash | None = None
-
-
-class _OfPullRequest(Record, frozen=True):
-    pull_request: _PullRequest
-    action: str = ""
-
-
-class _Group(Record, frozen=True):
-    base_sha: _Hash
-    head_sha: _Hash
-
-
-class _OfGroup(Record, frozen=True):
-    merge_group: _Group
-
-
-class _Own(Record, frozen=True):
-    default_branch: _Branch
-
-
-class _OfOwn(Record, frozen=True):
-    repository: _Own
-
-
-class _OfPush(Record, frozen=True):
-    before: _Hash
-    forced: bool
-    repository: _Own
 
 
 class Comparison(Record, frozen=True):
@@ -143,17 +85,20 @@ class _Ends(NamedTuple):
 def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     """What the event of this job is about, in the checkout at `places`.
 
-    A commit that decides it and is not here is fetched. Raises `UsageInvalid` for an environment or
-    a payload that is none of GitHub's, `HistoryMissing`, and `RemoteError`.
+    A commit that decides it and is not here is fetched. Of another repository than the event's, a
+    submodule say, nothing is known but what is checked out. Raises `UsageInvalid` for an
+    environment or a payload that is none of GitHub's, `HistoryMissing`, and `RemoteError`.
     """
     event = environ.get("GITHUB_EVENT_NAME", "")
     if not event:
-        raise _unreadable("GITHUB_EVENT_NAME is not set")
-    ends = _ends(event, environ, places)
+        raise payload.unreadable("GITHUB_EVENT_NAME is not set")
+    at = plumbing.resolve(places, "HEAD")
+    ends = _Ends(None, at) if _is_another(environ, places) else _ends(event, environ, places)
     given = env.settings_from(environ)  # the workflow's word, or that of an earlier step
     if ends.settings_from and not given:
-        deepen.bring(places, [ends.settings_from])
-    at = plumbing.resolve(places, "HEAD")
+        deepen.bring(places, [ends.settings_from], files=True)
+        # A partial clone fetches the file itself now: later steps may have no way in.
+        plumbing.blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=settings_file.MAX_BYTES)
     return Comparison(
         event,
         ends.base,
@@ -167,13 +112,24 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     )
 
 
+def _is_another(environ: Mapping[str, str], places: Places) -> bool:
+    """Whether the checkout is not of the event's repository: its commit is not here, and would not
+    come from where this was fetched.
+    """
+    if not objects.missing_commits(places, [_sha(environ)]):
+        return False
+    path = _HOSTED.fullmatch(remotes.url(places, deepen.origin(places).where))
+    own = environ.get("GITHUB_REPOSITORY", "")
+    return path is not None and path["name"].lower() != own.lower()
+
+
 def _ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:
     if event in _MERGED:
         return _of_merge(environ, places)
     if event == "pull_request_target":
         return _of_target(environ, places)
     if event == "merge_group":
-        group = _payload(environ, _OfGroup).merge_group
+        group = payload.read(environ, OfMergeGroup).merge_group
         return _Ends(group.base_sha, group.head_sha, group.base_sha)
     if event == "push":
         return _of_push(environ, places)
@@ -185,11 +141,9 @@ def _ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:
 
 def _of_merge(environ: Mapping[str, str], places: Places) -> _Ends:
     """The parents of the merge, which fit together. The payload's base may be an older one."""
-    payload = _payload(environ, _OfPullRequest)
-    request = payload.pull_request
-    if payload.action == "closed" and request.merged and request.merge_commit_sha:
-        # What was really merged, squashed or rebased, and on top of what.
-        landed = request.merge_commit_sha
+    event = payload.read(environ, OfPullRequest)
+    request = event.pull_request
+    if landed := event.landed:
         deepen.bring(places, [landed])
         return _Ends(request.base.sha, landed, next(iter(objects.parents(places, landed)), None))
     merge = _sha(environ)
@@ -199,16 +153,16 @@ def _of_merge(environ: Mapping[str, str], places: Places) -> _Ends:
             pass
         case _:
             base, head = _tip(places, request.base.ref), request.head.sha
-    return _Ends(base, head, base, _name(places, request), _fork(environ, request))
+    return _Ends(base, head, base, f"origin/{request.base.ref}", _fork(environ, request))
 
 
 def _of_target(environ: Mapping[str, str], places: Places) -> _Ends:
     """Who opens a pull request chooses its base among all branches, old ones with forgotten
     settings included; `GITHUB_SHA`, from which GitHub takes the workflow, nobody chooses.
     """
-    request = _payload(environ, _OfPullRequest).pull_request
+    request = payload.read(environ, OfPullRequest).pull_request
     base = _tip(places, request.base.ref)
-    return _Ends(base, request.head.sha, _sha(environ), _name(places, request), _fork(environ, request))
+    return _Ends(base, request.head.sha, _sha(environ), f"origin/{request.base.ref}", _fork(environ, request))
 
 
 def _tip(places: Places, branch: str) -> str:
@@ -216,15 +170,11 @@ def _tip(places: Places, branch: str) -> str:
     ref = _BRANCHES + branch
     found = transfer.advertised(places, deepen.origin(places), ref) if plumbing.is_ref(places, ref) else None
     if found is None:
-        raise _unreadable("the base branch of the pull request is not there")
+        raise payload.unreadable("the base branch of the pull request is not there")
     return found
 
 
-def _name(places: Places, request: _PullRequest) -> str:
-    return f"{deepen.origin(places).where}/{request.base.ref}"
-
-
-def _fork(environ: Mapping[str, str], request: _PullRequest) -> Fork | None:
+def _fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
     """None for a branch of the same repository, and for a fork that was deleted."""
     source, base = request.head.repo, request.base.repo
     server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
@@ -241,18 +191,18 @@ def _of_push(environ: Mapping[str, str], places: Places) -> _Ends:
 
     A branch that was pushed by force counts as new if nobody has its old commit any more.
     """
-    payload = _payload(environ, _OfPush)
+    event = payload.read(environ, OfPush)
     head, settings = _sha(environ), _own_settings(environ)
     if not _ref(environ).startswith(_BRANCHES):
         return _Ends(None, head, settings)
-    if payload.before.strip("0"):
+    if event.before.strip("0"):
         try:
-            deepen.bring(places, [payload.before])
-            return _Ends(payload.before, head, settings)
+            deepen.bring(places, [event.before])
+            return _Ends(event.before, head, settings)
         except HistoryMissing as missing:
-            if not (payload.forced and deepen.is_gone(missing)):
+            if not (event.forced and deepen.is_gone(missing)):
                 raise
-    default = payload.repository.default_branch
+    default = event.repository.default_branch
     return _Ends(None if _ref(environ) == _BRANCHES + default else _tip(places, default), head, settings)
 
 
@@ -268,42 +218,19 @@ def _is_default(event: str, environ: Mapping[str, str]) -> bool:
     """A schedule runs on the default branch alone, and its payload does not always say which."""
     if event == "schedule":
         return True
-    return _ref(environ) == _BRANCHES + _payload(environ, _OfOwn).repository.default_branch
+    return _ref(environ) == _BRANCHES + payload.read(environ, OfRepository).repository.default_branch
 
 
 # -- what the runner hands over
 
 
-_T = TypeVar("_T", bound=Record)
-
-
-def _payload(environ: Mapping[str, str], kind: type[_T]) -> _T:
-    path = environ.get("GITHUB_EVENT_PATH", "")
-    try:
-        content = read_regular(Path(path), MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise _unreadable(f"the payload has more than {MOST_BYTES // 1_000_000} MB")
-        return msgspec.json.decode(content, type=kind)
-    except OSError as error:
-        raise _unreadable(f"GITHUB_EVENT_PATH names no file that can be read ({error.strerror})") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(f"the payload is not that of such an event ({error})") from error
-
-
 def _sha(environ: Mapping[str, str]) -> str:
     found = environ.get("GITHUB_SHA", "")
     try:
-        return msgspec.convert(found, _Hash)
+        return msgspec.convert(found, payload.Hash)
     except msgspec.ValidationError as error:
-        raise _unreadable("GITHUB_SHA is not the hash of a commit") from error
+        raise payload.unreadable("GITHUB_SHA is not the hash of a commit") from error
 
 
 def _ref(environ: Mapping[str, str]) -> str:
     return environ.get("GITHUB_REF", "")
-
-
-def _unreadable(reason: str) -> UsageInvalid:
-    return UsageInvalid(
-        f"It cannot be said which commits this job is about: {reason}.",
-        hint="Run it as a step of a job of GitHub Actions; elsewhere: vmrag verify --pull-request BASE HEAD",
-    )

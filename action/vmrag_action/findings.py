@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmrag_action import inputs, summary
-from vmrag_action.runner import PIN, Level, Place, Runner
+from vmrag_action.runner import PIN, Level, Runner, SourceLine
 from vmrag_link.ops.checks.verify_commits import Level as Severity
 
 FAILED_CHECK = 1
@@ -20,7 +20,7 @@ class ActionFinding(NamedTuple):
     where: str
     message: str
     hint: str
-    place: Place = PIN
+    place: SourceLine = PIN
 
 
 def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: str) -> int:

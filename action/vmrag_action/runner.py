@@ -55,14 +55,14 @@ OUTPUTS: Mapping[str, str] = {
 """The form of every output. No other value leaves a step."""
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of a file of the repository, where a message is shown."""
 
     file: str
     line: int = 1
 
 
-PIN = Place(PIN_NAME)
+PIN = SourceLine(PIN_NAME)
 
 
 def given(name: str) -> str:
@@ -129,11 +129,11 @@ class Runner:
         finally:
             core.end_group()
 
-    def annotate(self, level: Level, message: str, *, title: str = "vmrag", at: Place | None = None) -> None:
+    def annotate(self, level: Level, message: str, *, title: str = "vmrag", at: SourceLine | None = None) -> None:
         """Show a message at a place, or at the job alone. It is only logged where the step has as
         many annotations as the runner shows.
         """
-        text = terminal_text.visible(message)
+        text = terminal_text.without_commands(terminal_text.visible(message))
         if self._annotations[level] >= MOST_ANNOTATIONS:
             self.say(f"{level}: {text}")
             return

@@ -16,6 +16,9 @@ LIMIT = 1_000_000
 LEAST = 120
 """Bytes that a row keeps in any case; rows for which that is not there are only counted."""
 
+MOST = 20_000
+"""Characters of a cell, of which nobody reads more."""
+
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 
 
@@ -40,11 +43,15 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], *,
     """
     begin = f"## {text(title)}\n\n| {' | '.join(map(text, heads))} |\n|{' --- |' * len(heads)}\n"
     room = limit - len(begin.encode()) - 200
-    shown = rows[: max(0, room // LEAST)]
+    shown = [[_cut(str(cell), MOST) for cell in each] for each in rows[: max(0, room // LEAST)]]
     share = _share([len(_row(each).encode()) for each in shown], room)
     lines = [_fitting(each, share) for each in shown]
     rest = f"\n{len(rows) - len(shown)} more rows are in the log.\n" if len(rows) > len(shown) else ""
     return f"{begin}{''.join(lines)}{rest}\n"
+
+
+def _cut(cell: str, most: int) -> str:
+    return cell if len(cell) <= most else f"{cell[: most - 1]}…"
 
 
 def _row(cells: Sequence[object]) -> str:
@@ -65,13 +72,13 @@ def _share(sizes: Sequence[int], room: int) -> int:
     return max(most, *ordered, LEAST) if ordered else LEAST
 
 
-def _fitting(cells: Sequence[object], share: int) -> str:
+def _fitting(cells: Sequence[str], share: int) -> str:
     """The row; where it is too long, its longest cells are cut."""
-    texts = [str(each) for each in cells]
+    texts = list(cells)
     while len((row := _row(texts)).encode()) > share:
         longest = max(range(len(texts)), key=lambda number: len(texts[number]))
         kept = len(texts[longest]) * 3 // 4
         if kept < 2:  # noqa: PLR2004  nothing is left to cut
             return row if len(row.encode()) <= LEAST else _row(["…"] * len(texts))
-        texts[longest] = f"{texts[longest][: kept - 1]}…"
+        texts[longest] = _cut(texts[longest], kept)
     return row

@@ -24,9 +24,10 @@ def opened(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
 
     Raises `UsageInvalid`, `GitRepositoryMissing`, `ConfigInvalid`.
     """
-    folder, secret = inputs.directory(job.workspace), inputs.token()
+    secret = inputs.token()
     for form in token.forms(secret):
         runner.mask(form)
+    folder = inputs.directory(job.workspace)
     env.add(token.safe_directory(folder))
     env.add(token.environment(plumbing.locate(folder), secret))
     if env.without_services():

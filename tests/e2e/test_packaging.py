@@ -83,11 +83,15 @@ def test_the_wheel_holds_our_packages_and_nothing_else(wheel: Path) -> None:
     assert modules == {name for name in names if name.startswith("vmrag_link/") and name.endswith(".py")}
 
 
-def test_the_wheel_has_the_command_and_the_one_that_clients_start(wheel: Path) -> None:
+def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
     entry_points = zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/entry_points.txt").decode()
-    section, *commands = entry_points.replace(" ", "").split()
-    assert section == "[console_scripts]"
-    assert commands == ["vmrag=vmrag_link.cli.main:main", "vmrag-mcp=vmrag_link.cli.mcp:main"]
+    assert entry_points.replace(" ", "").split() == [
+        "[console_scripts]",
+        "vmrag=vmrag_link.cli.main:main",
+        "vmrag-mcp=vmrag_link.cli.mcp:main",
+        "[pytest11]",
+        "vmrag=vmrag_link.pytest_plugin.plugin",
+    ]
 
 
 def test_the_wheel_has_the_table_of_tools(wheel: Path) -> None:

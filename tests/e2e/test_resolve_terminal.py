@@ -118,14 +118,17 @@ def open_conflicts(project: Project) -> list[str]:
 
 def test_ours_theirs_and_an_editor_decide_one_after_the_other(torn, resolve, tmp_path):
     shown = tmp_path / "shown"
-    screen = resolve(EDITOR=editor(tmp_path, f'cp "$1" {shown}; printf "By hand.\\r\\n" > "$1"'), VISUAL="")
+    screen = resolve(GIT_EDITOR=editor(tmp_path, f'cp "$1" {shown}; printf "By hand.\\r\\n" > "$1"'))
     first = screen.expect(PROMPT)
     assert "handbook/deep/tls.txt" in first
-    assert "theirs: removed it" in first
+    assert "theirs (feature): removed it" in first
     assert "(1 of 3)" in first
     screen.answer("e\n")
     assert "(2 of 3)" in screen.expect(PROMPT)
-    assert shown.read_bytes() == b"<<<<<<< ours\nCertificates\r\nfor a year.\r\n=======\n>>>>>>> theirs\n"
+    assert shown.read_bytes() == (
+        b"<<<<<<< main\nCertificates\r\nfor a year.\r\n||||||| base\n"
+        b"Certificates for TLS are renewed every month.\n=======\n>>>>>>> feature\n"
+    )
     screen.answer("t\n")
     screen.expect(PROMPT)
     screen.answer("o\n")
@@ -205,7 +208,7 @@ def test_an_editor_that_brings_no_text_decides_nothing(torn, resolve, tmp_path):
         ("exit 3", 2),
         ("printf '\\377\\376' > \"$1\"", 3),
     ):
-        screen = resolve("handbook/rest.md", EDITOR=editor(tmp_path, body), VISUAL="")
+        screen = resolve("handbook/rest.md", GIT_EDITOR=editor(tmp_path, body))
         assert "(1 of 1)" in screen.expect(PROMPT)
         screen.answer("e\n")
         assert screen.end() == code, body
@@ -217,14 +220,14 @@ def test_a_text_with_our_markers_is_refused_and_kept_for_another_try(torn, resol
     before = open_conflicts(torn)
     body = f"""grep -q more "$1" || {{ echo more >> "$1"; exit; }}
 cp "$1" {tmp_path}/second; printf 'By hand.\\n' > "$1\""""
-    screen = resolve("handbook/rest.md", EDITOR=editor(tmp_path, body), VISUAL="")
+    screen = resolve("handbook/rest.md", GIT_EDITOR=editor(tmp_path, body))
     screen.expect(PROMPT)
     screen.answer("e\n")
-    assert "Line 1 of the text is still a conflict marker: <<<<<<< ours" in screen.expect(PROMPT)
+    assert "Line 1 of the text is still a conflict marker: <<<<<<< main" in screen.expect(PROMPT)
     assert open_conflicts(torn) == before
     screen.answer("e\n")
     assert screen.end() == 1, "two are left"
-    assert (tmp_path / "second").read_text().endswith(">>>>>>> theirs\nmore\n")
+    assert (tmp_path / "second").read_text().endswith(">>>>>>> feature\nmore\n")
     assert len(open_conflicts(torn)) == 2
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checkout import Checkout
 from tests.support.events import checkout
 from tests.support.long import examples
 from tests.support.repos import Repo, isolate, make_repo
-from vmrag_action import deepen
+from tests.support.travel import git_server
+from vmrag_action import deepen, token
 from vmrag_link.errors import HistoryMissing
 from vmrag_link.git import history, objects, plumbing
-from vmrag_link.ops.commits.merge_bases import MergeBases
+from vmrag_link.ops.commits.merge_bases import MergeBases, is_comparable
 
 
 @pytest.fixture
@@ -125,6 +127,31 @@ def test_unrelated_histories_are_comparable_once_all_is_here(host, tmp_path):
     deepen.make_comparable(places(repo), base, head)
     assert count(repo, f"{base}..{head}") == 300
     assert history.boundary(places(repo)) == set()
+
+
+TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize(("version", "persist"), [("v5", True), ("v7", True), ("v7", False)])
+def test_the_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monkeypatch, version, persist):
+    """Where it kept none, the input `token` is; without either, the step fails and says why."""
+    start = line(host, "main", 40)
+    base, head = line(host, "main", 30, start), line(host, "topic", 3, start)
+    host.git("clone", "-q", "--bare", ".", str(tmp_path / "host.git"))
+    host.git("-C", str(tmp_path / "host.git"), "config", "uploadpack.allowFilter", "true")
+    with git_server(tmp_path, user="x-access-token", password=TOKEN) as server:
+        action = Checkout(tmp_path / "work", tmp_path / "temp", server.url, TOKEN, version, persist_credentials=persist)
+        there = places(action.run("host.git", "refs/heads/topic"))
+        if not persist:
+            with pytest.raises(HistoryMissing, match="did not let us in") as caught:
+                deepen.make_comparable(there, base, head)
+            assert "fetch-depth: 0" in caught.value.hint
+            monkeypatch.setenv("GITHUB_SERVER_URL", server.url)
+        for name, value in token.environment(there, TOKEN).items():
+            monkeypatch.setenv(name, value)
+        deepen.make_comparable(there, base, head)
+        assert is_comparable(there, base, head)
+        assert len(set(filter(None, server.seen))) == 1
 
 
 # -- where that fails

@@ -14,10 +14,13 @@ from tests.support import events
 from tests.support.events import FORK, OWN, ZEROS, Job, checkout
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import copy_tree
-from vmrag_action.events import MOST_BYTES, Comparison, comparison
+from vmrag_action import deepen
+from vmrag_action.events import Comparison, comparison
+from vmrag_action.payload import MOST_BYTES
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks.verify_commits import Fork
+from vmrag_link.trust import settings
 
 
 class Host:
@@ -29,13 +32,14 @@ class Host:
         self.folder = folder
         self.repo = repo = make_repo(folder / "host")
         self._checkouts = 0
+        repo.git("config", "uploadpack.allowFilter", "true")
         repo.commit("1", a="1")
         self.opened = repo.commit("2", a="2")
         repo.git("switch", "-q", "-c", "topic")
-        repo.commit("topic 1", b="1")
-        self.head = repo.commit("topic 2", b="2")
+        repo.commit("topic 1", b="topic 1")
+        self.head = repo.commit("topic 2", b="topic 2")
         repo.git("switch", "-q", "main")
-        self.base = repo.commit("3", a="3")
+        self.base = repo.commit("3", a="3", **{".vmrag.yaml": "hooks.on_dirty: block\n"})
         repo.git("switch", "-q", "--detach")
         repo.git("merge", "-q", "--no-ff", "--no-edit", self.head)
         self.merge = repo.git("rev-parse", "HEAD")
@@ -111,12 +115,31 @@ def test_it_is_the_same_where_the_workflow_checked_out_the_head(host, depth):
     assert host.pull_request(at=host.base, depth=depth).checked_out is False
 
 
-def test_the_settings_of_the_base_are_here_afterwards_and_nothing_else_has_changed(host):
-    found = host.pull_request()
-    assert host.checkout.git("cat-file", "-t", f"{found.settings_from}:a") == "blob"
-    assert host.checkout.git("rev-parse", "HEAD") == host.merge
-    assert host.checkout.git("for-each-ref", "--format=%(refname)") == "refs/remotes/pull/checkout"
-    assert host.checkout.git("status", "--porcelain") == ""
+@pytest.mark.parametrize("at", ["merge", "head"])
+@pytest.mark.parametrize("depth", [1, None])
+def test_the_settings_of_the_base_can_be_read_afterwards_and_nothing_else_has_changed(host, monkeypatch, at, depth):
+    """By later steps that have no way in, too."""
+    found = host.pull_request(at=getattr(host, at), depth=depth)
+    top = host.checkout
+    top.git("remote", "set-url", "origin", "file:///nowhere")
+    assert settings_named(top, found, monkeypatch) == "block"
+    assert top.git("rev-parse", "HEAD") == getattr(host, at)
+    assert top.git("for-each-ref", "--format=%(refname)") == "refs/remotes/pull/checkout"
+    assert top.git("status", "--porcelain") == ""
+
+
+def settings_named(top: Repo, found: Comparison, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in found.environment.items():
+        monkeypatch.setenv(name, value)
+    return settings.load(plumbing.locate(top.top)).config.hooks.on_dirty
+
+
+def test_a_strangers_files_are_not_fetched(host):
+    host.of("pull_request_target", events.pull_request(host.opened, host.head), sha=host.base, ref="refs/heads/main")
+    top = host.checkout
+    deepen.make_comparable(plumbing.locate(top.top), host.base, host.head)
+    missing = top.git("rev-list", "--objects", "--missing=print", "--no-object-names", f"{host.base}..{host.head}")
+    assert f"?{host.repo.git('rev-parse', f'{host.head}:b')}" in missing.split()
 
 
 def test_a_pull_request_from_the_same_repository_or_from_a_deleted_fork_names_no_fork(host):
@@ -260,6 +283,39 @@ def test_other_events_are_about_one_commit_and_few_of_them_are_trusted(host, eve
     found = host.of(event, payload, sha=host.base, ref=ref)
     assert (found.base, found.head, found.trusted, found.saves) == (None, host.base, trusted, saves)
     assert ("VMRAG_NO_SERVICES" in found.environment) is not trusted
+
+
+# -- checkouts of other repositories
+
+
+OTHERS = ["https://github.example/them/lib", "git@github.example:other/project.git", "ssh://git@h.example:2/a/b/c.git/"]
+OURS = [
+    "http://127.0.0.1:9/them/project",
+    "http://127.0.0.1:9/a/b/Them/Project.git",
+    "ssh://git@127.0.0.1:9/them/project",
+]
+
+
+@pytest.mark.parametrize("url", OTHERS)
+@pytest.mark.parametrize("event", ["pull_request", "push", "schedule"])
+def test_of_another_repository_nothing_is_known_but_what_is_checked_out(host, tmp_path, url, event):
+    other = make_repo(tmp_path / "other")
+    at = other.commit("other")
+    other.git("remote", "add", "origin", url)
+    job = Job(tmp_path, event, {"repository": OWN}, sha=host.merge, ref="refs/heads/main", GITHUB_REF_PROTECTED="true")
+    found = comparison(job.environ, plumbing.locate(other.top))
+    assert (found.base, found.head, found.settings_from, found.checked_out) == (None, at, None, True)
+    assert found.trusted is (event != "pull_request")
+
+
+@pytest.mark.parametrize("url", OURS)
+def test_a_checkout_of_the_events_repository_that_lacks_its_commit_is_no_other_one(host, tmp_path, url):
+    repo = make_repo(tmp_path / "other")
+    repo.commit("other")
+    repo.git("remote", "add", "origin", url)
+    job = Job(tmp_path, "pull_request", events.pull_request(host.opened, host.head), sha=host.merge, ref="refs/x")
+    with pytest.raises(HistoryMissing):
+        comparison(job.environ, plumbing.locate(repo.top))
 
 
 # -- hostile payloads

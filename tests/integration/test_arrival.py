@@ -44,13 +44,29 @@ def test_neither_is_one_that_lets_nobody_in_or_says_that_it_is_not_there(world, 
     (world.top / "ssh").write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n")
     (world.top / "ssh").chmod(0o755)
     bob.git("remote", "set-url", "origin", "ssh://hub/code.git")
-    assert ANEW not in refused(bob, "query", "certificates")["hint"]
+    error = refused(bob, "query", "certificates")
+    assert (error["code"], error["details"]["cause"]) == ("NOT_INITIALIZED", "AUTHENTICATION_FAILED")
+    assert ANEW not in error["hint"]
     (world.top / "ssh").write_text(
         "#!/bin/sh\necho 'ERROR: Repository not found.' >&2\nexit 255\n"
     )  # as GitHub says it
     error = refused(bob, "query", "certificates")
     assert "no git repository at" in error["message"]
+    assert error["details"]["cause"] == "REMOTE_NOT_FOUND"
     assert ANEW not in error["hint"]
+
+
+def test_a_revision_that_may_not_be_fetched_is_missing_for_want_of_a_credential(world):
+    bob = world.join("bob")
+    bob.vmrag("clone")
+    world.ada.write_document("later.md", "Later.")
+    world.ada.git("push", "-q")
+    bob.git("pull", "-q")
+    (world.top / "ssh").write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n")
+    (world.top / "ssh").chmod(0o755)
+    bob.git("remote", "set-url", "origin", "ssh://hub/code.git")
+    error = bob.vmrag("sync", "--json", code=None).error
+    assert (error["code"], error["details"]["cause"]) == ("PIN_MISSING_REVISION", "AUTHENTICATION_FAILED")
 
 
 def test_install_and_status_propose_what_helps_and_nothing_else(bob):

@@ -18,7 +18,7 @@ from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.hashing import HashModel
 from vmrag_link.index import keywords, seal, vectors
-from vmrag_link.index.contents import problem_of
+from vmrag_link.index.verify import problem_of
 from vmrag_link.sync import indexer
 
 kb = knowledge.kb

@@ -15,10 +15,11 @@ from tests.support import knowledge
 from tests.support.knowledge import BRANCH, Knowledge, collection, doc, open_files
 from vmrag_link.errors import IndexFailed, MassDeletion
 from vmrag_link.index import floats, keywords, seal, vectors
-from vmrag_link.index.contents import HeldRow, problem_of, rows_of
+from vmrag_link.index.contents import HeldRow, rows_of
 from vmrag_link.index.manifest import FILE, Manifest
 from vmrag_link.index.metadata import chunk_id, document_metadata
 from vmrag_link.index.store import IndexStore
+from vmrag_link.index.verify import problem_of
 from vmrag_link.models import Chunking, Working
 
 kb = knowledge.kb

@@ -449,7 +449,8 @@ def test_a_collection_that_a_revert_takes_away_stays_or_goes_with_all_its_docume
     before = project.texts()
     project.git("revert", "--no-edit", "HEAD~1", check=False)
     shown = project.vmrag("resolve", "--list", code=1).out
-    assert "notes/\n  ours: keeps it, with 4 documents\n  theirs: removed it\n" in shown
+    assert "notes/\n  ours (main): keeps it, with 4 documents\n  theirs (before " in shown
+    assert ", being reverted): removed it\n" in shown
     project.vmrag("resolve", f"--{side}")
     project.git("revert", "--continue", check=False, env={"GIT_EDITOR": "true"})
     gone = {"n1", "n2", "n3", "n4"} if side == "theirs" else set()

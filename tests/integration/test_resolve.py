@@ -179,7 +179,7 @@ def test_fields_are_decided_one_by_one_and_the_others_are_left(project):
     project.vmrag("merge", right, code=1)
     report = project.ask("resolve", "handbook/d", "--field", "title=theirs", code=1)
     assert ([each["open"] for each in report["conflicts"]], report["decided"]) == ([["content"]], 0)
-    assert "(decided)" in project.vmrag("resolve", code=1).out
+    assert "title  (decided: theirs)" in project.vmrag("resolve", code=1).out
     assert refused(project, "merge", "--continue")["code"] == "MERGE_CONFLICT"
     project.vmrag("resolve", "handbook/d", "--field", "content=ours")
     project.vmrag("merge", "--continue")
@@ -245,6 +245,10 @@ def waiting(project: Project) -> Project:
     return project
 
 
+def decisions(project: Project) -> dict:
+    return json.loads((project.own / "merge.json").read_bytes())["decisions"]
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", "Grüße\n".encode(), b"a\r\nb\r\n", b"\xef\xbb\xbfwith a mark"],
@@ -255,10 +259,10 @@ def test_a_text_is_taken_byte_for_byte_from_a_file_and_from_standard_input(waiti
     path = tmp_path / "text.md"
     path.write_bytes(data)
     waiting.vmrag("resolve", "handbook/d", "--file", str(path))
-    stored = (waiting.own / "merge.json").read_bytes()
+    stored = decisions(waiting)
     waiting.vmrag("resolve", "handbook/d", "--ours")
     waiting.vmrag("resolve", "handbook/d", "--file", "-", stdin=data.decode())
-    assert (waiting.own / "merge.json").read_bytes() == stored
+    assert decisions(waiting) == stored
     waiting.vmrag("merge", "--continue")
     row = at(waiting, waiting.pinned)["handbook/d"]
     assert (row.content, row.content_hash) == (data.decode(), content_hash(data.decode()))
@@ -406,6 +410,10 @@ def reverting(project: Project) -> None:
     project.git("revert", "--no-edit", "ours", check=False)
 
 
+def pulling(project: Project) -> None:
+    project.git("pull", "-q", "--no-rebase", ".", "topic", check=False)
+
+
 def popping(project: Project) -> None:
     project.git("switch", "-q", "-c", "stashing", "fork")
     project.write(".dolt-version", pinning(project, pinned_by(project, "theirs")))
@@ -425,6 +433,7 @@ GIT: dict[str, tuple[Callable[[Project], None], str, str, str]] = {
     "rebase": (rebasing, "git rebase --continue", "theirs", "ours"),
     "cherry-pick": (picking, "git cherry-pick --continue", "ours", "theirs"),
     "revert": (reverting, "git revert --continue", "HEAD", "fork"),
+    "pull": (pulling, "git commit", "ours", "theirs"),
     "stash pop": (popping, "git status", "ours", "theirs"),
     "checkout -m": (switching, "git status", "ours", "theirs"),
 }
@@ -476,6 +485,70 @@ def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tm
     assert info(parted, parted.pinned).parents == ((left, right) if command == "merge" else (left,))
     assert parted.status()["state"] == "in_sync"
     whole(parted, tmp_path)
+
+
+SAID = {
+    "merge": "The merge of git's main is open: vmrag resolve",
+    "rebase": "The merge of your commit {theirs}, which is being rebased, is open: vmrag resolve",
+    "cherry-pick": "The merge of the picked commit {theirs} is open: vmrag resolve",
+    "revert": "The merge of the revert of {ours} is open: vmrag resolve",
+    "pull": "The merge of git's main is open: vmrag resolve",
+    "stash pop": "The merge of your stash is open: vmrag resolve",
+    "checkout -m": "The merge of git's main is open: vmrag resolve",
+}
+
+
+@pytest.mark.parametrize("command", [each for each in GIT if each != "checkout -m"])
+@pytest.mark.sample(3)
+def test_a_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_path, command):
+    """`git add --all` is what everyone types. The pin is ours then, and what theirs holds is not
+    lost: status says so, and resolve finds it.
+    """
+    begin, following, ours, theirs = GIT[command]
+    begin(parted)
+    left, right = pinned_by(parted, ours), pinned_by(parted, theirs)
+    base = pinned_by(parted, "ours" if command == "revert" else "fork")
+    names = {each: parted.git("rev-parse", "--short=7", each) for each in ("ours", "theirs")}
+    said = SAID[command].format(ours=names["ours"], theirs=names["ours" if command == "rebase" else "theirs"])
+    assert said in parted.status()["reasons"]
+    parted.git("add", "--all")
+    assert parted.git("ls-files", "--unmerged") == ""
+    assert said in parted.status()["reasons"]
+    if following == "git commit":
+        refusal = parted.run("commit", "-q", "--no-edit")
+        assert refusal.returncode
+        assert "(vmrag resolve)" in refusal.stderr
+        assert "--no-verify" not in refusal.stderr
+    report = parted.ask("resolve", "--theirs")
+    assert (report["conflicts"], report["decided"], report["next"]) == ([], 1, following)
+    assert said not in parted.status()["reasons"]
+    done = parted.run(*shlex.split(following)[1:])
+    assert done.returncode == 0, done
+    assert texts(parted, parted.pinned) == expected(parted, base, left, right, d=texts(parted, right)["handbook/d"])
+    whole(parted, tmp_path)
+
+
+def test_a_side_that_holds_all_of_the_other_is_no_open_merge(parted):
+    """`git add` with nothing to decide: what is pinned is the merge."""
+    parted.git("merge", "-q", "--no-commit", "-s", "ours", "fork", check=False)
+    assert not [each for each in parted.status()["reasons"] if "resolve" in each]
+
+
+def test_a_decision_is_signed_by_the_person_and_a_retry_gives_the_same_revision(parted):
+    """An automatic merge takes author and date from its sides, a decided one from the person."""
+    merging(parted)
+    body = "import vmrag_link.ops.merge.resolve as m; m.write_atomically = die"
+    assert driven(parted, body, "resolve", "--theirs").code == -signal.SIGKILL
+    with opened(parted) as workspace:
+        before = workspace.engine.log(workspace.engine.branch("vmrag_keep").head, limit=3)
+        made = [each for each in before for parent in each.parents]
+    assert made
+    parted.vmrag("resolve", "--list")
+    signed = info(parted, parted.pinned)
+    assert signed.author == "Ada Lovelace <ada@example.com>"
+    assert signed.date > DATE
+    assert "Vmrag-Merge: lines-1" in signed.message
+    assert any(signed.revision in each.parents for each in made), "the revision that was made before the kill"
 
 
 def test_while_git_waits_vmrag_merge_sends_to_resolve(parted):
@@ -657,9 +730,9 @@ def test_decisions_about_gits_conflict_do_not_touch_a_merge_of_ours_and_go_with_
 
 def test_our_conflict_markers_get_into_no_document(waiting: Project) -> None:
     for text, line in (
-        ("<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n", 1),
-        ("a\r\n>>>>>>> theirs\r\n", 2),
-        ("a\n\n<<<<<<< ours  \n", 3),
+        ("<<<<<<< main\na\n||||||| base\nb\n=======\nc\n>>>>>>> other\n", 1),
+        ("a\r\n||||||| base\r\n", 2),
+        ("a\n\n<<<<<<< main  \n", 3),
     ):
         error = refused(waiting, "resolve", "handbook/d", "--file", "-", code=3, stdin=text)
         assert error["details"]["line"] == line
@@ -667,9 +740,10 @@ def test_our_conflict_markers_get_into_no_document(waiting: Project) -> None:
 
 
 def test_a_document_about_conflicts_can_be_resolved(project: Project) -> None:
-    about = "git writes:\n<<<<<<< ours\nmine\n=======\nyours\n>>>>>>> theirs\n"
+    """Our markers are longer than those that the document shows; only ours are refused."""
+    about = "git writes:\n<<<<<<< main\nmine\n=======\nyours\n>>>>>>> theirs\n"
     _, right = torn(project, put(changed(content=f"{about}one")), put(changed(content="two")))
     project.vmrag("merge", right, code=1)
-    error = refused(project, "resolve", "handbook/d", "--file", "-", code=3, stdin=f"{about}{about}")
-    assert error["details"]["line"] == 8
-    project.vmrag("resolve", "handbook/d", "--file", "-", stdin=f"{about}<<<<<<< HEAD\nboth")
+    error = refused(project, "resolve", "handbook/d", "--file", "-", code=3, stdin=f"{about}<<<<<<<< main\n")
+    assert error["details"]["line"] == 7
+    project.vmrag("resolve", "handbook/d", "--file", "-", stdin=f"{about}{about}both")

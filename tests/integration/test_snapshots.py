@@ -15,8 +15,8 @@ from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link import locks
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import directories, snapshots
-from vmrag_link.index.contents import problem_of
 from vmrag_link.index.manifest import FILE
+from vmrag_link.index.verify import problem_of
 
 kb = knowledge.kb
 

@@ -106,16 +106,16 @@ class _Run:
     def __init__(self, runner: Runner, action: Path, given: Mapping[str, str]) -> None:
         self.runner, self.action = runner, action
         self.definition = yaml.safe_load(action.read_text())
+        self.failed = False
         unknown = given.keys() - self.definition["inputs"].keys()
         assert not unknown, f"{action} has no input {unknown}"
         github = {"token": runner.token}
         self.context: dict[str, Any] = {"github": github, "inputs": {}, "steps": {}}
         self.context["inputs"] = {
-            name: given.get(name, self._text(str(each.get("default", ""))))
+            name: given.get(name, self._text(shown(each.get("default", ""))))
             for name, each in self.definition["inputs"].items()
         }
         self.finished = Finished([], {}, {}, [], [], [], [])
-        self.failed = False
 
     def finish(self) -> Finished:
         for each in self.definition["runs"]["steps"]:
@@ -146,7 +146,7 @@ class _Run:
     def _use(self, definition: Mapping[str, Any], step: Step) -> bool:
         named = PINNED.fullmatch(definition["uses"])
         assert named, f"{definition['uses']} is not pinned by its SHA"
-        given = {name: self._text(str(value)) for name, value in definition.get("with", {}).items()}
+        given = {name: self._text(shown(value)) for name, value in definition.get("with", {}).items()}
         try:
             step.outputs.update(self.runner.others[named[1]](given))
         except ActionFailed as error:
@@ -184,7 +184,7 @@ class _Run:
     def _environ(self, definition: Mapping[str, Any]) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
         path = os.pathsep.join([*self.finished.paths, inherited["PATH"]])
-        mapped = {name: self._text(str(value)) for name, value in definition.get("env", {}).items()}
+        mapped = {name: self._text(shown(value)) for name, value in definition.get("env", {}).items()}
         own = {
             "CI": "true",
             "GITHUB_ACTIONS": "true",
@@ -203,7 +203,7 @@ class _Run:
         """The commands in a step's log, as the runner reads them."""
         stopped = ""
         for line in log.splitlines():
-            assert "##[" not in line, line
+            assert "##[" not in line.replace("##[\\", ""), line
             found = COMMAND.match(line)
             if found and stopped:
                 stopped = "" if found[1] == stopped else stopped

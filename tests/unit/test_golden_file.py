@@ -229,6 +229,11 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def comments(text: str) -> list[str]:
+    """Those of `LAYOUTS`; the names of recorded chunks may have a `#` in them, too."""
+    return re.findall("# (?:a comment|and one behind|in braces|last)", text)
+
+
 @settings(max_examples=examples(180), deadline=None)
 @given(
     st.lists(
@@ -250,5 +255,5 @@ def test_whatever_is_recorded_is_read_again_and_comments_and_order_stay(parts, n
     assert [each.ranking for each in found.queries] == [
         rankings.get(number, each.ranking) for number, each in enumerate(read(before))
     ]
-    assert re.findall("#.*", after.decode()) == re.findall("#.*", before)
+    assert comments(after.decode()) == comments(before)
     assert edit.with_rankings(after, rankings, NOW, LABEL) == after

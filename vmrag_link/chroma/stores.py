@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -25,10 +24,9 @@ import msgspec
 from vmrag_link import paths, permissions
 from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index import manifest
-from vmrag_link.index.contents import directory_suffix, unembedded
 from vmrag_link.index.directories import READ_TIMEOUT, Directories, copy_tree, remove_orphaned_lock
 from vmrag_link.index.seal import SEAL, sha256_of
+from vmrag_link.index.verify import directory_suffix
 from vmrag_link.models import Record
 
 STORE_FORMAT = "1"
@@ -105,6 +103,8 @@ class Stores(Directories):
 
     def seal(self, folder: Path, *, revision: str, stand_ins: Collection[str], dead: int, boot: str) -> None:
         """Seal a store that nobody has open, so that it survives a power cut."""
+        from vmrag_link.index import manifest  # opens SQLite, as below
+
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         written_out = {path.parent for path in files if path.name == HNSW_WRITTEN_OUT}
         lasting = [path for path in files if path.parent in written_out or path == folder / manifest.FILE]
@@ -173,6 +173,8 @@ class Stores(Directories):
         out while another process copies the bytes: closing the file in this one would drop the
         locks that SQLite holds on it.
         """
+        import sqlite3
+
         try:
             with self.reading(source), _unchanging(source / DATABASE_FILE):
                 copy_tree(source, target)
@@ -192,6 +194,8 @@ def read_seal(folder: Path) -> Seal | None:
 
 @contextlib.contextmanager
 def _unchanging(database: Path) -> Iterator[None]:
+    import sqlite3
+
     location = f"{database.absolute().as_uri()}?mode=rw"
     with contextlib.closing(sqlite3.connect(location, uri=True, timeout=READ_TIMEOUT)) as connection:
         connection.execute("BEGIN")
@@ -201,8 +205,12 @@ def _unchanging(database: Path) -> Iterator[None]:
 
 def _stand_ins_problem(seal: Seal, index: Path) -> str:
     """Why stand-ins for vectors are not what the store should hold by now."""
+    if not seal.stand_ins:
+        return ""
+    from vmrag_link.index.contents import unembedded
+
     try:
-        made = bool(seal.stand_ins) and set(seal.stand_ins) != unembedded(index).keys()
+        made = set(seal.stand_ins) != unembedded(index).keys()
     except IndexFailed as error:  # it was removed, or damaged, since it was bound
         return error.message.rstrip(".")
     return "vectors were made since" if made else ""

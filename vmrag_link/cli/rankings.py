@@ -6,31 +6,21 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 
 from vmrag_link.cli import output
+from vmrag_link.golden.comparison import ranking_changes
 from vmrag_link.golden.queries import RankedChunk
-
-GONE = "-"
 
 
 def changes(before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> Iterator[str]:
-    """A line for each chunk of either ranking: the places before and after, the chunk, the scores.
-    What is gone comes last.
-    """
-    ranks = {(each.document, each.chunk) for each in after}
-    old = {(each.document, each.chunk): (rank, each.score) for rank, each in enumerate(before, start=1)}
+    """A line for each chunk of either ranking (`ranking_changes`)."""
     if not before and not after:
         yield "nothing is found"
-        return
-    for rank, each in enumerate(after, start=1):
-        if known := old.get((each.document, each.chunk)):
-            was, score = known
-            scores = f"{each.score:g}" if score == each.score else f"{score:g} -> {each.score:g}"
-            line = _row(str(was), str(rank), each, scores)
-            yield line if known != (rank, each.score) else output.style(line, dim=True)
+    for each in ranking_changes(before, after):
+        if each.rank_after is None:
+            yield output.style(str(each), fg="red")
+        elif each.rank_before is None:
+            yield output.style(str(each), fg="green")
         else:
-            yield output.style(_row(GONE, str(rank), each, f"{each.score:g}"), fg="green")
-    for rank, each in enumerate(before, start=1):
-        if (each.document, each.chunk) not in ranks:
-            yield output.style(_row(str(rank), GONE, each, f"{each.score:g}"), fg="red")
+            yield output.style(str(each), dim=True) if each.same else str(each)
 
 
 def side_by_side(names: tuple[str, str], before: Sequence[RankedChunk], after: Sequence[RankedChunk]) -> Iterator[str]:
@@ -50,7 +40,3 @@ def _column(ranking: Sequence[RankedChunk], others: Collection[tuple[str, int]],
         f"{' ' if (each.document, each.chunk) in others else mark} {each.document} #{each.chunk}  {each.score:g}"
         for each in ranking
     ]
-
-
-def _row(before: str, after: str, chunk: RankedChunk, scores: str) -> str:
-    return f"{before:>4} -> {after:<4} {chunk.document} #{chunk.chunk}  {scores}"

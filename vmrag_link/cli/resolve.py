@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
-from vmrag_link.cli import conflict_view, output
+from vmrag_link.cli import conflict_view, editing, output, resolve_dialog
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.documents import given
-from vmrag_link.errors import ContentRefused, UsageInvalid, plural, quoted
-from vmrag_link.merging.conflicts import Side
+from vmrag_link.errors import UsageInvalid, plural, quoted
+from vmrag_link.merging.conflicts import Take
+from vmrag_link.merging.decide import Decision, text_field
+from vmrag_link.merging.rows import CONTENT
 from vmrag_link.ops.merge import resolve as operation
+from vmrag_link.ops.merge.resolve import ResolveReport
+from vmrag_link.ops.merge.worktree_texts import worktree_texts
 from vmrag_link.workspace import Workspace
+
+_TAKES: tuple[Take, ...] = ("ours", "theirs", "union")
 
 
 @vmrag_command("resolve")
@@ -25,56 +32,87 @@ from vmrag_link.workspace import Workspace
     "--ours", "side", flag_value="ours", help="Take our side of these conflicts (by default of all open ones)."
 )
 @click.option("--theirs", "side", flag_value="theirs", help="Take their side.")
+@click.option("--union", "side", flag_value="union", help="Take both texts of each hunk, ours first.")
 @click.option(
-    "--file", type=click.Path(path_type=Path, allow_dash=True), help="Take this file's text; - reads standard input."
+    "--hunk",
+    "hunks",
+    multiple=True,
+    metavar="N=ours|theirs|union",
+    help="Decide about one hunk of a text; may be given several times.",
 )
 @click.option(
     "--field",
     "fields",
     multiple=True,
     metavar="FIELD=ours|theirs",
-    help="Decide about one field; may be given several times.",
+    help="Decide about one field, or about one key: metadata.KEY=theirs; may be given several times.",
+)
+@click.option(
+    "--file", type=click.Path(path_type=Path, allow_dash=True), help="Take this file's text; - reads standard input."
+)
+@click.option(
+    "--from-worktree", is_flag=True, help="Take the texts of the merged files that these documents came from."
+)
+@click.option(
+    "--tool", metavar="TOOL", help="Merge the texts in this tool of git mergetool; '' for the configured one."
 )
 @click.option("--list", "only_list", is_flag=True, help="Show the conflicts and ask nothing.")
 def command(
     invocation: Invocation,
     *,
     conflicts: tuple[str, ...],
-    side: Side | None,
-    file: Path | None,
+    side: Take | None,
+    hunks: tuple[str, ...],
     fields: tuple[str, ...],
+    file: Path | None,
+    from_worktree: bool,
+    tool: str | None,
     only_list: bool,
 ) -> int:
-    """Decide about the documents that both sides of a merge changed. On a terminal: one after the
-    other.
+    """Decide about the documents that both sides of a merge changed. On a terminal: one conflict
+    after the other.
 
-    Works for git's own merges and for vmrag merge. Decisions are kept; it can be left and gone on
-    with later. Exit code 1 while something is undecided.
+    Texts are merged by line; what is left are hunks, which can be decided one by one. A side that
+    is taken is taken for what is in conflict: what only one side changed stays as it is. Works for
+    git's own merges, also after `git add`, and for vmrag merge. Decisions are kept; it can be left
+    and gone on with later. Exit code 1 while something is undecided.
     """
-    deciding = bool(side or fields or file)
-    if deciding and only_list:
-        raise UsageInvalid("--list decides nothing.", hint="vmrag resolve --list")
+    parts = _parts(fields, "field", "title") | {
+        f"{CONTENT}#{n}": take for n, take in _parts(hunks, "hunk", "1").items()
+    }
     text = _text(file) if file else None
-    if text is not None and len(conflicts) != 1:
-        raise UsageInvalid("A file resolves one conflict.", hint="vmrag resolve COLLECTION/DOC --file FILE")
-    asks = not (deciding or only_list) and _asks(invocation)
-    if conflicts and not (deciding or only_list or asks):
+    deciding = bool(side or parts or file)
+    if only_list and (deciding or from_worktree or tool is not None):
+        raise UsageInvalid("--list decides nothing.", hint="vmrag resolve --list")
+    if sum((deciding, from_worktree, tool is not None)) > 1:
+        raise UsageInvalid("--from-worktree and --tool decide by themselves.", hint="vmrag resolve --help")
+    if (text is not None or hunks) and len(conflicts) != 1:
+        what = "A file resolves" if text is not None else "A hunk is of"
+        raise UsageInvalid(f"{what} one conflict.", hint="vmrag resolve COLLECTION/DOC --file FILE (or --hunk 1=ours)")
+    asks = not (deciding or from_worktree or tool is not None or only_list) and _is_attended(invocation)
+    if conflicts and not (deciding or from_worktree or tool is not None or only_list or asks):
         raise UsageInvalid(
             "What should become of it?",
-            hint=f"vmrag resolve {quoted(conflicts[0])} --ours (or --theirs, --file, --field)",
+            hint=f"vmrag resolve {quoted(conflicts[0])} --ours (or --theirs, --union, --file, --field)",
         )
     with invocation.workspace() as ws:
         if deciding:
-            report = operation.resolve(ws, conflicts, side=side, fields=_fields(fields), text=text)
+            report = operation.resolve(ws, conflicts, Decision(side=side, parts=parts, text=text))
         else:
             report = operation.conflicts(ws, conflicts)
             if asks:
-                report = _ask(ws, report, conflicts)
-    invocation.emit(report, _lines(report, shown=only_list or not (deciding or asks)))
+                report = resolve_dialog.ask(ws, report, conflicts)
+            elif from_worktree:
+                report = operation.take_texts(ws, worktree_texts(ws, _only(report, conflicts)))
+            elif tool is not None:
+                report = _with_tool(ws, _only(report, conflicts), tool)
+    invocation.emit(
+        report, _lines(report, shown=only_list or not (deciding or asks or from_worktree or tool is not None))
+    )
     return FAILED_CHECK if report.conflicts or not report.staged else 0
 
 
-def _asks(invocation: Invocation) -> bool:
+def _is_attended(invocation: Invocation) -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and not invocation.as_json
 
 
@@ -82,77 +120,49 @@ def _text(path: Path) -> str:
     return given.stream_text(sys.stdin.buffer) if str(path) == "-" else given.file_text(path)
 
 
-def _fields(given: tuple[str, ...]) -> dict[str, Side]:
-    fields: dict[str, Side] = {}
+def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]:
+    parts: dict[str, Take] = {}
     for each in given:
-        name, _, side = each.partition("=")
-        if side not in ("ours", "theirs"):
-            raise UsageInvalid(f"--field {each}: say which side.", hint=f"--field {name or 'title'}=ours")
-        fields[name] = "ours" if side == "ours" else "theirs"
-    return fields
+        name, _, side = each.rpartition("=")
+        take = next((take for take in _TAKES if take == side), None)
+        if take is None or not name:
+            raise UsageInvalid(f"--{option} {each}: say which side.", hint=f"--{option} {name or example}=ours")
+        parts[name] = take
+    return parts
 
 
-def _ask(ws: Workspace, report: operation.ResolveReport, wanted: tuple[str, ...]) -> operation.ResolveReport:
-    """Ask about one conflict after the other, and store each answer, until the person stops.
-
-    An answer may settle others, too, and end the merge, so the open ones are read again each time.
-    """
-    asked: set[str] = set()
-    drafts: dict[str, str] = {}
-    while rows := [each for each in report.conflicts if each.id not in asked and (not wanted or each.id in wanted)]:
-        row = rows[0]
-        asked.add(row.id)
-        output.print_lines(conflict_view.lines(row))
-        offers = {"o": "[o]urs", "t": "[t]heirs", "e": "[e]dit", "s": "[s]kip", "q": "[q]uit"}
-        if not row.has_text:
-            del offers["e"]
-        answer = output.choose(
-            f"({len(asked)} of {len(asked) + len(rows) - 1}) {', '.join(offers.values())}", list(offers)
-        )
-        if answer == "q":
-            break
-        if answer in ("o", "t"):
-            taken: Side = "ours" if answer == "o" else "theirs"
-            report = operation.resolve(ws, [row.id], fields=dict.fromkeys(row.open, taken))
-        elif answer == "e":
-            edited = _edit(drafts.get(row.id) or conflict_view.template(row))
-            if edited is None:
-                continue
-            try:
-                report = operation.resolve(ws, [row.id], text=edited)
-            except ContentRefused as refused:
-                drafts[row.id] = edited  # nobody types it again
-                asked.discard(row.id)
-                output.complain(
-                    f"{refused.message} (e edits the text as you left it.) {refused.hint}", "error:", fg="red"
-                )
-    return report
+def _only(report: ResolveReport, wanted: tuple[str, ...]) -> ResolveReport:
+    rows = tuple(each for each in report.conflicts if not wanted or each.id in wanted)
+    return msgspec.structs.replace(report, conflicts=rows)
 
 
-def _edit(text: str) -> str | None:
-    """The text as edited by a person, byte for byte; None if it was not changed."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "conflict.md"
-        path.write_bytes(text.encode())
-        click.edit(filename=str(path))
-        edited = _text(path)
-    return edited if edited != text else None
+def _with_tool(ws: Workspace, report: ResolveReport, tool: str) -> ResolveReport:
+    """One text after the other; each is stored before the next one is opened."""
+    rows = [each for each in report.conflicts if text_field(each.conflict)]
+    if not rows:
+        raise UsageInvalid("No text is in conflict.", hint="vmrag resolve --list")
+    for row in rows:
+        merged = editing.merged_by_tool(ws, row.conflict, tool)
+        if merged is not None:
+            report = operation.resolve(ws, [row.id], Decision(text=merged, edited=True))
+    return operation.conflicts(ws) if report.conflicts else report
 
 
-def _lines(report: operation.ResolveReport, *, shown: bool) -> list[str]:
-    lines = []
+def _lines(report: ResolveReport, *, shown: bool) -> Iterator[str]:
     for row in report.conflicts:
-        lines += conflict_view.lines(row) if shown else [f"{output.style('conflict', fg='red')}  {row.id}"]
+        if shown:
+            yield from conflict_view.lines(row, report.labels)
+        else:
+            yield f"{output.style('conflict', fg='red')}  {row.id}"
     if report.conflicts:
         decided = f", {report.decided} decided" if report.decided else ""
-        lines.append(
-            f"{plural(len(report.conflicts), 'conflict')} open{decided}. Ours is {report.ours[:7]}, theirs {report.theirs[:7]}."
+        sides = (
+            f"Ours is {report.labels.ours} at {report.ours[:7]}, theirs {report.labels.theirs} at {report.theirs[:7]}."
         )
-        lines.append("Next: vmrag resolve COLLECTION/DOC --ours (or --theirs, --file FILE, --field FIELD=theirs)")
+        yield f"{plural(len(report.conflicts), 'conflict')} open{decided}. {sides}"
+        yield "Next: vmrag resolve COLLECTION/DOC --ours (or --theirs, --union, --hunk N=theirs, --file FILE)"
     elif report.pin:
-        lines.append(
-            f"Pinned {report.pin.dolt_commit[:7]} in .dolt-version{', which is staged' * report.staged}. Next: {report.next}"
-        )
+        staged = ", which is staged" if report.staged else ""
+        yield f"Pinned {report.pin.dolt_commit[:7]} in .dolt-version{staged}. Next: {report.next}"
     else:
-        lines.append(f"All conflicts are decided. Next: {report.next}")
-    return lines
+        yield f"All conflicts are decided. Next: {report.next}"

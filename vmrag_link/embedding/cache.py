@@ -79,12 +79,12 @@ class EmbeddingCache:
                     f"SELECT rowid, key, vector, checksum FROM vectors WHERE key IN ({marks})",  # noqa: S608
                     keys,
                 )
-                for row in map(table.Row._make, rows.fetchall()):
-                    used.add(row.id // table.BLOCK)
-                    if row.proven:
-                        found[row.key] = row.vector
-                    elif row.checksum is None:
-                        unproven.append(row.id)
+                for row, key, vector, checksum in rows.fetchall():
+                    used.add(row // table.BLOCK)
+                    if table.is_proven(key, vector, checksum):
+                        found[key] = vector
+                    elif checksum is None:
+                        unproven.append(row)
             if adopt and unproven:
                 found |= table.adopt(connection, unproven)
             table.note(connection, used)

@@ -53,9 +53,7 @@ class Row(NamedTuple):
 
     @property
     def proven(self) -> bool:
-        """Whether it is what was stored. A damaged row may hold a value of any type."""
-        whole = isinstance(self.key, bytes) and isinstance(self.vector, bytes) and 0 < len(self.key) <= KEY_BYTES
-        return whole and self.checksum == _digest(self.key, self.vector)
+        return is_proven(self.key, self.vector, self.checksum)
 
 
 class Boundary(Record, frozen=True):
@@ -80,6 +78,13 @@ def begin_noting(connection: sqlite3.Connection) -> None:
 
 
 # -- proof
+
+
+def is_proven(key: object, vector: object, checksum: object) -> bool:
+    """Whether a row is what was stored. A damaged one may hold a value of any type."""
+    if not isinstance(key, bytes) or not isinstance(vector, bytes) or not 0 < len(key) <= KEY_BYTES:
+        return False
+    return checksum == _digest(key, vector)
 
 
 def checksum(key: bytes, vector: Vector) -> bytes:

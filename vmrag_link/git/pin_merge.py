@@ -1,10 +1,9 @@
-"""The configuration of our merge driver, and git's traces of a conflict in the pin."""
+"""The configuration of our merge driver, and the commits and pins of a merge."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from vmrag_link import env
 from vmrag_link.git.heads import head
@@ -18,14 +17,6 @@ ATTRIBUTE = f"{PIN_NAME} merge={DRIVER} -text"
 _MARKER_SIZE = 7
 _SECTION = f"merge.{DRIVER}"
 _NO_SUCH_SECTION = "no such section"
-
-
-class Stages(NamedTuple):
-    """The index's three versions of a pin in conflict; None where a side has none."""
-
-    base: bytes | None
-    ours: bytes | None
-    theirs: bytes | None
 
 
 def driver_settings(command: str) -> dict[str, str]:
@@ -84,27 +75,6 @@ def marker_size(places: Places) -> int:
 
 def _attribute(places: Places, name: str) -> str:
     return demand(places, "check-attr", "-z", name, "--", PIN_NAME).text.split("\0")[2]
-
-
-def stages(places: Places) -> Stages | None:
-    """The pin's versions while it is in conflict, else None."""
-    lines = demand(places, "ls-files", "--unmerged", "-z", "--", PIN_NAME).text.split("\0")
-    found = {}
-    for line in filter(None, lines):
-        _, blob, stage = line.partition("\t")[0].split(" ")
-        found[int(stage)] = demand(places, "cat-file", "blob", blob).stdout
-    return Stages(found.get(1), found.get(2), found.get(3)) if found else None
-
-
-def reopen_command(places: Places) -> str | None:
-    """The command that continues after `git add` closed git's conflict in the pin; None if there is
-    none.
-    """
-    again = "vmrag resolve"
-    if stages(places):
-        return again
-    known = demand(places, "ls-files", "--resolve-undo", "-z", "--", PIN_NAME).text
-    return f"git checkout -m -- {PIN_NAME} && {again}" if known else None
 
 
 def is_merge(places: Places) -> bool:

@@ -46,7 +46,7 @@ _OR_A_BRANCH = ", or let it travel on a branch: remote: git:refs/heads/vmrag/dat
 
 _ON_A_RUNNER = (
     "Let actions/checkout keep its token (persist-credentials: true), or give the step's input `token` one that may read "
-    "this repository (permissions: contents: read; write to push)."
+    "this repository (permissions: contents: read; write to push)"
 )
 
 

@@ -1,12 +1,9 @@
-"""Reading the contents of an index directory that nobody changes meanwhile, and whether to trust
-it.
-"""
+"""Reading the contents of an index directory that nobody changes meanwhile."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,61 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from vmrag_link.errors import IndexFailed
-from vmrag_link.index import keywords, seal, vectors
+from vmrag_link.index import keywords, vectors
 from vmrag_link.index.manifest import IndexedCollection, Manifest
-from vmrag_link.models import DocumentHeader, canonical_json
+from vmrag_link.index.verify import unusable
+from vmrag_link.models import DocumentHeader
 
-FORMAT = "2"
-"""Rises with every change of what lies in an index directory or of how texts are cut.
-
-Where answers change with it, `retrieval.fusion.VERSION` rises, too.
-"""
-
-
-def directory_suffix(**decisive: object) -> str:
-    """Eight hex digits of what decides a directory besides a revision's own rows: the format, and
-    `decisive` values.
-
-    The rows name models, chunking and distances. A checksum suffices for the few possible values,
-    and saves every checkout from loading cryptography.
-    """
-    return f"{zlib.crc32(canonical_json({'format': FORMAT, **decisive}).encode()):08x}"
-
-
-SUFFIX = directory_suffix()
-"""Of the directories of indexes."""
-
-
-# -- verifying -------------------------------------------------------------------------------------
-
-
-def unusable(folder: Path, problem: str) -> IndexFailed:
-    return IndexFailed(
-        f"The index {folder.name} does not verify: {problem}.",
-        hint="It is derived; 'vmrag sync --rebuild' builds it again.",
-        folder=str(folder),
-    )
-
-
-def problem_of(folder: Path, *, revision: str) -> str:
-    """Why a sealed index must not be served; empty if it verifies.
-
-    Reads two small files, and the contents of the others where `seal` says that this is due.
-    """
-    if not folder.is_dir():
-        return "it is not there"
-    try:
-        found = seal.read(folder)
-    except FileNotFoundError:
-        return "it was never finished" if folder.is_dir() else "it is being removed"
-    except (IsADirectoryError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        return f"{seal.SEAL} cannot be read ({error})"
-    if (found.format, found.revision) != (FORMAT, revision):
-        return f"it was sealed as revision {found.revision} in format {found.format}"
-    return seal.problem(folder)
-
-
-# -- reading ---------------------------------------------------------------------------------------
 # Each raises `IndexFailed` for a damaged manifest.
 
 
@@ -88,6 +35,23 @@ class Contents(NamedTuple):
 def contents(folder: Path) -> Contents:
     with _manifest(folder) as manifest:
         return Contents(manifest.collections(), manifest.headers(), manifest.chunk_counts(), manifest.unembedded())
+
+
+class Size(NamedTuple):
+    """Numbers of documents, live and dead chunks, and documents that may differ from the revision
+    that the index stands at.
+    """
+
+    documents: int
+    live: int
+    dead: int
+    touched: int
+
+
+def size(folder: Path) -> Size:
+    with _manifest(folder) as manifest:
+        dead = sum(held.dead for held in manifest.collections().values())
+        return Size(*manifest.counts(), dead, len(manifest.touched()))
 
 
 def held_collections(folder: Path) -> dict[str, IndexedCollection]:

@@ -7,15 +7,20 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 FILE = "keywords.sqlite"
 SLOT_BITS = 40
 LAST_SLOT = (1 << SLOT_BITS) - 1
+ROWS_AT_ONCE = 1_000
+
 TOKENS = "tokenize = 'porter unicode61'"
 _TABLE = f"CREATE VIRTUAL TABLE keywords USING fts5(text, {TOKENS})"
 
@@ -60,13 +65,13 @@ def slot_of(row: int) -> int:
 
 
 def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
-    """A connection to the words of an index, made if absent. `frozen`: nobody changes the file
-    meanwhile.
+    """A connection to the words of an index, made if absent, for one thread at a time. `frozen`:
+    nobody changes the file meanwhile.
     """
     if frozen:
         location = f"{(folder / FILE).absolute().as_uri()}?mode=ro&immutable=1"
         return sqlite3.connect(location, uri=True, isolation_level=None)
-    connection = sqlite3.connect(folder / FILE, isolation_level=None)
+    connection = sqlite3.connect(folder / FILE, isolation_level=None, check_same_thread=False)
     try:
         # An index that a kill left half changed is thrown away: no journal has to survive that.
         connection.execute("PRAGMA synchronous = OFF")
@@ -78,19 +83,34 @@ def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
     return connection
 
 
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """What changes in the block is one transaction, which may be part of a larger one."""
+    if connection.in_transaction:
+        yield
+        return
+    with connection:
+        connection.execute("BEGIN")
+        yield
+
+
 def add(connection: sqlite3.Connection, rows: Iterable[tuple[int, str]]) -> None:
-    """One transaction."""
-    connection.execute("BEGIN")
-    connection.executemany("INSERT INTO keywords(rowid, text) VALUES (?, ?)", rows)
-    connection.execute("COMMIT")
+    """Add rows, many in one statement: it runs without the interpreter's lock."""
+    left = iter(rows)
+    with transaction(connection):
+        while some := list(itertools.islice(left, ROWS_AT_ONCE)):
+            connection.execute(
+                "INSERT INTO keywords(rowid, text) "
+                "SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)",
+                (msgspec.json.encode(some).decode(),),
+            )
 
 
 def remove(connection: sqlite3.Connection, ranges: Iterable[range]) -> None:
-    """Remove the rows in these ranges, as one transaction."""
-    connection.execute("BEGIN")
-    # Row by row: FTS5 looks a single rowid up twenty times faster than it walks a range.
-    connection.executemany("DELETE FROM keywords WHERE rowid = ?", ((row,) for each in ranges for row in each))
-    connection.execute("COMMIT")
+    """Remove the rows in these ranges."""
+    with transaction(connection):
+        # Row by row: FTS5 looks a single rowid up twenty times faster than it walks a range.
+        connection.executemany("DELETE FROM keywords WHERE rowid = ?", ((row,) for each in ranges for row in each))
 
 
 def count(connection: sqlite3.Connection, rows: range | None = None) -> int:

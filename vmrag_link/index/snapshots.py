@@ -15,13 +15,13 @@ from vmrag_link import locks, paths
 from vmrag_link.beside import Beside
 from vmrag_link.errors import Busy
 from vmrag_link.index import seal
-from vmrag_link.index.contents import SUFFIX, problem_of, unusable
 from vmrag_link.index.directories import Directories, copy_tree, lock_of
+from vmrag_link.index.verify import SUFFIX, problem_of, unusable
 from vmrag_link.models import Record
 
 
 class Snapshot(Record, frozen=True):
-    """One snapshot on the disk, verified or not; `format` is its `contents.SUFFIX`."""
+    """One snapshot on the disk, verified or not; `format` is its `verify.SUFFIX`."""
 
     path: Path
     revision: str

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from vmrag_link import permissions
+from vmrag_link.beside import Beside
 from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import flat, floats, keywords, lengths, seal, vectors
-from vmrag_link.index.contents import FORMAT, unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
+from vmrag_link.index.verify import FORMAT, unusable
 from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record
 
 
@@ -39,27 +40,49 @@ class IndexStore:
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.folder = folder
+        self._adding: Beside[None] | None = None
         if create:
             permissions.make_folder(folder)
         with contextlib.ExitStack() as opened:
             try:
                 self.manifest = opened.enter_context(contextlib.closing(Manifest(folder, create=create)))
-                self._words = opened.enter_context(contextlib.closing(keywords.connect(folder)))
+                self._connection = opened.enter_context(contextlib.closing(keywords.connect(folder)))
+                # Words are written once, at the end: ten transactions take half as long again.
+                self._changing = opened.enter_context(contextlib.ExitStack())
+                self._changing.enter_context(keywords.transaction(self._connection))
             except sqlite3.Error as error:
                 raise self._failure(error) from error
             opened.pop_all()
 
     def close(self) -> None:
-        self.manifest.close()
-        self._words.close()
-        permissions.settle(self.folder)
+        try:
+            self._finish_adding()
+            self._changing.close()
+        finally:
+            self.manifest.close()
+            self._connection.close()
+            permissions.settle(self.folder)
+
+    @property
+    def _words(self) -> sqlite3.Connection:
+        """The words of all documents that were added."""
+        self._finish_adding()
+        return self._connection
+
+    def _finish_adding(self) -> None:
+        adding, self._adding = self._adding, None
+        if adding:
+            adding.result()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """What SQLite says of a damaged or full file becomes `IndexFailed` or `FileFailed`."""
-        self.close()
+        try:
+            self.close()
+        except sqlite3.Error as late:
+            error = error or late
         if isinstance(error, sqlite3.Error):
             raise self._failure(error) from error
 
@@ -104,27 +127,30 @@ class IndexStore:
         held = self._held(collection)
         slot = held.slots
         placed: list[tuple[DocumentHeader, range]] = []
-        words: list[tuple[int, str]] = []
         for each in documents:
             slots = range(slot, slot + len(each.chunks))
             placed.append((each.document.header, slots))
-            words += zip(_rows(held, slots), [chunk.text for chunk in each.chunks], strict=True)
             slot = slots.stop
         with self.manifest:
             self.manifest.add_documents(held, placed)
             self.manifest.grow(held, slot)
         rows = [vector for each in documents for vector in each.vectors]
         if rows:
+            # A third of the work, and SQLite's alone: the next documents are read meanwhile.
+            self._finish_adding()
+            self._adding = Beside(lambda: self._add_words(held, documents, range(held.slots, slot)))
             whole, dimensions = vectors.quantise(b"".join(rows)), held.collection.embedding_dimensions
             vectors.append(self.folder, held.id, whole, slots=held.slots, dimensions=dimensions)
             if keep_floats:
                 floats.write(self.folder, held.id, dict(enumerate(rows, start=held.slots)))
-        keywords.add(self._words, words)
-        if words:
-            tokens = iter(keywords.token_counts(self._words, _rows(held, range(held.slots, slot))))
-            by_document = ([next(tokens) for _ in each.chunks] for each in documents)
-            lengths.append(self.folder, held.id, by_document, slots=held.slots)
         return len(rows)
+
+    def _add_words(self, held: IndexedCollection, documents: Sequence[ChunkedDocument], slots: range) -> None:
+        texts = (chunk.text for each in documents for chunk in each.chunks)
+        keywords.add(self._connection, zip(_rows(held, slots), texts, strict=True))
+        tokens = iter(keywords.token_counts(self._connection, _rows(held, slots)))
+        by_document = ([next(tokens) for _ in each.chunks] for each in documents)
+        lengths.append(self.folder, held.id, by_document, slots=slots.start)
 
     def embed(self, collection: str, given: Mapping[str, bytes]) -> None:
         """Replace the vectors of documents of one chunk by other unit vectors (float32), on this

@@ -19,8 +19,8 @@ from pathlib import Path
 from vmrag_link import locks, permissions
 from vmrag_link.errors import Busy
 from vmrag_link.index import seal
-from vmrag_link.index.contents import SUFFIX, has_given_vectors, problem_of
 from vmrag_link.index.directories import remove
+from vmrag_link.index.verify import SUFFIX, problem_of
 
 
 class WorkingCopy:
@@ -56,6 +56,8 @@ class WorkingCopy:
         """Whether it has vectors that clients gave. Then it is read even if nothing is uncommitted,
         and becomes no snapshot.
         """
+        from vmrag_link.index.contents import has_given_vectors  # opens SQLite
+
         return has_given_vectors(self.path)
 
     @property

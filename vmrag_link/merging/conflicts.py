@@ -1,92 +1,46 @@
-"""The conflicts of a merge, and a person's decisions about them. Pure.
-
-A row is merged cell by cell, as Dolt does. A text and its hash are one cell, and so are the parts
-of an embedding. Times never conflict: the later one stays.
-"""
+"""The conflicts of a merge, and a person's decisions about them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal
 
 import msgspec
 
-from vmrag_link.models import (
-    Collection,
-    Distance,
-    Document,
-    Entry,
-    IssueLog,
-    KnowledgeDoc,
-    Project,
-    Record,
-    Row,
-    canonical_json,
-    content_hash,
-)
+from vmrag_link.merging import rows
+from vmrag_link.merging.markers import both_texts
+from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, R, merge_rows
+from vmrag_link.merging.text import Hunk
+from vmrag_link.models import Entry, Record, Row, text_of
 
 Side = Literal["ours", "theirs"]
+Take = Literal["ours", "theirs", "union"]
+"""What a person may choose at once; `union`, both texts, is for hunks."""
+
 DOCUMENT, COLLECTION, PROJECT = "document", "collection", "project"
 """The field of a conflict over a whole row, which one side removed and the other changed.
 
 A collection counts with all its documents. Issue logs and knowledge docs are documents, too.
 """
 
-CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
-    Document: {
-        "title": ("title",),
-        "content": ("content", "content_hash"),
-        "metadata": ("metadata",),
-        "source": ("source", "source_key"),
-        "file_type": ("file_type",),
-    },
-    Collection: {
-        "kind": ("kind",),
-        "metadata": ("metadata",),
-        "embedding": ("embedding_function", "embedding_model", "embedding_dimensions"),
-        "distance": ("distance",),
-        "chunking": ("chunking",),
-        "import_base": ("import_base",),
-    },
-    Project: {"name": ("name",), "repository_url": ("repository_url",), "metadata": ("metadata",)},
-    IssueLog: {
-        "project_id": ("project_id",),
-        "issue_number": ("issue_number",),
-        "log_type": ("log_type",),
-        "title": ("title",),
-        "content": ("content", "content_hash"),
-        "metadata": ("metadata",),
-    },
-    KnowledgeDoc: {
-        "category": ("category",),
-        "tool_name": ("tool_name",),
-        "tool_version": ("tool_version",),
-        "title": ("title",),
-        "content": ("content", "content_hash"),
-        "metadata": ("metadata",),
-    },
-}
-_LATER: Mapping[type, tuple[str, ...]] = {
-    Document: ("last_modified", "updated_at"),
-    IssueLog: ("updated_at",),
-    KnowledgeDoc: ("updated_at",),
-}
-
-R = TypeVar("R", bound=Row)
-
 
 class Choice(Record, frozen=True):
-    """The result for one field in conflict; `edited` takes `text` as the content of the document.
+    """The result for one field in conflict, or for a part of it; `edited` takes `text`.
 
     `neither` is for the base that git makes of several: a value that equals neither side's.
     """
 
-    take: Literal["ours", "theirs", "edited", "neither"]
+    take: Literal["ours", "theirs", "union", "edited", "neither"]
     text: str = ""
 
 
-Decisions = Mapping[str, Mapping[str, Choice]]
-"""Choices by a conflict's id and its field."""
+Choices = Mapping[str, Choice]
+"""By field; by `content#KEY` for a hunk, by `metadata.KEY` for a key. A part's counts more than its
+field's.
+"""
+
+Decisions = Mapping[str, Choices]
+"""Choices by a conflict's id."""
 
 
 class Conflict(Record, frozen=True):
@@ -95,7 +49,7 @@ class Conflict(Record, frozen=True):
 
     `doc_id` is empty for a collection's settings, `collection` for an entry. `merged` is the row
     with everything merged except the conflicts. `documents`: their number in a collection that the
-    other side removed.
+    other side removed. `hunks` of the content are in conflict, and `keys` of the metadata.
     """
 
     collection: str
@@ -106,6 +60,8 @@ class Conflict(Record, frozen=True):
     theirs: Row | None
     merged: Row | None
     documents: int = 0
+    hunks: tuple[Hunk, ...] = ()
+    keys: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -121,41 +77,89 @@ class Conflict(Record, frozen=True):
         row = self.ours or self.theirs
         return row.key[0] if isinstance(row, Entry) else ""
 
-    def open(self, choices: Mapping[str, Choice]) -> tuple[str, ...]:
-        """The fields without a decision."""
-        return tuple(field for field in self.fields if field not in choices)
+    def open(self, choices: Choices) -> tuple[str, ...]:
+        """The fields without a decision, or with one for some of their parts only."""
+        return tuple(field for field in self.fields if any(each not in choices for each in self._parts(field, choices)))
 
-    def resolved(self, choices: Mapping[str, Choice]) -> Row | None:
+    def open_hunks(self, choices: Choices) -> tuple[Hunk, ...]:
+        if CONTENT in choices:
+            return ()
+        return tuple(each for each in self.hunks if hunk_field(each) not in choices)
+
+    def resolved(self, choices: Choices) -> Row | None:
         """The row that the choices make, None for no row; every field must be decided."""
         if self.is_whole:
             choice = choices[self.fields[0]]
             if choice.take in ("ours", "theirs"):
-                return self._side(choice)
-            field = "content" if self.fields == (DOCUMENT,) else "metadata"
-            return self._with(self.ours or self.theirs, field, choice)
+                return self.ours if choice.take == "ours" else self.theirs
+            return _replaced(self.ours or self.theirs, self._whole(choice))
         row = self.merged
         for field in self.fields:
-            row = self._with(row, field, choices[field])
+            row = _replaced(row, self._cell(row, field, choices))
         return row
+
+    def text(self, choices: Choices, *, undecided: Mapping[str, str]) -> str:
+        """The content with what is decided, and `undecided` hunks as these texts, by key."""
+        if CONTENT in choices and choices[CONTENT].take == "edited":
+            return choices[CONTENT].text
+        texts = dict(undecided)
+        for hunk in self.hunks:
+            choice = choices.get(hunk_field(hunk)) or choices.get(CONTENT)
+            if choice:
+                texts[hunk.key] = _lines(hunk, choice)
+        return rows.merge_content(self.base, self.ours, self.theirs).resolved(texts)
 
     @property
     def is_whole(self) -> bool:
         """Whether one side removed the row."""
         return self.fields in ((DOCUMENT,), (COLLECTION,), (PROJECT,))
 
-    def _side(self, choice: Choice) -> Row | None:
-        return self.ours if choice.take == "ours" else self.theirs
+    def _parts(self, field: str, choices: Choices) -> list[str]:
+        """What must be decided for a field: it, or its parts."""
+        if field in choices:
+            return [field]
+        hunks = [hunk_field(each) for each in self.hunks] if field == CONTENT else []
+        return hunks or ([key_field(each) for each in self.keys] if field == METADATA else []) or [field]
 
-    def _with(self, row: Row | None, field: str, choice: Choice) -> Row:
-        assert row is not None  # noqa: S101  there is something to choose
+    def _whole(self, choice: Choice) -> dict[str, Any]:
+        field = CONTENT if self.fields == (DOCUMENT,) else METADATA
         if choice.take == "edited":
-            values = _content(choice.text)
-        elif choice.take == "neither":
-            values = _neither(field, self.ours, self.theirs)
-        else:
-            side = self._side(choice)
-            values = {name: getattr(side, name) for name in CELLS[type(row)][field]}
-        return msgspec.structs.replace(row, **values)
+            return rows.content_cell(choice.text)
+        if field == METADATA:
+            return rows.neither_of_metadata(self.ours, self.theirs)
+        return rows.content_cell(both_texts(*(text_of(each) for each in (self.ours, self.theirs))))
+
+    def _cell(self, row: Row | None, field: str, choices: Choices) -> dict[str, Any]:
+        assert row is not None  # noqa: S101  there is something to choose
+        if field == CONTENT:
+            return rows.content_cell(self.text(choices, undecided={}))
+        if field == METADATA:
+            return self._metadata(row, choices)
+        choice = choices[field]
+        if choice.take == "neither":
+            return rows.neither(field, self.ours, self.theirs)
+        side = self.ours if choice.take == "ours" else self.theirs
+        return {name: getattr(side, name) for name in CELLS[type(row)][field]}
+
+    def _metadata(self, row: Row, choices: Choices) -> dict[str, Any]:
+        for key in self.keys:
+            choice = choices.get(key_field(key)) or choices[METADATA]
+            row = _replaced(row, rows.metadata_with(row, key, choice.take, self.ours, self.theirs))
+        return {METADATA: row.metadata}
+
+
+def hunk_field(hunk: Hunk) -> str:
+    return f"{CONTENT}#{hunk.key}"
+
+
+def key_field(key: str) -> str:
+    return f"{METADATA}.{key}"
+
+
+def conflict_of(collection: str, doc_id: str, base: R | None, ours: R, theirs: R) -> tuple[Conflict, R]:
+    """What is in conflict between two versions of a row, perhaps nothing, and the merged row."""
+    row, fields, hunks, keys = merge_rows(base, ours, theirs)
+    return Conflict(collection, doc_id, fields, base, ours, theirs, row, hunks=hunks, keys=keys), row
 
 
 def decide_all(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
@@ -163,76 +167,26 @@ def decide_all(conflicts: Iterable[Conflict], choice: Choice) -> Decisions:
     return {each.id: dict.fromkeys(each.fields, choice) for each in conflicts}
 
 
-def both_texts(ours: str, theirs: str) -> str:
-    """Between markers, as git writes them; a text without a final end of line gets one."""
-    ours, theirs = (text if not text or text.endswith("\n") else text + "\n" for text in (ours, theirs))
-    return f"{_OURS}\n{ours}=======\n{theirs}{_THEIRS}\n"
+def updated(choices: Choices, new: Choices) -> dict[str, Choice]:
+    """The choices with later ones.
 
-
-_OURS, _THEIRS = "<<<<<<< ours", ">>>>>>> theirs"
-
-
-def find_marker(text: str, ours: str, theirs: str) -> tuple[int, str] | None:
-    """The number and text of the first remaining line of `both_texts`, or None.
-
-    Only lines with our labels count, and only if there are more of them than in the sides, because
-    a text may be about conflicts. A line of seven `=` proves nothing: it also underlines headings.
+    One about a field replaces those about its parts. One about a hunk ends an edited text.
     """
-    allowed = {marker: sum(_lines(side).count(marker) for side in (ours, theirs)) for marker in (_OURS, _THEIRS)}
-    for number, line in enumerate(_lines(text), 1):
-        if line in allowed:
-            allowed[line] -= 1
-            if allowed[line] < 0:
-                return number, line
-    return None
+    ended = {CONTENT} if any(each.startswith(f"{CONTENT}#") for each in new) and _is_edited(choices) else set()
+    ended |= {each for each in choices for field in (CONTENT, METADATA) if field in new and each.startswith(field)}
+    return {field: choice for field, choice in choices.items() if field not in ended} | dict(new)
 
 
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.split("\n")]
+def _is_edited(choices: Choices) -> bool:
+    return CONTENT in choices and choices[CONTENT].take == "edited"
 
 
-def _neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
-    """Values for a cell, made of both sides' and equal to neither; of their types, because they are
-    read again.
-    """
-    name = "embedding_function" if field == "embedding" else field
-    sides: list[Any] = ["" if row is None else getattr(row, name) for row in (ours, theirs)]
-    left, right = sides
-    match field:
-        case "issue_number":
-            return {name: max(each for each in sides if each != "") + 1}
-        case "content":
-            return _content(both_texts(left, right))
-        case "metadata":
-            return {name: canonical_json({"ours": left, "theirs": right})}
-        case "distance":
-            return {name: next(each for each in get_args(Distance) if each not in (left, right))}
-        case "chunking":
-            return {name: msgspec.structs.replace(left, size=left.size + right.size)}
-    return {name: both_texts(left, right)}
+def _lines(hunk: Hunk, choice: Choice) -> str:
+    if choice.take == "edited":
+        return choice.text
+    return both_texts(hunk.ours, hunk.theirs) if choice.take == "neither" else hunk.side(choice.take)
 
 
-def _content(text: str) -> dict[str, Any]:
-    return {"content": text, "content_hash": content_hash(text)}
-
-
-def merge_rows(base: R | None, ours: R, theirs: R) -> tuple[R, tuple[str, ...]]:
-    """The merged row, ours where the sides conflict, and the fields in which they do."""
-    kind = type(ours)
-    taken: dict[str, Any] = {}
-    conflicting = []
-    for field, names in CELLS[kind].items():
-        before, left, right = (_cell(row, names) for row in (base, ours, theirs))
-        if right in (left, before):
-            continue
-        if left == before:
-            taken |= dict(zip(names, right or (), strict=True))
-        else:
-            conflicting.append(field)
-    for name in _LATER.get(kind, ()) if taken or conflicting else ():  # a time alone is no change
-        taken[name] = max(getattr(ours, name), getattr(theirs, name))
-    return msgspec.structs.replace(ours, **taken), tuple(conflicting)
-
-
-def _cell(row: Row | None, names: tuple[str, ...]) -> tuple[Any, ...] | None:
-    return None if row is None else tuple(getattr(row, name) for name in names)
+def _replaced(row: Row | None, values: dict[str, Any]) -> Row:
+    assert row is not None  # noqa: S101  there is something to choose
+    return msgspec.structs.replace(row, **values)

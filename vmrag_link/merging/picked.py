@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from vmrag_link.engines.base import Engine
-from vmrag_link.merging.threeway import merge
-from vmrag_link.models import RevisionInfo
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.merging.text import VERSION
+from vmrag_link.merging.threeway import as_rows, merge
+from vmrag_link.models import RevisionInfo, Row
 
 _TRAILERS = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
 
 
 def trailers(base: str, theirs: str) -> str:
-    return f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}\n"
+    return f"Vmrag-Base: {base}\nVmrag-Theirs: {theirs}\nVmrag-Merge: {VERSION}\n"
 
 
 def holds(engine: Engine, own: Sequence[RevisionInfo], part: str) -> bool:
@@ -52,7 +53,26 @@ def _picked_revision(engine: Engine, info: RevisionInfo, held: frozenset[str]) -
 
 
 def _is_merged(engine: Engine, info: RevisionInfo, base: str, theirs: str) -> bool:
-    """Whether the revision contains the change from base to theirs, conflicts excepted."""
+    """Whether the revision contains the change from base to theirs, conflicts excepted.
+
+    A second merge finds nothing left to do, or what the first one made is there as it was: lines
+    that repeat may merge otherwise, or conflict, once the result takes the place of a side.
+    """
     left = merge(engine, base=base, ours=info.revision, theirs=theirs)
-    decided = merge(engine, base=base, ours=info.parents[0], theirs=theirs) if left.conflicts else left
-    return left.empty and {each.id for each in left.conflicts} <= {each.id for each in decided.conflicts}
+    if left.empty and not left.conflicts:
+        return True
+    made = merge(engine, base=base, ours=info.parents[0], theirs=theirs)
+    there = _rows(as_rows(engine.diff(info.parents[0], info.revision)))
+    done = {name for name, row in _rows(made.rows).items() if name in there and there[name] == row}
+    lacking = (_rows(left.rows).keys() | {each.id for each in left.conflicts}) - done
+    return lacking <= {each.id for each in made.conflicts}
+
+
+def _rows(rows: Write) -> dict[str, Row | None]:
+    """Each row by the id that its conflict would have, None for one that is removed."""
+    found: dict[str, Row | None] = {f"{name}/": None for name in rows.remove_collections}
+    found |= dict.fromkeys(map("/".join, rows.remove_documents))
+    found |= dict.fromkeys(map(":".join, rows.remove_entries))
+    found |= {f"{each.name}/": each for each in rows.put_collections}
+    found |= {"/".join(each.key): each for each in rows.put_documents}
+    return found | {":".join(each.key): each for each in rows.put_entries}

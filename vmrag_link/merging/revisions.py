@@ -33,6 +33,12 @@ class Signature(Record, frozen=True):
         info = engine.info(theirs)
         return cls(message, info.author, max(engine.info(ours).date, info.date))
 
+    @classmethod
+    def decided(cls, engine: Engine, *, base: str, ours: str, theirs: str, author: str, date: str) -> Signature:
+        """Of a merge that a person decided: theirs, with the time of the last decision."""
+        derived = cls.derived(engine, base=base, ours=ours, theirs=theirs)
+        return cls(derived.message, author, date)
+
 
 def merged_revision(
     engine: Engine,

@@ -6,7 +6,6 @@ any revision can be the base: git's, where the engine's own merge base would be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine, Write
@@ -14,12 +13,12 @@ from vmrag_link.merging.conflicts import (
     COLLECTION,
     DOCUMENT,
     PROJECT,
-    Choice,
+    Choices,
     Conflict,
     Decisions,
-    R,
-    merge_rows,
+    conflict_of,
 )
+from vmrag_link.merging.rows import R
 from vmrag_link.models import (
     At,
     Collection,
@@ -152,8 +151,7 @@ class _Merge:
         """The row that results, and whether that is settled."""
         base, ours, theirs, _, theirs_changed = sides
         if ours is not None and theirs is not None:
-            merged, fields = merge_rows(base, ours, theirs)
-            return self._settle(Conflict(name, "", fields, base, ours, theirs, merged), merged)
+            return self._settle(*conflict_of(name, "", base, ours, theirs))
         if sides.contested:
             documents = self._engine.count(self._theirs if ours is None else self._ours, collection=name)
             return self._settle(Conflict(name, "", (COLLECTION,), base, ours, theirs, None, documents), ours)
@@ -196,8 +194,7 @@ class _Merge:
                 return None, True
             whole = PROJECT if isinstance(ours or theirs, Project) else DOCUMENT
             return self._settle(Conflict(collection, doc_id, (whole,), base, ours, theirs, None), ours)
-        merged, fields = merge_rows(base, ours, theirs)
-        return self._settle(Conflict(collection, doc_id, fields, base, ours, theirs, merged), merged)
+        return self._settle(*conflict_of(collection, doc_id, base, ours, theirs))
 
     def _take(self, key: Key, row: Document | None, *, there: bool) -> None:
         if row is not None:
@@ -209,7 +206,7 @@ class _Merge:
         """The resulting row where nothing is in conflict, or all of it was decided."""
         if not conflict.fields:
             return merged, True
-        choices: Mapping[str, Choice] = self._decisions.get(conflict.id, {})
+        choices: Choices = self._decisions.get(conflict.id, {})
         if conflict.open(choices):
             self._open.append(conflict)
             return None, False

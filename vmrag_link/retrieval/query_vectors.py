@@ -12,7 +12,7 @@ from vmrag_link.index.manifest import IndexedCollection
 
 
 class QueryVectors:
-    """Embeds each text once for each model.
+    """Embeds the text of the latest query, and those that were prepared, once for each model.
 
     `unembedded` collections hold stand-ins only.
     """
@@ -20,24 +20,32 @@ class QueryVectors:
     def __init__(self, model_for: Callable[[models.Collection], Model], unembedded: Collection[str]) -> None:
         self._model_for = model_for
         self._unembedded = unembedded
-        self._known: dict[tuple[str, str], bytes] = {}
+        self._known: dict[str, dict[str, bytes]] = {}
+        """By text and model."""
 
     def of(self, held: IndexedCollection, text: str) -> bytes:
         """Raises as `stored_with`."""
         model = self.stored_with(held)
-        if (model.fingerprint, text) not in self._known:
+        if text not in self._known:
+            self._known = {text: {}}
+        known = self._known[text]
+        if model.fingerprint not in known:
             self._embed(model, [text])
-        return self._known[model.fingerprint, text]
+        return known[model.fingerprint]
 
     def prepare(self, held: IndexedCollection, texts: Collection[str]) -> None:
-        """Embed many texts at once, of which `of` is going to be asked. Raises the same."""
+        """Embed at once texts of which `of` is going to be asked, before any other. Raises the
+        same.
+        """
         model = self.stored_with(held)
-        self._embed(model, [text for text in dict.fromkeys(texts) if (model.fingerprint, text) not in self._known])
+        self._embed(
+            model, [text for text in dict.fromkeys(texts) if model.fingerprint not in self._known.get(text, {})]
+        )
 
     def _embed(self, model: Model, texts: list[str]) -> None:
         found = model.embed_queries(texts) if texts else []
         for text, vector in zip(texts, found, strict=True):
-            self._known[model.fingerprint, text] = vectors.quantise(vector)
+            self._known.setdefault(text, {})[model.fingerprint] = vectors.quantise(vector)
 
     def stored_with(self, held: IndexedCollection) -> Model:
         """The model that made the collection's vectors.

@@ -15,9 +15,9 @@ import msgspec
 from vmrag_link.embedding.base import Model
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index import keywords, seal
-from vmrag_link.index.contents import unusable
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.metadata import parse_chunk_id
+from vmrag_link.index.verify import unusable
 from vmrag_link.models import Collection, canonical_json
 from vmrag_link.retrieval import filters
 from vmrag_link.retrieval.filtered import ChunkFilter

@@ -5,22 +5,21 @@ built from nothing.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from vmrag_link.engines.base import Engine, readable
 from vmrag_link.errors import IndexFailed
 from vmrag_link.index import directories
 from vmrag_link.index import snapshots as folders
-from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.sync.counts import ChunkCounts
 
 if TYPE_CHECKING:
+    from vmrag_link.index.contents import Size
     from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 How = Literal["reused", "delta", "fresh"]
@@ -154,25 +153,14 @@ def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | Non
     return best[1] if best else None
 
 
-class _Size(NamedTuple):
-    """Numbers of documents, live and dead chunks, and documents that may differ from the base's
-    revision.
-    """
-
-    documents: int
-    live: int
-    dead: int
-    touched: int
-
-
-def _size(base: Base) -> _Size | None:
+def _size(base: Base) -> Size | None:
     """The size of a base; None if it cannot be used."""
+    from vmrag_link.index.contents import size  # opens SQLite
+
     with base.holding() as problem:
         if problem:
             return None
         try:
-            with contextlib.closing(Manifest(base.path, frozen=True)) as manifest:
-                dead = sum(held.dead for held in manifest.collections().values())
-                return _Size(*manifest.counts(), dead, len(manifest.touched()))
-        except sqlite3.Error:
+            return size(base.path)
+        except IndexFailed:
             return None  # damaged since it was proven

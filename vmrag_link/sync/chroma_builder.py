@@ -14,7 +14,7 @@ from vmrag_link.chroma.build import MadeStore, build
 from vmrag_link.chroma.open_index import OpenIndex, Vectors
 from vmrag_link.errors import Busy, IndexFailed, UsageInvalid, VmragError, file_failures
 from vmrag_link.index import seal, snapshots
-from vmrag_link.index.contents import unusable
+from vmrag_link.index.verify import unusable
 from vmrag_link.progress import FOLLOWING, Progress
 from vmrag_link.sync import background
 from vmrag_link.sync.chroma_state import ChromaStores, Wanted

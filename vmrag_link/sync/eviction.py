@@ -8,7 +8,6 @@ from pathlib import Path
 
 from vmrag_link.errors import Busy, IndexFailed
 from vmrag_link.index import working
-from vmrag_link.index.contents import given_before
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.paths import Places, sweep_temporaries
 from vmrag_link.sync import binding as bindings
@@ -42,6 +41,8 @@ def _note_given_vectors(context: SyncContext, copy: Path) -> None:
 
     Those of the present format go when their branch moves on, which their client was told.
     """
+    from vmrag_link.index.contents import given_before  # opens SQLite
+
     revision = given_before(copy)
     if revision is None or all(branch.head != revision for branch in context.engine.branches()):
         return

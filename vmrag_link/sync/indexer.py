@@ -16,10 +16,11 @@ from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.texts import Counts, vectors_for
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import EmbeddingError, EmbeddingMismatch, IndexExtraMissing, UsageInvalid
-from vmrag_link.index.contents import held_collections, rows_of, unusable
+from vmrag_link.index.contents import held_collections, rows_of
 from vmrag_link.index.manifest import Manifest
 from vmrag_link.index.store import ChunkedDocument, IndexStore
 from vmrag_link.index.vectors import quantise
+from vmrag_link.index.verify import unusable
 from vmrag_link.models import (
     At,
     ChangeCounts,

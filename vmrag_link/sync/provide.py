@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from vmrag_link.index.contents import SUFFIX
 from vmrag_link.index.snapshots import Snapshot
+from vmrag_link.index.verify import SUFFIX
 from vmrag_link.sync import binding as bindings
 from vmrag_link.sync import build
 from vmrag_link.sync.build import Base, Built

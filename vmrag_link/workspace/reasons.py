@@ -41,7 +41,8 @@ def uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized
             "or start a new one, without what was known: "
             f"rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m 'Start a new knowledge base' && vmrag init --new"
         )
-    return KnowledgeElsewhere(f"{said} {why.message}", hint=f"{why.hint}; {then}", path=str(ws.places.kb))
+    hint = f"{why.hint}; {then}"
+    return KnowledgeElsewhere(f"{said} {why.message}", hint=hint, path=str(ws.places.kb), cause=why.cause)
 
 
 def unusable(ws: WorkTree, target: Target) -> VmragError:
@@ -53,13 +54,16 @@ def unusable(ws: WorkTree, target: Target) -> VmragError:
         why = ws.unreached or _not_trusted(ws)
         if isinstance(why, RemoteNotTrusted):
             return RemoteNotTrusted(f"{missing} {why.message}", hint=why.hint, revision=target.revision, **why.details)
-        return PinRevisionMissing(
-            f"{missing} {why.message}" if why else missing,
-            hint=why.hint if why else "vmrag fetch",
-            revision=target.revision,
-        )
+        return missing_revision(missing, target.revision, why)
     # `vmrag pin` pins where the knowledge base stands; without that, `vmrag init` its beginning.
     return PinMissing("This code commit pins no knowledge.", hint="vmrag pin" if ws.standing_revision else "vmrag init")
+
+
+def missing_revision(missing: str, revision: str, why: VmragError | None) -> PinRevisionMissing:
+    """The error for a pinned revision that is not here, and why it could not be fetched."""
+    if why is None:
+        return PinRevisionMissing(missing, hint="vmrag fetch", revision=revision)
+    return PinRevisionMissing(f"{missing} {why.message}", hint=why.hint, revision=revision, cause=why.cause)
 
 
 def notes(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vmrag_action import findings, work
 from vmrag_action.findings import ActionFinding
-from vmrag_action.runner import Place, Runner, WorkflowJob
+from vmrag_action.runner import Runner, SourceLine, WorkflowJob
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport, check_queries
 
 
@@ -21,10 +21,10 @@ def run(runner: Runner, job: WorkflowJob) -> int:
 def _outdated(report: GoldenReport) -> Iterator[ActionFinding]:
     if report.outdated:
         hint = "vmrag check --update"
-        yield ActionFinding("error", "RANKINGS_OUTDATED", report.file, report.outdated, hint, Place(report.file))
+        yield ActionFinding("error", "RANKINGS_OUTDATED", report.file, report.outdated, hint, SourceLine(report.file))
 
 
 def _missed(report: GoldenReport, query: CheckedQuery) -> Iterator[ActionFinding]:
     for miss in query.misses:
-        message, at = f"{query.query!r}: {miss.message}", Place(report.file, query.line)
+        message, at = f"{query.query!r}: {miss.message}", SourceLine(report.file, query.line)
         yield ActionFinding("error", "QUERY_MISSED", f"{report.file}:{query.line}", message, "vmrag check", at)

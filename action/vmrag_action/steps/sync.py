@@ -36,7 +36,7 @@ def _report(runner: Runner, ws: Workspace, provided: Provided) -> None:
     if report.chroma and report.chroma.path:
         runner.output("chroma-path", report.chroma.path)
     chunks = f"{plural(report.chunks.added, 'chunk')} added, {report.chunks.embedded} embedded"
-    origin = "the cache" if provided.reused else f"built here ({chunks})"
+    origin = "from the cache" if provided.reused else f"built here ({chunks})"
     runner.say(f"Knowledge is at {verified.revision}, as pinned: {plural(verified.documents, 'document')}; {origin}.")
     rows = [
         ("Revision", verified.revision),

@@ -22,7 +22,7 @@ from vmrag_link.models import (
 )
 
 
-class Comparison:
+class RowComparison:
     """Keeps the latest difference between revisions: a sync asks for it several times."""
 
     def __init__(self, session: EngineSession) -> None:

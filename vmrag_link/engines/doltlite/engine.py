@@ -19,7 +19,7 @@ from vmrag_link.engines.doltlite import (
     transfer,
     writing,
 )
-from vmrag_link.engines.doltlite.comparison import Comparison
+from vmrag_link.engines.doltlite.comparison import RowComparison
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME, LOCK_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
@@ -50,7 +50,7 @@ class DoltliteEngine:
     def __init__(self, folder: Path, *, lock_timeout: float, limits: Limits) -> None:
         """Use `create`, `clone` or `open`."""
         self._session = EngineSession(folder, lock_timeout=lock_timeout, limits=limits)
-        self._comparison = Comparison(self._session)
+        self._comparison = RowComparison(self._session)
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str) -> DoltliteEngine:

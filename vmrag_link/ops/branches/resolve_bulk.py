@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from vmrag_link.errors import DocumentMissing, MergeConflict, NothingSelected, TableMissing
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.merging.conflicts import Conflict, Side
+from vmrag_link.merging.decide import Decision
 from vmrag_link.merging.threeway import Merged
 from vmrag_link.models import Record
 from vmrag_link.ops.branches import commit as committing
@@ -58,7 +59,7 @@ def resolve_bulk(
     chosen: list[Conflict] = []
     if merged.conflicts or ids or state.kind == "merge":
         chosen = _select(ws, state, merged, table, ids)
-        report = resolve.resolve(ws, [each.id for each in chosen], side=side)
+        report = resolve.resolve(ws, [each.id for each in chosen], Decision(side=side))
     else:
         report = resolve.conflicts(ws)  # the sides agree, or a kill came after the last decision
     left = tuple(conflict_rows.rows(ws, [each.conflict for each in report.conflicts]))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
-from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.models import Record
 from vmrag_link.ops.branches.commit import commit
 from vmrag_link.ops.pins import rules
@@ -105,12 +105,13 @@ def _dropped_sides(ws: Workspace, pin: Pin, parents: list[str], before: list[byt
     sides = [revision for each in before if (revision := _revision(each))]
     bases = [plumbing.blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.merge_bases(ws.places, parents)]
     known = {revision for each in bases if (revision := _revision(each))}
+    undecided = pin_conflict.undecided(ws.places)
     repair = "git commit --no-edit --no-verify && vmrag merge --repair HEAD (without the second, it is dropped)"
     return [
         CommitFinding(
             "KNOWLEDGE_DROPPED",
             f"This merge drops knowledge: its pin {pin.dolt_commit[:12]} does not contain {side[:12]}, which one side pins.",
-            pin_merge.reopen_command(ws.places) or repair,
+            "vmrag resolve" if undecided else repair,
         )
         for side in rules.dropped(ws.engine, pin.dolt_commit, bases=known, sides=sides)
     ]

@@ -38,7 +38,7 @@ class MissedDocuments:
     def _whereabouts(self, document: str, asked: Query) -> str:
         collection, _, doc_id = document.partition("/")
         if doc_id not in self._searcher.chunks_of(collection, [doc_id]):
-            near = self._nearest(document)
+            near = self._nearest(collection, doc_id)
             return "there is no such document" + (f": is it {near}?" if near else "")
         depth = max(DEPTH, asked.k)
         found = self._searcher.search(msgspec.structs.replace(asked, k=depth))
@@ -47,12 +47,17 @@ class MissedDocuments:
             return f"it comes at number {rank}"
         return "the query does not find it" if len(found) < depth else f"nor is it among the first {depth}"
 
-    def _nearest(self, document: str) -> str | None:
-        """A document with the same file name, which was moved; else one with a similar name."""
-        file_name = posixpath.basename(document)
-        moved = [name for name in self._names if posixpath.basename(name) == file_name]
-        return nearest(document, moved or self._names[:SIMILAR], cutoff=0.0 if moved else 0.6)
+    def _nearest(self, collection: str, doc_id: str) -> str | None:
+        """A document with the same file name, which was moved; else one of the collection with a
+        similar name.
+        """
+        file_name = posixpath.basename(doc_id)
+        moved = [f"{name}/{there}" for name, there in self._names if posixpath.basename(there) == file_name]
+        if moved:
+            return nearest(f"{collection}/{doc_id}", moved, cutoff=0.0)
+        near = nearest(doc_id, [there for name, there in self._names if name == collection][:SIMILAR])
+        return near and f"{collection}/{near}"
 
     @cached_property
-    def _names(self) -> list[str]:
-        return sorted(f"{each.collection}/{each.doc_id}" for each in self._engine.headers(self._at))
+    def _names(self) -> list[tuple[str, str]]:
+        return sorted(each.key for each in self._engine.headers(self._at))

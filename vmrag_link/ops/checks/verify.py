@@ -30,8 +30,8 @@ class VerifyReport(Record, frozen=True):
 
     Findings: parents before children.
 
-    `shallow`: some of the commits could not be compared with their parents, which this clone does
-    not have.
+    `shallow`: of a whole history, some commits could not be compared with their parents, which this
+    clone does not have. Of a range that is an error among the findings.
     """
 
     range: str
@@ -114,7 +114,7 @@ def verify_between(
     walk, pins = _read(ws, scope)
     if not pins.read and not pins.ends:
         flawed = _not_comparable(scope, walk, MergeBases(ws.places, *scope.ends))
-        return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed), bool(walk.cut))
+        return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed))
     lacking = _lacking(ws, destinations.named(ws, ws.settings.accepted_remote())[0])
     return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
 
@@ -155,7 +155,7 @@ def _report(
     if scope.base and scope.without and (found := examination.against(scope.without, scope.base)):
         findings.append(found)
     findings += _not_comparable(scope, walk, merge_bases, cut=examination.cut)
-    shallow = bool(walk.cut) or examination.cut
+    shallow = scope.without is None and (bool(walk.cut) or examination.cut)
     return VerifyReport(scope.shown, len(walk.parents), len(walk.changes), tuple(findings), shallow)
 
 

@@ -18,7 +18,7 @@ from vmrag_link.errors import (
     Uncommitted,
     file_failures,
 )
-from vmrag_link.git import pin_merge, plumbing, sharing
+from vmrag_link.git import pin_conflict, plumbing, sharing
 from vmrag_link.index.contents import chunks_held
 from vmrag_link.index.store import IndexStore
 from vmrag_link.models import At, Working
@@ -108,7 +108,7 @@ def refuse_if_busy(ws: Workspace) -> None:
     """
     refuse_in_between(ws)
     apply.wait_for_git(ws.sync_context)
-    if pin_merge.stages(ws.places):
+    if pin_conflict.stages(ws.places):
         raise MergeConflict(
             "The pin is in conflict; what would be written now would take one side.",
             hint="vmrag resolve",

@@ -17,7 +17,6 @@ from vmrag_link.errors import (
     FileSystemError,
     LockError,
     PinMissing,
-    PinRevisionMissing,
     RemoteError,
     RemoteInvalid,
     RemoteNotTrusted,
@@ -46,6 +45,11 @@ class _Failure(Record, frozen=True):
     at: float
     message: str
     hint: str
+    cause: str = RemoteUnreachable.code
+
+    @property
+    def error(self) -> RemoteUnreachable:
+        return RemoteUnreachable(self.message, hint=self.hint, cause=self.cause)
 
 
 def bring(ws: Workspace, *, insist: bool = False) -> bool:
@@ -56,21 +60,22 @@ def bring(ws: Workspace, *, insist: bool = False) -> bool:
     """
     if not ws.config.auto_fetch:
         return False
-    if not ws.initialized:
-        return _clone(ws, insist=insist)
+    cloned = not ws.initialized
+    if cloned and not _clone(ws, insist=insist):
+        return False
     target = ws.target()
     if target.state != "missing" or target.pin is None or target.problem:  # what was refused came already
-        return False
+        return cloned
     earlier = None if insist or ws.standing_revision is None else _recent_failure(ws, target.pin)
     if earlier:
-        ws.unreached = RemoteUnreachable(earlier.message, hint=earlier.hint)
-        return False
+        ws.unreached = earlier.error
+        return cloned
     ws.unreached = _fetch(ws, target.pin)
     if ws.unreached and not isinstance(
         ws.unreached, LockError | RemoteNotTrusted | RemoteInvalid
     ):  # those asked nobody
         _remember(ws, target.pin, ws.unreached)
-    return ws.unreached is None
+    return cloned or ws.unreached is None
 
 
 def _clone(ws: Workspace, *, insist: bool) -> bool:
@@ -82,7 +87,7 @@ def _clone(ws: Workspace, *, insist: bool) -> bool:
     if pin is None:
         return False
     if not insist and (earlier := _recent_failure(ws, pin)):
-        raise reasons.uninitialized(ws, RemoteUnreachable(earlier.message, hint=earlier.hint))
+        raise reasons.uninitialized(ws, earlier.error)
     from vmrag_link.ops.remotes.clone import clone  # rarely needed, and a checkout waits for imports
 
     try:
@@ -109,9 +114,7 @@ def require(ws: Workspace, pin: Pin, source: str) -> str:
     if why is None and ws.engine.has_revision(revision):
         return revision
     missing = f"{source} pins revision {revision}, which is not in this knowledge base."
-    raise PinRevisionMissing(
-        f"{missing} {why.message}" if why else missing, hint=why.hint if why else "vmrag fetch", revision=revision
-    )
+    raise reasons.missing_revision(missing, revision, why)
 
 
 def require_sides(ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None) -> None:
@@ -168,7 +171,7 @@ def _recent_failure(ws: Workspace, pin: Pin) -> _Failure | None:
 
 
 def _remember(ws: Workspace, pin: Pin, why: VmragError) -> None:
-    failure = _Failure(pin.dolt_remote, pin.dolt_commit, time.time(), why.message, why.hint)
+    failure = _Failure(pin.dolt_remote, pin.dolt_commit, time.time(), why.message, why.hint, why.cause)
     with contextlib.suppress(OSError):  # a courtesy to the next query
         write_atomically(_note(ws), msgspec.json.encode(failure))
 

@@ -9,7 +9,7 @@ import msgspec
 from vmrag_link import locks
 from vmrag_link.engines.base import reserved
 from vmrag_link.errors import INDEXING_FAILURES, BranchMissing, GitBusy, KnowledgeMoved, LockError, MergeConflict
-from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git import pin_conflict, plumbing
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinReport
@@ -56,7 +56,7 @@ def refuse_if_in_conflict(places: Places) -> None:
     """Raise `MergeConflict` while the pin is in conflict: staging one would end git's conflict and
     drop what theirs holds.
     """
-    stages = pin_merge.stages(places)
+    stages = pin_conflict.stages(places)
     if stages:
         removed = stages.ours is None or stages.theirs is None
         raise MergeConflict(

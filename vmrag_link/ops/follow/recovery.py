@@ -16,7 +16,7 @@ from vmrag_link.errors import (
     quoted,
     shortened,
 )
-from vmrag_link.git import pin_merge, plumbing, worktrees
+from vmrag_link.git import pin_conflict, plumbing, worktrees
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.ops.pins import pinning
 from vmrag_link.workspace import Workspace
@@ -147,7 +147,7 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         return
     revision = branch.head
     trigger = ws.trigger()
-    on_branch = is_here(ws, entry) and not plumbing.busy(ws.places) and not pin_merge.stages(ws.places)
+    on_branch = is_here(ws, entry) and not plumbing.busy(ws.places) and not pin_conflict.stages(ws.places)
     before = entry.pin.encode() if entry.pin is not None else None
     if on_branch and (trigger.pin == before or _pinned_revision(trigger.pin) == revision):
         _pin(ws, path, revision, entry.kb_branch)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from vmrag_link import pin as pins
+from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeCounts
 from vmrag_link.ops.follow import chroma, lazy_fetch
 from vmrag_link.ops.follow.recovery import recover
@@ -20,6 +22,7 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     The report's notes have been said. `wait`: until Chroma's store is there, too; raises why there
     can be none. `index.chroma: wait` asks for it each time.
     """
+    _require_readable_pin(ws)
     lazy_fetch.bring(ws, insist=True)
     recover(ws)
     report = ws.reconcile(rebuild=rebuild)
@@ -42,3 +45,12 @@ def sync(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncRep
     else:
         chroma.wait_if_set(ws)
     return msgspec.structs.replace(report, chroma=ws.chroma.state())
+
+
+def _require_readable_pin(ws: Workspace) -> None:
+    """In a fresh clone, whose pin says where the knowledge is: to fetch it would not help.
+
+    Raises `PinMalformed`.
+    """
+    if not ws.initialized and (data := plumbing.pin_bytes(ws.places)) is not None:
+        pins.parse(data)

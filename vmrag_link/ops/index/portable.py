@@ -19,8 +19,8 @@ import msgspec
 from vmrag_link import permissions
 from vmrag_link.errors import IndexFailed, VmragError
 from vmrag_link.index import seal, snapshots
-from vmrag_link.index.contents import SUFFIX, problem_of
 from vmrag_link.index.directories import remove
+from vmrag_link.index.verify import SUFFIX, problem_of
 from vmrag_link.models import Record
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.index import check

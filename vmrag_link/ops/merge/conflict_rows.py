@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from vmrag_link.errors import VmragError
-from vmrag_link.git import pin_merge
-from vmrag_link.merging.conflicts import CELLS, Conflict
+from vmrag_link.git import pin_conflict
+from vmrag_link.merging.conflicts import Conflict
+from vmrag_link.merging.rows import CELLS
 from vmrag_link.models import Record, Row
 from vmrag_link.ops.commits.tables import COLLECTIONS, table_of
 from vmrag_link.ops.merge import merge_state
@@ -21,11 +22,21 @@ TEXT = 500
 _INTERNAL = ("content_hash", "source_key")
 
 
+class OpenHunk(Record, frozen=True):
+    """Lines of a text that the sides changed differently; `line` is the first in ours, from 1."""
+
+    line: int
+    base: str
+    ours: str
+    theirs: str
+
+
 class OpenConflict(Record, frozen=True):
     """A conflict with the values of its `fields` on each side; None where the row does not exist.
 
     Where one side removed the row, all fields are given. Texts are cut to `TEXT` characters.
-    `doc_id` is empty for a collection's settings, `collection` for a row of another table.
+    `doc_id` is empty for a collection's settings, `collection` for a row of another table. `hunks`:
+    what of the content is in conflict; the rest of it is merged.
     """
 
     table: str
@@ -35,6 +46,7 @@ class OpenConflict(Record, frozen=True):
     base: dict[str, Any] | None
     ours: dict[str, Any] | None
     theirs: dict[str, Any] | None
+    hunks: list[OpenHunk]
 
 
 class OpenMerge(Record, frozen=True):
@@ -67,11 +79,12 @@ def open_merge(ws: Workspace) -> OpenMerge | None:
             return OpenMerge(tuple(rows(ws, merge_state.merged(ws, state).conflicts)))
     except VmragError as error:  # a side that is not here, or a merge that was left: it is open all the same
         return OpenMerge(problem=error.message)
-    return OpenMerge() if pin_merge.stages(ws.places) else None
+    return OpenMerge() if pin_conflict.stages(ws.places) else None
 
 
 def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
     sides = (conflict.base, conflict.ours, conflict.theirs)
+    base, ours, theirs = (None if each is None else _values(each, conflict) for each in sides)
     kind = kinds.get(conflict.collection, "chroma")
     table = conflict.table or (table_of(kind) if conflict.doc_id else COLLECTIONS)
     return OpenConflict(
@@ -79,7 +92,10 @@ def _row(conflict: Conflict, kinds: dict[str, str]) -> OpenConflict:
         conflict.collection,
         conflict.doc_id,
         list(conflict.fields),
-        *(None if each is None else _values(each, conflict) for each in sides),
+        base,
+        ours,
+        theirs,
+        [OpenHunk(each.line, *map(_cut, (each.base, each.ours, each.theirs))) for each in conflict.hunks],
     )
 
 

@@ -205,6 +205,7 @@ def abort(ws: Workspace) -> MergeReport:
 
 def _proceed(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
     merged = merge_state.merged(ws, state)
+    signature = signature or state.signature(ws.engine)
     if merged.conflicts:
         merge_state.save(ws, state)
         conflicts = tuple(each.id for each in merged.conflicts)

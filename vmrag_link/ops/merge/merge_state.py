@@ -13,17 +13,21 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import pin as pins
+from vmrag_link.engines.base import Engine
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, quoted
 from vmrag_link.formats import require_known
-from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.merging.conflicts import Choice
+from vmrag_link.merging.decide import Labels
+from vmrag_link.merging.revisions import Signature
 from vmrag_link.merging.threeway import Merged, merge
 from vmrag_link.models import At, Record
+from vmrag_link.ops.merge import sides
 from vmrag_link.ops.merge.merge_pins import base_revision
 from vmrag_link.paths import write_atomically
 from vmrag_link.workspace import Workspace
 
-FORMAT = 1
+FORMAT = 2
 """The format of the file, which a newer program's exceeds."""
 
 Kind = Literal["merge", "aside", "git"]
@@ -36,6 +40,8 @@ class MergeState(Record, frozen=True):
     commit; `aside`, documents that were set aside (`source` is their KB branch) and end as
     uncommitted ones. `commit` False: the result is to be looked at before it is committed;
     `written` says that it is in the working set by now, where a person may have changed it.
+    `decided_by` and `decided_at`: who decided last, and when (ISO 8601 UTC). `closed`: of git's
+    conflict only, `git add` took one side before anybody decided.
     """
 
     kind: Kind
@@ -47,7 +53,21 @@ class MergeState(Record, frozen=True):
     commit: bool = True
     written: bool = False
     decisions: dict[str, dict[str, Choice]] = msgspec.field(default_factory=dict)
+    decided_by: str = ""
+    decided_at: str = ""
+    closed: bool = False
     format: int = FORMAT
+
+    def signature(self, engine: Engine) -> Signature | None:
+        """The person's who decided, with the time of the last decision; None where nobody did.
+
+        Both are stored, so that a merge that was killed gives the same revision again.
+        """
+        if not self.decisions or not self.decided_by:
+            return None
+        return Signature.decided(
+            engine, base=self.base, ours=self.ours, theirs=self.theirs, author=self.decided_by, date=self.decided_at
+        )
 
 
 def current(ws: Workspace) -> MergeState | None:
@@ -80,15 +100,14 @@ def opened(ws: Workspace) -> MergeState | None:
 def required(ws: Workspace) -> MergeState:
     state = opened(ws)
     if state is None:
-        again = pin_merge.reopen_command(ws.places) if pin_merge.is_merge(ws.places) else None
-        raise MergeConflict("No merge is open here.", hint=again or "vmrag merge REF")
+        raise MergeConflict("No merge is open here.", hint="vmrag merge REF")
     return state
 
 
 def refuse_if_open(ws: Workspace) -> None:
     """Refuse what would move the base of an open merge. Raises `MergeConflict`."""
     state = opened(ws)
-    if state:
+    if state and not (state.closed and plumbing.busy(ws.places) is None):  # of a stash that one side was taken for
         raise MergeConflict(
             f"The merge of {state.source} is not finished.",
             hint="vmrag resolve, then vmrag merge --continue; or vmrag merge --abort",
@@ -118,6 +137,14 @@ def merged(ws: Workspace, state: MergeState) -> Merged:
     return merge(ws.engine, base=state.base, ours=here, theirs=state.theirs, decisions=state.decisions)
 
 
+def labels(ws: Workspace, state: MergeState) -> Labels:
+    """What the sides are called, for markers and for a person."""
+    found = pin_conflict.undecided(ws.places) if state.kind == "git" else None
+    if found:
+        return sides.labels_in_git(ws, found.stages)
+    return sides.labels(state.symbolic, "yours, set aside" if state.kind == "aside" else state.source)
+
+
 def is_here(ws: Workspace, state: MergeState) -> bool:
     """Whether HEAD, and the pin of a merge that ends with a commit, are where the merge began."""
     trigger = ws.trigger()
@@ -140,14 +167,27 @@ def ours(ws: Workspace, state: MergeState) -> At:
 
 
 def _in_git(ws: Workspace) -> MergeState | None:
-    stages = pin_merge.stages(ws.places)
-    if stages is None or stages.ours is None or stages.theirs is None:
+    found = pin_conflict.undecided(ws.places)
+    if found is None or found.stages.ours is None or found.stages.theirs is None:
         return None  # the pin was deleted on one side: git's own question
-    base, left, right = (pins.parse(each) if each else None for each in stages)
+    base, left, right = (pins.parse(each) if each else None for each in found.stages)
     assert left is not None  # noqa: S101  looked at above
     assert right is not None  # noqa: S101
     base_at = base_revision(ws.engine, base, left, right)
-    return MergeState("git", f"git's {right.dolt_branch}", base_at, left.dolt_commit, right.dolt_commit)
+    source = sides.source_in_git(ws, found.stages)
+    state = MergeState("git", source, base_at, left.dolt_commit, right.dolt_commit, closed=found.closed)
+    return None if found.closed and not _is_contested(ws, state) else state
+
+
+def _is_contested(ws: Workspace, state: MergeState) -> bool:
+    """Whether the pin that `git add` took lacks what the other side holds.
+
+    Not so in a merge of branches, where one side holds all of the other.
+    """
+    engine, sides = ws.engine, (state.ours, state.theirs)
+    if not pin_merge.is_merge(ws.places) or not all(map(engine.has_revision, sides)):
+        return True
+    return not any(engine.is_ancestor(*each) for each in (sides, sides[::-1]))
 
 
 def _sides(state: MergeState) -> tuple[str, str, str]:

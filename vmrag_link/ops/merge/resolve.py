@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from vmrag_link import locks
+from vmrag_link import clock, locks
 from vmrag_link import pin as pins
-from vmrag_link.errors import ContentRefused, DocumentMissing, MergeConflict, UsageInvalid, quoted
-from vmrag_link.git import pin_merge, plumbing
-from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Side, find_marker
+from vmrag_link.errors import DocumentMissing, MergeConflict
+from vmrag_link.git import pin_conflict, pin_merge, plumbing
+from vmrag_link.merging.conflicts import Choice, Conflict, updated
+from vmrag_link.merging.decide import Decision, Labels, choices_of
 from vmrag_link.merging.revisions import merged_revision
 from vmrag_link.merging.threeway import Merged
-from vmrag_link.models import Record, text_of
+from vmrag_link.models import Record
 from vmrag_link.ops.follow import follow_pin, lazy_fetch, recovery
-from vmrag_link.ops.merge import merge_state
+from vmrag_link.ops.merge import merge_state, sides
 from vmrag_link.ops.merge.merge_pins import merge_pins
 from vmrag_link.ops.merge.merge_state import MergeState
+from vmrag_link.ops.merge.sides import LastChanges
 from vmrag_link.ops.pins import pinning
 from vmrag_link.ops.pins.pinning import PinBlock
 from vmrag_link.paths import write_atomically
@@ -25,7 +27,7 @@ from vmrag_link.workspace import Workspace
 
 
 class ConflictRow(Record, frozen=True):
-    """`open`: the fields without a decision.
+    """`open`: the fields without a decision; `choices`: what was decided of others and of parts.
 
     `conflict`: base, ours and theirs, None for a missing row.
     """
@@ -33,15 +35,11 @@ class ConflictRow(Record, frozen=True):
     id: str
     open: tuple[str, ...]
     conflict: Conflict
-
-    @property
-    def has_text(self) -> bool:
-        """Whether the text of a document is in conflict, so that one may be written for it."""
-        return bool(_text_fields(self.conflict))
+    choices: dict[str, Choice]
 
 
 class ResolveReport(Record, frozen=True):
-    """`conflicts` are those with an open field.
+    """`conflicts` are those with an open field; `labels` says what their sides are.
 
     Once there is none: `next` is what to type, and in a merge of git's the pin is written. `staged`
     False: another git command held the index, so `git add .dolt-version` is left to do.
@@ -52,6 +50,7 @@ class ResolveReport(Record, frozen=True):
     base: str
     ours: str
     theirs: str
+    labels: Labels
     conflicts: tuple[ConflictRow, ...]
     decided: int
     pin: PinBlock | None
@@ -67,26 +66,30 @@ def conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
     return _resolve(ws, ids, None)
 
 
-def resolve(
-    ws: Workspace,
-    ids: Sequence[str] = (),
-    *,
-    side: Side | None = None,
-    fields: Mapping[str, Side] | None = None,
-    text: str | None = None,
-) -> ResolveReport:
-    """Decide about the conflicts named, by default all open ones: a side, some fields, or a text.
+def resolve(ws: Workspace, ids: Sequence[str], decision: Decision) -> ResolveReport:
+    """Decide about the conflicts named, by default all open ones.
 
     What was decided before can be decided again. Raises `DocumentMissing` for what is not in
-    conflict, `UsageInvalid` for a choice that does not fit, `ContentRefused` for a text that cannot
-    be stored or holds a conflict marker of ours, `MergeConflict` when no merge is open,
-    `KnowledgeMoved`, `PinRevisionMissing`; then nothing is decided.
+    conflict, `MergeConflict` when no merge is open, `KnowledgeMoved`, `PinRevisionMissing`, and as
+    `choices_of`; then nothing is decided.
     """
-    return _resolve(ws, ids, lambda conflict: _choices(conflict, side, fields or {}, text))
+    return _resolve(ws, ids, lambda conflict, labels: choices_of(conflict, decision, labels))
+
+
+def take_texts(ws: Workspace, texts: Mapping[str, str]) -> ResolveReport:
+    """Decide about several documents at once: their texts, by id. Raises as `resolve`."""
+    return _resolve(
+        ws, [*texts], lambda conflict, labels: choices_of(conflict, Decision(text=texts[conflict.id]), labels)
+    )
+
+
+def last_changes(ws: Workspace, report: ResolveReport, row: ConflictRow) -> LastChanges:
+    """Who changed what is in conflict, on each side."""
+    return sides.last_changes(ws.engine, row.conflict, base=report.base, ours=report.ours, theirs=report.theirs)
 
 
 def _resolve(
-    ws: Workspace, ids: Sequence[str], choose: Callable[[Conflict], dict[str, Choice]] | None
+    ws: Workspace, ids: Sequence[str], choose: Callable[[Conflict, Labels], dict[str, Choice]] | None
 ) -> ResolveReport:
     prepare(ws)
     with locks.exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
@@ -94,14 +97,16 @@ def _resolve(
         merged = merge_state.merged(ws, state)
         chosen = _select(merged, ids)
         if choose:
-            decisions = dict(state.decisions)
+            decisions, labels = dict(state.decisions), merge_state.labels(ws, state)
             for conflict in chosen:
-                decisions[conflict.id] = decisions.get(conflict.id, {}) | choose(conflict)
-            state = msgspec.structs.replace(state, decisions=decisions)
+                decisions[conflict.id] = updated(decisions.get(conflict.id, {}), choose(conflict, labels))
+            state = msgspec.structs.replace(
+                state, decisions=decisions, decided_by=plumbing.identity(ws.places), decided_at=clock.now()
+            )
             merge_state.save(ws, state)
             merged = merge_state.merged(ws, state)
         if merged.conflicts or state.kind != "git":
-            return _report(state, merged)
+            return _report(ws, state, merged)
         report = _conclude(ws, state, merged)  # perhaps after a kill, or because the sides agree
     follow_pin.reconcile_for_reading(ws)
     return report
@@ -110,8 +115,9 @@ def _resolve(
 def prepare(ws: Workspace) -> None:
     """Fetch both sides if they are missing: the merge driver may have had no network."""
     recovery.recover(ws)
-    if sides := pin_merge.stages(ws.places):
-        lazy_fetch.require_sides(ws, *sides)
+    found = pin_conflict.undecided(ws.places)
+    if found:
+        lazy_fetch.require_sides(ws, *found.stages)
 
 
 def _select(merged: Merged, ids: Sequence[str]) -> list[Conflict]:
@@ -129,49 +135,24 @@ def _select(merged: Merged, ids: Sequence[str]) -> list[Conflict]:
     return [known[each] for each in ids]
 
 
-def _choices(conflict: Conflict, side: Side | None, fields: Mapping[str, Side], text: str | None) -> dict[str, Choice]:
-    choices = {field: Choice(side) for field in conflict.fields} if side else {}
-    for field, taken in fields.items():
-        if field not in conflict.fields:
-            raise UsageInvalid(
-                f"The field {field!r} of {conflict.id} is not in conflict; these are: {', '.join(conflict.fields)}.",
-                hint=f"vmrag resolve {quoted(conflict.id)} --field {conflict.fields[0]}=theirs",
-            )
-        choices[field] = Choice(taken)
-    if text is not None:
-        edited = _text_fields(conflict)
-        if not edited:
-            raise UsageInvalid(
-                f"The text of {conflict.id} is not in conflict; these fields are: {', '.join(conflict.fields)}.",
-                hint=f"vmrag resolve {quoted(conflict.id)} --field {conflict.fields[0]}=theirs",
-            )
-        if "\0" in text:
-            raise ContentRefused("The text holds a NUL character.", hint="Remove it; no database stores it exactly.")
-        if left := find_marker(text, *(text_of(row) for row in (conflict.ours, conflict.theirs))):
-            raise ContentRefused(
-                f"Line {left[0]} of the text is still a conflict marker: {left[1]}",
-                hint="Take out the lines of markers, and what should not stay of what is between them.",
-                line=left[0],
-            )
-        choices[edited[0]] = Choice("edited", text)
-    return choices
-
-
-def _text_fields(conflict: Conflict) -> list[str]:
-    return [field for field in conflict.fields if field in ("content", DOCUMENT)]
-
-
 def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport:
     """Write the merged pin and stage it: for git, the conflict is over.
 
     Call it with the workspace's lock held.
     """
-    stages = pin_merge.stages(ws.places)
+    found = pin_conflict.undecided(ws.places)
+    stages = found.stages if found else None
     if stages is None or stages.ours is None or stages.theirs is None:
         raise MergeConflict("git's conflict in .dolt-version is over already.", hint="git status")
     joins = pin_merge.is_merge(ws.places)
     outcome = merged_revision(
-        ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, joins=joins, decisions=state.decisions
+        ws.engine,
+        base=state.base,
+        ours=state.ours,
+        theirs=state.theirs,
+        joins=joins,
+        decisions=state.decisions,
+        signature=state.signature(ws.engine),
     )
     assert outcome.revision is not None  # noqa: S101  the callers have looked: nothing is in conflict
     data = merge_pins(
@@ -189,16 +170,29 @@ def _conclude(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport
         merge_state.clear(ws, "git")
     busy = plumbing.busy(ws.places)
     then = plumbing.busy_hint(busy).partition(" (")[0] if busy else "git status"
-    report = _report(state, merged)
+    report = _report(ws, state, merged)
     return msgspec.structs.replace(
         report, pin=pinning.block(pins.parse(data)), staged=staged, next=then if staged else "git add .dolt-version"
     )
 
 
-def _report(state: MergeState, merged: Merged) -> ResolveReport:
-    rows = tuple(ConflictRow(each.id, each.open(state.decisions.get(each.id, {})), each) for each in merged.conflicts)
+def _report(ws: Workspace, state: MergeState, merged: Merged) -> ResolveReport:
+    decisions = state.decisions
+    rows = tuple(
+        ConflictRow(each.id, each.open(decisions.get(each.id, {})), each, decisions.get(each.id, {}))
+        for each in merged.conflicts
+    )
     then = "vmrag resolve" if rows else "vmrag commit" if state.written else "vmrag merge --continue"
-    decided = len(merged.decided)
     return ResolveReport(
-        state.kind, state.source, state.base, state.ours, state.theirs, rows, decided, None, True, then
+        kind=state.kind,
+        source=state.source,
+        base=state.base,
+        ours=state.ours,
+        theirs=state.theirs,
+        labels=merge_state.labels(ws, state),
+        conflicts=rows,
+        decided=len(merged.decided),
+        pin=None,
+        staged=True,
+        next=then,
     )

@@ -14,8 +14,8 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import PinMalformed, VmragError, quoted
 from vmrag_link.git import plumbing
-from vmrag_link.index.contents import FORMAT
 from vmrag_link.index.manifest import Manifest
+from vmrag_link.index.verify import FORMAT
 from vmrag_link.models import Record, Working
 from vmrag_link.ops.follow.recovery import pending
 from vmrag_link.ops.merge import merge_state

@@ -9,7 +9,7 @@ from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.errors import Busy, quoted
 from vmrag_link.index import seal
-from vmrag_link.index.contents import SUFFIX, problem_of
+from vmrag_link.index.verify import SUFFIX, problem_of
 from vmrag_link.ops.follow.sync import sync
 from vmrag_link.ops.status.status import status
 from vmrag_link.ops.upkeep.doctor.findings import DOCTOR, Finding, Topic

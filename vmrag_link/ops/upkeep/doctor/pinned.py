@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vmrag_link import pin as pins
 from vmrag_link.errors import GitReferenceMissing, PinMalformed
-from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import git
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.setup.init import ATTRIBUTES
@@ -28,7 +28,7 @@ def check(ws: Workspace) -> Iterator[Finding]:
 
 
 def _pin(ws: Workspace, data: bytes) -> Iterator[Finding]:
-    if pin_merge.stages(ws.places):
+    if pin_conflict.stages(ws.places):
         yield Finding("PIN_IN_CONFLICT", "error", "git's merge of the pin waits for you.", "vmrag resolve", PIN_NAME)
         return
     try:

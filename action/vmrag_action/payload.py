@@ -1,0 +1,117 @@
+"""What GitHub says of an event, as far as it decides anything.
+
+A payload holds what strangers wrote. It is read up to a size, by types, and a hash is nothing but a
+hash. Titles, texts and the branch names of heads are never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from vmrag_link.errors import UsageInvalid
+from vmrag_link.models import Record
+from vmrag_link.paths import read_regular
+
+MOST_BYTES = 32_000_000
+"""Of a payload; GitHub sends 25 MB at most."""
+
+Hash = Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")]
+Branch = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+_Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}\Z")]
+_Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_Payload = TypeVar("_Payload", bound=Record)
+
+
+class HostedRepository(Record, frozen=True):
+    """A repository on GitHub: `owner/name`."""
+
+    full_name: _Name
+
+
+class BaseEnd(Record, frozen=True):
+    ref: Branch
+    sha: Hash
+    repo: HostedRepository
+
+
+class HeadEnd(Record, frozen=True):
+    """`repo` None: the fork was deleted."""
+
+    sha: Hash
+    repo: HostedRepository | None
+
+
+class PullRequest(Record, frozen=True):
+    number: _Number
+    base: BaseEnd
+    head: HeadEnd
+    merged: bool | None = None
+    merge_commit_sha: Hash | None = None
+
+
+class OfPullRequest(Record, frozen=True):
+    """`pull_request` and its like."""
+
+    pull_request: PullRequest
+    action: str = ""
+
+    @property
+    def landed(self) -> str | None:
+        """The commit that a merge, a squash or a rebase put onto the base, once that has
+        happened.
+        """
+        request = self.pull_request
+        return request.merge_commit_sha if self.action == "closed" and request.merged else None
+
+
+class MergeGroup(Record, frozen=True):
+    base_sha: Hash
+    head_sha: Hash
+
+
+class OfMergeGroup(Record, frozen=True):
+    """`merge_group`."""
+
+    merge_group: MergeGroup
+
+
+class OwnRepository(Record, frozen=True):
+    default_branch: Branch
+
+
+class OfRepository(Record, frozen=True):
+    """What nearly every event says."""
+
+    repository: OwnRepository
+
+
+class OfPush(Record, frozen=True):
+    """`push`. `before` is zeros for a new branch or tag."""
+
+    before: Hash
+    forced: bool
+    repository: OwnRepository
+
+
+def read(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
+    """The payload of this job's event. Raises `UsageInvalid` for one of another form."""
+    try:
+        content = read_regular(Path(environ.get("GITHUB_EVENT_PATH", "")), MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise unreadable(f"the payload has more than {MOST_BYTES // 1_000_000} MB")
+        return msgspec.json.decode(content, type=kind)
+    except OSError as error:
+        raise unreadable(f"GITHUB_EVENT_PATH names no file that can be read ({error.strerror})") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(f"the payload is not that of such an event ({error})") from error
+
+
+def unreadable(reason: str) -> UsageInvalid:
+    return UsageInvalid(
+        f"It cannot be said which commits this job is about: {reason}.",
+        hint="Run it as a step of a job of GitHub Actions; elsewhere: vmrag verify --pull-request BASE HEAD",
+    )

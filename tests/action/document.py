@@ -1,0 +1,64 @@
+"""Writes what follows from `action/action.yml`: `python -m tests.action.document`.
+
+The `action.yml` at the top, which the Marketplace wants, and the tables of inputs and outputs in
+docs/ci.md.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "action" / "action.yml"
+AT_THE_TOP = ROOT / "action.yml"
+PAGE = ROOT / "docs" / "ci.md"
+HEAD = "# Written by `python -m tests.action.document` from action/action.yml.\n"
+
+
+def at_the_top() -> str:
+    """The same steps, seen from the folder above."""
+    text = SOURCE.read_text()
+    below = '"$GITHUB_ACTION_PATH/vmrag_action/'
+    assert below in text
+    return HEAD + text.replace(below, '"$GITHUB_ACTION_PATH/action/vmrag_action/')
+
+
+def tables() -> str:
+    definition = yaml.safe_load(SOURCE.read_text())
+    inputs = [
+        f"| `{name}` | {_default(str(each.get('default', '')))} | {each['description'].strip()} |"
+        for name, each in definition["inputs"].items()
+    ]
+    outputs = [f"| `{name}` | {each['description'].strip()} |" for name, each in definition["outputs"].items()]
+    return "\n".join(
+        [
+            "| input | default | what it is |",
+            "|---|---|---|",
+            *inputs,
+            "",
+            "| output | what it is |",
+            "|---|---|",
+            *outputs,
+        ]
+    )
+
+
+def page() -> str:
+    """docs/ci.md with the tables of today."""
+    return re.sub(
+        r"(?s)(<!-- tables -->\n).*?(\n<!-- end of tables -->)",
+        lambda found: f"{found[1]}\n{tables()}\n{found[2]}",
+        PAGE.read_text(),
+    )
+
+
+def _default(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+if __name__ == "__main__":
+    AT_THE_TOP.write_text(at_the_top())
+    PAGE.write_text(page())

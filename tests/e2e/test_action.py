@@ -1,0 +1,454 @@
+"""The Action's own steps, run from `action.yml` by what stands for GitHub's runner, in real
+checkouts of a real repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import events, people, poison
+from tests.support.actions_runner import CacheService, Finished, Runner, setup_python
+from tests.support.events import FORK, OWN, ZEROS, Job
+from tests.support.people import User, World
+from tests.support.repos import Repo
+from vmrag_action import install
+
+shared, world = people.shared, people.world
+
+ROOT = Path(__file__).parents[2]
+ACTION = ROOT / "action" / "action.yml"
+TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass
+class Ci:
+    """The hosted repository, its cache, and a fresh machine for each job."""
+
+    world: World
+    folder: Path
+    cache: CacheService
+    jobs: int = 0
+    workspace: Path = field(default_factory=Path)
+
+    @property
+    def ada(self) -> User:
+        return self.world.ada
+
+    @property
+    def tip(self) -> str:
+        return self.world.hub.git("rev-parse", "main")
+
+    def on_push(self, *, before: str = ZEROS, sha: str = "", ref: str = "refs/heads/main", **given: Any) -> Finished:
+        sha = sha or self.tip
+        return self.run("push", events.push(before, sha, ref=ref), sha=sha, ref=ref, **given)
+
+    def on_pull_request(
+        self, base: str, head: str, *, event: str = "pull_request", source: Any = OWN, **given: Any
+    ) -> Finished:
+        """GitHub's merge of both is made, where it makes one."""
+        hub, payload = self.world.hub, events.pull_request(base, head, source=source)
+        hub.git("update-ref", "refs/pull/7/head", head)
+        if event == "pull_request_target":
+            return self.run(event, payload, sha=base, ref="refs/heads/main", **given)
+        tree = hub.git("rev-parse", f"{head}^{{tree}}")
+        merge = hub.git("commit-tree", tree, "-p", base, "-p", head, "-m", "merge")
+        hub.git("update-ref", "refs/pull/7/merge", merge)
+        return self.run(event, payload, sha=merge, ref="refs/pull/7/merge", **given)
+
+    def run(
+        self,
+        event: str,
+        payload: Any,
+        *,
+        sha: str,
+        ref: str,
+        depth: int | None = 1,
+        action: Path = ACTION,
+        sparse: bool = False,
+        first: Any = None,
+        again: bool = False,
+        **inputs: str,
+    ) -> Finished:
+        """`again`: in the workspace of the job before. `first`: a step before ours."""
+        self.jobs += 1
+        machine = self.folder / f"machine-{self.jobs}"
+        temp = machine / "temp"
+        temp.mkdir(parents=True)
+        if not again:
+            self.workspace = machine / "workspace"
+            repo = events.checkout(self.world.hub.top, self.workspace, sha, depth=depth)
+            if sparse:
+                repo.git("sparse-checkout", "set", "--no-cone", "docs")
+        if first:
+            first(Repo(self.workspace))
+        installed(temp)
+        told = Job(machine, event, payload, sha=sha, ref=ref, GITHUB_RUN_ID=str(self.jobs)).environ
+        others = self.cache.actions | {"actions/setup-python": setup_python}
+        finished = Runner(temp, self.workspace, told, others, token=TOKEN).run(action, **inputs)
+        print(finished.log)
+        self.look_for_secrets(finished, inputs.get("token", TOKEN))
+        return finished
+
+    def look_for_secrets(self, finished: Finished, token: str) -> None:
+        """Every form of the token is masked before it could be shown, and it lies nowhere."""
+        shown = "\n".join(line for line in finished.log.splitlines() if not line.startswith("::add-mask::"))
+        assert token in finished.masks or not token or not finished.step("prepare").outputs
+        for mask in finished.masks:
+            assert mask not in shown + finished.summary + str(finished.outputs) + str(finished.variables)
+        for folder in (self.workspace, self.cache.root):
+            for path in folder.rglob("*"):
+                assert not (path.is_file() and not path.is_symlink() and TOKEN.encode() in path.read_bytes()), path
+
+
+def installed(temp: Path) -> None:
+    """As an earlier use of the Action in the job leaves it: the environment of the tests."""
+    folder = install.home({"RUNNER_TEMP": str(temp)})
+    (folder / "bin").mkdir(parents=True)
+    (folder / "venv").symlink_to(sys.prefix)
+    (folder / "bin" / "vmrag").symlink_to(Path(sys.prefix) / "bin" / "vmrag")
+    (folder / install.MARKER).write_text(install.state(install.arguments("", ())))
+
+
+@pytest.fixture
+def ci(world: World, tmp_path: Path) -> Ci:
+    return Ci(world, tmp_path, CacheService(tmp_path / "cache"))
+
+
+def drop(ada: User) -> tuple[str, str]:
+    """A main branch that went on, and a merge of it and a topic that keeps only the topic's pin:
+    their commits.
+    """
+    ada.git("switch", "-q", "-c", "topic")
+    ada.write_document("topic.md", "Only the topic knows of otters.")
+    ada.git("push", "-q", "origin", "topic")
+    ada.git("switch", "-q", "main")
+    ada.write_document("main.md", "Only main knows of badgers.")
+    ada.git("push", "-q", "origin", "main")
+    merge = ada.git("commit-tree", "topic^{tree}", "-p", "main", "-p", "topic", "-m", "merge")
+    ada.git("push", "-q", "--no-verify", "origin", f"{merge}:refs/heads/queue")
+    return ada.git("rev-parse", "main"), merge
+
+
+# -- sync, and the cache
+
+
+def test_a_push_is_brought_to_its_pin_and_the_next_job_builds_nothing(ci):
+    cold = ci.on_push()
+    assert cold.passed
+    expected = {
+        "in-sync": "true",
+        "revision": ci.ada.pinned,
+        "fingerprint": ci.ada.fingerprint(),
+        "cache-hit": "false",
+        "vmrag-version": install.ROOT.joinpath("vmrag_link/__init__.py").read_text().split('"')[-2],
+        "findings": "0",
+        "chroma-path": "",
+    }
+    assert expected.items() <= cold.outputs.items()
+    assert Path(cold.outputs["index-path"]).is_dir()
+    assert "built here" in cold.log
+    assert len(ci.cache.entries) == 1
+
+    warm = ci.on_push()
+    assert warm.passed
+    assert warm.outputs | {"index-path": ""} == cold.outputs | {"index-path": "", "cache-hit": "true"}
+    assert "from the cache" in warm.log
+    assert warm.step("store").outcome == "skipped"
+    assert len(ci.cache.entries) == 1
+    assert warm.annotations == []
+
+
+def test_later_steps_have_the_command_and_the_knowledge(ci):
+    done = ci.on_push()
+    assert done.variables["VMRAG_INDEX_CHROMA"] == "off"
+    environ = os.environ | done.variables | {"PATH": os.pathsep.join([*done.paths, os.environ["PATH"]])}
+    asked = subprocess.run(
+        ["vmrag", "query", "certificates", "--json"],
+        cwd=ci.workspace,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer = json.loads(asked.stdout)
+    assert answer["kb"]["in_sync"]
+    assert answer["results"] == ci.ada.ask("query", "certificates")["results"]
+    assert asked.stderr == ""
+    assert [Path(each).joinpath("python").exists() for each in done.paths] == [False]  # the job's own Python stays
+
+
+def test_a_cache_of_another_revision_is_a_warm_start(ci):
+    ci.on_push()
+    ci.ada.write_document("new.md", "Words that nobody had written before.")
+    ci.ada.git("push", "-q")
+    done = ci.on_push()
+    assert done.outputs["cache-hit"] == "false"
+    assert "1 chunk added, 1 embedded" in done.log
+    assert len(ci.cache.entries) == 2
+
+
+@pytest.mark.parametrize("spoil", [poison.truncated, poison.forged_vectors, poison.forged_words])
+@pytest.mark.sample(2)
+def test_a_poisoned_cache_is_found_built_again_and_replaced(ci, spoil):
+    good = ci.on_push()
+    spoil(ci.cache.root / ci.cache.entries[0])
+    done = ci.on_push()
+    assert done.passed
+    assert (done.outputs["cache-hit"], done.outputs["fingerprint"]) == ("false", good.outputs["fingerprint"])
+    assert len(done.said("notice")) == 1
+    assert done.said("notice")[0].startswith("The cache was not used: ")
+    assert len(ci.cache.entries) == 2
+    assert ci.on_push().outputs["cache-hit"] == "true"
+
+
+def test_a_cache_service_that_refuses_is_no_failure(ci):
+    ci.cache.broken = True
+    done = ci.on_push()
+    assert done.passed
+    assert done.outputs["in-sync"] == "true"
+    assert done.said("notice") == ["The cache was not saved; the next run builds the index again."]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "restored", "saved"),
+    [({"enable_cache": "false"}, False, False), ({"save_cache": "false"}, True, False)],
+)
+def test_the_workflow_may_do_without_the_cache(ci, inputs, restored, saved):
+    done = ci.on_push(**inputs)
+    assert (done.step("restore").outcome == "success") is restored
+    assert bool(ci.cache.entries) is saved
+
+
+def test_a_branch_that_is_not_the_default_one_writes_no_cache(ci):
+    ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
+    done = ci.on_push(ref="refs/heads/topic")
+    assert done.passed
+    assert done.step("restore").outcome == "success"
+    assert ci.cache.entries == []
+
+
+def test_an_older_commit_in_the_same_workspace_gets_its_older_knowledge(ci):
+    """A machine of one's own keeps the workspace."""
+    old, revision = ci.tip, ci.ada.pinned
+    ci.ada.write_document("new.md", "Words that nobody had written before.")
+    ci.ada.git("push", "-q")
+    assert ci.on_push(depth=None).outputs["revision"] == ci.ada.pinned
+    done = ci.on_push(sha=old, again=True, first=lambda repo: repo.git("checkout", "-q", old))
+    assert (done.outputs["in-sync"], done.outputs["revision"]) == ("true", revision)
+
+
+def test_a_sparse_checkout_has_its_knowledge(ci):
+    done = ci.on_push(sparse=True)
+    assert not (ci.workspace / ".dolt-version").exists()
+    assert (done.outputs["in-sync"], done.outputs["revision"]) == ("true", ci.ada.pinned)
+
+
+# -- what cannot be synced
+
+
+def broken(content: str | bytes | None):
+    """A commit with this pin."""
+
+    def commit(ci: Ci) -> None:
+        ci.ada.commit("pin", pin=content)
+        ci.ada.git("push", "-q", "--no-verify")
+
+    return commit
+
+
+def pin(**changed: str) -> str:
+    known = {"dolt_remote": "git:", "dolt_branch": "main", "dolt_commit": "f" * 40, "linked_at": "2026-01-02T03:04:05Z"}
+    return json.dumps(known | changed, indent=2) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "title", "said"),
+    [
+        (pin(), "PIN_MISSING_REVISION", "The remote does not have it either"),
+        (None, "NOT_INITIALIZED", "has no knowledge base yet"),
+        (pin(dolt_commit="::set-output name=x::y"), "PIN_MALFORMED", "dolt_commit"),
+        (pin(dolt_remote="ext::sh -c touch% /tmp/pwned"), "PIN_MALFORMED", "dolt_remote"),
+        (pin(dolt_branch="\n::error::x"), "PIN_MALFORMED", "dolt_branch"),
+        ("{" * 100_000, "PIN_MALFORMED", ""),
+    ],
+    ids=["missing", "none", "command", "program", "newline", "endless"],
+)
+@pytest.mark.sample(4)
+def test_a_pin_that_cannot_be_followed_is_said_at_the_pin_with_what_helps(ci, content, title, said):
+    broken(content)(ci)
+    done = ci.on_push()
+    assert not done.passed
+    assert (done.outputs["in-sync"], done.outputs["findings"], done.outputs["revision"]) == ("false", "1", "")
+    [error] = [each for each in done.annotations if each.level == "error"]
+    assert (error.file, error.title) == (".dolt-version", title)
+    message, hint = error.message.rsplit("\n", 1)
+    assert said in message
+    assert hint
+    assert ci.cache.entries == []
+
+
+def test_a_pin_with_crlf_is_followed(ci):
+    """As a checkout with `core.autocrlf` leaves it."""
+    ci.ada.commit("crlf", pin=(ci.ada.top / ".dolt-version").read_bytes().replace(b"\n", b"\r\n"))
+    ci.ada.git("push", "-q", "--no-verify")
+    done = ci.on_push()
+    assert done.passed
+    assert done.outputs["revision"] == ci.ada.pinned
+
+
+def test_findings_may_be_warnings(ci):
+    broken(pin())(ci)
+    done = ci.on_push(fail_on="never")
+    assert done.passed
+    assert (done.outputs["in-sync"], done.outputs["findings"]) == ("false", "1")
+    assert [each.title for each in done.annotations if each.level == "warning"] == ["PIN_MISSING_REVISION"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({"mode": "destroy"}, "The input mode must be"),
+        ({"enable_cache": "yes"}, "The input enable-cache must be"),
+        ({"fail_on": "::error::"}, "The input fail-on must be"),
+        ({"remote": "ext::sh"}, "The input remote"),
+        ({"working_directory": "nowhere"}, "is not there"),
+        ({"version": "1.0; touch x"}, "version must be an exact version"),
+        ({"extras": "../../x"}, "extras may be"),
+    ],
+)
+@pytest.mark.sample(3)
+def test_a_mistake_in_the_inputs_fails_before_anything_is_done(ci, inputs, said):
+    done = ci.on_push(**inputs)
+    assert not done.passed
+    assert said in done.said("error")[0]
+    assert done.step("sync").outcome == "skipped"
+
+
+# -- verify, by event
+
+
+def test_a_merge_group_that_drops_knowledge_fails_from_a_shallow_checkout(ci):
+    base, merge = drop(ci.ada)
+    done = ci.run("merge_group", events.merge_group(base, merge), sha=merge, ref="refs/heads/queue", mode="verify")
+    assert not done.passed
+    assert done.outputs["findings"] == "1"
+    [error] = [each for each in done.annotations if each.level == "error"]
+    assert (error.file, error.title) == (".dolt-version", "KNOWLEDGE_DROPPED")
+    assert "vmrag merge --repair" in error.message
+    assert "drops knowledge" in done.summary
+    assert done.step("sync").outcome == "skipped"
+
+
+def test_a_pull_request_reads_the_cache_and_writes_nothing(ci):
+    ci.on_push()
+    base = ci.tip
+    head = ci.ada.commit("code", **{"code.py": "print()"})
+    ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
+    ci.cache.entries[:] = ci.cache.entries[:1]
+    done = ci.on_pull_request(base, head, mode="sync,verify")
+    assert done.passed
+    assert done.outputs["cache-hit"] == "true"
+    assert done.step("save").outcome == "skipped"
+    assert done.variables["VMRAG_SETTINGS_FROM"] == base
+    assert len(ci.cache.entries) == 1
+
+
+def test_a_fork_that_pins_what_the_base_has_needs_no_secret(ci):
+    base = ci.tip
+    head = ci.ada.commit("code", **{"code.py": "print()"})
+    ci.ada.git("push", "-q", "origin", "main:refs/heads/topic")
+    done = ci.on_pull_request(base, head, source=FORK, mode="sync,verify", token="")
+    assert done.passed
+    assert done.outputs["in-sync"] == "true"
+    assert len(done.said("notice")) == 1
+    assert "no cache is written" in done.said("notice")[0]
+    assert done.variables["VMRAG_NO_SERVICES"] == "1"
+    assert ci.cache.entries == []
+
+
+def test_a_fork_that_pins_what_the_base_has_not_is_told_who_can_take_it(ci):
+    base, known = ci.tip, ci.ada.pinned
+    revision = ci.ada.write_document("theirs.md", "Knowledge that is nowhere but in the fork.")
+    head = ci.ada.git("rev-parse", "HEAD")
+    ci.ada.git("push", "-q", "--no-verify", "origin", "main:refs/heads/topic")
+    assert revision != known
+    done = ci.on_pull_request(base, head, source=FORK, mode="verify")
+    assert not done.passed
+    [error] = [each for each in done.annotations if each.level == "error"]
+    assert "vmrag adopt" in error.message
+    assert "https://github.example/me/project" in error.message
+
+
+def test_pull_request_target_reads_a_strangers_commits_and_checks_none_out(ci):
+    base, merge = drop(ci.ada)
+    head = ci.world.hub.git("commit-tree", f"{merge}^{{tree}}", "-p", merge, "-m", "head")
+    done = ci.on_pull_request(base, head, event="pull_request_target", source=FORK, mode="verify")
+    assert not done.passed
+    assert "KNOWLEDGE_DROPPED" in [each.title for each in done.annotations]
+    assert Repo(ci.workspace).git("rev-parse", "HEAD") == base
+    assert Repo(ci.workspace).git("status", "--porcelain") == ""
+    assert done.variables["VMRAG_SETTINGS_FROM"] == base
+
+
+def test_a_push_is_compared_with_what_was_there_before(ci):
+    base, merge = drop(ci.ada)
+    ci.ada.git("push", "-q", "--no-verify", "origin", f"{merge}:refs/heads/main")
+    done = ci.on_push(before=base, mode="verify", fail_on="never")
+    assert done.passed
+    assert done.outputs["findings"] == "1"
+    assert [each.title for each in done.annotations] == ["KNOWLEDGE_DROPPED"]
+
+
+# -- golden queries, and what strangers write
+
+
+def test_golden_queries_are_asked_and_misses_are_annotated_where_they_stand(ci):
+    ci.ada.write(
+        ".vmrag/queries.yaml",
+        "queries:\n  - query: certificates\n    first: handbook/tls.md\n  - query: '::error::##[group]'\n    expect: [handbook/none.md]\n",
+    )
+    ci.ada.git("add", ".vmrag")
+    ci.ada.git("commit", "-q", "-m", "queries")
+    ci.ada.git("push", "-q")
+    done = ci.on_push(mode="verify,check")
+    assert not done.passed
+    found = [each for each in done.annotations if each.level == "error"]
+    assert {each.file for each in found} == {".vmrag/queries.yaml"}
+    assert done.outputs["findings"] == str(len(found))
+    assert done.outputs["in-sync"] == "true"
+    assert "&#58;&#58;error&#58;&#58;" in done.summary
+    assert ci.cache.entries == []  # saved by what passed
+
+
+def test_ids_and_branches_of_strangers_are_text(ci):
+    """The stand-in fails over any command that is not of the steps themselves."""
+    ci.ada.git("switch", "-q", "-c", "`id`$(touch${IFS}pwned);error-##x")
+    ci.ada.put("::error::id ##[group] <b>&`id`.md", "::set-output name=x::y\n##[error]z\n", collection="handbook")
+    ci.ada.vmrag("commit", "-m", "::error::commit\n##[error]message")
+    ci.ada.git("commit", "-q", "-am", "::error::code")
+    ci.ada.git("push", "-q", "origin", "HEAD:main")
+    ci.ada.write(
+        ".vmrag/queries.yaml",
+        "queries:\n  - query: otters\n    expect: ['handbook/::error::id ##[group] <b>&`id`.md']\n",
+    )
+    ci.ada.git("add", ".vmrag")
+    ci.ada.git("commit", "-q", "-m", "queries")
+    ci.ada.git("push", "-q", "origin", "HEAD:main")
+    done = ci.on_push(mode="verify,check")
+    assert done.outputs["in-sync"] == "true"
+    assert not list(ci.workspace.glob("pwned"))
+    assert "<b>" not in done.summary
+
+
+def test_the_root_of_the_repository_is_the_same_action(ci):
+    done = ci.on_push(action=ROOT / "action.yml")
+    assert done.passed
+    assert done.outputs["revision"] == ci.ada.pinned

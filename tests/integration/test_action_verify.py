@@ -1,0 +1,221 @@
+"""What the Action finds in the pins of an event's commits, in checkouts of one commit: from the
+event by way of the history that it fetches to `verify_between`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration import test_verify
+from tests.integration.test_ci_documents import DOCS, workflows
+from tests.integration.test_verify import World, pin_of
+from tests.support import events
+from tests.support.events import FORK, OWN, Job, checkout
+from tests.support.repos import Repo, make_repo
+from tests.support.terminal import SCRIPT, Project
+from vmrag_action import deepen
+from vmrag_action.events import Comparison, comparison
+from vmrag_link.errors import VmragError
+from vmrag_link.ops.checks.verify import VerifyReport, verify_between
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
+
+built, forked_once, forked = test_verify.built, test_verify.forked_once, test_verify.forked
+
+
+class Upstream:
+    """`origin.git` has the branches `main` and `side`, which have both moved the pin since `base`,
+    and the knowledge that these pin.
+    """
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.folder, self.world = folder, world
+        self.hub = Repo(folder / "origin.git")
+        world.git("init", "-q", "--bare", str(self.hub.top))
+        world.git("remote", "add", "origin", str(self.hub.top))
+        for branch in ("side", "main"):
+            world.git("switch", "-q", branch)
+            world.git("push", "-q", "origin", branch, "base")
+            world.vmrag("push")
+        self._jobs = 0
+
+    def commit(self, pin: str | None, *parents: str, ref: str = "refs/pull/7/merge") -> str:
+        """A commit of the code that pins a revision, on the hub."""
+        made = self.world.code(pin, *[self.world.git("rev-parse", each) for each in parents])
+        self.world.git("push", "-q", "--force", str(self.hub.top), f"{made}:{ref}")
+        return made
+
+    def tip(self, branch: str = "main") -> str:
+        return self.hub.git("rev-parse", branch)
+
+    def judged(self, event: str, payload: object, *, sha: str, ref: str = "refs/heads/main") -> VerifyReport:
+        """As the Action does it, in a fresh checkout of one commit."""
+        self._jobs += 1
+        self.checkout = checkout(self.hub.top, self.folder / f"job{self._jobs}", sha)
+        job = Job(self.folder, event, payload, sha=sha, ref=ref)
+        ws = Workspace.open(self.checkout.top, QUIET)
+        try:
+            self.comparison: Comparison = comparison(job.environ, ws.places)
+            found = self.comparison
+            deepen.make_comparable(ws.places, found.base, found.head)
+            return verify_between(ws, found.base, found.head, base_name=found.base_name, fork=found.fork)
+        finally:
+            ws.close()
+
+    def pull_request(self, head: str, merged_pin: str, *, source: object = FORK) -> VerifyReport:
+        """`head` is known as `refs/pull/7/head`."""
+        merge = self.commit(merged_pin, self.tip(), head)
+        return self.judged("pull_request", events.pull_request(self.tip("base"), head, source=source), sha=merge)
+
+
+@pytest.fixture
+def upstream(forked: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Upstream:
+    monkeypatch.setenv("VMRAG_EMBEDDING_MODEL", "hash")
+    return Upstream(forked, tmp_path)
+
+
+def told(report: VerifyReport) -> list[tuple[str, str]]:
+    return [(each.level, each.code) for each in report.findings]
+
+
+def test_a_pull_request_that_leaves_out_what_came_to_its_base_drops_that(upstream):
+    world = upstream.world
+    report = upstream.pull_request(upstream.tip("side"), world.revision("side"), source=OWN)
+    assert told(report) == [("error", "KNOWLEDGE_DROPPED")]
+    assert report.findings[0].hint == "git merge origin/main (or git rebase origin/main)"
+    assert (report.commits, report.shallow) == (2, False)
+    both = world.on(world.revision("main"), joining=world.revision("side"))
+    world.git("switch", "-q", "-c", "joined", "side")
+    world.git("merge", "-q", "-s", "ours", "--no-commit", "main")
+    joined = world.commit("joined", pin=pin_of(both))
+    world.vmrag("push")
+    world.git("push", "-q", "origin", "joined:refs/pull/7/head")
+    assert told(upstream.pull_request(joined, both, source=OWN)) == []
+
+
+@pytest.mark.parametrize("way", ["finding", "workflow"])
+def test_a_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workflow_of_the_docs(upstream, way):
+    """The fork's knowledge is neither asked for nor here after the check."""
+    world = upstream.world
+    revision = world.on(world.revision("main"), news="What a contributor knows.")
+    head = upstream.commit(revision, "main", ref="refs/pull/7/head")
+    report = upstream.pull_request(head, revision)
+    assert told(report) == [("error", "NOT_ON_REMOTE")]
+    hint = report.findings[0].hint.partition("   ")[0]
+    assert hint == (
+        f"git fetch origin refs/pull/7/head && vmrag adopt https://github.example/me/project {report.findings[0].commit[:12]}"
+    )
+    with_knowledge = Workspace.open(upstream.checkout.top, QUIET)
+    assert not with_knowledge.engine.has_revision(revision)
+    with_knowledge.close()
+
+    fork = upstream.folder / "fork.git"
+    world.git("init", "-q", "--bare", str(fork))
+    world.git("remote", "add", "fork", str(fork))
+    world.git("switch", "-q", "-c", "proposal", head)
+    world.vmrag("push", "fork")
+    maintainer = Project(checkout(upstream.hub.top, upstream.folder / "maintainer", upstream.tip()).top)
+    maintainer.vmrag("clone")
+    maintainer.git("config", f"url.{fork}.insteadOf", "https://github.example/me/project")
+    commands, variables = hint, {}
+    if way == "workflow":
+        job = yaml.safe_load(workflows(DOCS / "ci-trust.md")[-1])["jobs"]["adopt"]
+        commands = job["steps"][-1]["run"]
+        variables = {"NUMBER": "7", "COMMIT": head, "FORK": "https://github.example/me/project"}
+        assert variables.keys() == job["steps"][-1]["env"].keys()
+    environ = os.environ | variables | {"PATH": f"{SCRIPT.parent}:{os.environ['PATH']}"}
+    bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", commands]
+    done = subprocess.run(bash, cwd=maintainer.top, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert told(upstream.pull_request(head, revision)) == []
+
+
+def test_pull_request_target_reads_the_head_and_checks_nothing_of_it_out(upstream):
+    world = upstream.world
+    revision = world.on(world.revision("main"), news="What a contributor knows.")
+    head = upstream.commit(revision, "main", ref="refs/pull/7/head")
+    payload = events.pull_request(upstream.tip("base"), head)
+    report = upstream.judged("pull_request_target", payload, sha=upstream.tip())
+    assert told(report) == [("error", "NOT_ON_REMOTE")]
+    assert report.findings[0].commit == head
+    assert not upstream.comparison.checked_out
+    top = upstream.checkout
+    assert (top.git("rev-parse", "HEAD"), top.git("status", "--porcelain")) == (upstream.tip(), "")
+    assert head not in top.git("for-each-ref", "--format=%(objectname)")
+    assert not (top.top / ".git/FETCH_HEAD").is_file() or head not in (top.top / ".git/FETCH_HEAD").read_text()
+
+
+def test_a_merge_group_that_drops_knowledge_fails_and_one_that_holds_it_does_not(upstream):
+    world = upstream.world
+    ref = "refs/heads/gh-readonly-queue/main/pr-7"
+    for pin, expected in (
+        (world.revision("side"), [("error", "KNOWLEDGE_DROPPED")]),
+        (world.on(world.revision("main"), joining=world.revision("side")), [("error", "NOT_ON_REMOTE")]),
+        (world.revision("main"), []),
+    ):
+        head = upstream.commit(pin, "main", ref=ref)
+        assert (
+            told(upstream.judged("merge_group", events.merge_group(upstream.tip(), head), sha=head, ref=ref))
+            == expected
+        )
+
+
+def test_a_push_is_looked_at_from_what_was_there(upstream):
+    world = upstream.world
+    before = upstream.tip()
+    back = upstream.commit(world.revision("base"), before, ref="refs/heads/main")
+    aside = upstream.commit(world.revision("side"), back, ref="refs/heads/main")
+    report = upstream.judged("push", events.push(before, aside), sha=aside)
+    assert told(report) == [("information", "MOVED_BACK")]  # from there `side` is ahead
+    assert report.clean
+    straight = upstream.commit(world.revision("side"), before, ref="refs/heads/main")
+    report = upstream.judged("push", events.push(before, straight, forced=False), sha=straight)
+    assert told(report) == [("error", "KNOWLEDGE_DROPPED")]
+
+
+def test_what_a_push_by_force_took_back_is_not_missed(upstream):
+    before, after = upstream.tip(), upstream.tip("base")
+    upstream.hub.git("update-ref", "refs/keep", before)
+    upstream.world.git("push", "-q", "--force", "origin", f"{after}:main")
+    report = upstream.judged("push", events.push(before, after, forced=True), sha=after)
+    assert (report.findings, report.commits) == ((), 0)
+
+
+def test_one_commit_is_compared_with_its_parents(upstream):
+    world = upstream.world
+    merge = upstream.commit(world.revision("side"), "main", "side", ref="refs/heads/main")
+    report = upstream.judged("schedule", {"schedule": "0 5 * * *"}, sha=merge)
+    assert told(report) == [("error", "KNOWLEDGE_DROPPED")]
+    assert report.commits == 3
+
+
+def test_where_nothing_is_pinned_no_knowledge_is_asked_for(upstream, tmp_path):
+    host = make_repo(tmp_path / "plain")
+    base, head = host.commit("1", a="1"), host.commit("2", a="2")
+    repo = checkout(host.top, tmp_path / "checkout", head, depth=2)
+    repo.git("remote", "set-url", "origin", "file:///nowhere")
+    ws = Workspace.open(repo.top, QUIET)
+    report = verify_between(ws, base, head)
+    assert (report.commits, report.pins, report.findings, ws.initialized) == (1, 0, (), False)
+    ws.close()
+
+
+def test_a_remote_without_knowledge_is_an_error_where_something_is_pinned(upstream):
+    upstream.hub.git("update-ref", "-d", "refs/vmrag/data")
+    with pytest.raises(VmragError, match="has no knowledge base yet"):
+        upstream.judged("push", events.push(upstream.tip("base"), upstream.tip()), sha=upstream.tip())
+
+
+def test_without_the_history_that_it_needs_the_check_is_an_error_and_no_guess(upstream):
+    upstream.pull_request(upstream.tip("side"), upstream.world.revision("side"), source=OWN)
+    found, again = upstream.comparison, checkout(upstream.hub.top, upstream.folder / "flat", upstream.tip("side"))
+    again.git("fetch", "-q", "--depth=1", "origin", found.base or "")
+    ws = Workspace.open(again.top, QUIET)
+    report = verify_between(ws, found.base, found.head, base_name=found.base_name)
+    assert ("error", "NOT_COMPARABLE") in told(report)
+    ws.close()

@@ -1,0 +1,188 @@
+"""The pytest plugin, in runs of pytest of their own: as a project's tests see it.
+
+`pytester` forgets at its end what was imported since its beginning, and other tests of the process
+would get a second copy of it. So `vmrag` runs as a process here, too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import terminal
+from tests.support.repos import isolate
+from tests.support.templates import copy_tree
+from tests.support.terminal import Project
+
+pytest_plugins = ["pytester"]
+
+template = terminal.template
+PLUGIN = "vmrag_link.pytest_plugin.plugin"
+WITH_XDIST = ("-p", "xdist", "-n", "2")
+
+
+@pytest.fixture
+def project(template: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Project:
+    """The template's repository, in which pytester runs; no plugin but ours loads itself."""
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    return Project(copy_tree(template, pytester.path))
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_subprocess("-p", PLUGIN, "-p", "no:cacheprovider", *arguments)
+
+
+TESTS = """
+    import pytest
+    from vmrag_link.errors import DocumentMissing
+    from vmrag_link.pytest_plugin import Kb
+
+    def test_answers(kb: Kb) -> None:
+        hits = kb.query("certificates", mode="keyword")
+        assert [(hit.collection, hit.doc_id) for hit in hits] == [("handbook", "deep/tls.txt")]
+        assert len(kb.query("install rest", k=2, collection="handbook")) == 2
+        assert kb.query("install", where={"no": "such"}) == []
+
+    def test_documents_and_names(kb: Kb) -> None:
+        assert kb.document("handbook/faq.md").content == "A frequent question."
+        assert kb.revision == %(main)r
+        assert kb.fingerprint == %(fingerprint)r
+        with pytest.raises(DocumentMissing):
+            kb.document("handbook/uv.md")
+
+    @pytest.mark.kb_at("feature")
+    def test_at_a_ref(kb: Kb) -> None:
+        assert kb.document("handbook/uv.md").content == "Use uv."
+        assert kb.query("certificates", mode="keyword") == []
+        assert kb.revision == %(feature)r
+        assert kb.fingerprint == %(other)r
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_many(kb: Kb, number: int) -> None:
+        assert kb.query("install")[0].doc_id == "setup.md"
+"""
+
+
+@pytest.mark.parametrize("arguments", [("-p", "no:xdist"), WITH_XDIST], ids=["one process", "two workers"])
+def test_tests_ask_the_pinned_knowledge(project, pytester, arguments):
+    pinned = {name: project.start("fingerprint", "--at", name, "--json").json for name in ("main", "feature")}
+    project.write(".vmrag/queries.yaml", "queries: 3")  # which nobody names, so nobody reads it
+    pytester.makepyfile(
+        TESTS
+        % {
+            "main": pinned["main"]["revision"],
+            "feature": pinned["feature"]["revision"],
+            "fingerprint": pinned["main"]["fingerprint"],
+            "other": pinned["feature"]["fingerprint"],
+        }
+    )
+    project.forget_indexes()  # the workers build them, one waiting for the other
+    run(pytester, "--strict-markers", "-W", "error", *arguments).assert_outcomes(passed=7)
+
+
+def test_what_is_wrong_with_the_knowledge_fails_with_the_command_that_mends_it(project, pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_here(kb):
+            raise AssertionError("no test runs on another revision")
+
+        @pytest.mark.kb_at("main")
+        def test_at_a_ref_that_is_there(kb):
+            assert kb.query("install")
+
+        @pytest.mark.kb_at("nowhere")
+        def test_at_a_ref_that_is_not(kb): ...
+
+        @pytest.mark.kb_at(3)
+        def test_a_marker_that_names_none(kb): ...
+        """
+    )
+    project.write(".dolt-version", "{")
+    drifted = run(pytester)
+    drifted.assert_outcomes(passed=1, errors=3)
+    drifted.stdout.fnmatch_lines(
+        ["*.dolt-version*", "hint: git checkout*", "'nowhere' names no commit*", "hint: git fetch*", "*kb_at('v1.0')*"]
+    )
+    project.git("checkout", "-q", "--", ".dolt-version")
+    shutil.rmtree(project.shared / "kb")
+    missing = run(pytester, "-k", "test_here")
+    missing.assert_outcomes(errors=1)
+    missing.stdout.fnmatch_lines(["This repository pins a knowledge base, but it is not on this machine*", "hint: *"])
+
+
+def test_knowledge_that_drifts_while_a_test_runs_is_an_error_with_its_hint(project, pytester):
+    pytester.makepyfile(
+        """
+        from pathlib import Path
+
+        def test_drift(kb):
+            assert kb.query("install")
+            Path(".dolt-version").write_text("{")
+            kb.query("install")
+        """
+    )
+    drifted = run(pytester)
+    drifted.assert_outcomes(failed=1)
+    drifted.stdout.fnmatch_lines([">*kb.query*install*", "E*PinMalformed: *", "E*hint: *"])
+    assert "knowledge.py" not in drifted.stdout.str()
+
+
+def test_golden_queries_are_tests_where_they_are_named(project, pytester):
+    project.write(
+        ".vmrag/queries.yaml",
+        "queries:\n"
+        "  - {query: certificates, mode: keyword, first: handbook/deep/tls.txt}\n"
+        '  - {query: "a::b\\n", expect: handbook/gone.md}\n'
+        "  - {query: install, ranking: []}\n",
+    )
+    asked = run(pytester, ".vmrag/queries.yaml", "-rA")
+    asked.assert_outcomes(passed=1, failed=2)
+    asked.stdout.fnmatch_lines(["ranking: the ranking is not the recorded one", "*- -> 1    handbook/setup.md #0*"])
+    for line in (
+        "expect: handbook/gone.md is not among the first 5; there is no such document",
+        "PASSED .vmrag/queries.yaml::2 certificates",
+        "FAILED .vmrag/queries.yaml::3 a:b*",
+    ):
+        asked.stdout.fnmatch_lines([line])
+    assert project.start("check", "--update").code == 1
+    text = (project.top / ".vmrag/queries.yaml").read_text()
+    project.write(".vmrag/queries.yaml", text.replace("version: 2", "version: 1"))
+    outdated = run(pytester, ".vmrag/queries.yaml")
+    outdated.assert_outcomes(passed=2, failed=2)
+    outdated.stdout.fnmatch_lines(["*the ranking's version was 1 and is 2*"])
+    project.write(".vmrag/queries.yaml", "queries: 3")
+    broken = run(pytester, ".vmrag/queries.yaml")
+    broken.assert_outcomes(errors=1)
+    broken.stdout.fnmatch_lines([".vmrag/queries.yaml, line 1: queries must be a list", "hint: *"])
+
+
+def test_a_project_without_knowledge_is_not_disturbed(pytester, monkeypatch, tmp_path):
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile("def test_own(): pass\n\ndef test_without_a_repository(kb): ...")
+    done = run(pytester, "-W", "error")
+    done.assert_outcomes(passed=1, errors=1)
+    done.stdout.fnmatch_lines(["*is not in a git repository.", "hint: git init"])
+
+
+def test_the_plugin_imports_nothing_but_itself_into_pytest():
+    script = (
+        "import pytest, sys, contextlib, functools, pathlib\n"
+        "before = set(sys.modules)\n"
+        f"import {PLUGIN}\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        "vmrag_link",
+        "vmrag_link.pytest_plugin",
+        "vmrag_link.pytest_plugin.knowledge",
+        PLUGIN,
+    ]

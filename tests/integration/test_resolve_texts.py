@@ -1,0 +1,252 @@
+"""Texts merge by line and metadata by key; what is left is decided hunk by hunk."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from tests.support import terminal
+from tests.support.terminal import Project, opened
+from vmrag_link.models import Document
+
+template, project = terminal.template, terminal.project
+
+PAGE = "".join(f"## Part {number}\n\nParagraph {number}.\n\n" for number in range(1, 6))
+
+
+def edited(**parts: str) -> str:
+    """The page with other paragraphs: `p2="text"`."""
+    text = PAGE
+    for name, new in parts.items():
+        text = text.replace(f"Paragraph {name[1:]}.", new)
+    return text
+
+
+def stored(project: Project, place: str, doc_id: str = "page.md") -> Document:
+    with opened(project) as workspace:
+        found = workspace.engine.document(place, "handbook", doc_id)
+    assert found is not None
+    return found
+
+
+def put(project: Project, text: str) -> None:
+    project.put("page.md", text)
+
+
+@pytest.fixture
+def paged(project: Project) -> Project:
+    """`main` and `topic` both have the page; nobody has edited it."""
+    put(project, PAGE)
+    project.record("page")
+    project.git("branch", "-f", "topic")
+    return project
+
+
+def branched(project: Project, ours: str, theirs: str) -> Project:
+    """Each side edits the page; `git merge topic` is next."""
+    for branch, text in (("topic", theirs), ("main", ours)):
+        project.git("switch", "-q", branch)
+        put(project, text)
+        project.record(f"edited on {branch}")
+    return project
+
+
+@pytest.fixture
+def two_hunks(paged: Project) -> Project:
+    """Two paragraphs in conflict, and one that each side edited alone; the merge is open."""
+    ours, theirs = edited(p1="1 ours", p2="2 ours", p4="4 ours"), edited(p2="2 theirs", p4="4 theirs", p5="5 theirs")
+    project = branched(paged, ours, theirs)
+    project.git("merge", "-q", "topic", check=False)
+    return project
+
+
+def test_edits_in_different_places_of_a_page_merge_as_git_merges_them(paged):
+    branched(paged, edited(p1="1 ours"), edited(p5="5 theirs"))
+    assert paged.run("merge", "-q", "--no-edit", "topic").returncode == 0
+    assert stored(paged, paged.pinned).content == edited(p1="1 ours", p5="5 theirs")
+    assert paged.status()["state"] == "in_sync"
+
+
+def test_only_hunks_are_in_conflict_and_the_rest_is_merged(two_hunks):
+    [row] = two_hunks.ask("resolve", "--list", code=1)["conflicts"]
+    hunks = row["conflict"]["hunks"]
+    assert row["open"] == ["content"]
+    assert [(each["line"], each["base"], each["ours"], each["theirs"]) for each in hunks] == [
+        (7, "Paragraph 2.\n", "2 ours\n", "2 theirs\n"),
+        (15, "Paragraph 4.\n", "4 ours\n", "4 theirs\n"),
+    ]
+    shown = two_hunks.vmrag("resolve", code=1).out
+    assert "hunk 1 of 2, line 7\n    ours (main):\n" in shown
+    assert "\n    theirs (topic):\n" in shown
+    assert "Paragraph 5" not in shown
+    assert "Ours is main at " in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "second", "fourth"),
+    [
+        (["--ours"], "2 ours", "4 ours"),
+        (["--theirs"], "2 theirs", "4 theirs"),
+        (["--union"], "2 ours\n2 theirs", "4 ours\n4 theirs"),
+        (["handbook/page.md", "--hunk", "1=theirs", "--hunk", "2=ours"], "2 theirs", "4 ours"),
+        (["handbook/page.md", "--ours", "--hunk", "2=union"], "2 ours", "4 ours\n4 theirs"),
+    ],
+)
+@pytest.mark.sample(3)
+def test_each_hunk_is_decided_and_what_one_side_edited_stays(two_hunks, arguments, second, fourth):
+    two_hunks.vmrag("resolve", *arguments)
+    two_hunks.git("commit", "-q", "--no-edit")
+    expected = edited(p1="1 ours", p2=second, p4=fourth, p5="5 theirs")
+    assert stored(two_hunks, two_hunks.pinned).content == expected
+
+
+def test_a_hunk_can_be_decided_later_and_again(two_hunks):
+    report = two_hunks.ask("resolve", "handbook/page.md", "--hunk", "2=ours", code=1)
+    assert [each["open"] for each in report["conflicts"]] == [["content"]]
+    assert "hunk 2 of 2, line 15  (decided: ours)" in two_hunks.vmrag("resolve", code=1).out
+    two_hunks.vmrag("resolve", "handbook/page.md", "--hunk", "2=theirs", code=1)
+    two_hunks.vmrag("resolve", "handbook/page.md", "--hunk", "1=ours")
+    assert "2 ours" in stored(two_hunks, two_hunks.pinned).content
+    assert "4 theirs" in stored(two_hunks, two_hunks.pinned).content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["handbook/page.md", "--hunk", "3=ours"], "has 2 hunks in conflict, none with the number 3"),
+        (["handbook/page.md", "--hunk", "0=ours"], "none with the number 0"),
+        (["handbook/page.md", "--hunk", "1=mine"], "say which side"),
+        (["--hunk", "1=ours"], "A hunk is of one conflict"),
+        (["handbook/page.md", "--field", "title=ours"], "The field 'title' of handbook/page.md is not in conflict"),
+        (["--from-worktree", "--ours"], "decide by themselves"),
+    ],
+)
+@pytest.mark.sample(2)
+def test_a_choice_that_does_not_fit_is_refused_and_decides_nothing(two_hunks, arguments, said):
+    error = two_hunks.vmrag("resolve", *arguments, "--json", code=2).error
+    assert said in error["message"]
+    assert error["hint"]
+    assert two_hunks.ask("resolve", "--list", code=1)["decided"] == 0
+
+
+def test_metadata_merges_by_key_and_keys_are_decided_apart(project):
+    for branch, status, owner, own in (("topic", "done", "bea", "t"), ("main", "open", "ada", "m")):
+        project.git("switch", "-q", *(["-C"] if branch == "topic" else []), branch)
+        project.write("docs/page.md", f"---\nstatus: {status}\nowner: {owner}\nonly_{own}: true\n---\n{PAGE}")
+        project.vmrag("import", "docs", "--collection", "handbook")
+        project.vmrag("commit", "-m", branch)
+        project.git("add", ".dolt-version")
+        project.git("commit", "-q", "-m", branch)
+        (project.top / "docs/page.md").unlink()
+    project.git("merge", "-q", "topic", check=False)
+    [row] = project.ask("resolve", "--list", code=1)["conflicts"]
+    assert (row["open"], row["conflict"]["keys"]) == (["metadata"], ["owner", "status"])
+    assert "metadata.owner" in project.vmrag("resolve", code=1).out
+    project.vmrag("resolve", "handbook/page.md", "--field", "metadata.owner=theirs", code=1)
+    project.vmrag("resolve", "handbook/page.md", "--field", "metadata.status=ours")
+    assert json.loads(stored(project, project.pinned).metadata) == {
+        "status": "open",
+        "owner": "bea",
+        "only_m": True,
+        "only_t": True,
+    }
+
+
+# -- texts that are merged already -----------------------------------------------------------------
+
+
+def both_edit_the_file(project: Project, ours: str, theirs: str) -> None:
+    """`docs/setup.md` is a document and a file of git's."""
+    for branch, text in (("topic", theirs), ("main", ours)):
+        project.git("switch", "-q", *(["-C"] if branch == "topic" else []), branch)
+        project.write("docs/setup.md", text)
+        project.vmrag("import", "docs", "--collection", "handbook")
+        project.vmrag("commit", "-m", branch)
+        project.git("commit", "-q", "-a", "-m", branch)
+    project.git("merge", "-q", "topic", check=False)
+
+
+def test_the_merged_files_of_the_work_tree_resolve_their_documents(project):
+    both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
+    error = project.vmrag("resolve", "--from-worktree", "--json", code=2).error
+    assert error["message"] == "git has not merged docs/setup.md yet."
+    project.write("docs/setup.md", "# Setup\n\nboth of us\n")
+    project.git("add", "--all")
+    report = project.ask("resolve", "--from-worktree")
+    assert (report["conflicts"], report["decided"]) == ([], 1)
+    assert stored(project, project.pinned, "setup.md").content == "# Setup\n\nboth of us\n"
+    project.git("commit", "-q", "--no-edit")
+    assert project.status()["state"] == "in_sync"
+
+
+def test_a_file_with_gits_markers_in_it_becomes_no_document(project):
+    both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
+    project.git("add", "--all")
+    error = project.vmrag("resolve", "--from-worktree", "--json", code=3).error
+    assert error["message"] == "docs/setup.md holds git's conflict markers."
+    assert project.ask("resolve", "--list", code=1)["decided"] == 0
+
+
+def test_what_came_from_no_file_is_not_in_the_work_tree(two_hunks):
+    error = two_hunks.vmrag("resolve", "--from-worktree", "--json", code=2).error
+    assert "--file FILE" in error["hint"]
+
+
+def test_a_strangers_source_outside_of_the_work_tree_is_never_read(project, tmp_path):
+    secret = tmp_path / "secret.md"
+    secret.write_text("secret")
+    both_edit_the_file(project, "# Setup\n\nours\n", "# Setup\n\ntheirs\n")
+    (project.top / "docs" / "setup.md").unlink()
+    (project.top / "docs" / "setup.md").symlink_to(secret)
+    project.git("add", "--all")
+    error = project.vmrag("resolve", "--from-worktree", "--json", code=2).error
+    assert "No document in conflict came from a file" in error["message"]
+
+
+def test_a_merge_tool_gets_three_versions_and_makes_the_text(two_hunks, tmp_path):
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    script = f'cp "$BASE" "$LOCAL" "$REMOTE" {seen}; printf "by a tool\\n" > "$MERGED"'
+    two_hunks.git("config", "mergetool.mine.cmd", script)
+    two_hunks.git("config", "mergetool.mine.trustExitCode", "true")
+    two_hunks.git("config", "merge.tool", "mine")
+    done = two_hunks.start("resolve", "--tool", "", "--json")
+    assert done.code == 0, done
+    assert stored(two_hunks, two_hunks.pinned).content == "by a tool\n"
+    ours, theirs = edited(p1="1 ours", p2="2 ours", p4="4 ours"), edited(p2="2 theirs", p4="4 theirs", p5="5 theirs")
+    assert sorted(each.read_text() for each in seen.iterdir()) == sorted((PAGE, ours, theirs))
+
+
+def test_a_merge_tool_that_fails_or_is_not_there_decides_nothing(two_hunks):
+    two_hunks.git("config", "mergetool.mine.cmd", "exit 1")
+    two_hunks.git("config", "mergetool.mine.trustExitCode", "true")
+    for tool in ("mine", "no-such-tool"):
+        done = two_hunks.start("resolve", "--tool", tool)
+        assert done.code == 3, done
+        assert "git mergetool ended with exit code" in done.err
+    assert two_hunks.ask("resolve", "--list", code=1)["decided"] == 0
+
+
+def test_a_decision_survives_an_edit_elsewhere_and_not_one_of_its_hunk(paged, tmp_path):
+    """In a merge of ours the working set is our side, and a person may edit it meanwhile."""
+    branched(paged, edited(p2="2 ours", p4="4 ours"), edited(p2="2 theirs", p4="4 theirs"))
+    paged.vmrag("merge", "topic", code=1)
+    paged.vmrag("resolve", "handbook/page.md", "--hunk", "1=ours", "--hunk", "2=theirs")
+    put(paged, edited(p1="1 by hand", p2="2 ours", p4="4 by hand"))
+    [row] = paged.ask("resolve", "--list", code=1)["conflicts"]
+    assert [each["line"] for each in row["conflict"]["hunks"]] == [7, 15]
+    [decided] = row["choices"].keys() & {f"content#{each['key']}" for each in row["conflict"]["hunks"]}
+    assert decided == f"content#{row['conflict']['hunks'][0]['key']}"
+
+
+def test_an_agent_gets_the_hunks(two_hunks):
+    from vmrag_link.ops.merge import conflict_rows
+
+    with opened(two_hunks) as workspace:
+        found = conflict_rows.open_merge(workspace)
+    assert found is not None
+    [row] = conflict_rows.as_json(found.conflicts)
+    assert [each["ours"] for each in row["hunks"]] == ["2 ours\n", "4 ours\n"]
+    assert msgspec.json.encode(row)

@@ -1,0 +1,62 @@
+"""What the Action's files say of each other."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from tests.action import document
+from vmrag_action.__main__ import STEPS
+from vmrag_action.runner import OUTPUTS
+
+ROOT = Path(__file__).parents[2]
+ACTION = yaml.safe_load(document.SOURCE.read_text())
+SCRIPTS = [each for each in ACTION["runs"]["steps"] if "run" in each]
+
+
+def test_what_is_written_from_the_action_is_up_to_date() -> None:
+    assert document.AT_THE_TOP.read_text() == document.at_the_top()
+    assert document.PAGE.read_text() == document.page()
+
+
+def test_every_step_runs_a_module_that_is_there() -> None:
+    named = {found[1] for each in SCRIPTS if (found := re.search(r"-m vmrag_action (\w+)", each["run"]))}
+    assert named == set(STEPS)
+
+
+def test_a_step_gets_every_input_that_it_reads_and_no_other() -> None:
+    """A composite's steps see only what is mapped; what is not mapped would silently be the
+    default.
+    """
+    known = {f"INPUT_{name.replace('-', '_').upper()}" for name in ACTION["inputs"]}
+    mapped = {name: value for each in SCRIPTS for name, value in each.get("env", {}).items()}
+    assert {name for name in mapped if name.startswith("INPUT_")} == known - {"INPUT_PYTHON_VERSION"} | {
+        "INPUT_EARLIER_FINDINGS"
+    }
+    for name in known & mapped.keys():
+        assert mapped[name] == f"${{{{ inputs.{name.removeprefix('INPUT_').replace('_', '-').lower()} }}}}"
+
+
+def test_scripts_are_isolated_from_the_work_tree() -> None:
+    """`-I`: neither the folder that they run in nor PYTHONPATH is looked at for modules."""
+    for each in SCRIPTS:
+        assert re.match(r'"\$[A-Z_/a-z-]+" -I ', each["run"]), each["run"]
+        assert "${{" not in each["run"]
+
+
+def test_outputs_have_a_form() -> None:
+    assert ACTION["outputs"].keys() <= OUTPUTS.keys()
+
+
+def test_the_problem_matcher_finds_what_verify_prints() -> None:
+    [matcher] = json.loads((ROOT / "action/vmrag_action/problems.json").read_text())["problemMatcher"]
+    pattern = matcher["pattern"][0]
+    found = re.fullmatch(
+        pattern["regexp"], "error        The merge abc drops knowledge: it has no pin. KNOWLEDGE_DROPPED"
+    )
+    assert found
+    assert found[pattern["message"]].startswith("The merge")
+    assert found[pattern["code"]] == "KNOWLEDGE_DROPPED"

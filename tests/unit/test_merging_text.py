@@ -1,0 +1,198 @@
+"""Texts merge by line: against git on random triples, and what must hold of every merge."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.long import examples
+from vmrag_link.merging.line_matcher import LineMatcher
+from vmrag_link.merging.markers import Markers
+from vmrag_link.merging.text import MergedText, merge_texts, split_lines
+
+TRIPLES = examples(5000)
+LINES = st.lists(st.sampled_from("abcdef"), max_size=12).map(lambda each: "".join(f"{line}\n" for line in each))
+ANY = st.text(st.sampled_from("ab<=>| \r\n\x0b\u2028"), max_size=30)
+
+
+def merged(base: str, ours: str, theirs: str) -> str:
+    found = merge_texts(base, ours, theirs)
+    assert not found.hunks
+    return found.resolved({})
+
+
+def triple(dice: random.Random, words: int) -> tuple[str, str, str]:
+    """A page of 5 to 25 lines of so many different ones, edited one to three times on each side."""
+    base = [f"line {dice.randrange(words)}\n" for _ in range(dice.randint(5, 25))]
+    return "".join(base), edited(dice, base, words), edited(dice, base, words)
+
+
+def edited(dice: random.Random, lines: list[str], words: int) -> str:
+    lines = list(lines)
+    for _ in range(dice.randint(1, 3)):
+        at, end = sorted((dice.randint(0, len(lines)), dice.randint(0, len(lines))))
+        end = min(end, at + 2)
+        new = [f"new {dice.randrange(words)}\n" for _ in range(dice.randint(1, 2))]
+        lines[at:end] = dice.choice([new, new, []]) if end > at else new
+    return "".join(lines)
+
+
+def by_git(folder: Path, base: str, ours: str, theirs: str) -> str | None:
+    """What `git merge-file` makes of it; None for a conflict."""
+    for name, text in zip("bot", (base, ours, theirs), strict=True):
+        (folder / name).write_text(text)
+    done = subprocess.run(
+        ["git", "merge-file", "-p", "o", "b", "t"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stdout if done.returncode == 0 else None
+
+
+@pytest.mark.parametrize("words", [1000, 60], ids=["few lines repeat", "lines repeat"])
+def test_what_git_merges_is_merged_to_the_same_text(tmp_path, words):
+    """Where both are clean they agree, without exception. What is a conflict differs in one of a
+    hundred at most: where lines repeat, git finds other lines equal.
+    """
+    dice = random.Random(words)
+    clean = differ = 0
+    for _ in range(TRIPLES // 2):
+        texts = triple(dice, words)
+        expected, found = by_git(tmp_path, *texts), merge_texts(*texts)
+        if expected is not None and not found.hunks:
+            assert found.resolved({}) == expected, texts
+            clean += 1
+        differ += (expected is None) != bool(found.hunks)
+    assert clean > TRIPLES // 8
+    assert differ <= TRIPLES // 200
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(LINES, LINES, LINES)
+def test_swapped_sides_give_the_same_text_and_the_same_hunks(base, ours, theirs):
+    one, other = merge_texts(base, ours, theirs), merge_texts(base, theirs, ours)
+    assert [each.key for each in one.hunks] == [each.key for each in other.hunks]
+    assert [(each.ours, each.theirs) for each in one.hunks] == [(each.theirs, each.ours) for each in other.hunks]
+    texts = {each.key: "" for each in one.hunks}
+    assert one.resolved(texts) == other.resolved(texts)
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(ANY, ANY, ANY)
+def test_nothing_gets_into_a_text_that_no_side_has(base, ours, theirs):
+    """In particular no marker, whatever ends a line elsewhere."""
+    found = merge_texts(base, ours, theirs)
+    lines = set(split_lines(ours)) | set(split_lines(theirs))
+    for part in found.parts:
+        if isinstance(part, str):
+            assert set(split_lines(part)) <= lines
+    for take in ("ours", "theirs"):
+        whole = found.resolved({each.key: each.side(take) for each in found.hunks})
+        assert set(split_lines(whole)) <= lines
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(LINES, LINES)
+def test_a_side_that_changed_nothing_takes_the_other(base, changed):
+    assert merged(base, base, changed) == merged(base, changed, base) == merged(base, changed, changed) == changed
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(
+    st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.integers(0, 17), min_size=3, max_size=3, unique=True)
+)
+def test_three_branches_that_do_not_meet_merge_in_any_order(start, places):
+    """Each changes one line of its own in a page of different lines, with others between."""
+    base = [f"{number} {'x'.join(start)}\n" for number in range(54)]
+    one, two, three = ("".join([*base[: 3 * at], f"by {at}\n", *base[3 * at + 1 :]]) for at in places)
+    page = "".join(base)
+    assert merged(page, merged(page, one, two), three) == merged(page, one, merged(page, two, three))
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(LINES, LINES)
+def test_what_matches_is_equal_and_in_order(left, right):
+    a, b = split_lines(left), split_lines(right)
+    blocks = LineMatcher(None, a, b).get_matching_blocks()
+    assert blocks[-1] == (len(a), len(b), 0)
+    for i, j, n in blocks:
+        assert a[i : i + n] == b[j : j + n]
+    for (i, j, n), (later_i, later_j, _) in itertools.pairwise(blocks):
+        assert n
+        assert i + n <= later_i
+        assert j + n <= later_j
+        assert (i + n, j + n) != (later_i, later_j) or not blocks[-1][2]
+
+
+def test_many_equal_lines_are_given_up_by_their_number():
+    """A stranger's page of one line a million times must not take minutes."""
+    left, right = ["x\n"] * 3000, ["y\n", *["x\n"] * 2500, "z\n"]
+    assert LineMatcher(None, ["a\n", *left], ["b\n", *right]).get_matching_blocks() == [(3001, 2503, 0)]
+
+
+def test_paragraphs_far_apart_merge_and_the_same_paragraph_has_one_hunk():
+    base = "# Title\n\nOne.\n\nTwo.\n\nThree.\n"
+    ours, theirs = base.replace("One", "1"), base.replace("Three", "3")
+    assert merged(base, ours, theirs) == "# Title\n\n1.\n\nTwo.\n\n3.\n"
+    [hunk] = merge_texts(base, ours, base.replace("One", "I").replace("Three", "3")).hunks
+    assert (hunk.line, hunk.base, hunk.ours, hunk.theirs) == (3, "One.\n", "1.\n", "I.\n")
+
+
+def test_a_hunk_is_free_of_what_both_sides_have_at_its_ends():
+    [hunk] = merge_texts("", "# Title\nours\nend\n", "# Title\ntheirs\nend\n").hunks
+    assert (hunk.line, hunk.ours, hunk.theirs) == (2, "ours\n", "theirs\n")
+
+
+def test_equal_hunks_of_a_text_have_names_of_their_own():
+    page = [f"{number}\n" for number in range(9)]
+    both = [merge_texts(*("".join([text, *page, text]) for text in ("old\n", "ours\n", "theirs\n"))).hunks]
+    [first, second] = both[0]
+    assert second.key == f"{first.key}-2"
+
+
+def test_both_texts_of_a_hunk_are_apart_even_without_a_last_line_end():
+    found = merge_texts("a", "b", "c")
+    assert resolved(found, "union") == "b\nc"
+    assert resolved(found, "ours") == "b"
+
+
+def resolved(found: MergedText, take: str) -> str:
+    return found.resolved({each.key: each.side(take) for each in found.hunks})
+
+
+def test_a_carriage_return_belongs_to_its_line():
+    base = "a\r\nb\r\nc\r\n"
+    assert merged(base, base.replace("a", "A"), base.replace("c", "C")) == "A\r\nb\r\nC\r\n"
+
+
+# -- markers ---------------------------------------------------------------------------------------
+
+
+def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_ended():
+    markers = Markers("main", "base", "feature")
+    assert markers.between("a", "b\r\n") == "<<<<<<< main\na\n=======\nb\r\n>>>>>>> feature\n"
+    assert markers.between("", "b\n", base="0") == "<<<<<<< main\n||||||| base\n0\n=======\nb\n>>>>>>> feature\n"
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(ANY, ANY, ANY)
+def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, ours, theirs):
+    markers = Markers.apart_from((base, ours, theirs), ours="m")
+    assert all(markers.find(each, middle=True) is None for each in (base, ours, theirs))
+    written = markers.between(ours, theirs, base=base)
+    assert markers.find(written) == (1, written.partition("\n")[0])
+    for line in ("|", "=", ">"):
+        rest = written[written.index(line * markers.size) :]
+        assert markers.find(rest, middle=True)[0] == 1
+
+
+def test_a_line_under_a_heading_is_a_marker_only_in_what_an_editor_left():
+    markers = Markers.apart_from(("a", "b"))
+    assert markers.find("Install\n=======\n") is None
+    assert markers.find("Install\n=======\n", middle=True) == (2, "=======")
+    longer = Markers.apart_from(("Install\n=======\n", "b"))
+    assert longer.find("Install\n=======\n", middle=True) is None

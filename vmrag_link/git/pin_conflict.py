@@ -1,0 +1,141 @@
+"""git's conflict in the pin: its three versions, also where `git add` has closed it undecided."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from vmrag_link import env
+from vmrag_link.git.heads import busy
+from vmrag_link.git.run import demand, git
+from vmrag_link.paths import PIN_NAME, Places
+
+Operation = Literal["merge", "rebase", "cherry-pick", "revert", "am", "stash"]
+
+
+class Stages(NamedTuple):
+    """The index's three versions of a pin in conflict; None where a side has none."""
+
+    base: bytes | None
+    ours: bytes | None
+    theirs: bytes | None
+
+
+class Stopped(NamedTuple):
+    """An operation of git's that stopped over the pin. `commit`: what it merges, picks or reverts;
+    empty for a stash.
+    """
+
+    operation: Operation
+    commit: str
+
+
+class _Index(NamedTuple):
+    """Blobs of the pin by stage: as they are, and as they were before `git add`."""
+
+    now: dict[int, str]
+    before: dict[int, str]
+
+
+class Undecided(NamedTuple):
+    """A conflict that nobody has decided. `closed`: `git add` took one side as it was."""
+
+    stages: Stages
+    closed: bool
+
+
+def stages(places: Places) -> Stages | None:
+    """The pin's versions while it is in conflict, else None."""
+    found = undecided(places)
+    return found.stages if found and not found.closed else None
+
+
+def undecided(places: Places) -> Undecided | None:
+    """The pin's conflict, also where `git add` has closed it.
+
+    `git add --all` is what everyone types in a conflict. The index remembers the versions until git
+    checks out something; without that they are those of the commits. None once the pin is another
+    one than each side's, and when git is not in the middle of the operation any more.
+    """
+    found = _index(places)
+    if found.now.keys() - {0}:
+        return Undecided(_contents(places, found.now), closed=False)
+    what = stopped(places) if found.now else None
+    if what is None or (what.operation == "stash" and not found.before):
+        return None
+    versions = found.before or _of_commits(places, what)
+    ours, theirs = versions.get(2), versions.get(3)
+    changed = ours and theirs and ours != theirs and versions.get(1) not in (ours, theirs)
+    if not changed or found.now[0] not in (ours, theirs):
+        return None
+    if what.operation == "stash" and _blob(places, f"{_STASH}:{PIN_NAME}") != theirs:
+        return None  # that stash is gone
+    return Undecided(_contents(places, versions), closed=True)
+
+
+def stopped(places: Places) -> Stopped | None:
+    """The operation that git is in the middle of, if it merges; a stash is one while it is kept."""
+    what = busy(places)
+    for operation, ref in _HEADS.items():
+        if what == operation:
+            return Stopped(operation, _commit(places, ref))
+    if what == "am":
+        return Stopped("am", "")
+    if heads := env.merge_heads():  # a hook runs before MERGE_HEAD is written
+        return Stopped("merge", heads[0])
+    return Stopped("stash", "") if what is None and _has_stash(places) else None
+
+
+_STASH = "refs/stash"
+_HEADS: dict[Operation, str] = {
+    "merge": "MERGE_HEAD",
+    "rebase": "REBASE_HEAD",
+    "cherry-pick": "CHERRY_PICK_HEAD",
+    "revert": "REVERT_HEAD",
+}
+
+
+def _index(places: Places) -> _Index:
+    found = _Index({}, {})
+    lines = demand(places, "ls-files", "--stage", "--resolve-undo", "-z", "--", PIN_NAME).text.split("\0")
+    for line in filter(None, lines):
+        _, blob, number = line.partition("\t")[0].split(" ")
+        resolved = 0 in found.now or int(number) in found.now
+        (found.before if resolved else found.now)[int(number)] = blob
+    return found
+
+
+def _of_commits(places: Places, what: Stopped) -> dict[int, str]:
+    """The versions that a merge, a pick or a revert began with.
+
+    Not those of a rebase: at its stop for `edit` the commit has been picked already.
+    """
+    match what.operation:
+        case "merge":
+            base = git(places, "merge-base", "HEAD", what.commit).text.strip()
+            commits = (base, "HEAD", what.commit)
+        case "cherry-pick":
+            commits = (f"{what.commit}^", "HEAD", what.commit)
+        case "revert":
+            commits = (what.commit, "HEAD", f"{what.commit}^")
+        case _:
+            return {}
+    blobs = (_blob(places, f"{commit}:{PIN_NAME}") for commit in commits)
+    return {number: blob for number, blob in enumerate(blobs, 1) if blob}
+
+
+def _has_stash(places: Places) -> bool:
+    """Reads files only: every command asks."""
+    return (places.common / "logs" / _STASH).exists()
+
+
+def _commit(places: Places, ref: str) -> str:
+    return git(places, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").text.strip()
+
+
+def _blob(places: Places, name: str) -> str | None:
+    return git(places, "rev-parse", "--verify", "--quiet", name).text.strip() or None
+
+
+def _contents(places: Places, blobs: dict[int, str]) -> Stages:
+    read = (demand(places, "cat-file", "blob", blobs[each]).stdout if each in blobs else None for each in (1, 2, 3))
+    return Stages(*read)

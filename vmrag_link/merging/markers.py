@@ -1,0 +1,61 @@
+"""Conflict markers: how the sides of a conflict stand in a text that a person edits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from vmrag_link.merging.text import with_final_newline
+from vmrag_link.models import Record
+
+_SIZE = 7  # git's
+_MARKER = re.compile(r"^(<{7,}|\|{7,}|={7,}|>{7,})(?:[ \r]|$)", re.MULTILINE)
+
+
+class Markers(Record, frozen=True):
+    """Labels say of what a version is. `size`: how long the markers are."""
+
+    ours: str = "ours"
+    base: str = "base"
+    theirs: str = "theirs"
+    size: int = _SIZE
+
+    @classmethod
+    def apart_from(
+        cls, texts: Iterable[str], *, ours: str = "ours", base: str = "base", theirs: str = "theirs"
+    ) -> Markers:
+        """So long that no line of these texts is one: a document may be about conflicts."""
+        longest = max((len(each[1]) for text in texts for each in _MARKER.finditer(text)), default=0)
+        return cls(ours, base, theirs, max(_SIZE, longest + 1))
+
+    def between(self, ours: str, theirs: str, *, base: str | None = None) -> str:
+        """The sides, as git writes them, and the base as `diff3` does. A text without a final end
+        of line gets one.
+        """
+        start, before, middle, end = (f"{each}\n" for each in self._lines)
+        shown = [start, ours, *([] if base is None else [before, base]), middle, theirs, end]
+        return "".join(with_final_newline(each) for each in shown)
+
+    def find(self, text: str, *, middle: bool = False) -> tuple[int, str] | None:
+        """The number and text of the first line that is one of these markers, or None.
+
+        `middle`: a bare line of `=` is one, too. Elsewhere it may underline a heading.
+        """
+        start, before, between, end = self._lines
+        sought = {start, before, end} | ({between} if middle else set())
+        return next(((number, line) for number, line in enumerate(_stripped(text), 1) if line in sought), None)
+
+    @property
+    def _lines(self) -> tuple[str, str, str, str]:
+        marks = (each * self.size for each in "<|=>")
+        names = (self.ours, self.base, "", self.theirs)
+        start, base, middle, end = (f"{mark} {name}".rstrip() for mark, name in zip(marks, names, strict=True))
+        return start, base, middle, end
+
+
+def _stripped(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n")]
+
+
+def both_texts(ours: str, theirs: str) -> str:
+    return Markers.apart_from((ours, theirs)).between(ours, theirs)

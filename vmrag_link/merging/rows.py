@@ -1,0 +1,191 @@
+"""Two versions of a row become one: cell by cell, a text by line, metadata by key. Pure.
+
+A text and its hash are one cell, and so are the parts of an embedding. Times never conflict: the
+later one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, NamedTuple, TypeVar, get_args
+
+import msgspec
+
+from vmrag_link.merging.markers import both_texts
+from vmrag_link.merging.text import Hunk, MergedText, merge_texts
+from vmrag_link.models import (
+    Collection,
+    Distance,
+    Document,
+    IssueLog,
+    KnowledgeDoc,
+    Project,
+    Row,
+    canonical_json,
+    content_hash,
+    text_of,
+)
+
+CONTENT, METADATA = "content", "metadata"
+"""The cells of which only parts may be in conflict: hunks, and keys."""
+
+CELLS: Mapping[type, Mapping[str, tuple[str, ...]]] = {
+    Document: {
+        "title": ("title",),
+        "content": ("content", "content_hash"),
+        "metadata": ("metadata",),
+        "source": ("source", "source_key"),
+        "file_type": ("file_type",),
+    },
+    Collection: {
+        "kind": ("kind",),
+        "metadata": ("metadata",),
+        "embedding": ("embedding_function", "embedding_model", "embedding_dimensions"),
+        "distance": ("distance",),
+        "chunking": ("chunking",),
+        "import_base": ("import_base",),
+    },
+    Project: {"name": ("name",), "repository_url": ("repository_url",), "metadata": ("metadata",)},
+    IssueLog: {
+        "project_id": ("project_id",),
+        "issue_number": ("issue_number",),
+        "log_type": ("log_type",),
+        "title": ("title",),
+        "content": ("content", "content_hash"),
+        "metadata": ("metadata",),
+    },
+    KnowledgeDoc: {
+        "category": ("category",),
+        "tool_name": ("tool_name",),
+        "tool_version": ("tool_version",),
+        "title": ("title",),
+        "content": ("content", "content_hash"),
+        "metadata": ("metadata",),
+    },
+}
+_LATER: Mapping[type, tuple[str, ...]] = {
+    Document: ("last_modified", "updated_at"),
+    IssueLog: ("updated_at",),
+    KnowledgeDoc: ("updated_at",),
+}
+
+R = TypeVar("R", bound=Row)
+
+
+class MergedRow(NamedTuple, Generic[R]):
+    """`row` is ours where the sides conflict. `fields`: the cells in which they do; of the content
+    in these `hunks`, of the metadata in these `keys`.
+    """
+
+    row: R
+    fields: tuple[str, ...]
+    hunks: tuple[Hunk, ...]
+    keys: tuple[str, ...]
+
+
+def merge_rows(base: R | None, ours: R, theirs: R) -> MergedRow[R]:
+    """What becomes of a row that both sides have changed or added."""
+    kind = type(ours)
+    taken: dict[str, Any] = {}
+    fields: list[str] = []
+    hunks: tuple[Hunk, ...] = ()
+    keys: tuple[str, ...] = ()
+    for field, names in CELLS[kind].items():
+        before, left, right = (_cell(row, names) for row in (base, ours, theirs))
+        if right in (left, before):
+            continue
+        if left == before:
+            taken |= dict(zip(names, right or (), strict=True))
+            continue
+        if field == CONTENT:
+            text = merge_content(base, ours, theirs)
+            hunks = text.hunks
+            taken |= {} if hunks else content_cell(text.resolved({}))
+        elif field == METADATA:
+            taken[METADATA], keys = _merge_metadata(base, ours, theirs)
+        if (field not in (CONTENT, METADATA)) or (hunks if field == CONTENT else keys):
+            fields.append(field)
+    for name in _LATER.get(kind, ()) if taken or fields else ():  # a time alone is no change
+        taken[name] = max(getattr(ours, name), getattr(theirs, name))
+    return MergedRow(msgspec.structs.replace(ours, **taken), tuple(fields), hunks, keys)
+
+
+def merge_content(base: Row | None, ours: Row | None, theirs: Row | None) -> MergedText:
+    """The contents of three versions, merged by line."""
+    return merge_texts(*(text_of(row) for row in (base, ours, theirs)))
+
+
+def content_cell(text: str) -> dict[str, Any]:
+    return {"content": text, "content_hash": content_hash(text)}
+
+
+def metadata_value(row: Row, key: str) -> str:
+    """The JSON of one key of the metadata; empty if there is none."""
+    return _values(row).get(key, b"").decode()
+
+
+def metadata_with(row: Row, key: str, take: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
+    """The metadata of `row`, with one key as a side has it, which may be not at all, or as neither
+    has it.
+    """
+    sides = {"ours": _values(ours).get(key), "theirs": _values(theirs).get(key)}
+    if take == "neither":
+        value: bytes | None = canonical_json({side: raw.decode() for side, raw in sides.items() if raw}).encode()
+    else:
+        value = sides[take]
+    kept = {name: raw for name, raw in _values(row).items() if name != key}
+    return {METADATA: _as_text(kept | ({key: value} if value else {}))}
+
+
+def neither_of_metadata(ours: Row | None, theirs: Row | None) -> dict[str, Any]:
+    """Metadata that no side has, for a row that one side removed."""
+    sides = {"ours": ours, "theirs": theirs}
+    return {METADATA: canonical_json({side: row.metadata if row else "" for side, row in sides.items()})}
+
+
+def _merge_metadata(base: Row | None, ours: Row, theirs: Row) -> tuple[str, tuple[str, ...]]:
+    """The merged metadata, ours where a key is in conflict, and those keys."""
+    before, left, right = (_values(row) for row in (base, ours, theirs))
+    merged, conflicting = dict(left), []
+    for key in sorted(before.keys() | right.keys()):
+        was, here, there = (values.get(key) for values in (before, left, right))
+        if there in (here, was):
+            continue
+        if here != was:
+            conflicting.append(key)
+        elif there is None:
+            del merged[key]
+        else:
+            merged[key] = there
+    return _as_text(merged), tuple(conflicting)
+
+
+def _values(row: Row | None) -> dict[str, bytes]:
+    """The metadata's values as their JSON; they are compared as such, because 1 equals true."""
+    text = row.metadata if row else "{}"
+    return {key: bytes(raw) for key, raw in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items()}
+
+
+def _as_text(values: Mapping[str, bytes]) -> str:
+    return msgspec.json.encode({key: msgspec.Raw(raw) for key, raw in values.items()}, order="sorted").decode()
+
+
+def neither(field: str, ours: Row | None, theirs: Row | None) -> dict[str, Any]:
+    """Values for a cell, made of both sides' and equal to neither; of their types, because they are
+    read again.
+    """
+    name = "embedding_function" if field == "embedding" else field
+    sides: list[Any] = ["" if row is None else getattr(row, name) for row in (ours, theirs)]
+    left, right = sides
+    match field:
+        case "issue_number":
+            return {name: max(each for each in sides if each != "") + 1}
+        case "distance":
+            return {name: next(each for each in get_args(Distance) if each not in (left, right))}
+        case "chunking":
+            return {name: msgspec.structs.replace(left, size=left.size + right.size)}
+    return {name: both_texts(left, right)}
+
+
+def _cell(row: Row | None, names: tuple[str, ...]) -> tuple[Any, ...] | None:
+    return None if row is None else tuple(getattr(row, name) for name in names)

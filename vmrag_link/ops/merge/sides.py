@@ -1,0 +1,93 @@
+"""What the two sides of an open merge are called, and who changed a document on each."""
+
+from __future__ import annotations
+
+import itertools
+from typing import get_args
+
+from vmrag_link import pin as pins
+from vmrag_link.engines.base import Engine
+from vmrag_link.git import pin_conflict
+from vmrag_link.git.pin_conflict import Stages, Stopped
+from vmrag_link.merging.conflicts import Conflict
+from vmrag_link.merging.decide import Labels
+from vmrag_link.models import Entry, Record, RevisionInfo, Row
+from vmrag_link.workspace import Workspace
+
+_MOST = 200
+"""Revisions of a side that are searched for the last change of a document."""
+
+
+class LastChanges(Record, frozen=True):
+    """The newest revision of each side that changed a document; None where it did not, or where it
+    lies too far back.
+    """
+
+    ours: RevisionInfo | None
+    theirs: RevisionInfo | None
+
+
+def source_in_git(ws: Workspace, stages: Stages) -> str:
+    """What git merges, for a sentence: `The merge of … is open`."""
+    stopped, their_branch = pin_conflict.stopped(ws.places), _branch(stages.theirs)
+    if stopped is None or stopped.operation in ("merge", "am"):
+        return f"git's {their_branch}"
+    short = stopped.commit[:7]
+    return {
+        "rebase": f"your commit {short}, which is being rebased,",
+        "cherry-pick": f"the picked commit {short}",
+        "revert": f"the revert of {short}",
+        "stash": "your stash",
+    }[stopped.operation]
+
+
+def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
+    stopped = pin_conflict.stopped(ws.places)
+    return Labels(ours=_branch(stages.ours), theirs=_theirs(stopped, stages), base="base")
+
+
+def labels(symbolic: str, source: str) -> Labels:
+    """Of a merge of ours: HEAD's branch, and what was merged."""
+    return Labels(ours=symbolic.removeprefix("refs/heads/") or "ours", theirs=source)
+
+
+def last_changes(engine: Engine, conflict: Conflict, *, base: str, ours: str, theirs: str) -> LastChanges:
+    """Who changed the row of a conflict since the base, on each side."""
+    return LastChanges(*(_last_change(engine, conflict, base, side) for side in (ours, theirs)))
+
+
+def _theirs(stopped: Stopped | None, stages: Stages) -> str:
+    if stopped is None or stopped.operation in ("merge", "am"):
+        branch = _branch(stages.theirs)
+        return branch if branch != _branch(stages.ours) else f"{branch}, being merged"
+    short = stopped.commit[:7]
+    return {
+        "rebase": f"yours, being rebased ({short})",
+        "cherry-pick": f"{short}, being picked",
+        "revert": f"before {short}, being reverted",
+        "stash": "yours, stashed",
+    }[stopped.operation]
+
+
+def _branch(pin: bytes | None) -> str:
+    return pins.parse(pin).dolt_branch if pin else ""
+
+
+def _last_change(engine: Engine, conflict: Conflict, base: str, side: str) -> RevisionInfo | None:
+    for info in itertools.islice(engine.log(side), _MOST):
+        if info.revision == base or not info.parents:
+            return None
+        row = _row(engine, conflict, info.revision)
+        if all(_row(engine, conflict, parent) != row for parent in info.parents):
+            return info
+    return None
+
+
+def _row(engine: Engine, conflict: Conflict, revision: str) -> Row | None:
+    known = conflict.ours or conflict.theirs
+    for kind in get_args(Entry):
+        if isinstance(known, kind):
+            return next(engine.entries(revision, kind, ids=[conflict.doc_id]), None)
+    if not conflict.doc_id:
+        return next((each for each in engine.collections(revision) if each.name == conflict.collection), None)
+    return engine.document(revision, conflict.collection, conflict.doc_id)

@@ -1,0 +1,78 @@
+"""The texts that git has merged already: documents that were imported from files of the repository.
+
+Who has resolved the file need not resolve the document once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from vmrag_link.documents import importing
+from vmrag_link.documents.import_base import OUTSIDE, ROOT, leads_out, located, of_record
+from vmrag_link.documents.importing import FILE_TYPES, Skipped, SourceFile
+from vmrag_link.errors import ContentRefused, UsageInvalid, quoted
+from vmrag_link.git.run import demand
+from vmrag_link.merging.conflicts import Conflict
+from vmrag_link.merging.decide import text_field
+from vmrag_link.models import Document, text_of
+from vmrag_link.ops.merge.resolve import ResolveReport
+from vmrag_link.workspace import Workspace
+
+_CONFLICT = re.compile(r"^<{7} .*?^={7}$.*?^>{7} ", re.MULTILINE | re.DOTALL)
+
+
+def worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
+    """The texts of the conflicts whose documents came from files of this work tree, by id.
+
+    Raises `UsageInvalid` where there is none, or where git has not merged one of the files yet, and
+    `ContentRefused` for a file with git's conflict in it, or one that is no document any more.
+    """
+    files = {row.id: file for row in report.conflicts if (file := _file(ws, row.conflict))}
+    if not files:
+        raise UsageInvalid(
+            "No document in conflict came from a file of this work tree.",
+            hint="vmrag resolve COLLECTION/DOC --file FILE",
+        )
+    _require_merged(ws, files.values())
+    conflicts = {row.id: row.conflict for row in report.conflicts}
+    return {name: _text(file, conflicts[name]) for name, file in files.items()}
+
+
+def _file(ws: Workspace, conflict: Conflict) -> SourceFile | None:
+    row = conflict.ours or conflict.theirs
+    if text_field(conflict) is None or not isinstance(row, Document) or not row.source or leads_out(row.source):
+        return None
+    recorded = next((each.import_base for each in ws.engine.collections(ws.at()) if each.name == row.collection), ROOT)
+    if recorded == OUTSIDE:
+        return None
+    top = located(ws.places.top)
+    path = of_record(ROOT, top).origin / row.source
+    kind = FILE_TYPES.get(path.suffix.lower())
+    inside = located(path).is_relative_to(top) and not path.is_symlink() and path.is_file()
+    return SourceFile(row.doc_id, row.source, path, kind) if kind and inside else None
+
+
+def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
+    names = [each.source for each in files]
+    left = demand(ws.places, "--literal-pathspecs", "diff", "--name-only", "--diff-filter=U", "-z", "--", *names).text
+    if unmerged := sorted({*filter(None, left.split("\0"))}):
+        raise UsageInvalid(
+            f"git has not merged {unmerged[0]} yet.",
+            hint=f"Resolve it, then: git add {quoted(unmerged[0])} && vmrag resolve --from-worktree",
+            files=unmerged,
+        )
+
+
+def _text(file: SourceFile, conflict: Conflict) -> str:
+    read = importing.read(file)
+    if isinstance(read, Skipped):
+        raise ContentRefused(f"{file.source} {read.reason}.", hint=f"vmrag resolve {quoted(conflict.id)} --ours")
+    known = sum(len(_CONFLICT.findall(text_of(row))) for row in (conflict.ours, conflict.theirs))
+    if len(_CONFLICT.findall(read.content)) > known:
+        raise ContentRefused(
+            f"{file.source} holds git's conflict markers.",
+            hint=f"Resolve it, then: git add {quoted(file.source)} && vmrag resolve --from-worktree",
+            file=file.source,
+        )
+    return read.content
