@@ -19,9 +19,9 @@ SELDOM = 20_000
 def begin() -> None:
     """Call it before anything else is imported."""
     gc.disable()
-    if "msgspec" in sys.modules:
-        return
     modules: dict[str, Any] = sys.modules
+    if "msgspec" in modules or "typing_extensions" in modules:
+        return
     # msgspec prefers this module to `typing`, which has all of it since Python 3.11; to import it
     # takes a twentieth of a `vmrag sync`.
     modules["typing_extensions"] = None

@@ -282,6 +282,17 @@ def test_a_kill_while_creating_leaves_nothing_half_made(tmp_path: Path) -> None:
         engine.close()
 
 
+def test_readers_of_one_revision_do_not_disturb_each_other(engine: DoltliteEngine) -> None:
+    revision = store(engine, "b", *(document(f"d{number}") for number in range(5)))
+    slow, left = engine.documents(revision), engine.documents(revision)
+    first, _ = next(slow), next(left)
+    assert [each.doc_id for each in engine.documents(revision)] == [f"d{number}" for number in range(5)]
+    left.close()
+    engine.collect_garbage()
+    assert engine.count(revision) == 5
+    assert [each.doc_id for each in (first, *slow)] == [f"d{number}" for number in range(5)]
+
+
 def test_everything_works_without_a_branch_main(engine: DoltliteEngine) -> None:
     assert [branch.name for branch in engine.branches()] == ["vmrag_root"]
     kept = store(engine, "topic", document("a"))

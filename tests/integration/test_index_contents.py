@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from vmrag_link import paths
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.embedding.hashing import HashModel
-from vmrag_link.index import keywords, seal, vectors
+from vmrag_link.index import keywords, manifest, seal, vectors
 from vmrag_link.index.verify import problem_of
 from vmrag_link.sync import indexer
 
@@ -83,6 +85,17 @@ def test_no_index_is_made_from_one_that_is_damaged(kb, revision):
     later = kb.commit(doc("new", "something new"))
     assert kb.index(later, base=revision).how == "fresh"
     assert "not what was written" in problem(kb, folder, revision)  # which is known now
+
+
+def test_an_index_whose_damage_confuses_the_next_one_is_no_base_either(kb, revision):
+    """It is proven beside the change, which may fail first, with any error."""
+    folder = kb.snapshots.path(revision)
+    with contextlib.closing(sqlite3.connect(folder / manifest.FILE, isolation_level=None)) as connection:
+        connection.execute("UPDATE documents SET first = 'nowhere'")
+    unnoticed(folder)
+    later = kb.commit(doc("d7", "changed"))
+    assert kb.index(later, base=revision).how == "fresh"
+    assert "not what was written" in problem(kb, folder, revision)
 
 
 def test_what_is_published_was_written_through(kb, revision, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,15 @@ def test_halves_are_rounded_as_numpy_rounds_them():
     values = [number / 4096 for number in range(-1600, 1600)]
     expected = np.clip(np.rint(np.array(values, dtype=np.float32).astype(np.float64) * vectors.SCALE), -127, 127)
     assert vectors.quantise(floats(*values)) == expected.astype(np.int8).tobytes()
+
+
+@pytest.mark.parametrize("numpy", [np, None], ids=["numpy", "no numpy"])
+def test_many_vectors_are_rounded_as_few_are(monkeypatch, numpy):
+    dice = random.Random(2)
+    few = [floats(*(dice.gauss(0, 0.1 * number) for _ in range(10_000))) for number in range(1, 25)]
+    assert max(map(len, few)) < vectors.MANY < len(b"".join(few))
+    monkeypatch.setitem(sys.modules, "numpy", numpy)
+    assert vectors.quantise(b"".join(few)) == b"".join(map(vectors.quantise, few))
 
 
 def test_rows_are_appended_and_what_a_killed_process_left_behind_is_overwritten(tmp_path):

@@ -37,7 +37,7 @@ def contents(folder: Path) -> Contents:
         return Contents(manifest.collections(), manifest.headers(), manifest.chunk_counts(), manifest.unembedded())
 
 
-class Size(NamedTuple):
+class IndexSize(NamedTuple):
     """Numbers of documents, live and dead chunks, and documents that may differ from the revision
     that the index stands at.
     """
@@ -48,10 +48,10 @@ class Size(NamedTuple):
     touched: int
 
 
-def size(folder: Path) -> Size:
+def size(folder: Path) -> IndexSize:
     with _manifest(folder) as manifest:
         dead = sum(held.dead for held in manifest.collections().values())
-        return Size(*manifest.counts(), dead, len(manifest.touched()))
+        return IndexSize(*manifest.counts(), dead, len(manifest.touched()))
 
 
 def held_collections(folder: Path) -> dict[str, IndexedCollection]:

@@ -19,6 +19,9 @@ from vmrag_link.index.directories import Directories, copy_tree, lock_of
 from vmrag_link.index.verify import SUFFIX, problem_of, unusable
 from vmrag_link.models import Record
 
+LARGE = 1_000_000
+"""Bytes of a file that is worth a thread of its own."""
+
 
 class Snapshot(Record, frozen=True):
     """One snapshot on the disk, verified or not; `format` is its `verify.SUFFIX`."""
@@ -92,26 +95,34 @@ def copy(source: Path, target: Path) -> None:
 
     Raises `FileFailed`, and `IndexFailed` for a damaged one.
     """
-    with copied(source, target):
-        pass
+    with _proven(source):
+        copy_tree(source, target)
 
 
 @contextlib.contextmanager
 def copied(source: Path, target: Path) -> Iterator[None]:
-    """As `copy`, for a copy that is changed in the block.
+    """As `copy`, for a copy that is changed in the block and then published.
 
-    Every byte of the source is proven beside that. What the block raises for a damaged source, or
-    makes of it, counts as nothing: `IndexFailed`. Nobody may change the source before the end.
+    Nobody may change the source before the end.
+    """
+    with _proven(source):
+        copy_tree(source, target)
+        # Most of it stays as it is, so that little is left to write when it is published.
+        written = Beside(lambda: _write_large(target))
+        yield
+        written.result()
+
+
+@contextlib.contextmanager
+def _proven(source: Path) -> Iterator[None]:
+    """Read every byte of an index beside the block. If it is damaged, nothing that the block makes
+    of it or raises counts: `IndexFailed`.
     """
     if not source.is_dir():
         raise unusable(source, "it is not there")
     proof = Beside(lambda: seal.mismatch(source))
     try:
-        copy_tree(source, target)
-        # Most of it stays as it is, so that little is left to write when the copy is published.
-        written = Beside(lambda: _write_out(target))
         yield
-        written.result()
     except Exception as error:
         if problem := proof.result():
             raise unusable(source, problem) from error
@@ -120,7 +131,8 @@ def copied(source: Path, target: Path) -> Iterator[None]:
         raise unusable(source, problem)
 
 
-def _write_out(folder: Path) -> None:
+def _write_large(folder: Path) -> None:
     for path in list(folder.iterdir()):
-        with contextlib.suppress(FileNotFoundError):  # what makes the copy another index removes its seal
-            paths.fsync(path)
+        with contextlib.suppress(FileNotFoundError):  # a collection's, which goes
+            if path.stat().st_size >= LARGE:
+                paths.fsync(path)

@@ -19,7 +19,7 @@ from vmrag_link.models import ChangeCounts, Record
 from vmrag_link.sync.counts import ChunkCounts
 
 if TYPE_CHECKING:
-    from vmrag_link.index.contents import Size
+    from vmrag_link.index.contents import IndexSize
     from vmrag_link.sync.indexer import Indexer, IndexUpdate
 
 How = Literal["reused", "delta", "fresh"]
@@ -153,7 +153,7 @@ def _nearest(engine: Engine, revision: str, bases: Sequence[Base]) -> Base | Non
     return best[1] if best else None
 
 
-def _size(base: Base) -> Size | None:
+def _size(base: Base) -> IndexSize | None:
     """The size of a base; None if it cannot be used."""
     from vmrag_link.index.contents import size  # opens SQLite
 

@@ -15,6 +15,7 @@ import msgspec
 from vmrag_link.engines.doltlite import reading, records
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.tables import COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, Table
+from vmrag_link.errors import EngineFailed
 from vmrag_link.models import ChangeCounts, ChangeKind, Document, DocumentHeader, IssueLog, KnowledgeDoc, Row
 
 WORKING = "WORKING"
@@ -103,12 +104,29 @@ def _rows(step: DiffStep, table: Table, version: int) -> dict[Any, RowSides]:
 def _differing(
     step: DiffStep, table: str, columns: tuple[Sequence[str], Sequence[str]], where: str
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """The columns before and the columns after; `()` where a side has no row."""
+    """The columns before and the columns after; `()` where a side has no row. A row may come
+    twice.
+    """
     before, after = columns
-    sql = f"SELECT diff_type, {', '.join((*before, *after))} FROM dolt_diff_{table}(?, ?) {where}"  # noqa: S608  our own names
-    for kind, *row in step.connection.stream(sql, (step.old, step.new)):
+    selected = ("diff_type", *before, *after)
+    rest = f"FROM dolt_diff_{table}(?, ?) {where}"
+    for kind, *row in _fetched(step.connection, selected, rest, (step.old, step.new)):
         old, new = tuple(row[: len(before)]), tuple(row[len(before) :])
         yield () if kind == "added" else old, () if kind == "removed" else new
+
+
+def _fetched(connection: Connection, columns: Sequence[str], rest: str, args: tuple[str, ...]) -> Iterator[list[Any]]:
+    """Rows, fetched as JSON: one value a row takes a fifth of the time of one a column.
+
+    Where one is no JSON (bytes, broken UTF-8), all are fetched as they are: some come twice.
+    """
+    decode = msgspec.json.Decoder(list[Any]).decode
+    try:
+        for (row,) in connection.stream(f"SELECT json_array({', '.join(columns)}) {rest}", args):
+            yield decode(row)
+    except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
+        for other in connection.stream(f"SELECT {', '.join(columns)} {rest}", args):
+            yield list(other)
 
 
 def _joined(
