@@ -11,12 +11,28 @@ import json
 import os
 import platform
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from bench import hooks, importing, knowledge, links, mcp, merge, query, switch, travel, verify
+from bench import action, hooks, importing, knowledge, links, mcp, merge, query, switch, travel, verify
 from bench.timing import Figure
 
 RESULTS = Path(__file__).parent / "results"
+
+Part = Callable[[Path, list[int], int, dict[str, str]], list[Figure]]
+
+PARTS: dict[str, Part] = {
+    "switch": switch.run,
+    "hooks": lambda folder, _, rounds, env: hooks.run(folder, rounds, env),
+    "query": lambda folder, sizes, _, env: query.run(folder, sizes, env),
+    "merge": merge.run,
+    "links": lambda folder, _, rounds, env: links.run(folder, rounds, env),
+    "verify": lambda folder, _, rounds, env: verify.run(folder, rounds, env),
+    "travel": travel.run,
+    "mcp": lambda folder, _, rounds, env: mcp.run(folder, rounds, env),
+    "importing": lambda folder, _, rounds, env: importing.run(folder, rounds, env),
+    "action": action.run,
+}
 
 
 def main() -> int:
@@ -24,7 +40,7 @@ def main() -> int:
     parser.add_argument("--into", type=Path, help="keep the repositories here, for the next run")
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of documents")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="switch,hooks,query,merge,links,verify,travel,mcp,importing")
+    parser.add_argument("--only", default=",".join(PARTS))
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",")]
     parts = given.only.split(",")
@@ -33,24 +49,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         env = knowledge.environment(folder / "home")
         figures: list[Figure] = []
-        if "switch" in parts:
-            figures += switch.run(folder, sizes, given.rounds, env)
-        if "hooks" in parts:
-            figures += hooks.run(folder, given.rounds, env)
-        if "query" in parts:
-            figures += query.run(folder, sizes, env)
-        if "merge" in parts:
-            figures += merge.run(folder, sizes, given.rounds, env)
-        if "links" in parts:
-            figures += links.run(folder, given.rounds, env)
-        if "verify" in parts:
-            figures += verify.run(folder, given.rounds, env)
-        if "travel" in parts:
-            figures += travel.run(folder, sizes, given.rounds, env)
-        if "mcp" in parts:
-            figures += mcp.run(folder, given.rounds, env)
-        if "importing" in parts:
-            figures += importing.run(folder, given.rounds, env)
+        for name in parts:
+            figures += PARTS[name](folder, sizes, given.rounds, env)
     report(figures)
     return 0 if all(figure.kept for figure in figures) else 1
 

@@ -24,7 +24,7 @@ import msgspec
 from vmrag_action import deepen, payload
 from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfRepository, PullRequest
 from vmrag_link import env, settings_file
-from vmrag_link.errors import HistoryMissing
+from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import objects, plumbing, remotes, transfer
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
@@ -93,7 +93,7 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     if not event:
         raise payload.unreadable("GITHUB_EVENT_NAME is not set")
     at = plumbing.resolve(places, "HEAD")
-    ends = _Ends(None, at) if _is_another(environ, places) else _ends(event, environ, places)
+    ends = _Ends(None, at) if _is_another(event, environ, places) else _ends(event, environ, places)
     given = env.settings_from(environ)  # the workflow's word, or that of an earlier step
     if ends.settings_from and not given:
         deepen.bring(places, [ends.settings_from], files=True)
@@ -112,15 +112,30 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     )
 
 
-def _is_another(environ: Mapping[str, str], places: Places) -> bool:
-    """Whether the checkout is not of the event's repository: its commit is not here, and would not
-    come from where this was fetched.
+def _is_another(event: str, environ: Mapping[str, str], places: Places) -> bool:
+    """Whether the checkout is of another repository than the event's, whose commit it lacks.
+
+    Raises `UsageInvalid` for the fork that a pull request comes from: what it calls its base, and
+    its knowledge, are a stranger's.
     """
-    if not objects.missing_commits(places, [_sha(environ)]):
+    name = _hosted_name(places)
+    if name in (None, environ.get("GITHUB_REPOSITORY", "").lower()):
         return False
-    path = _HOSTED.fullmatch(remotes.url(places, deepen.origin(places).where))
-    own = environ.get("GITHUB_REPOSITORY", "")
-    return path is not None and path["name"].lower() != own.lower()
+    if event in (*_MERGED, "pull_request_target"):
+        source = payload.read(environ, OfPullRequest).pull_request.head.repo
+        if source and source.full_name.lower() == name:
+            raise UsageInvalid(
+                f"The checkout is of the fork {name}, which cannot say what the base has.",
+                hint="Leave out `repository:` of the step actions/checkout.",
+            )
+    return bool(objects.missing_commits(places, [_sha(environ)]))
+
+
+def _hosted_name(places: Places) -> str | None:
+    """`owner/name` of the repository that was checked out; None for one of this machine."""
+    names = remotes.nearest(places, None)
+    found = _HOSTED.fullmatch(remotes.url(places, names[0])) if names else None
+    return found["name"].lower() if found else None
 
 
 def _ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:

@@ -87,7 +87,7 @@ def install(folder: Path, version: str, extras: tuple[str, ...]) -> None:
 
 def _pip(python: Path, *words: str) -> None:
     """What packages print is no command to the runner."""
-    argv = [sys.executable, "-I", "-m", "pip", "--python", str(python), "install", "-q", "--disable-pip-version-check"]
+    argv = [sys.executable, "-I", "-m", "pip", "--python", str(python), "install", "-q", "--no-compile"]
     token = secrets.token_hex(16)
     _say(f"::stop-commands::{token}")
     done = subprocess.run([*argv, *words], check=False)

@@ -143,7 +143,7 @@ class Runner:
 
     def fail(self, error: VmragError) -> None:
         said = f"{error.message}\n{error.hint}" if error.hint else error.message
-        self.annotate("error", said, title=error.code, at=PIN)
+        self.annotate("error", said, title=error.cause, at=PIN)
 
     # -- what others read --------------------------------------------------------------------------
 

@@ -47,7 +47,10 @@ def safe_directory(folder: Path, environ: Mapping[str, str] = os.environ) -> dic
 
 
 def _is_origin(server: str) -> bool:
-    parts = urlsplit(server)
+    try:
+        parts = urlsplit(server)
+    except ValueError:
+        return False
     return parts.scheme in ("http", "https") and server == f"{parts.scheme}://{parts.netloc}" and "@" not in server
 
 

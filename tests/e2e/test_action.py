@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 
+import vmrag_link
 from tests.support import events, people, poison
 from tests.support.actions_runner import CacheService, Finished, Runner, setup_python
 from tests.support.events import FORK, OWN, ZEROS, Job
 from tests.support.people import User, World
 from tests.support.repos import Repo
+from tests.support.terminal import QUERIES, Project
 from vmrag_action import install
 
 shared, world = people.shared, people.world
@@ -148,7 +151,7 @@ def test_a_push_is_brought_to_its_pin_and_the_next_job_builds_nothing(ci):
         "revision": ci.ada.pinned,
         "fingerprint": ci.ada.fingerprint(),
         "cache-hit": "false",
-        "vmrag-version": install.ROOT.joinpath("vmrag_link/__init__.py").read_text().split('"')[-2],
+        "vmrag-version": vmrag_link.__version__,
         "findings": "0",
         "chroma-path": "",
     }
@@ -452,3 +455,95 @@ def test_the_root_of_the_repository_is_the_same_action(ci):
     done = ci.on_push(action=ROOT / "action.yml")
     assert done.passed
     assert done.outputs["revision"] == ci.ada.pinned
+
+
+# -- the same answers, and the installation
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_answers_are_those_of_the_developers_machine_however_the_index_came_to_be(ci):
+    """Grown through fifty commits; built afresh; restored; in a shallow clone; under another
+    Python.
+    """
+    for number in range(50):
+        name = f"page{number % 12}.md"
+        ci.ada.put(name, f"# Page {number}\n\nOtters number {number} and certificates of edition {number % 7}.\n" * 3)
+        ci.ada.vmrag("commit", "-m", str(number))
+        ci.ada.git("commit", "-q", "-am", str(number))
+    ci.ada.git("push", "-q")
+    wanted, fingerprint = ci.ada.answers(), ci.ada.fingerprint()
+
+    built = ci.on_push(depth=None)
+    assert (built.outputs["cache-hit"], built.outputs["fingerprint"]) == ("false", fingerprint)
+    assert answers(ci, built) == wanted
+    restored = ci.on_push()
+    assert (restored.outputs["cache-hit"], restored.outputs["fingerprint"]) == ("true", fingerprint)
+    assert answers(ci, restored) == wanted
+    for number, python in enumerate(newer_pythons(ci.folder)):
+        shallow = events.checkout(ci.world.hub.top, ci.folder / f"shallow-{number}", ci.tip)
+        asked = subprocess.run(
+            [python, "-I", "-c", ASK, json.dumps(QUERIES)], cwd=shallow.top, capture_output=True, check=False
+        )
+        assert asked.returncode == 0, asked.stderr
+        assert json.loads(asked.stdout) == [fingerprint, [[list(hit) for hit in answer] for answer in wanted]]
+
+
+def answers(ci: Ci, done: Finished) -> list[list[Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in done.variables.items():
+            patch.setenv(name, value)
+        return Project(ci.workspace).answers()
+
+
+ASK = """
+import contextlib, io, json, sys
+from vmrag_link.cli.main import run
+
+def said(*arguments):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert run(arguments) == 0
+    return out.getvalue()
+
+run(["sync", "-q"])
+found = [
+    [[each[key] for key in ("collection", "doc_id", "chunk", "score", "text")] for each in json.loads(answer)["results"]]
+    for text in json.loads(sys.argv[1])
+    for mode in ("hybrid", "vector", "keyword")
+    for answer in [said("query", text, "--mode", mode, "-k", "20", "--json")]
+]
+print(json.dumps([said("fingerprint").strip(), found]))
+"""
+
+
+def newer_pythons(folder: Path) -> list[str]:
+    """Environments of Python 3.13 with what the Action installs, if that Python is here."""
+    beside = sorted(Path(sys.base_prefix).parent.glob("3.13*/bin/python3.13"))
+    for python in (shutil.which("python3.13"), *map(str, beside)):
+        if python and subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0:
+            subprocess.run([python, "-m", "venv", folder / "newer"], check=True)
+            ours = str(folder / "newer" / "bin" / "python")
+            for words in install.arguments("", ()):
+                subprocess.run([ours, "-m", "pip", "install", "-q", "--no-compile", *words], check=True)
+            return [ours]
+    return []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_action_installs_itself_with_hashes_and_runs_isolated_from_the_work_tree(ci, monkeypatch):
+    """A stranger's work tree has modules of our names, which nothing imports."""
+    for name in ("vmrag_action/__main__.py", "vmrag_link/__init__.py", "json.py", "requests.py"):
+        ci.ada.write(name, "open('pwned', 'w')\n")
+        ci.ada.git("add", name)
+    ci.ada.git("commit", "-q", "-m", "hostile")
+    ci.ada.git("push", "-q")
+    monkeypatch.setattr(sys.modules[__name__], "installed", lambda temp: None)
+    done = ci.on_push(mode="verify,check", fail_on="never")
+    assert done.outputs["in-sync"] == "true"
+    assert done.outputs["vmrag-version"] == vmrag_link.__version__
+    assert not list(ci.workspace.rglob("pwned"))
+    environment = ci.workspace.parent / "temp" / "vmrag-action" / "venv"
+    listed = subprocess.run([environment / "bin" / "vmrag", "--version"], capture_output=True, text=True, check=True)
+    assert listed.stdout == f"vmrag, version {vmrag_link.__version__}\n"

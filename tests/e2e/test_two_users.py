@@ -166,6 +166,7 @@ def story(ada: User, bob: User, how: str) -> None:
     assert ada.texts()["setup.md"] == both
 
 
+@pytest.mark.long  # two_people_edit_on_one_branch merges, too
 def test_a_branch_of_one_is_merged_by_the_other(world):
     ada, bob = world.ada, world.join("bob")
     bob.vmrag("install")
@@ -400,6 +401,7 @@ def branches_at_remote(user: User) -> dict[str, str]:
     return user.ask("remote")["remotes"][0]["branches"]
 
 
+@pytest.mark.long  # test_travel_races and test_mcp_remotes force a push
 def test_a_forced_push_is_never_in_the_way_and_what_it_leaves_behind_stays(world):
     ada = world.ada
     first = ada.pinned
@@ -478,6 +480,7 @@ def test_what_pins_nothing_new_is_pushed_without_a_network_and_without_python(wo
     assert not started.exists()
 
 
+@pytest.mark.long  # test_travel_transports pushes to two places
 def test_each_place_that_code_is_pushed_to_gets_its_knowledge(world):
     ada = world.ada
     fork, backup = world.bare("fork.git"), world.bare("backup.git")

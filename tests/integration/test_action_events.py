@@ -302,10 +302,20 @@ def test_of_another_repository_nothing_is_known_but_what_is_checked_out(host, tm
     other = make_repo(tmp_path / "other")
     at = other.commit("other")
     other.git("remote", "add", "origin", url)
-    job = Job(tmp_path, event, {"repository": OWN}, sha=host.merge, ref="refs/heads/main", GITHUB_REF_PROTECTED="true")
+    payload = events.pull_request(host.opened, host.head)
+    job = Job(tmp_path, event, payload, sha=host.merge, ref="refs/heads/main", GITHUB_REF_PROTECTED="true")
     found = comparison(job.environ, plumbing.locate(other.top))
     assert (found.base, found.head, found.settings_from, found.checked_out) == (None, at, None, True)
     assert found.trusted is (event != "pull_request")
+
+
+@pytest.mark.parametrize("event", ["pull_request", "pull_request_target"])
+def test_a_checkout_of_the_fork_is_refused_because_its_base_and_knowledge_are_a_strangers(host, tmp_path, event):
+    repo = checkout(host.repo.top, tmp_path / "fork", host.head)
+    repo.git("remote", "set-url", "origin", "https://github.example/Me/Project")
+    job = Job(tmp_path, event, events.pull_request(host.opened, host.head), sha=host.merge, ref="refs/x")
+    with pytest.raises(UsageInvalid, match="is of the fork me/project"):
+        comparison(job.environ, plumbing.locate(repo.top))
 
 
 @pytest.mark.parametrize("url", OURS)

@@ -78,6 +78,7 @@ def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, True),
         ({"remote.origin.url": f"{SERVER}/o/r"}, True),
         ({"remote.origin.url": "git@github.example:o/r"}, True),
+        ({"remote.origin.url": "https://[nowhere"}, True),
         ({"remote.origin.url": f"https://ada:key@{SERVER.removeprefix('https://')}/o/r"}, False),
         ({"remote.origin.url": "https://ada:key@other.example/o/r"}, True),
         ({f"http.{SERVER}/.extraheader": "Authorization: bearer x"}, False),
@@ -111,6 +112,7 @@ def test_it_is_used_only_where_git_has_nothing_of_its_own(
         "file:///etc",
         f"{SERVER}/o",
         "https://ada@github.example",
+        "https://[github.example",
         "https://",
     ],
 )

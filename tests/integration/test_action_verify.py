@@ -4,7 +4,9 @@ event by way of the history that it fetches to `verify_between`.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,7 +14,6 @@ import pytest
 import yaml
 
 from tests.integration import test_verify
-from tests.integration.test_ci_documents import DOCS, workflows
 from tests.integration.test_verify import World, pin_of
 from tests.support import events
 from tests.support.events import FORK, OWN, Job, checkout
@@ -24,6 +25,8 @@ from vmrag_link.errors import VmragError
 from vmrag_link.ops.checks.verify import VerifyReport, verify_between
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "ci-trust.md"
 
 built, forked_once, forked = test_verify.built, test_verify.forked_once, test_verify.forked
 
@@ -44,7 +47,7 @@ class Upstream:
             world.vmrag("push")
         self._jobs = 0
 
-    def commit(self, pin: str | None, *parents: str, ref: str = "refs/pull/7/merge") -> str:
+    def commit(self, pin: str | bytes | None, *parents: str, ref: str = "refs/pull/7/merge") -> str:
         """A commit of the code that pins a revision, on the hub."""
         made = self.world.code(pin, *[self.world.git("rev-parse", each) for each in parents])
         self.world.git("push", "-q", "--force", str(self.hub.top), f"{made}:{ref}")
@@ -124,7 +127,8 @@ def test_a_forks_revision_is_taken_in_by_the_command_of_the_finding_or_the_workf
     maintainer.git("config", f"url.{fork}.insteadOf", "https://github.example/me/project")
     commands, variables = hint, {}
     if way == "workflow":
-        job = yaml.safe_load(workflows(DOCS / "ci-trust.md")[-1])["jobs"]["adopt"]
+        (shown,) = re.findall(r"(?ms)^```yaml\n(name: adopt.*?)^```", DOCUMENT.read_text())
+        job = yaml.safe_load(shown)["jobs"]["adopt"]
         commands = job["steps"][-1]["run"]
         variables = {"NUMBER": "7", "COMMIT": head, "FORK": "https://github.example/me/project"}
         assert variables.keys() == job["steps"][-1]["env"].keys()
@@ -219,3 +223,18 @@ def test_without_the_history_that_it_needs_the_check_is_an_error_and_no_guess(up
     report = verify_between(ws, found.base, found.head, base_name=found.base_name)
     assert ("error", "NOT_COMPARABLE") in told(report)
     ws.close()
+
+
+def test_the_knowledge_is_asked_for_where_the_pin_says_if_that_is_the_codes_own_remote(upstream):
+    """The settings here need not know that it has moved; any other remote of a pin is not asked."""
+    world, place = upstream.world, "refs/heads/vmrag/data"
+    upstream.hub.git("update-ref", place, "refs/vmrag/data")
+    upstream.hub.git("update-ref", "-d", "refs/vmrag/data")
+    moved = json.loads(pin_of(world.revision("main"))) | {"dolt_remote": f"git:{place}"}
+    before = upstream.tip()
+    head = upstream.commit(f"{json.dumps(moved, indent=2)}\n".encode(), before, ref="refs/heads/main")
+    assert told(upstream.judged("push", events.push(before, head), sha=head)) == []
+    elsewhere = moved | {"dolt_remote": "git+https://127.0.0.1:9/evil.git"}
+    head = upstream.commit(f"{json.dumps(elsewhere, indent=2)}\n".encode(), before, ref="refs/heads/main")
+    with pytest.raises(VmragError, match="origin has no knowledge base yet"):
+        upstream.judged("push", events.push(before, head), sha=head)

@@ -18,6 +18,7 @@ from tests.integration.test_travel_tampering import TAMPERING, Data
 from tests.support import cli, travel
 from tests.support.engines import AUTHOR, DATE, document, guide, head, root, store
 from tests.support.repos import Repo
+from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project
 from tests.support.travel import DATA, Clone, Pair, git_clone
 from vmrag_link import pin as pins
@@ -122,19 +123,36 @@ class World:
         return found
 
 
+@pytest.fixture(scope="session")
+def template(_pair: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_once(tmp_path_factory, "adopt", lambda folder: build(copy_tree(_pair, folder)))
+
+
+def build(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_TEMPLATE_DIR", "")
+        ada = Clone(folder / "ada")
+        (ada.repo.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\n")
+        ada.repo.commit("pins", pin=pin_of(head(ada.engine, "main")))
+        ada.repo.git("push", "-q", "origin", "main")
+        ada.close()
+        Repo(folder).git("clone", "-q", "--bare", "hub.git", "fork.git")
+        eve = git_clone(folder / "hub.git", folder / "eve")
+        eve.repo.git("remote", "set-url", "origin", "../hub.git")  # the folder is going to be copied
+        eve.repo.git("remote", "add", "fork", "../fork.git")
+        assert eve.clone_knowledge()
+        eve.engine.create_branch("main", eve.engine.remote_heads(eve.at().key)["main"])
+        eve.close()
+
+
 @pytest.fixture
-def world(pair: Pair) -> Iterator[World]:
-    (pair.ada.repo.top / ".vmrag.yaml").write_text("embedding:\n  model: hash\n")
-    pair.ada.repo.commit("pins", pin=pin_of(head(pair.ada.engine, "main")))
-    pair.ada.repo.git("push", "-q", "origin", "main")
-    fork = pair.folder / "fork.git"
-    Repo(pair.folder).git("clone", "-q", "--bare", str(pair.hub.top), str(fork))
-    eve = git_clone(pair.hub.top, pair.folder / "eve")
-    eve.repo.git("remote", "add", "fork", str(fork))
-    assert eve.clone_knowledge()
-    eve.engine.create_branch("main", eve.engine.remote_heads(eve.at().key)["main"])
-    yield World(pair, eve, Repo(fork))
-    eve.close()
+def world(template: Path, tmp_path: Path, home: Path) -> Iterator[World]:
+    for each in template.iterdir():
+        copy_tree(each, tmp_path / each.name)
+    ada, bob, eve = (Clone(tmp_path / name) for name in ("ada", "bob", "eve"))
+    yield World(Pair(tmp_path, ada, bob, Repo(tmp_path / "hub.git")), eve, Repo(tmp_path / "fork.git"))
+    for each in (ada, bob, eve):
+        each.close()
 
 
 def evil(file: Path, *statements: str, base: str, name: str) -> str:

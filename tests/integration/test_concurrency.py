@@ -16,7 +16,7 @@ import pytest
 from tests.support import cli
 from tests.support.cli import ROOT, Running, driven, error_of, killed, pages, start
 from tests.support.compare import assert_whole
-from tests.support.long import LONG, crossed
+from tests.support.long import crossed
 from tests.support.terminal import Done, Project
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -25,7 +25,6 @@ library, stocked = cli.library, cli.stocked
 
 IMPORT = ("import", "more", "--collection", "handbook", "--base", "more")
 NOTHING_KEPT = {"VMRAG_INDEX_KEEP": "0"}
-COMMITS = 6 if LONG else 3
 
 
 def all_done(*running: Running) -> list[Done]:
@@ -107,9 +106,10 @@ def test_of_two_commits_at_once_one_commits_and_the_other_finds_nothing_to_do(st
     assert ("handbook", "note.md") in assert_whole(stocked, scratch(tmp_path))
 
 
+@pytest.mark.long  # test_commit_journal hits the moments
 def test_commits_beside_checkouts_keep_every_revision_that_was_reported(stocked, tmp_path):
     reported: list[str] = []
-    for number in range(COMMITS):
+    for number in range(6):
         stocked.put(f"note-{number}.md", f"Note {number} about zebras.")
         commit = start(stocked, "commit", "-m", "note", "--json")
         time.sleep(0.05 * number)
@@ -131,7 +131,7 @@ def test_commits_beside_checkouts_keep_every_revision_that_was_reported(stocked,
         stocked.vmrag("commit", "-m", "the rest")
     history = {each["revision"] for each in stocked.ask("log", "-n", "100")["revisions"]}
     assert set(reported) <= history
-    assert {f"note-{number}.md" for number in range(COMMITS)} <= set(stocked.texts())
+    assert {f"note-{number}.md" for number in range(6)} <= set(stocked.texts())
     assert_whole(stocked, scratch(tmp_path))
 
 
@@ -176,11 +176,12 @@ def test_queries_in_a_loop_beside_imports_and_commits_always_answer_from_one_sta
     assert_whole(stocked, scratch(tmp_path))
 
 
+@pytest.mark.long  # the gaps below are hit one by one
 def test_worktrees_that_evict_all_spares_never_take_away_what_another_one_answers_from(stocked, tmp_path):
     stocked.git("branch", "walker", "main")
     walker = worktree(stocked, tmp_path / "walker", "walker")
     walk = (
-        "for branch in edited other main; do\n"
+        "for branch in edited other main edited other; do\n"
         f"    git switch -q --detach $branch || exit 1\n    {sys.executable} -P -m vmrag_link.cli.main sync -q || exit 2\ndone"
     )
     walking = start(walker, walk, program=("sh", "-c"), **NOTHING_KEPT)

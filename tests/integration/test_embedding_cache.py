@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.long import LONG
 from vmrag_link.embedding import registry
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
 from vmrag_link.embedding.texts import BATCH, Counts, vectors_for
@@ -305,7 +306,7 @@ PRUNER = """
 
 def test_a_killed_prune_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path, notes, vectors = tmp_path / "e.sqlite", Notes(), large("v", 6000)
-    for number in range(8):
+    for number in range(0, 8, 1 if LONG else 2):
         EmbeddingCache(path).put("model", vectors)
         arguments = [sys.executable, "-c", textwrap.dedent(PRUNER), str(path)]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import engines as support
 from tests.support.engines import AUTHOR, DATE, Engines, commit, document, guide, head, put, root, store
+from tests.support.long import examples
 from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, Engine, Write
 from vmrag_link.errors import (
     AlreadyInitialized,
@@ -847,7 +848,7 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(engines: Engines, en
     engine.create_branch("main", root(engine))
     engine.create_branch("side", root(engine))
     committed, anchored, wrote = [], [], -1
-    for _ in range(12):
+    for _ in range(examples(12)):
         child = engines.child(engine.folder, KILLED)
         with child:
             assert child.stdout.readline() == "ready\n"

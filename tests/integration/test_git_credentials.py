@@ -19,10 +19,13 @@ from tests.support.engines import head
 from tests.support.repos import Repo, make_repo
 from tests.support.templates import copy_tree
 from tests.support.travel import Clone, GitServer, Pair, git_server, ssh_server
+from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import AuthenticationFailed
 from vmrag_link.git import credentials, plumbing, remotes, sidecar_repo
 from vmrag_link.git.run import git
+from vmrag_link.git.transfer import Peer
 from vmrag_link.paths import Places
+from vmrag_link.transport import quarantine
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
@@ -111,6 +114,13 @@ def test_the_token_of_a_checkout_lets_the_knowledge_base_in(
     calls = [line.split(" ") for line in typed.read_text().splitlines()]
     talked = [line for line in calls if {"fetch", "push", "ls-remote"} & set(line)]
     assert len([line for line in calls if "--show-origin" in line]) == len(talked) > 0
+
+
+def test_the_quarantine_for_a_fork_gets_in(host: Host, tmp_path: Path) -> None:
+    places = Clone(checkout(host, tmp_path).run("hub.git").top).places
+    with quarantine.opened(places, timeout=5) as room:
+        assert room.knowledge(Peer(f"{host.server.url}/hub.git"), limits=USUAL_LIMITS).is_file()
+        assert room.code(Peer("origin"), "refs/heads/main")
 
 
 def test_a_linked_work_tree_of_a_checkout_gets_in(host: Host, tmp_path: Path) -> None:

@@ -287,6 +287,7 @@ def test_what_the_remote_lacks_is_not_fetched(tools, ada):
     assert state(ada) == before
 
 
+@pytest.mark.long  # test_mcp_status counts a hundred
 def test_trap_25_ahead_and_behind_count_every_commit(world, ada, bob, bobs):
     bob.write_document("mine.md", "mine")
     _many(bob, 104)

@@ -3,7 +3,7 @@ nothing that was acknowledged is
 lost, git's own state can be continued or given up, and the same command made once more ends where
 an unharmed one does.
 
-Ten kills, two each; `VMRAG_MERGE_KILLS=500` makes it a hundred each, and `tests/check.py --long`
+Five kills, one each; `VMRAG_MERGE_KILLS=500` makes it a hundred each, and `tests/check.py --long`
 ten. VMRAG_TEST_SEED repeats a run whose seed was printed.
 """
 
@@ -30,7 +30,7 @@ from vmrag_link.models import Working
 
 template, shared, world = terminal.template, people.shared, people.world
 
-KILLS = int(os.environ.get("VMRAG_MERGE_KILLS") or 10)
+KILLS = int(os.environ.get("VMRAG_MERGE_KILLS") or 5)
 EACH = KILLS // 5
 pytestmark = pytest.mark.timeout(300 + 30 * EACH)
 DRIVER = b"vmrag_hooks.merge_driver"

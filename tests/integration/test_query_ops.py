@@ -44,7 +44,7 @@ def library(project: Project) -> Project:
 def test_at_a_ref_answers_as_on_that_branch_and_touches_nothing(project):
     project.put("draft.md", "A draft about uv.")
     before = fingerprints(project.own), fingerprints(project.shared / "kb"), project.git("status", "--short")
-    at_feature, at_first = project.answers("--at", "feature"), project.answers("--at", "first")
+    at_feature, at_first = project.answers("feature"), project.answers("first")
     block = project.ask("query", "uv", "--at", "feature")["kb"]
     after = fingerprints(project.own), fingerprints(project.shared / "kb"), project.git("status", "--short")
     assert after == before
@@ -54,7 +54,7 @@ def test_at_a_ref_answers_as_on_that_branch_and_touches_nothing(project):
     assert project.answers() == at_feature
     project.git("switch", "-q", "--detach", "first")
     assert project.answers() == at_first
-    assert len({json.dumps(each) for each in (at_feature, at_first, project.answers("--at", "main"))}) == 3
+    assert len({json.dumps(each) for each in (at_feature, at_first, project.answers("main"))}) == 3
 
 
 @pytest.mark.parametrize("ref", ["feature", "HEAD~1", "first", "refs/heads/feature", "@{u}"])

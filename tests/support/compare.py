@@ -21,7 +21,7 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.indexer import Indexer
 from vmrag_link.workspace import Workspace
 
-QUERIES = ("garden kettle", "lantern 300-4", "rest and sleep", "winter harbour anchor", "page")
+QUERIES = ("garden kettle", "lantern 300-4", "rest and sleep")
 
 
 class Contents(NamedTuple):

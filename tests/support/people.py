@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repos import Repo, isolate, make_repo
+from tests.support.repos import UNTENDED, Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import DOCUMENTS, Done, Project, new_project
 
@@ -29,8 +29,6 @@ CONFIG = """[user]
 	detachedHead = false
 [protocol "file"]
 	allow = always
-[gc]
-	auto = 0
 [core]
 	sshCommand = {ssh}
 """
@@ -130,7 +128,7 @@ class World:
 def _home(top: Path, name: str) -> Path:
     home = top / f"home-{name}"
     home.mkdir(exist_ok=True)
-    (home / "gitconfig").write_text(CONFIG.format(name=name, ssh=top / "ssh"))
+    (home / "gitconfig").write_text(CONFIG.format(name=name, ssh=top / "ssh") + UNTENDED)
     return home
 
 
@@ -159,7 +157,12 @@ def build(top: Path) -> None:
 def world(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A copy of it."""
     isolate(monkeypatch, tmp_path / "home")
-    made = World(copy_tree(shared, tmp_path / "world"))
+    return arrive(shared, tmp_path / "world")
+
+
+def arrive(source: Path, top: Path) -> World:
+    """The same world at another place."""
+    made = World(copy_tree(source, top))
     _home(made.top, "ada")
     made.ada.git("remote", "set-url", "origin", str(made.hub.top))
     return made

@@ -11,6 +11,11 @@ from pathlib import Path
 
 DATE = "2026-01-02T03:04:05+00:00"
 
+UNTENDED = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
+"""For git's configuration. Without the last two every commit, fetch and push starts a process that
+finds nothing to do.
+"""
+
 
 def isolate(monkeypatch, home: Path) -> None:
     """Nothing of this machine's configuration or of the caller's repository reaches git from now
@@ -21,7 +26,7 @@ def isolate(monkeypatch, home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     (home / "gitconfig").write_text(
         "[user]\n\tname = Ada Lovelace\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
-        '[advice]\n\tdetachedHead = false\n[protocol "file"]\n\tallow = always\n[gc]\n\tauto = 0\n'
+        '[advice]\n\tdetachedHead = false\n[protocol "file"]\n\tallow = always\n' + UNTENDED
     )
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")  # no process in the background where a test is not about it
     monkeypatch.setenv("HOME", str(home))

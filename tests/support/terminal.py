@@ -23,7 +23,9 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.cli.main import run
+from vmrag_link.ops.index import query
 from vmrag_link.progress import QUIET
+from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
 
 SCRIPT = Path(sys.executable).with_name("vmrag")
@@ -123,20 +125,24 @@ class Project(Repo):
     def texts(self) -> dict[str, str]:
         """Every document's text, as the workspace has it."""
         there = [each for each in self.ask("list")["documents"] if each["uncommitted"] != "removed"]
-        return {each["doc_id"]: self.ask("show", f"{each['collection']}/{each['doc_id']}")["content"] for each in there}
+        with self._here(), opened(self) as ws:
+            texts = {each.key: each.content for each in ws.engine.documents(ws.at())}
+        return {each["doc_id"]: texts[each["collection"], each["doc_id"]] for each in there}
 
-    def answers(self, *options: str) -> list[list[Any]]:
+    @contextlib.contextmanager
+    def _here(self) -> Iterator[None]:
+        """The environment of the person whose work tree this is."""
+        yield
+
+    def answers(self, ref: str | None = None) -> list[list[Any]]:
         """Ids, order, scores and texts of all answers in every mode: equal for equal knowledge,
-        whatever way it went.
+        whatever way it went. As `vmrag query` finds them, in an index that is opened once for all.
         """
-        return [
-            [
-                (each["collection"], each["doc_id"], each["chunk"], each["score"], each["text"])
-                for each in self.ask("query", text, "--mode", mode, "-k", "20", *options)["results"]
-            ]
-            for text in QUERIES
-            for mode in ("hybrid", "vector", "keyword")
-        ]
+        asked = [Query(text, k=20, mode=mode) for text in QUERIES for mode in Mode]
+        with self._here(), opened(self) as ws:
+            at = query.ranked_at(ws, ref) if ref is not None else None
+            found = query.searching(ws, lambda searcher, _: [searcher.search(each) for each in asked], at=at)
+        return [[(hit.collection, hit.doc_id, hit.chunk, hit.score, hit.text) for hit in hits] for hits in found]
 
     @property
     def own(self) -> Path:

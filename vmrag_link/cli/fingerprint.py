@@ -17,7 +17,7 @@ from vmrag_link.ops.index.check import VerifiedIndex
 
 
 @vmrag_command("fingerprint")
-@click.option("--at", "ref", metavar="REF", help="Of what this git ref pins.")
+@click.option("--at", "ref", metavar="REF", help="Of what this git ref pins, ranked as its settings say.")
 @click.option("--verify", is_flag=True, help="Compare the index with the documents, too: every byte, text and vector.")
 @click.option("--check", "expected", metavar="FILE|HASH", help="Compare it with this one, or with what this file says.")
 def command(invocation: Invocation, *, ref: str | None, verify: bool, expected: str | None) -> int:

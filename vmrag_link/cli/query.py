@@ -24,7 +24,7 @@ LINES = 3
 @click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="Default: retrieval.mode.")
 @click.option("--where", metavar="JSON", help='Filter over metadata, e.g. \'{"team": "core"}\'.')
 @click.option("--where-document", metavar="JSON", help='Filter over texts, e.g. \'{"$contains": "TLS"}\'.')
-@click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins; the work tree stays as it is.")
+@click.option("--at", "ref", metavar="REF", help="Answer from what this git ref pins, ranked as its settings say.")
 def command(
     invocation: Invocation,
     *,

@@ -32,7 +32,8 @@ def command(
 
     RANGE is A..B, or a commit, which stands for its whole history; by default what HEAD has and
     origin's default branch has not, or, where that is nothing, HEAD with what it merged. What a
-    later commit has mended is only mentioned. Exit code 1 if something is lost or wrong.
+    later commit has mended is only mentioned. Exit code 1 if something is lost or wrong, or if a
+    shallow clone has too little history to tell of a range.
     """
     with invocation.workspace() as ws:
         if remote:

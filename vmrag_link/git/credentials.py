@@ -27,7 +27,10 @@ _HEADER, _HELPER, _SSH = ".extraheader", ".helper", "core.sshcommand"
 
 _HELPER_SECONDS = 10.0
 
-_TIMEOUTS = "-o ConnectTimeout=30 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
+SILENT_SECONDS = 30
+"""Seconds of silence that a host is allowed while nobody watches."""
+
+_TIMEOUTS = f"-o ConnectTimeout={SILENT_SECONDS} -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 
 
 class Setting(NamedTuple):
@@ -147,12 +150,21 @@ def known(places: Places, server: str) -> bool:
     there = [
         url for name in remotes.names(places) for url in (remotes.url(places, name), *remotes.push_urls(places, name))
     ]
-    if any(parts.username and parts.hostname == urlsplit(server).hostname for parts in map(urlsplit, there)):
+    host = urlsplit(server).hostname
+    if any(_user_at(url) == host for url in there):
         return True
     if not any(each.key.startswith("credential.") and each.key.endswith(_HELPER) for each in found):
         return False
     url = next((each for each in there if _is_below(each, server)), server)
     return _helper_answers(places, url)
+
+
+def _user_at(url: str) -> str | None:
+    """The host for which a URL names a user; None if it names none, or is none."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url)
+        return parts.hostname if parts.username else None
+    return None
 
 
 def _authorizes(header: str) -> bool:

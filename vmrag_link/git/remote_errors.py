@@ -42,6 +42,12 @@ _DAMAGED = (
     r"|fsck error|unresolved deltas"
 )
 _FORBIDDEN = r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
+_BY_KEY = r"(?i)publickey|host key verification failed"
+
+_KEY_ON_A_RUNNER = (
+    "Give actions/checkout a key that may read this repository: ssh-key, and ssh-known-hosts of its server"
+)
+
 _OR_A_BRANCH = ", or let it travel on a branch: remote: git:refs/heads/vmrag/data in .vmrag.yaml, then vmrag pin"
 
 _ON_A_RUNNER = (
@@ -60,9 +66,9 @@ def of_answer(url: str, done: proc.Finished) -> RemoteError:
         )
     if re.search(_AUTHENTICATION, said):
         hint = f"See that git itself gets in: git ls-remote {quoted(where)}"
-        return AuthenticationFailed(
-            f"{where} did not let us in: {_essence(said)}", hint=_ON_A_RUNNER if runner else hint, **details
-        )
+        if runner:
+            hint = _KEY_ON_A_RUNNER if re.search(_BY_KEY, said) else _ON_A_RUNNER
+        return AuthenticationFailed(f"{where} did not let us in: {_essence(said)}", hint=hint, **details)
     if re.search(_ABSENT, said):
         hint = f"git remote -v; or it is private. {_ON_A_RUNNER}" if runner else "git remote -v"
         return RemoteMissing(f"There is no git repository at {where}.", hint=hint, **details)

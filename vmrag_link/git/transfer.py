@@ -40,11 +40,8 @@ _OPTIONS = (
     "color.push=false",
 )
 
-_SILENT_SECONDS, _PATIENT_SECONDS = 30, 300
-"""Seconds of silence that a host is allowed: unattended, and with a person watching.
-
-A server may think long over a large push.
-"""
+_PATIENT_SECONDS = 300
+"""As `credentials.SILENT_SECONDS`, with a person watching: a server may think long over a push."""
 
 _MOST_SECONDS, _MOST_SECONDS_OF_A_QUESTION = 900, 60
 """Seconds that git may take at all while nobody watches: not every transport notices silence.
@@ -210,7 +207,7 @@ def _push(places: Places, peer: Peer, commit: str, ref: str, expected: str | Non
 def _talk(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.Finished:
     if peer.where.startswith("-") or "::" in peer.where.partition("://")[0]:
         raise RemoteInvalid(f"{shown(peer.where)[:80]!r} is no remote.", hint="git remote -v")
-    patience = _PATIENT_SECONDS if peer.ask else _SILENT_SECONDS
+    patience = _PATIENT_SECONDS if peer.ask else credentials.SILENT_SECONDS
     options = [*_OPTIONS, "http.lowSpeedLimit=1", f"http.lowSpeedTime={patience}"]
     if peer.schemes is not None:
         options += [f"protocol.{each}.allow=never" for each in _TRANSPORTS if each not in peer.schemes]

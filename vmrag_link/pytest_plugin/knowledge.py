@@ -18,6 +18,7 @@ class Workspaces:
     """One for each work tree, open until the end of the run: a model is loaded once."""
 
     def __init__(self) -> None:
+        self._tops: dict[Path, Path] = {}
         self._open: dict[Path, Workspace] = {}
 
     def around(self, folder: Path) -> Workspace:
@@ -26,7 +27,9 @@ class Workspaces:
         from vmrag_link.progress import QUIET
         from vmrag_link.workspace import Workspace
 
-        top = plumbing.locate(folder).top
+        if folder not in self._tops:
+            self._tops[folder] = plumbing.locate(folder).top
+        top = self._tops[folder]
         if top in self._open:
             self._open[top].reload_settings()
         else:

@@ -54,10 +54,10 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
     runner.output("in-sync", False)
     runner.output("cache-hit", False)
     runner.output("findings", 1)
-    rows = [(error.code, error.message), ("What helps", error.hint)]
+    rows = [(error.cause, error.message), ("What helps", error.hint)]
     runner.summarise(summary.facts("Knowledge is not in sync", rows))
     if error.exit_code == FAILED_CHECK and inputs.fail_on() == "never":
-        runner.annotate("warning", f"{error.message}\n{error.hint}", title=error.code, at=PIN)
+        runner.annotate("warning", f"{error.message}\n{error.hint}", title=error.cause, at=PIN)
         return 0
     runner.fail(error)
     return error.exit_code

@@ -17,7 +17,10 @@ from vmrag_link.suggest import nearest
 DEPTH = 100
 """How far down an answer is looked for what should be at its top."""
 
-SIMILAR = 5000
+SIMILAR = 0.75
+"""From which on a file's name may have been another one's (`suggest.nearest`)."""
+
+COMPARED = 5000
 """How many names are compared letter by letter, which takes 0.1 ms each."""
 
 
@@ -38,7 +41,7 @@ class MissedDocuments:
     def _whereabouts(self, document: str, asked: Query) -> str:
         collection, _, doc_id = document.partition("/")
         if doc_id not in self._searcher.chunks_of(collection, [doc_id]):
-            near = self._nearest(collection, doc_id)
+            near = self._nearest(document)
             return "there is no such document" + (f": is it {near}?" if near else "")
         depth = max(DEPTH, asked.k)
         found = self._searcher.search(msgspec.structs.replace(asked, k=depth))
@@ -47,17 +50,15 @@ class MissedDocuments:
             return f"it comes at number {rank}"
         return "the query does not find it" if len(found) < depth else f"nor is it among the first {depth}"
 
-    def _nearest(self, collection: str, doc_id: str) -> str | None:
-        """A document with the same file name, which was moved; else one of the collection with a
-        similar name.
-        """
-        file_name = posixpath.basename(doc_id)
-        moved = [f"{name}/{there}" for name, there in self._names if posixpath.basename(there) == file_name]
-        if moved:
-            return nearest(f"{collection}/{doc_id}", moved, cutoff=0.0)
-        near = nearest(doc_id, [there for name, there in self._names if name == collection][:SIMILAR])
-        return near and f"{collection}/{near}"
+    def _nearest(self, document: str) -> str | None:
+        """A document whose file has the same name, because it was moved, or nearly the same."""
+        file_name, there = posixpath.basename(document), self._by_file_name
+        near = file_name if file_name in there else nearest(file_name, [*there][:COMPARED], cutoff=SIMILAR)
+        return nearest(document, there[near], cutoff=0.0) if near else None
 
     @cached_property
-    def _names(self) -> list[tuple[str, str]]:
-        return sorted(each.key for each in self._engine.headers(self._at))
+    def _by_file_name(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for collection, doc_id in sorted(each.key for each in self._engine.headers(self._at)):
+            found.setdefault(posixpath.basename(doc_id), []).append(f"{collection}/{doc_id}")
+        return found

@@ -18,9 +18,11 @@ from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, PinFin
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, carried
 from vmrag_link.ops.commits.merge_bases import MergeBases
+from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone_from
 from vmrag_link.ops.remotes.fetch import fetch_from
+from vmrag_link.pin_values import own_ref
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
 
@@ -106,8 +108,9 @@ def verify_between(
 
     `base` None: the head is compared with its parents. `base_name`: how messages call the base of a
     pull request, whose pin the head's has to contain, too; empty: what was rewritten is not missed.
-    The remote is that of the settings, and nobody is asked for a password. Where no commit pins
-    anything, nobody is asked at all. Raises as `verify_on`.
+    The remote is the code's own, if the head's pin says so, else that of the settings; nobody is
+    asked for a password. Where no commit pins anything, nobody is asked at all. Raises as
+    `verify_on`.
     """
     without = base or next(iter(objects.parents(ws.places, head)), None)
     scope = Scope(f"{without[:12]}..{head[:12]}" if without else head[:12], head, without, base_name)
@@ -115,8 +118,13 @@ def verify_between(
     if not pins.read and not pins.ends:
         flawed = _not_comparable(scope, walk, MergeBases(ws.places, *scope.ends))
         return VerifyReport(scope.shown, len(walk.parents), 0, tuple(flawed))
-    lacking = _lacking(ws, destinations.named(ws, ws.settings.accepted_remote())[0])
+    lacking = _lacking(ws, destinations.named(ws, _remote_of(ws, head))[0])
     return _report(ws, scope, walk, pins, reachable=lacking, fork=fork)
+
+
+def _remote_of(ws: Workspace, head: str) -> str:
+    pin = parsed(history.pins_of(ws.places, [head]).get(head))
+    return pin.dolt_remote if pin and own_ref(pin.dolt_remote) else ws.settings.accepted_remote()
 
 
 def _lacking(ws: Workspace, address: Address) -> Callable[[Collection[str]], Collection[str]]:

@@ -17,6 +17,7 @@ from vmrag_link.errors import (
     FileSystemError,
     LockError,
     PinMissing,
+    PinRevisionMissing,
     RemoteError,
     RemoteInvalid,
     RemoteNotTrusted,
@@ -158,6 +159,7 @@ def _fetch(ws: Workspace, pin: Pin) -> VmragError | None:
         "The remote does not have it either.",
         hint="Ask who pinned it to push it with `vmrag push`, then: vmrag sync (git log -1 -- .dolt-version shows who); "
         "what somebody's fork has, a maintainer takes from there: vmrag adopt FORK",
+        cause=PinRevisionMissing.code,
     )
 
 

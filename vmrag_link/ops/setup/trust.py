@@ -91,7 +91,7 @@ def agree_to_own(ws: Workspace) -> bool:
     A file in any commit may be a stranger's: only one that was never committed is the user's own.
     """
     report = examine(ws)
-    if report.agreed or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
+    if report.agreed or env.settings_from() or remotes.is_in_any_commit(ws.places, CONFIG_NAME):
         return False
     agree(ws, report)
     return True

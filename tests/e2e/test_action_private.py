@@ -1,0 +1,66 @@
+"""The Action over a private repository: it gets in with what the checkout left, or with its input
+`token`, and leaves neither anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_action import ACTION, TOKEN, installed
+from tests.support import events, people
+from tests.support.actions_runner import CacheService, Finished, Runner, setup_python
+from tests.support.checkout import Checkout, basic
+from tests.support.events import ZEROS, Job
+from tests.support.people import World
+from tests.support.travel import GitServer, git_server
+
+shared, world = people.shared, people.world
+
+
+@pytest.fixture
+def host(world: World) -> Iterator[GitServer]:
+    with git_server(world.top, user="x-access-token", password=TOKEN) as server:
+        yield server
+
+
+def run(world: World, host: GitServer, machine: Path, *, token: str, persist: bool) -> Finished:
+    """A job in a container, whose user does not own the workspace (git's switch for its tests)."""
+    checkout = Checkout(machine / "work", machine / "temp", host.url, TOKEN, persist_credentials=persist)
+    (machine / "temp").mkdir(parents=True)
+    checkout.run("code.git")
+    host.seen.clear()
+    installed(machine / "temp")
+    tip = world.hub.git("rev-parse", "main")
+    server = {"GITHUB_SERVER_URL": host.url, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    told = Job(machine, "push", events.push(ZEROS, tip), sha=tip, ref="refs/heads/main", **server).environ
+    cache = CacheService(machine / "cache")
+    others = cache.actions | {"actions/setup-python": setup_python}
+    finished = Runner(machine / "temp", checkout.workspace, told, others, token=token).run(ACTION, mode="sync,verify")
+    print(finished.log)
+    shown = "\n".join(line for line in finished.log.splitlines() if not line.startswith("::add-mask::"))
+    for secret in (TOKEN, basic(TOKEN)):
+        assert not token or secret in finished.masks
+        assert secret not in shown + finished.summary + str(finished.outputs) + str(finished.variables)
+        for folder in (checkout.workspace / ".git" / "vmrag", cache.root):
+            for path in folder.rglob("*"):
+                assert not (path.is_file() and secret.encode() in path.read_bytes()), path
+    return finished
+
+
+@pytest.mark.parametrize("persist", [True, False])
+def test_it_gets_in_with_one_header(persist: bool, world: World, host: GitServer, tmp_path: Path) -> None:
+    finished = run(world, host, tmp_path / "machine", token=TOKEN, persist=persist)
+    assert finished.passed
+    assert (finished.outputs["in-sync"], finished.outputs["revision"]) == ("true", world.ada.pinned)
+    assert set(filter(None, host.seen)) == {f"basic {basic(TOKEN)}"}
+
+
+def test_without_any_credential_it_says_what_is_missing(world: World, host: GitServer, tmp_path: Path) -> None:
+    finished = run(world, host, tmp_path / "machine", token="", persist=False)
+    assert not finished.passed
+    errors = [each for each in finished.annotations if each.level == "error"]
+    assert {each.title for each in errors} == {"AUTHENTICATION_FAILED"}
+    assert all("did not let us in" in each.message and "persist-credentials" in each.message for each in errors)
