@@ -7,10 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link.errors import UsageInvalid, VmragError, system_failure
+from vmrag_link.errors import BUG, FAILED, INTERRUPTED, UsageInvalid, VmragError, system_failure
 
 STEPS = ("prepare", "sync", "verify", "check", "store", "unsaved")
-FAILED, BUG, INTERRUPTED = 3, 4, 130
 
 
 def main(argv: Sequence[str]) -> int:

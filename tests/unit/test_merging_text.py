@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.long import examples
 from vmrag_link.merging.line_matcher import LineMatcher
-from vmrag_link.merging.markers import Markers
+from vmrag_link.merging.markers import Labels, Markers
 from vmrag_link.merging.text import MergedText, merge_texts, split_lines
 
 TRIPLES = examples(5000)
@@ -173,7 +173,7 @@ def test_a_carriage_return_belongs_to_its_line():
 
 
 def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_ended():
-    markers = Markers("main", "base", "feature")
+    markers = Markers(Labels("main", "feature"))
     assert markers.between("a", "b\r\n") == "<<<<<<< main\na\n=======\nb\r\n>>>>>>> feature\n"
     assert markers.between("", "b\n", base="0") == "<<<<<<< main\n||||||| base\n0\n=======\nb\n>>>>>>> feature\n"
 
@@ -181,7 +181,7 @@ def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_e
 @settings(max_examples=examples(600), deadline=None)
 @given(ANY, ANY, ANY)
 def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, ours, theirs):
-    markers = Markers.apart_from((base, ours, theirs), ours="m")
+    markers = Markers.apart_from((base, ours, theirs), Labels(ours="m"))
     assert all(markers.find(each, middle=True) is None for each in (base, ours, theirs))
     written = markers.between(ours, theirs, base=base)
     assert markers.find(written) == (1, written.partition("\n")[0])

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from vmrag_link.cli import conflict_view, editing, output
 from vmrag_link.errors import ContentRefused
-from vmrag_link.merging.conflicts import DOCUMENT, Take, key_field
+from vmrag_link.merging.conflicts import DOCUMENT, key_field
 from vmrag_link.merging.decide import Decision
 from vmrag_link.merging.rows import CONTENT, METADATA
+from vmrag_link.merging.text import Take
 from vmrag_link.ops.merge import resolve
 from vmrag_link.ops.merge.resolve import ConflictRow, ResolveReport
 from vmrag_link.workspace import Workspace

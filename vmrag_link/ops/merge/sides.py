@@ -10,7 +10,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.git import pin_conflict
 from vmrag_link.git.pin_conflict import Stages, Stopped
 from vmrag_link.merging.conflicts import Conflict
-from vmrag_link.merging.decide import Labels
+from vmrag_link.merging.markers import Labels
 from vmrag_link.models import Entry, Record, RevisionInfo, Row
 from vmrag_link.workspace import Workspace
 
@@ -43,7 +43,7 @@ def source_in_git(ws: Workspace, stages: Stages) -> str:
 
 def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
     stopped = pin_conflict.stopped(ws.places)
-    return Labels(ours=_branch(stages.ours), theirs=_theirs(stopped, stages), base="base")
+    return Labels(ours=_branch(stages.ours), theirs=_theirs(stopped, stages))
 
 
 def labels(symbolic: str, source: str) -> Labels:
