@@ -67,11 +67,8 @@ class Comparison(Record, frozen=True):
     @property
     def environment(self) -> dict[str, str]:
         """What every step of the job has to see. An empty variable counts as absent."""
-        found = {env.SETTINGS_FROM: self.settings_from or ""}
-        if not self.trusted:
-            keys = (env.OPENAI_KEY, env.COHERE_KEY, env.HUGGINGFACE_KEY)
-            found |= {env.NO_SERVICES: "1"} | dict.fromkeys(keys, "")
-        return found
+        services = {} if self.trusted else {env.NO_SERVICES: "1"}
+        return {env.SETTINGS_FROM: self.settings_from or "", **services}
 
 
 class _Ends(NamedTuple):

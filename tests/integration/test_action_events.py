@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -14,9 +15,10 @@ from tests.support import events
 from tests.support.events import FORK, OWN, ZEROS, Job, checkout
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import copy_tree
-from vmrag_action import deepen
+from vmrag_action import deepen, work
 from vmrag_action.events import Comparison, comparison
 from vmrag_action.payload import MOST_BYTES
+from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks.verify_commits import Fork
@@ -178,15 +180,15 @@ def test_a_base_branch_that_is_gone_is_an_error(built):
     assert refused(built, events.pull_request(built.opened, built.head, ref="gone"), "pull_request_target")
 
 
-def test_no_step_of_a_pull_request_sees_a_key_or_asks_a_service(host):
-    environment = host.pull_request().environment
-    assert environment == {
-        "VMRAG_SETTINGS_FROM": host.base,
-        "VMRAG_NO_SERVICES": "1",
-        "OPENAI_API_KEY": "",
-        "COHERE_API_KEY": "",
-        "HF_TOKEN": "",
-    }
+def test_no_step_of_a_pull_request_asks_a_service(host):
+    assert host.pull_request().environment == {"VMRAG_SETTINGS_FROM": host.base, "VMRAG_NO_SERVICES": "1"}
+
+
+def test_no_step_sees_a_key_where_no_service_may_be_asked(host, tmp_path):
+    job = WorkflowJob.of({"RUNNER_TEMP": str(tmp_path), "GITHUB_WORKSPACE": str(host.repo.top)})
+    told = {"VMRAG_NO_SERVICES": "1", "OPENAI_API_KEY": "secret", "HF_TOKEN": "secret"}
+    with mock.patch.dict(os.environ, told), work.opened(Runner(), job):
+        assert not any(name in os.environ for name in told if name != "VMRAG_NO_SERVICES")
 
 
 # -- merge groups

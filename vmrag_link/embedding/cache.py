@@ -180,8 +180,7 @@ class EmbeddingCache:
             except _Unusable:
                 aside, _ = self._make_anew()
                 if aside:
-                    for suffix in ("-journal", "-wal", "-shm", ""):
-                        aside.with_name(aside.name + suffix).unlink(missing_ok=True)
+                    _remove(aside)
 
     def export(self, target: Path) -> None:
         """Write the vectors to a new file, which `take_in` reads; none where there are none."""
@@ -203,8 +202,7 @@ class EmbeddingCache:
     def discard(self) -> None:
         """Forget every vector."""
         with locks.exclusive(self._lock, purpose="empty the embedding cache", timeout=BUSY_SECONDS):
-            for suffix in ("-journal", "-wal", "-shm", ""):
-                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            _remove(self._path)
 
     @property
     def _lock(self) -> Path:
@@ -276,9 +274,9 @@ class EmbeddingCache:
             return None
         names = (self._path.with_name(f"{self._path.name}.corrupt-{number}") for number in itertools.count(1))
         aside = next(name for name in names if not name.exists())
-        for suffix in ("-journal", "-wal", "-shm", ""):  # a new database must never meet the old one's journal
+        for mine, other in zip(_files(self._path), _files(aside), strict=True):
             with contextlib.suppress(FileNotFoundError):
-                self._path.with_name(self._path.name + suffix).replace(aside.with_name(aside.name + suffix))
+                mine.replace(other)
         return aside
 
     def _public_error(self, error: sqlite3.Error) -> Exception:
@@ -298,6 +296,18 @@ class EmbeddingCache:
             hint="Check free space and permissions of its folder; the file can be deleted while no command runs.",
             path=str(self._path),
         )
+
+
+def _files(database: Path) -> list[Path]:
+    """The file and what SQLite keeps beside it; a new database must never meet the old one's
+    journal, so that goes first.
+    """
+    return [database.with_name(database.name + suffix) for suffix in ("-journal", "-wal", "-shm", "")]
+
+
+def _remove(database: Path) -> None:
+    for each in _files(database):
+        each.unlink(missing_ok=True)
 
 
 def _key(model_fingerprint: str, chunk_hash: str) -> bytes:
