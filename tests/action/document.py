@@ -6,7 +6,6 @@ docs/ci.md.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import yaml
@@ -48,11 +47,11 @@ def tables() -> str:
 
 def page() -> str:
     """docs/ci.md with the tables of today."""
-    return re.sub(
-        r"(?s)(<!-- tables -->\n).*?(\n<!-- end of tables -->)",
-        lambda found: f"{found[1]}\n{tables()}\n{found[2]}",
-        PAGE.read_text(),
-    )
+    before, begin, rest = PAGE.read_text().partition("<!-- tables -->\n")
+    _, end, after = rest.partition("<!-- end of tables -->\n")
+    assert begin
+    assert end
+    return f"{before}{begin}\n{tables()}\n\n{end}{after}"
 
 
 def _default(text: str) -> str:
