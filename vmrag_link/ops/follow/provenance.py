@@ -51,9 +51,9 @@ def viewed(ws: Workspace, view: View) -> Standing:
 
 
 def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
-    """Raise why what is read is not the knowledge that the checked-out code pins, if so.
+    """Raise why what is read is not the knowledge that the checked-out code pins, if so;
+    for callers that must not take another answer for it.
 
-    It is for callers that must not take another answer for it.
     `notes`: what the answer says about it (`Standing.notes`).
     """
     if not notes:
