@@ -36,6 +36,7 @@ LONG = ["-m", ""]
 """Replaces the selection in pyproject.toml, which leaves the long tests out."""
 LARGE = {
     "VMRAG_CORRUPTION_FLIPS": "12",
+    "VMRAG_LINE_HISTORIES": "200",
     "VMRAG_MERGE_HISTORIES": "40",
     "VMRAG_MERGE_KILLS": "50",
     "VMRAG_TEST_LONG": "1",

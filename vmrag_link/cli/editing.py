@@ -6,11 +6,8 @@ import re
 import tempfile
 from pathlib import Path, PurePosixPath
 
-import click
-
 from vmrag_link.documents import given
-from vmrag_link.git import mergetool
-from vmrag_link.git.run import git
+from vmrag_link.git import editor, mergetool
 from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.models import text_of
 from vmrag_link.workspace import Workspace
@@ -31,13 +28,13 @@ def suffix_of(conflict: Conflict) -> str:
 def edited(ws: Workspace, text: str, *, suffix: str) -> str | None:
     """The text as a person left it, byte for byte; None if it was not changed.
 
-    The editor is git's: `GIT_EDITOR`, `core.editor`, `VISUAL`, `EDITOR`, in that order.
+    The editor is git's: `GIT_EDITOR`, `core.editor`, `VISUAL`, `EDITOR`, in that order. Raises
+    `UsageInvalid` if there is none, or if it fails.
     """
-    editor = git(ws.places, "var", "GIT_EDITOR").text.strip() or None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"conflict{suffix}"
         path.write_bytes(text.encode())
-        click.edit(filename=str(path), editor=editor)
+        editor.open_file(ws.places, path)
         after = given.file_text(path)
     return after if after != text else None
 
