@@ -294,7 +294,7 @@ def sound(pair: Pair, good: str) -> str:
 
 
 @pytest.mark.parametrize("name", TAMPERING)
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 def test_what_a_stranger_changed_is_refused_and_the_next_sound_state_is_taken(name: str, pair: Pair) -> None:
     good, before, known = pair.tip, pair.bob.state(), pair.bob.heads()
     data = Data.of(pair.hub)
