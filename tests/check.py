@@ -32,8 +32,8 @@ QUICK = {
 }
 TESTS = ["pytest", "-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup"]
 """One worker more than cores: now and then each waits for a program that it has started."""
-LONG = ["-m", ""]
-"""Replaces the selection in pyproject.toml, which leaves the long tests out."""
+LONG = ["-m", "", "--timeout", "900"]
+"""Replaces the selection in pyproject.toml, which leaves the long tests out, and its seconds."""
 LARGE = {
     "VMRAG_CORRUPTION_FLIPS": "12",
     "VMRAG_LINE_HISTORIES": "200",
