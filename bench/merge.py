@@ -1,5 +1,5 @@
-"""The time that knowledge adds to a git merge: the driver on 10 changed documents a side, and a
-replay.
+"""The time that knowledge adds to a git merge: the driver on 10 changed documents a side, a replay,
+and one long page.
 
 The replay has 10 uncommitted documents follow a moved pin.
 """
@@ -24,6 +24,14 @@ from vmrag_link.models import Document, content_hash
 CHANGED = 10
 GROWTH = 2.0
 LINES = 2_000
+PAGE = 10_000
+"""Lines of a page, of which each side has changed a hundred."""
+
+PAGES = {
+    "each line once": lambda number: f"line {number} of the page",
+    "every second line empty": lambda number: f"line {number} of the page" if number % 2 else "",
+    "twenty lines that repeat": lambda number: f"line {number * number % 20}",
+}
 
 
 def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:
@@ -34,7 +42,37 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
         for name, figure in measured(repo, size, rounds, env).items():
             figures.append(figure)
             seconds[name][size] = figure.seconds[name]
-    return figures + timing.growths(seconds, GROWTH)
+    return figures + [page(folder, kind, rounds, env) for kind in PAGES] + timing.growths(seconds, GROWTH)
+
+
+def page(folder: Path, kind: str, rounds: int, env: dict[str, str]) -> Figure:
+    """A whole process of ours; git's needs no interpreter, so a start of Python is added to it."""
+    there = folder / "page"
+    there.mkdir(exist_ok=True)
+    lines = [PAGES[kind](number) for number in range(PAGE)]
+    for name, first in (("base", PAGE), ("ours", 0), ("theirs", PAGE // 2)):
+        for number in range(first, min(first + PAGE // 2, PAGE), PAGE // 200):
+            lines[number : number + 1] = [f"{name} {number}"]
+        (there / name).write_text("\n".join(lines) + "\n")
+        lines = [PAGES[kind](number) for number in range(PAGE)]
+    ours = [sys.executable, "-m", "bench.merge_text", *(str(there / name) for name in ("base", "ours", "theirs"))]
+    theirs = ["git", "merge-file", "-p", *(str(there / name) for name in ("ours", "base", "theirs"))]
+    here = Path.cwd()
+    timed = timing.in_turn(
+        {
+            "merge": lambda: timing.once(ours, cwd=here, env=env),
+            "git merge-file": lambda: timing.once(theirs, cwd=here, env=env),
+            "bare start": lambda: timing.once([sys.executable, "-m", "bench.bare_start"], cwd=here, env=env),
+        },
+        rounds,
+    )
+    seconds = {name: sample.wall for name, sample in timed.items()}
+    return Figure(
+        f"merge of a page of {PAGE:,} lines ({kind}): against three of git merge-file + start",
+        seconds["merge"] / (3 * seconds["git merge-file"] + seconds["bare start"]),
+        1.0,
+        seconds,
+    )
 
 
 def measured(repo: Path, size: int, rounds: int, env: dict[str, str]) -> dict[str, Figure]:

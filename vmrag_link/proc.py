@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link import terminal_text
@@ -64,13 +64,15 @@ def run(
     stdin: bytes | None = None,
     show_stderr: bool = False,
     timeout: float | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Finished:
     """Run a program to its end with captured output; never through a shell. Raises
     FileNotFoundError if it is absent.
 
     `show_stderr` leaves it our own standard error, where it can draw its progress; nothing of that
     is captured. After `timeout` seconds it is ended, with all that it has started, and TimeoutError
-    is raised; such a program must not ask anything at the terminal.
+    is raised; such a program must not ask anything at the terminal. `meanwhile` is called while one
+    without a timeout runs.
     """
     if timeout is not None:
         return _bounded(list(argv), cwd, env, stdin, timeout)
@@ -78,6 +80,8 @@ def run(
     shown = None if show_stderr else subprocess.PIPE
     with subprocess.Popen(list(argv), cwd=cwd, env=env, stdin=given, stdout=subprocess.PIPE, stderr=shown) as process:
         try:
+            if meanwhile:
+                meanwhile()
             said, complained = process.communicate(stdin)
         except BaseException:
             _clear_up(process)

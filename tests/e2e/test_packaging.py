@@ -132,18 +132,23 @@ def test_the_version_is_printed_without_loading_anything_of_weight(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_base_installation_starts_a_knowledge_base_and_says_what_it_cannot_do(base: Installed, repo: Repo) -> None:
+def test_a_base_installation_keeps_documents_and_says_what_it_cannot_do(base: Installed, repo: Repo) -> None:
+    """An index without documents needs no library."""
     started = base.vmrag("init", cwd=repo.top)
     assert started.returncode == 0, started.stderr
-    assert "Made no index" in started.stdout
-    assert "pip install 'vmrag-link[index]'" in started.stdout
     assert (repo.top / ".dolt-version").exists()
+
+    repo.write("docs/a.md", "# A\n")
+    for command in (("import", "docs", "--collection", "handbook"), ("commit", "-m", "first")):
+        done = base.vmrag(*command, cwd=repo.top)
+        assert done.returncode == 0, done.stderr
+        assert "pip install 'vmrag-link[index]'" in done.stdout
 
     status = base.vmrag("status", "--json", cwd=repo.top)
     assert (status.returncode, status.stderr) == (1, "")
     report = json.loads(status.stdout)
     assert (report["state"], report["in_sync"], report["kb"]["engine"]) == ("drift", False, "doltlite")
-    assert report["pin"]["dolt_commit"] == report["kb"]["revision"] or report["kb"]["revision"] is None
+    assert (report["pin"]["dolt_commit"], report["kb"]["documents"]) == (report["kb"]["revision"], 1)
 
     asked = base.vmrag("query", "anything", "--json", cwd=repo.top)
     assert (asked.returncode, asked.stdout) == (2, "")
@@ -159,6 +164,9 @@ def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo
     hook = repo.top / ".git" / "hooks" / "post-checkout"
     assert os.access(hook, os.X_OK)
 
+    repo.write("docs/a.md", "# A\n")
+    base.vmrag("import", "docs", "--collection", "handbook", cwd=repo.top)
+    base.vmrag("commit", "-m", "first", cwd=repo.top)
     repo.git("commit", "-qm", "pin")
     moved = repo.run("checkout", "-q", "-b", "other")
     assert moved.returncode == 0

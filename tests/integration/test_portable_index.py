@@ -59,6 +59,7 @@ def test_without_a_store_it_is_built(world, tmp_path):
 
 
 @pytest.mark.parametrize("spoil", poison.POISONS, ids=lambda each: each.__name__)
+@pytest.mark.sample(5)
 def test_a_spoilt_index_is_found_and_built_again(world, folder, spoil):
     spoil(folder)
     bob = world.join("bob")

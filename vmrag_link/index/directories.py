@@ -137,10 +137,13 @@ class Directories:
         return swept
 
 
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy a directory; shares blocks where the file system can. Raises `FileFailed`."""
+def copy_tree(source: Path, target: Path, *, meanwhile: Callable[[], object] | None = None) -> None:
+    """Copy a directory; shares blocks where the file system can. Raises `FileFailed`.
+
+    `meanwhile` is called while the bytes are copied.
+    """
     clone = ["-c"] if sys.platform == "darwin" else ["--reflink=auto"]
-    copied = proc.run(["cp", "-R", *clone, str(source), str(target)])
+    copied = proc.run(["cp", "-R", *clone, str(source), str(target)], meanwhile=meanwhile)
     if copied.returncode:
         raise FileFailed(
             f"The index {source.name} cannot be copied: {copied.failure.splitlines()[0]}",

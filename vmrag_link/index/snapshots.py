@@ -100,13 +100,13 @@ def copy(source: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def copied(source: Path, target: Path) -> Iterator[None]:
+def copied(source: Path, target: Path, *, meanwhile: Callable[[], object]) -> Iterator[None]:
     """As `copy`, for a copy that is changed in the block and then published.
 
-    Nobody may change the source before the end.
+    `meanwhile` is called while the bytes are copied. Nobody may change the source before the end.
     """
     with _proven(source):
-        copy_tree(source, target)
+        copy_tree(source, target, meanwhile=meanwhile)
         # Most of it stays as it is, so that little is left to write when it is published.
         written = Beside(lambda: _write_large(target))
         yield

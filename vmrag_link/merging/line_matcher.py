@@ -40,34 +40,42 @@ class LineMatcher:
     def get_matching_blocks(self) -> list[Block]:
         """In order and maximal; the last is empty and stands at both ends."""
         joined: list[Block] = []
-        for block in self._blocks():
-            before = joined[-1] if joined else (0, 0, 0)
-            if joined and (before[0] + before[2], before[1] + before[2]) == block[:2]:
-                joined[-1] = (before[0], before[1], before[2] + block[2])
-            else:
-                joined.append(block)
-        return [*joined, (len(self._a), len(self._b), 0)]
+        i = j = n = 0
+        for next_i, next_j, more in self._blocks():
+            if i + n == next_i and j + n == next_j:
+                n += more
+                continue
+            if n:
+                joined.append((i, j, n))
+            i, j, n = next_i, next_j, more
+        return [*joined, *([(i, j, n)] if n else []), (len(self._a), len(self._b), 0)]
 
     def _blocks(self) -> Iterator[Block]:
         head = _common_prefix(self._a, self._b)
         left, right = self._a[head:], self._b[head:]
         tail = _common_prefix(left[::-1], right[::-1])
-        if head:
-            yield 0, 0, head
+        yield 0, 0, head
         left, right = left[: len(left) - tail], right[: len(right) - tail]
         at_left = at_right = 0
         for i, j in (*_anchors(left, right), (len(left), len(right))):
-            between = _longest_matches(left[at_left:i], right[at_right:j])
-            yield from ((head + at_left + x, head + at_right + y, n) for x, y, n in between)
+            if i > at_left and j > at_right:
+                between = _longest_matches(left[at_left:i], right[at_right:j])
+                yield from ((head + at_left + x, head + at_right + y, n) for x, y, n in between)
             if i < len(left):
                 yield head + i, head + j, 1
             at_left, at_right = i + 1, j + 1
-        if tail:
-            yield len(self._a) - tail, len(self._b) - tail, tail
+        yield len(self._a) - tail, len(self._b) - tail, tail
 
 
 def _common_prefix(left: Sequence[str], right: Sequence[str]) -> int:
-    return next((n for n, (x, y) in enumerate(zip(left, right, strict=False)) if x != y), min(len(left), len(right)))
+    low, high = 0, min(len(left), len(right))
+    while low < high:  # comparing slices is faster than a loop
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _anchors(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
@@ -81,9 +89,7 @@ def _anchors(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]
 
 def _longest_matches(left: Sequence[str], right: Sequence[str]) -> Sequence[Block]:
     if left == right:
-        return [(0, 0, len(left))] if left else []
-    if not left or not right:
-        return []
+        return [(0, 0, len(left))]
     counts = Counter(right)
     if sum(counts[line] for line in left) > MOST_PAIRS:
         return []

@@ -114,7 +114,7 @@ def _build(
         left.remove(base)
         with contextlib.suppress(IndexFailed), base.holding() as problem:
             if not problem:
-                with folders.copied(base.path, folder):
+                with folders.copied(base.path, folder, meanwhile=indexer):  # which imports what it needs
                     watch.lap("copy")
                     return base, _update(folder, revision, base, indexer())
         directories.remove(folder)

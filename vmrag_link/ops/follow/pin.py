@@ -48,7 +48,9 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
         with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
             ws.reconcile()
     except (*INDEXING_FAILURES, LockError) as error:
-        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.message}")
+        return msgspec.structs.replace(
+            report, pending=f"The index could not follow yet: {error.message} ({error.hint})"
+        )
     return report
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link.documents.chunking import chunks
@@ -12,7 +13,7 @@ from vmrag_link.errors import plural, quoted
 from vmrag_link.index import keywords, seal
 from vmrag_link.index.contents import HeldRow, has_given_vectors, rows_of
 from vmrag_link.index.vectors import quantise
-from vmrag_link.models import At, Chunk, Collection, Record, content_hash
+from vmrag_link.models import At, Collection, Record, content_hash
 from vmrag_link.ops.follow import lazy_fetch
 from vmrag_link.ops.history.fingerprint import fingerprint
 from vmrag_link.ops.index.holdings import differing, read
@@ -21,6 +22,9 @@ from vmrag_link.sync.indexer import within_window
 from vmrag_link.workspace import Workspace
 
 REBUILD = "vmrag sync --rebuild"
+BATCH = 5000
+"""Vectors that the cache is asked for at once."""
+
 SAMPLE = 32
 """Vectors of each collection that are computed again. Of an index in which one vector in ten is
 another one, a sample misses that 3 times in 100.
@@ -111,22 +115,42 @@ def _compare_collection(
     """Cut every document again, and compare the chunks with those of the index."""
     model, held = ws.models.of(collection), rows_of(folder, collection.name)
     chunking = within_window(collection.chunking, model)
-    number, vectors = 0, 0
+    number = 0
     for document in ws.engine.documents(at, collection=collection.name):
-        cut, rows = chunks(document.content, chunking), held[document.doc_id]
-        name = f"{collection.name}/{document.doc_id}"
-        if [chunk.text for chunk in cut] != [row.text for row in rows]:
+        rows = held[document.doc_id]
+        if [chunk.text for chunk in chunks(document.content, chunking)] != [row.text for row in rows]:
+            name = f"{collection.name}/{document.doc_id}"
             return _Comparison((f"The texts of {name} in the index are not those of the document.",))
         number += len(rows)
-        if with_vectors:
-            compared = _count_equal_vectors(ws, model, cut, rows)
-            if compared is None:
-                return _Comparison((f"The vectors of {name} in the index are not those of its texts.",))
-            vectors += compared
-    recomputed = _recompute(model, held) if with_vectors and model.exact else 0
+    if not with_vectors:
+        return _Comparison((), number)
+    vectors = 0
+    for batch in _batches((doc_id, row) for doc_id, rows in held.items() for row in rows):
+        equal = _equal_vectors(ws, model, [row for _, row in batch])
+        if False in equal:
+            name = f"{collection.name}/{batch[equal.index(False)][0]}"
+            return _Comparison((f"The vectors of {name} in the index are not those of its texts.",))
+        vectors += equal.count(True)
+    recomputed = _recompute(model, held) if model.exact else 0
     if recomputed is None:
         return _Comparison((f"Vectors of collection {collection.name!r} are not what the model makes of their texts.",))
     return _Comparison((), number, vectors, recomputed)
+
+
+def _batches(rows: Iterator[tuple[str, HeldRow]]) -> Iterator[list[tuple[str, HeldRow]]]:
+    while batch := list(itertools.islice(rows, BATCH)):
+        yield batch
+
+
+def _equal_vectors(ws: Workspace, model: Model, rows: Sequence[HeldRow]) -> list[bool | None]:
+    """Whether each vector is the cache's; None where the cache has none."""
+    hashes = [content_hash(row.text) for row in rows]
+    cached = ws.embedding_cache.get(model.fingerprint, hashes, dimensions=model.dimensions, adopt=not model.local)
+    known = [name for name in hashes if name in cached]
+    whole = quantise(b"".join(cached[name] for name in known))  # together: ten times as fast as one by one
+    size = model.dimensions
+    wanted = {name: whole[number * size : (number + 1) * size] for number, name in enumerate(known)}
+    return [wanted[name] == row.vector if name in wanted else None for name, row in zip(hashes, rows, strict=True)]
 
 
 def _recompute(model: Model, held: Mapping[str, Sequence[HeldRow]]) -> int | None:
@@ -139,11 +163,3 @@ def _recompute(model: Model, held: Mapping[str, Sequence[HeldRow]]) -> int | Non
     made = model.embed([row.text for row in chosen]) if chosen else []
     equal = all(quantise(vector) == row.vector for vector, row in zip(made, chosen, strict=True))
     return len(chosen) if equal else None
-
-
-def _count_equal_vectors(ws: Workspace, model: Model, cut: Sequence[Chunk], rows: Sequence[HeldRow]) -> int | None:
-    """How many vectors equal those of the cache; None if one differs."""
-    hashes = [content_hash(chunk.text) for chunk in cut]
-    cached = ws.embedding_cache.get(model.fingerprint, hashes, dimensions=model.dimensions, adopt=not model.local)
-    known = [(cached[name], row) for name, row in zip(hashes, rows, strict=True) if name in cached]
-    return len(known) if all(quantise(vector) == row.vector for vector, row in known) else None
