@@ -6,6 +6,7 @@ docs/ci.md.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import yaml
@@ -47,11 +48,13 @@ def tables() -> str:
 
 def page() -> str:
     """docs/ci.md with the tables of today."""
-    before, begin, rest = PAGE.read_text().partition("<!-- tables -->\n")
-    _, end, after = rest.partition("<!-- end of tables -->\n")
-    assert begin
-    assert end
-    return f"{before}{begin}\n{tables()}\n\n{end}{after}"
+    written, count = re.subn(
+        r"(?s)(<!-- tables -->).*?(<!-- end of tables -->)",
+        lambda found: f"{found[1]}\n\n{tables()}\n\n{found[2]}",
+        PAGE.read_text(),
+    )
+    assert count == 1
+    return written
 
 
 def _default(text: str) -> str:
