@@ -97,6 +97,11 @@ class VmragError(Exception):
         """The code of the failure behind this one, where its details name one; else its own."""
         return str(self.details.get("cause", self.code))
 
+    @property
+    def sentence(self) -> str:
+        """Message and hint on one line."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
 

@@ -18,14 +18,14 @@ def main(argv: Sequence[str]) -> int:
     try:
         return _run(runner, argv)
     except VmragError as error:
-        runner.fail(error)
+        runner.annotate_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         runner.say("Interrupted.")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  the outermost boundary
         if known := system_failure(error):
-            runner.fail(known)
+            runner.annotate_error(known)
             return FAILED
         return _bug(runner, error, argv)
 

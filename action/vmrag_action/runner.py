@@ -148,9 +148,9 @@ class Runner:
         place = {"file": at.file, "line": str(at.line)} if at else {}
         issue_command(level, {"title": terminal_text.one_line(title), **place}, text)
 
-    def fail(self, error: VmragError) -> None:
+    def annotate_error(self, error: VmragError, level: Level = "error") -> None:
         said = f"{error.message}\n{error.hint}" if error.hint else error.message
-        self.annotate("error", said, title=error.cause, at=PIN)
+        self.annotate(level, said, title=error.cause, at=PIN)
 
     # -- what others read --------------------------------------------------------------------------
 

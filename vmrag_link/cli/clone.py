@@ -28,7 +28,7 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
             try:
                 reconcile(ws)
             except IndexExtraMissing as missing:  # a base installation: searching can wait
-                lines.append(f"Made no index: {missing.message} ({missing.hint})")
+                lines.append(f"Made no index: {missing.sentence}")
             lines.append("Next: vmrag install (git then moves it with the code)")
     invocation.emit(report, lines)
     return FAILED_CHECK if report.revision and not report.here else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_action import cache_policy, inputs, summary, work
-from vmrag_action.runner import PIN, Runner, WorkflowJob
+from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
 from vmrag_link.ops.index.portable import Provided, provide
@@ -56,7 +56,7 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
     rows = [(error.cause, error.message), ("What helps", error.hint)]
     runner.summarise(summary.facts("Knowledge is not in sync", rows))
     if error.exit_code == FAILED_CHECK and inputs.fail_on() == "never":
-        runner.annotate("warning", f"{error.message}\n{error.hint}", title=error.cause, at=PIN)
+        runner.annotate_error(error, "warning")
         return OK
-    runner.fail(error)
+    runner.annotate_error(error)
     return error.exit_code
