@@ -118,7 +118,7 @@ class Runner:
     # -- the log -----------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        """One line; whatever it holds, it is none of the runner's commands."""
+        """Log one line, which the runner never takes for a command."""
         core.info(terminal_text.without_commands(terminal_text.one_line(text)))
         sys.stdout.flush()  # a child's output comes after it
 

@@ -13,7 +13,7 @@ _MARKER = re.compile(r"^(<{7,}|\|{7,}|={7,}|>{7,})(?:[ \r]|$)", re.MULTILINE)
 
 
 class Labels(Record, frozen=True):
-    """Of what the versions of a conflict are, as it stands beside the markers."""
+    """What the versions of a conflict are called beside the markers."""
 
     ours: str = "ours"
     theirs: str = "theirs"

@@ -1,6 +1,6 @@
 """The texts that git has merged already: documents that were imported from files of the repository.
 
-Who has resolved the file need not resolve the document once more.
+A person who has resolved the file need not resolve the document again.
 """
 
 from __future__ import annotations
