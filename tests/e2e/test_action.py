@@ -17,7 +17,8 @@ import pytest
 
 import vmrag_link
 from tests.support import events, people, poison
-from tests.support.actions_runner import ACTION, TOKEN, CacheService, Finished, Runner, installed, setup_python
+from tests.support.actions_runner import ACTION, CacheService, Finished, Runner, installed, setup_python
+from tests.support.checkout import TOKEN
 from tests.support.events import FORK, OWN, ZEROS, Job
 from tests.support.people import User, World
 from tests.support.repos import Repo

@@ -22,10 +22,10 @@ from typing import Any
 
 import yaml
 
+from tests.support.checkout import TOKEN
 from vmrag_action import install
 
 ACTION = Path(__file__).parents[2] / "action" / "action.yml"
-TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
 
 PINNED = re.compile(r"([\w.-]+/[\w./-]+)@[0-9a-f]{40}")
 COMMAND = re.compile(r"^\s*::([a-z-]+)(?: (.*?))?::(.*)$", re.DOTALL)
