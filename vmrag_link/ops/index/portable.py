@@ -57,14 +57,14 @@ class Provided(Record, frozen=True):
     rejected: tuple[str, ...]
 
 
-def provide(ws: Workspace, folder: Path | None) -> Provided:
-    """Bring the work tree to its pin with what `folder` holds, and compare the index with the
-    documents.
+def provide(ws: Workspace, folder: Path) -> Provided:
+    """Bring the work tree to its pin with what `folder` holds, if it is there, and compare the
+    index with the documents.
 
     What came back and is not what they make is thrown away, and built again. Raises as `sync`, and
     `IndexFailed` for an index that was built here and is wrong all the same.
     """
-    restored = _restore(ws, folder) if folder and folder.is_dir() else Restored()
+    restored = _restore(ws, folder) if folder.is_dir() else Restored()
     report, verified, problems = _synced(ws, rebuild=False)
     if problems and (restored.revisions or restored.vectors):
         for revision in restored.revisions:
