@@ -15,7 +15,7 @@ import msgspec
 
 from vmrag_link.errors import QueriesInvalid
 from vmrag_link.golden import file
-from vmrag_link.golden.queries import GoldenFile, RankedChunk, Recording
+from vmrag_link.golden.queries import UPDATE, GoldenFile, RankedChunk, Recording
 from vmrag_link.yaml_events import decode
 from vmrag_link.yaml_tree import MappingEntry, MappingNode, SequenceNode, parse
 
@@ -68,7 +68,7 @@ def _require_recorded(
 def _unwritable(label: str) -> QueriesInvalid:
     return QueriesInvalid(
         f"{label} is written in a way in which rankings cannot be added; it stays as it was.",
-        hint="Write each query as a list item with one `key: value` a line, then: vmrag check --update",
+        hint=f"Write each query as a list item with one `key: value` a line, then: {UPDATE}",
         file=label,
     )
 

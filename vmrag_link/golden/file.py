@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmrag_link.errors import FilterInvalid, QueriesInvalid, enumerated
-from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk, Recording
+from vmrag_link.golden.queries import UPDATE, GoldenFile, GoldenQuery, RankedChunk, Recording
 from vmrag_link.pin_values import shown
 from vmrag_link.retrieval import filters, matching
 from vmrag_link.retrieval.query import Mode
@@ -63,7 +63,7 @@ def _recording(entry: MappingEntry) -> Recording:
     try:
         return msgspec.convert(plain(entry.value), Recording)
     except msgspec.ValidationError as error:
-        hint = "Delete the line; to write it again: vmrag check --update"
+        hint = f"Delete the line; to write it again: {UPDATE}"
         raise YamlRefused(f"`recorded` is not what vmrag writes there: {error}", entry.key.line, hint) from None
 
 
@@ -156,9 +156,7 @@ def _chunk(node: Node) -> RankedChunk:
     try:
         return msgspec.convert(value, RankedChunk)
     except msgspec.ValidationError as error:
-        raise YamlRefused(
-            f"a place in a ranking: {error}", node.line, "To record it again: vmrag check --update"
-        ) from None
+        raise YamlRefused(f"a place in a ranking: {error}", node.line, f"To record it again: {UPDATE}") from None
 
 
 # -- kinds of nodes
@@ -179,7 +177,7 @@ def _fields(node: Node, known: Iterable[str], what: str) -> dict[str, MappingEnt
 
 def _list(entry: MappingEntry, what: str) -> list[Node]:
     if not isinstance(entry.value, SequenceNode):
-        hint = "Write `ranking: []`; to record it: vmrag check --update" if what == "ranking" else ""
+        hint = f"Write `ranking: []`; to record it: {UPDATE}" if what == "ranking" else ""
         raise YamlRefused(f"{what} must be a list", entry.value.line, hint)
     return entry.value.items
 
