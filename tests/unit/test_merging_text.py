@@ -134,6 +134,17 @@ def test_many_equal_lines_are_given_up_by_their_number():
     assert LineMatcher(None, ["a\n", *left], ["b\n", *right]).get_matching_blocks() == [(3001, 2503, 0)]
 
 
+def test_lines_between_unique_ones_are_given_up_by_the_work_that_they_make():
+    """difflib takes minutes for 8 KB of them: it finds one pair at a time, and looks at all the
+    others for each.
+    """
+    left, right = ([line for n in range(1000) for line in ("x\n", f"{side}{n}\n")] for side in "ab")
+    a, b = [*left, "anchor\n", *left, "end\n"], [*right, "anchor\n", *right, "end\n"]
+    blocks = LineMatcher(None, a, b).get_matching_blocks()
+    assert {(2000, 2000, 1), (4001, 4001, 1)} <= {*blocks}
+    assert sum(n for _, _, n in blocks) < 20
+
+
 def test_paragraphs_far_apart_merge_and_the_same_paragraph_has_one_hunk():
     base = "# Title\n\nOne.\n\nTwo.\n\nThree.\n"
     ours, theirs = base.replace("One", "1"), base.replace("Three", "3")
