@@ -112,7 +112,7 @@ class _BoundedMatcher(SequenceMatcher[str]):
         self._pairs = list(accumulate((1 + counts[line] for line in left), initial=0))
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        """Empty where the comparison costs more than what is left; difflib goes no further there."""
+        """Empty where the comparison costs more than is left; difflib goes no further there."""
         cost = self._pairs[-1 if ahi is None else ahi] - self._pairs[alo]
         if cost > self.allowance:
             return Match(alo, blo, 0)
