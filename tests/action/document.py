@@ -48,11 +48,13 @@ def tables() -> str:
 
 def page() -> str:
     """docs/ci.md with the tables of today."""
-    return re.sub(
-        r"(?s)(<!-- tables -->\n).*?(\n<!-- end of tables -->)",
-        lambda found: f"{found[1]}\n{tables()}\n{found[2]}",
+    written, count = re.subn(
+        r"(?s)(<!-- tables -->).*?(<!-- end of tables -->)",
+        lambda found: f"{found[1]}\n\n{tables()}\n\n{found[2]}",
         PAGE.read_text(),
     )
+    assert count == 1
+    return written
 
 
 def _default(text: str) -> str:
