@@ -100,6 +100,24 @@ def foreign_name(folder: Path) -> None:
     index.rename(index.with_name("..; rm -rf"))
 
 
+def endless_view(folder: Path) -> None:
+    """In the place of a table, in the index and in the cache of vectors."""
+    index = _index(folder)
+    for path, table, columns in (
+        (index / "manifest.sqlite", "documents", "collection_id, doc_id, title, content_hash, metadata, first, chunks"),
+        (folder / VECTORS, "vectors", "rowid, key, vector, checksum"),
+    ):
+        names = columns.split(", ")
+        first, more = ", ".join(["1"] * len(names)), ", ".join([f"{names[0]} + 1", *names[1:]])
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
+            database.execute(f"DROP TABLE {table}")
+            database.execute(
+                f"CREATE VIEW {table} AS WITH RECURSIVE endless({columns}) AS (SELECT {first} UNION ALL "
+                f"SELECT {more} FROM endless) SELECT * FROM endless"
+            )
+    _resealed(index)
+
+
 def no_database(folder: Path) -> None:
     (folder / VECTORS).write_bytes(b"not a database" * 1000)
 
@@ -115,4 +133,5 @@ POISONS: tuple[Poison, ...] = (
     pipe,
     endless_file,
     foreign_name,
+    endless_view,
 )

@@ -76,7 +76,8 @@ def template(row: ConflictRow, labels: Labels) -> str:
     if conflict.is_whole:
         ours, theirs, base = (text_of(each) for each in (conflict.ours, conflict.theirs, conflict.base))
         return markers(conflict, labels).between(ours, theirs, base=base)
-    undecided = {hunk.key: hunk_template(row, hunk, labels) for hunk in conflict.hunks}
+    found = markers(conflict, labels)  # looks at all of the texts
+    undecided = {hunk.key: found.between(hunk.ours, hunk.theirs, base=hunk.base) for hunk in conflict.hunks}
     return conflict.text(row.choices, undecided=undecided)
 
 

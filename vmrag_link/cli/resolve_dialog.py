@@ -69,9 +69,9 @@ def _questions(report: ResolveReport, wanted: tuple[str, ...]) -> Iterator[OpenP
             continue
         for field in row.open:
             if field == CONTENT and row.conflict.hunks:
-                open_hunks = row.conflict.open_hunks(row.choices)
+                open_keys = {each.key for each in row.conflict.open_hunks(row.choices)}
                 for number, hunk in enumerate(row.conflict.hunks, 1):
-                    if hunk in open_hunks:
+                    if hunk.key in open_keys:
                         yield OpenPart(row, field, number)
             elif field == METADATA and row.conflict.keys:
                 parts = map(key_field, row.conflict.keys)

@@ -184,7 +184,7 @@ class EmbeddingCache:
         """
 
         def read(connection: sqlite3.Connection) -> int:
-            return table.salvage(connection, source)
+            return table.salvage(connection, source) if table.is_ours(source) else 0
 
         return self._file.run(read)
 

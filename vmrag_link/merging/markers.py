@@ -9,7 +9,8 @@ from vmrag_link.merging.text import with_final_newline
 from vmrag_link.models import Record
 
 _SIZE = 7  # git's
-_MARKER = re.compile(r"^(<{7,}|\|{7,}|={7,}|>{7,})(?:[ \r]|$)", re.MULTILINE)
+_MARKER = re.compile(r"^(<{7,1000}|\|{7,1000}|={7,1000}|>{7,1000})(?:[ \r]|$)", re.MULTILINE)
+"""Longer lines are no markers: a stranger's of a megabyte would make one of ours as long."""
 
 
 class Labels(Record, frozen=True):

@@ -9,7 +9,9 @@ and proves nothing else right. So an index that comes back is compared with the 
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.errors import IndexFailed, VmragError
-from vmrag_link.index import seal, snapshots
+from vmrag_link.index import keywords, manifest, seal, snapshots
 from vmrag_link.index.directories import remove
 from vmrag_link.index.verify import SUFFIX, problem_of
 from vmrag_link.models import Record
@@ -139,6 +141,8 @@ def _take_in(ws: Workspace, path: Path) -> str:
     if not ws.snapshots.problem(revision):
         return revision
     _require_sealed_files(path)
+    _require_own_tables(path, manifest.FILE, manifest.SCHEMA)
+    _require_own_tables(path, keywords.FILE, keywords.TABLE)
     permissions.make_folder(ws.snapshots.root)
     with ws.snapshots.building() as built:
         snapshots.copy(path, built)
@@ -166,6 +170,25 @@ def _require_sealed_files(path: Path) -> None:
         raise _refusal(path, f"{seal.SEAL} cannot be read ({error})") from error
     if named != files - {seal.SEAL}:
         raise _refusal(path, "its files are not those that were sealed")
+
+
+def _require_own_tables(path: Path, name: str, made: str) -> None:
+    """Raise `IndexFailed` unless a database has the tables that are `made` and nothing else: a view
+    in the place of one could go on for ever.
+    """
+    place = f"{(path / name).absolute().as_uri()}?mode=ro&immutable=1"
+    with contextlib.closing(sqlite3.connect(":memory:")) as own:
+        own.executescript(made)
+        try:
+            with contextlib.closing(sqlite3.connect(place, uri=True)) as given:
+                if _definitions(given) != _definitions(own):
+                    raise _refusal(path, f"{name} has other tables than ours")
+        except sqlite3.Error as error:
+            raise _refusal(path, f"{name} cannot be read ({error})") from error
+
+
+def _definitions(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
 
 
 def _is_plain(path: Path) -> bool:
