@@ -39,7 +39,7 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 TESTS = """
     import pytest
-    from vmrag_link.errors import DocumentMissing
+    from vmrag_link.errors import DocumentMissing, UsageInvalid
     from vmrag_link.pytest_plugin import Kb
 
     def test_answers(kb: Kb) -> None:
@@ -54,6 +54,8 @@ TESTS = """
         assert kb.fingerprint == %(fingerprint)r
         with pytest.raises(DocumentMissing):
             kb.document("handbook/uv.md")
+        with pytest.raises(UsageInvalid, match="must be one of hybrid, vector, keyword; found 'fuzzy'"):
+            kb.query("install", mode="fuzzy")
 
     @pytest.mark.kb_at("feature")
     def test_at_a_ref(kb: Kb) -> None:

@@ -203,6 +203,9 @@ def test_a_fingerprint_is_compared_with_a_hash_or_with_what_a_file_says(project)
     said = project.vmrag("fingerprint", "--check", "whole.json", code=1, env=heavier).out
     assert "ranking.vector_weight was 0.4 and is 0.9" in said
     project.put("draft.md", "A draft.")
+    (project.top / "dirty.json").write_text(json.dumps(project.ask("fingerprint")))
+    said = project.vmrag("fingerprint", "--check", "dirty.json", "--at", "HEAD", code=1).out
+    assert "uncommitted documents were counted in when it was made" in said
     compared = project.ask("fingerprint", "--check", "hash.txt", code=1)
     assert (compared["equal"], compared["differences"]) == (False, ["uncommitted documents are counted in: vmrag diff"])
 

@@ -488,7 +488,7 @@ def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tm
 
 
 SAID = {
-    "merge": "The merge of git's main is open: vmrag resolve",
+    "merge": "The merge of git's topic is open: vmrag resolve",
     "rebase": "The merge of your commit {theirs}, which is being rebased, is open: vmrag resolve",
     "cherry-pick": "The merge of the picked commit {theirs} is open: vmrag resolve",
     "revert": "The merge of the revert of {ours} is open: vmrag resolve",

@@ -82,7 +82,7 @@ QUERY = "queries:\n  - query: x\n"
         (QUERY + "    k: 1001\n", 3, "k must be"),
         (QUERY + "    k: true\n", 3, "k must be"),
         (QUERY + "    k: 99999999999999999999999999\n", 3, "k must be"),
-        (QUERY + "    mode: fuzzy\n", 3, "mode must be hybrid, vector, keyword; found 'fuzzy'"),
+        (QUERY + "    mode: fuzzy\n", 3, "mode must be one of hybrid, vector, keyword; found 'fuzzy'"),
         (QUERY + "    expect: [a.md]\n", 3, "a document is named COLLECTION/DOC; found 'a.md'"),
         (QUERY + "    expect: []\n", 3, "expect names nothing"),
         (QUERY + "    expect: {a: b}\n", 3, "expect must be a list"),

@@ -85,7 +85,14 @@ def stopped(places: Places) -> Stopped | None:
     return Stopped("stash", "") if what is None and _has_stash(places) else None
 
 
+def branches_at(places: Places, commit: str) -> list[str]:
+    """The branches whose tip is the commit, this repository's own first, as git calls them."""
+    refs = demand(places, "for-each-ref", f"--points-at={commit}", "--format=%(refname)", *_BRANCHES).text.split()
+    return [each.split("/", 2)[2] for each in refs if not each.endswith("/HEAD")]
+
+
 _STASH = "refs/stash"
+_BRANCHES = ("refs/heads", "refs/remotes")
 _HEADS: dict[Operation, str] = {
     "merge": "MERGE_HEAD",
     "rebase": "REBASE_HEAD",

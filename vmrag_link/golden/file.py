@@ -110,7 +110,7 @@ def _mode(entry: MappingEntry) -> Mode:
     text = _text(entry.value, "mode")
     if text not in set(Mode):
         raise YamlRefused(
-            f"mode must be {', '.join(Mode)}; found {shown(text)}", entry.value.line, "Write `mode: hybrid`."
+            f"mode must be one of {', '.join(Mode)}; found {shown(text)}", entry.value.line, "Write `mode: hybrid`."
         )
     return Mode(text)
 

@@ -98,10 +98,13 @@ class Kb:
         """The best chunks, as `vmrag query` finds them: `hit.collection`, `.doc_id`, `.chunk`,
         `.score`, `.text`, `.metadata`.
         """
+        from vmrag_link.errors import UsageInvalid
         from vmrag_link.ops.follow.provenance import require_pinned
         from vmrag_link.ops.index.query import query
         from vmrag_link.retrieval.query import Mode, Query
 
+        if mode is not None and mode not in list(Mode):
+            raise UsageInvalid(f"mode must be one of {', '.join(Mode)}; found {mode!r}.", hint='mode="hybrid"')
         at = self._place()
         settings = at.retrieval if at else self._ws.config.retrieval
         names = (collection,) if isinstance(collection, str) else tuple(collection or ())

@@ -47,11 +47,12 @@ class ComparedFingerprint(Record, frozen=True):
 
 
 class ExpectedFingerprint(Record, frozen=True):
-    """A hash; `revision` and `ranking` if it came as `vmrag fingerprint --json` prints it."""
+    """A hash; the rest if it came as `vmrag fingerprint --json` prints it."""
 
     fingerprint: str
     revision: str | None = None
     ranking: Ranking | None = None
+    dirty: bool = False
 
 
 def fingerprint(ws: Workspace, *, ref: str | None = None) -> FingerprintReport:
@@ -128,5 +129,7 @@ def _differences(expected: ExpectedFingerprint, found: FingerprintReport) -> Ite
     if expected.revision and expected.revision != found.revision:
         see = f"vmrag diff {quoted(expected.revision)} {found.revision}"
         yield f"the revision was {expected.revision[:7]} and is {found.revision[:7]}: {see}"
+    if expected.dirty:
+        yield "uncommitted documents were counted in when it was made; to make it again: vmrag fingerprint --json"
     if found.dirty:
         yield "uncommitted documents are counted in: vmrag diff"

@@ -29,9 +29,9 @@ class LastChanges(Record, frozen=True):
 
 def source_in_git(ws: Workspace, stages: Stages) -> str:
     """What git merges, for a sentence: `The merge of … is open`."""
-    stopped, their_branch = pin_conflict.stopped(ws.places), _branch(stages.theirs)
+    stopped = pin_conflict.stopped(ws.places)
     if stopped is None or stopped.operation in ("merge", "am"):
-        return f"git's {their_branch}"
+        return f"git's {_merged(ws, stopped, stages)}"
     short = stopped.commit[:7]
     return {
         "rebase": f"your commit {short}, which is being rebased,",
@@ -43,7 +43,8 @@ def source_in_git(ws: Workspace, stages: Stages) -> str:
 
 def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
     stopped = pin_conflict.stopped(ws.places)
-    return Labels(ours=_branch(stages.ours), theirs=_theirs(stopped, stages))
+    ours = ws.trigger().branch or _branch(stages.ours)
+    return Labels(ours=ours, theirs=_theirs(ws, stopped, stages, ours))
 
 
 def labels(symbolic: str, source: str) -> Labels:
@@ -56,10 +57,10 @@ def last_changes(engine: Engine, conflict: Conflict, *, base: str, ours: str, th
     return LastChanges(*(_last_change(engine, conflict, base, side) for side in (ours, theirs)))
 
 
-def _theirs(stopped: Stopped | None, stages: Stages) -> str:
+def _theirs(ws: Workspace, stopped: Stopped | None, stages: Stages, ours: str) -> str:
     if stopped is None or stopped.operation in ("merge", "am"):
-        branch = _branch(stages.theirs)
-        return branch if branch != _branch(stages.ours) else f"{branch}, being merged"
+        branch = _merged(ws, stopped, stages)
+        return branch if branch != ours else f"{branch}, being merged"
     short = stopped.commit[:7]
     return {
         "rebase": f"yours, being rebased ({short})",
@@ -67,6 +68,13 @@ def _theirs(stopped: Stopped | None, stages: Stages) -> str:
         "revert": f"before {short}, being reverted",
         "stash": "yours, stashed",
     }[stopped.operation]
+
+
+def _merged(ws: Workspace, stopped: Stopped | None, stages: Stages) -> str:
+    """What git calls the branch that is merged, or else its KB branch, which may differ."""
+    kb_branch = _branch(stages.theirs)
+    names = pin_conflict.branches_at(ws.places, stopped.commit) if stopped and stopped.commit else []
+    return kb_branch if kb_branch in names or not names else names[0]
 
 
 def _branch(pin: bytes | None) -> str:
