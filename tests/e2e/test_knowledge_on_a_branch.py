@@ -93,6 +93,18 @@ def test_a_fork_that_holds_it_there_is_adopted(moved: World) -> None:
     assert moved.holds(new)
 
 
+def test_a_branch_of_code_that_a_pin_names_all_the_same_is_never_replaced(world: World) -> None:
+    ada = world.ada
+    ada.git("push", "-q", "--no-verify", "origin", "HEAD:refs/heads/vmrag-setup")
+    before = world.hub.git("for-each-ref")
+    ada.write(".vmrag.yaml", f"{SETTINGS}remote: git:refs/heads/vmrag-setup\n")
+    ada.vmrag("pin")
+    assert "vmrag gc --remote --apply" in ada.vmrag("push", code=None).err
+    done = ada.vmrag("gc", "--remote", "--apply", code=None)
+    assert (done.code, "it is not replaced" in done.err) == (2, True)
+    assert world.hub.git("for-each-ref") == before
+
+
 @pytest.mark.parametrize("remote", ["git:refs/heads/main", "git:refs/heads/vmrag/../main", "git:refs/pull/7/head"])
 def test_a_branch_of_code_is_never_named(remote: str, world: World) -> None:
     before = world.hub.git("for-each-ref")

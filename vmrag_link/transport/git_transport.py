@@ -31,6 +31,7 @@ from vmrag_link.errors import (
     KnowledgeRefused,
     RemoteDamaged,
     RemoteError,
+    RemoteInvalid,
     RemoteMoved,
     RemoteRejected,
     VmragError,
@@ -192,8 +193,16 @@ class GitTransport:
         self._settle()
 
     def _replaceable(self) -> str | None:
-        """The remote's commit, if it was fetched or refused last, or cannot be fetched."""
+        """The remote's commit, if it was fetched or refused last, or cannot be fetched.
+
+        A pin may be a stranger's, and the branch that it names one of code.
+        """
         there, rejected = self._advertised(), self._read_rejection()
+        if there and self._tip is None and self._peer.ref != DATA:
+            raise RemoteInvalid(
+                f"{self._peer.ref} has never been a knowledge base as far as is known here; it is not replaced.",
+                hint="Name another branch in .vmrag.yaml (remote: git:refs/heads/vmrag/data), then: vmrag pin",
+            )
         if there == self._tip or (rejected and there == rejected.commit):
             return there
         try:
