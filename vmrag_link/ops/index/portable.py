@@ -9,9 +9,7 @@ and proves nothing else right. So an index that comes back is compared with the 
 
 from __future__ import annotations
 
-import contextlib
 import re
-import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +18,7 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.errors import IndexFailed, VmragError
-from vmrag_link.index import keywords, manifest, seal, snapshots
+from vmrag_link.index import definitions, keywords, manifest, seal, snapshots
 from vmrag_link.index.directories import remove
 from vmrag_link.index.verify import SUFFIX, problem_of
 from vmrag_link.models import Record
@@ -173,22 +171,9 @@ def _require_sealed_files(path: Path) -> None:
 
 
 def _require_own_tables(path: Path, name: str, made: str) -> None:
-    """Raise `IndexFailed` unless a database has the tables that are `made` and nothing else: a view
-    in the place of one could go on for ever.
-    """
-    place = f"{(path / name).absolute().as_uri()}?mode=ro&immutable=1"
-    with contextlib.closing(sqlite3.connect(":memory:")) as own:
-        own.executescript(made)
-        try:
-            with contextlib.closing(sqlite3.connect(place, uri=True)) as given:
-                if _definitions(given) != _definitions(own):
-                    raise _refusal(path, f"{name} has other tables than ours")
-        except sqlite3.Error as error:
-            raise _refusal(path, f"{name} cannot be read ({error})") from error
-
-
-def _definitions(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
-    return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+    """Raise `IndexFailed` unless a database has the tables that are `made` and nothing else."""
+    if problem := definitions.problem_of(path / name, made):
+        raise _refusal(path, f"{name} {problem}")
 
 
 def _is_plain(path: Path) -> bool:
