@@ -87,8 +87,11 @@ def command(
     if sum((deciding, from_worktree, tool is not None)) > 1:
         raise UsageInvalid("--from-worktree and --tool decide by themselves.", hint="vmrag resolve --help")
     if (text is not None or hunks) and len(conflicts) != 1:
-        what = "A file resolves" if text is not None else "A hunk is of"
-        raise UsageInvalid(f"{what} one conflict.", hint="vmrag resolve COLLECTION/DOC --file FILE (or --hunk 1=ours)")
+        option, given_for = ("file", str(file)) if text is not None else ("hunk", hunks[0])
+        raise UsageInvalid(
+            f"--{option} is for one document: name the one that is meant.",
+            hint=f"vmrag resolve --list, then: vmrag resolve COLLECTION/DOC --{option} {quoted(given_for)}",
+        )
     asks = not (deciding or from_worktree or tool is not None or only_list) and _is_attended(invocation)
     if conflicts and not (deciding or from_worktree or tool is not None or only_list or asks):
         raise UsageInvalid(
@@ -126,7 +129,9 @@ def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]
         name, _, side = each.rpartition("=")
         take = next((take for take in _TAKES if take == side), None)
         if take is None or not name:
-            raise UsageInvalid(f"--{option} {each}: say which side.", hint=f"--{option} {name or example}=ours")
+            raise UsageInvalid(
+                f"--{option} {each}: say which side.", hint=f"--{option} {name or example}=ours (or =theirs)"
+            )
         parts[name] = take
     return parts
 
