@@ -30,10 +30,12 @@ QUICK = {
     "actions": ["check-jsonschema", "--builtin-schema", "vendor.github-actions", "action.yml", "action/action.yml"],
     "safety of both": ["zizmor", "--offline", "--no-progress", "--quiet", "--persona=pedantic", "."],
 }
+FIRST = {"bytecode": ["pytest", "--collect-only", "-qqq"]}
+"""In a clean checkout: otherwise each worker compiles what all of them import."""
 TESTS = ["pytest", "-n", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup"]
 """One worker more than cores: now and then each waits for a program that it has started."""
-LONG = ["-m", ""]
-"""Replaces the selection in pyproject.toml, which leaves the long tests out."""
+LONG = ["-m", "", "--timeout", "900"]
+"""Replaces the selection in pyproject.toml, which leaves the long tests out, and its seconds."""
 LARGE = {
     "VMRAG_CORRUPTION_FLIPS": "12",
     "VMRAG_LINE_HISTORIES": "200",
@@ -91,8 +93,9 @@ def main() -> int:
         arguments += LONG
         os.environ |= LARGE | os.environ
     begun = time.monotonic()
+    quick = QUICK if (ROOT / "tests" / "unit" / "__pycache__").exists() else FIRST | QUICK
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        passed = dict(pool.map(run_tool, QUICK, QUICK.values()))
+        passed = dict(pool.map(run_tool, quick, quick.values()))
     passed["tests"] = run_tests(arguments)
     summary = ", ".join(f"{name} {'ok' if ok else 'FAILED'}" for name, ok in passed.items())
     print(f"\n{summary} ({time.monotonic() - begun:.0f} s)")

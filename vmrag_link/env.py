@@ -66,6 +66,7 @@ ENVIRONMENT = "VIRTUAL_ENV"
 OPENAI_KEY = "OPENAI_API_KEY"
 COHERE_KEY = "COHERE_API_KEY"
 HUGGINGFACE_KEY = "HF_TOKEN"
+SERVICE_KEYS = (OPENAI_KEY, COHERE_KEY, HUGGINGFACE_KEY)
 """The keys of services that compute vectors, under the names that their own clients read."""
 
 IMPORTED = "CHROMA_DATA_DIR"

@@ -40,6 +40,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
+"""Exit codes. `FAILED_CHECK`: the command did its work and found drift, or something left to do."""
+
 
 def quoted(word: str | Path) -> str:
     """One word of a command in a hint, which people paste: a branch may be called `x;rm -rf .`."""
@@ -76,7 +79,7 @@ class VmragError(Exception):
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
-    exit_code: ClassVar[int] = 3
+    exit_code: ClassVar[int] = FAILED
 
     def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
         super().__init__(message)
@@ -94,13 +97,18 @@ class VmragError(Exception):
         """The code of the failure behind this one, where its details name one; else its own."""
         return str(self.details.get("cause", self.code))
 
+    @property
+    def sentence(self) -> str:
+        """Message and hint on one line."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
 
 
 class UsageError(VmragError):
     code = "INVALID_PARAMETER"
-    exit_code = 2
+    exit_code = USAGE
 
 
 class UsageInvalid(UsageError):
@@ -197,7 +205,7 @@ class ToolError(VmragError):
     """An MCP tool that cannot be called here."""
 
     code = "TOOL_NOT_FOUND"
-    exit_code = 2
+    exit_code = USAGE
 
 
 class ToolMissing(ToolError):
@@ -218,7 +226,7 @@ class AccessDenied(ToolError):
 
 class PinError(VmragError):
     code = "PIN_MALFORMED"
-    exit_code = 1
+    exit_code = FAILED_CHECK
 
 
 class PinMalformed(PinError):
@@ -245,7 +253,7 @@ class RevisionUnpinned(PinError):
 
 class DriftError(VmragError):
     code = "KB_MOVED"
-    exit_code = 1
+    exit_code = FAILED_CHECK
 
 
 class KnowledgeMoved(DriftError):
@@ -294,7 +302,7 @@ class GitFailed(GitError):
 
 class GitRepositoryMissing(GitError):
     code = "GIT_REPO_NOT_FOUND"
-    exit_code = 2
+    exit_code = USAGE
 
 
 class GitReferenceMissing(GitError):
@@ -315,7 +323,7 @@ class LinkMissing(GitError):
     """A code commit is linked to no revision."""
 
     code = "LINK_NOT_FOUND"
-    exit_code = 1
+    exit_code = FAILED_CHECK
 
 
 class HooksRefused(GitError):
@@ -414,7 +422,7 @@ class IndexExtraMissing(VectorIndexError):
     """The base install has no index."""
 
     code = "INDEX_EXTRA_MISSING"
-    exit_code = 2
+    exit_code = USAGE
 
 
 class LimitTooLow(VectorIndexError):
@@ -425,7 +433,7 @@ class LimitTooLow(VectorIndexError):
 
 class FilterInvalid(VectorIndexError):
     code = "INVALID_FILTER"
-    exit_code = 2
+    exit_code = USAGE
 
 
 class EmbeddingError(VmragError):
@@ -442,7 +450,7 @@ class ServiceNotTrusted(EmbeddingFailed):
     """
 
     code = "SERVICE_NOT_TRUSTED"
-    exit_code = 1
+    exit_code = FAILED_CHECK
 
 
 class EmbeddingMismatch(EmbeddingError):
@@ -463,7 +471,7 @@ class RemoteInvalid(RemoteError):
     """A text that names no place a knowledge base can travel to with this engine."""
 
     code = "INVALID_REMOTE_URL"
-    exit_code = 2
+    exit_code = USAGE
 
 
 class RemoteMissing(RemoteError):
@@ -482,14 +490,14 @@ class RemoteMoved(RemoteError):
     """Somebody else was faster; nothing was pushed."""
 
     code = "REMOTE_REJECTED"
-    exit_code = 1
+    exit_code = FAILED_CHECK
 
 
 class RemoteDiverged(RemoteError):
     """The remote's KB branch holds revisions that ours does not."""
 
     code = "REMOTE_REJECTED"
-    exit_code = 1
+    exit_code = FAILED_CHECK
 
 
 class RemoteRejected(RemoteError):
@@ -514,7 +522,7 @@ class RemoteNotTrusted(RemoteError):
     """A pin or a settings file names a remote that nobody here agreed to; it was not contacted."""
 
     code = "REMOTE_NOT_TRUSTED"
-    exit_code = 1
+    exit_code = FAILED_CHECK
 
 
 class KnowledgeRefused(RemoteError):

@@ -21,7 +21,7 @@ _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,40})?(?:[eE][-+]?[
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
-class Scalar(NamedTuple):
+class ScalarNode(NamedTuple):
     """`start` and `end` count characters of the text; `line` counts from 1."""
 
     text: str
@@ -31,19 +31,19 @@ class Scalar(NamedTuple):
     end: int
 
 
-class Sequence(NamedTuple):
+class SequenceNode(NamedTuple):
     items: list[Node]
     line: int
     start: int
     end: int
 
 
-class Mapping(NamedTuple):
+class MappingNode(NamedTuple):
     """`flow`: written in braces. `column` of its first key, from 0; `end`: behind its last value,
     or behind the closing brace.
     """
 
-    entries: dict[str, Entry]
+    entries: dict[str, MappingEntry]
     flow: bool
     line: int
     column: int
@@ -51,12 +51,12 @@ class Mapping(NamedTuple):
     end: int
 
 
-class Entry(NamedTuple):
-    key: Scalar
+class MappingEntry(NamedTuple):
+    key: ScalarNode
     value: Node
 
 
-Node: TypeAlias = Scalar | Sequence | Mapping
+Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
 def parse(text: str) -> Node | None:
@@ -75,15 +75,15 @@ def plain(node: Node) -> Any:
     them for, and everything else is text: `yes` and `2024-01-01`, too.
     """
     match node:
-        case Scalar():
+        case ScalarNode():
             return _scalar(node)
-        case Sequence():
+        case SequenceNode():
             return [plain(each) for each in node.items]
-        case Mapping():
+        case MappingNode():
             return {name: plain(each.value) for name, each in node.entries.items()}
 
 
-def _scalar(node: Scalar) -> Any:
+def _scalar(node: ScalarNode) -> Any:
     if node.quoted:
         return node.text
     if node.text in _WORDS:
@@ -107,35 +107,37 @@ class _Builder:
             raise YamlRefused(f"the file has more than {MOST_NODES:,} values", line)
         match type(event).__name__:
             case "ScalarEvent":
-                return Scalar(event.value, not event.implicit[0], line, event.start_mark.index, event.end_mark.index)
+                return ScalarNode(
+                    event.value, not event.implicit[0], line, event.start_mark.index, event.end_mark.index
+                )
             case "SequenceStartEvent":
                 return self._sequence(event, depth)
             case _:
                 return self._mapping(event, depth)
 
-    def _sequence(self, event: Any, depth: int) -> Sequence:
+    def _sequence(self, event: Any, depth: int) -> SequenceNode:
         items: list[Node] = []
         end: int = event.end_mark.index
         while not _closes(last := next(self._events)):
             items.append(self.node(last, depth + 1))
             end = items[-1].end
         mark = event.start_mark
-        return Sequence(items, mark.line + 1, mark.index, last.end_mark.index if event.flow_style else end)
+        return SequenceNode(items, mark.line + 1, mark.index, last.end_mark.index if event.flow_style else end)
 
-    def _mapping(self, event: Any, depth: int) -> Mapping:
-        entries: dict[str, Entry] = {}
+    def _mapping(self, event: Any, depth: int) -> MappingNode:
+        entries: dict[str, MappingEntry] = {}
         end, column = event.end_mark.index, event.start_mark.column
         while not _closes(last := next(self._events)):
             key = self._key(last, depth, entries)
             column = column if entries else last.start_mark.column
-            entries[key.text] = Entry(key, self.node(next(self._events), depth + 1))
+            entries[key.text] = MappingEntry(key, self.node(next(self._events), depth + 1))
             end = entries[key.text].value.end
         mark, flow = event.start_mark, bool(event.flow_style)
-        return Mapping(entries, flow, mark.line + 1, column, mark.index, last.end_mark.index if flow else end)
+        return MappingNode(entries, flow, mark.line + 1, column, mark.index, last.end_mark.index if flow else end)
 
-    def _key(self, event: Any, depth: int, entries: dict[str, Entry]) -> Scalar:
+    def _key(self, event: Any, depth: int, entries: dict[str, MappingEntry]) -> ScalarNode:
         key = self.node(event, depth + 1)
-        if not isinstance(key, Scalar):
+        if not isinstance(key, ScalarNode):
             raise YamlRefused("a key must be a word", key.line)
         if key.text == MERGE_KEY and not key.quoted:
             raise YamlRefused("merge keys (<<) are not read", key.line)

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link.errors import UsageInvalid, VmragError, system_failure
+from vmrag_link.errors import BUG, FAILED, INTERRUPTED, UsageInvalid, VmragError, system_failure
 
 STEPS = ("prepare", "sync", "verify", "check", "store", "unsaved")
-FAILED, BUG, INTERRUPTED = 3, 4, 130
 
 
 def main(argv: Sequence[str]) -> int:
@@ -19,14 +18,14 @@ def main(argv: Sequence[str]) -> int:
     try:
         return _run(runner, argv)
     except VmragError as error:
-        runner.fail(error)
+        runner.annotate_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         runner.say("Interrupted.")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  the outermost boundary
         if known := system_failure(error):
-            runner.fail(known)
+            runner.annotate_error(known)
             return FAILED
         return _bug(runner, error, argv)
 

@@ -39,7 +39,7 @@ _MERGED = ("pull_request", "pull_request_review", "pull_request_review_comment")
 """The events whose commit is a merge that GitHub made to try it out."""
 
 _OF_WRITERS = ("push", "schedule", "workflow_dispatch")
-"""The events that only people cause who may write to the repository."""
+"""The events that only people with write access cause."""
 
 
 class Comparison(Record, frozen=True):
@@ -67,11 +67,8 @@ class Comparison(Record, frozen=True):
     @property
     def environment(self) -> dict[str, str]:
         """What every step of the job has to see. An empty variable counts as absent."""
-        found = {env.SETTINGS_FROM: self.settings_from or ""}
-        if not self.trusted:
-            keys = (env.OPENAI_KEY, env.COHERE_KEY, env.HUGGINGFACE_KEY)
-            found |= {env.NO_SERVICES: "1"} | dict.fromkeys(keys, "")
-        return found
+        services = {} if self.trusted else {env.NO_SERVICES: "1"}
+        return {env.SETTINGS_FROM: self.settings_from or "", **services}
 
 
 class _Ends(NamedTuple):
@@ -87,7 +84,7 @@ def comparison(environ: Mapping[str, str], places: Places) -> Comparison:
 
     A commit that decides it and is not here is fetched. Of another repository than the event's, a
     submodule say, nothing is known but what is checked out. Raises `UsageInvalid` for an
-    environment or a payload that is none of GitHub's, `HistoryMissing`, and `RemoteError`.
+    environment or a payload that is not GitHub's, `HistoryMissing`, and `RemoteError`.
     """
     event = environ.get("GITHUB_EVENT_NAME", "")
     if not event:
@@ -172,8 +169,8 @@ def _of_merge(environ: Mapping[str, str], places: Places) -> _Ends:
 
 
 def _of_target(environ: Mapping[str, str], places: Places) -> _Ends:
-    """Who opens a pull request chooses its base among all branches, old ones with forgotten
-    settings included; `GITHUB_SHA`, from which GitHub takes the workflow, nobody chooses.
+    """A stranger chooses the base of a pull request among all branches, old ones with forgotten
+    settings included. Nobody chooses `GITHUB_SHA`, from which GitHub takes the workflow.
     """
     request = payload.read(environ, OfPullRequest).pull_request
     base = _tip(places, request.base.ref)
@@ -192,13 +189,13 @@ def _tip(places: Places, branch: str) -> str:
 def _fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
     """None for a branch of the same repository, and for a fork that was deleted."""
     source, base = request.head.repo, request.base.repo
-    server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
+    server = env.github_server(environ) or "https://github.com"
     if source is None or source.full_name == base.full_name or not _SERVER.fullmatch(server):
         return None
     return Fork(f"{server}/{source.full_name}", f"refs/pull/{request.number}/head")
 
 
-# -- what people who may write do
+# -- events of people with write access
 
 
 def _of_push(environ: Mapping[str, str], places: Places) -> _Ends:

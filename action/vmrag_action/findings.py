@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from vmrag_action import inputs, summary
 from vmrag_action.runner import PIN, Level, Runner, SourceLine
+from vmrag_link.errors import FAILED_CHECK, OK
 from vmrag_link.ops.checks.verify_commits import Level as Severity
-
-FAILED_CHECK = 1
 
 
 class ActionFinding(NamedTuple):
@@ -43,4 +42,4 @@ def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: 
     if rows:
         text += summary.table("Findings", ("", "Code", "Where", "What", "What helps"), rows, limit=900_000)
     runner.summarise(text)
-    return FAILED_CHECK if any(each.severity in fatal for each in found) else 0
+    return FAILED_CHECK if any(each.severity in fatal for each in found) else OK

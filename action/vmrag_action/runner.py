@@ -12,15 +12,22 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, NamedTuple
-
-from actions_toolkit import core
-from actions_toolkit.command import issue_command
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.progress import QUIET, Task
+
+# `core` imports this for OpenID tokens, which no step asks for; it would import requests, which
+# takes 0.1 s a step.
+_OIDC = ModuleType("actions_toolkit.oidc_utils")
+vars(_OIDC)["OidcClient"] = None
+sys.modules.setdefault(_OIDC.__name__, _OIDC)
+
+from actions_toolkit import core  # noqa: E402
+from actions_toolkit.command import issue_command  # noqa: E402
 
 MOST_ANNOTATIONS = 10
 """Of a level in a step; the runner drops what is above that, and does not say so."""
@@ -111,7 +118,7 @@ class Runner:
     # -- the log -----------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        """One line; whatever it holds, it is none of the runner's commands."""
+        """Log one line, which the runner never takes for a command."""
         core.info(terminal_text.without_commands(terminal_text.one_line(text)))
         sys.stdout.flush()  # a child's output comes after it
 
@@ -141,9 +148,9 @@ class Runner:
         place = {"file": at.file, "line": str(at.line)} if at else {}
         issue_command(level, {"title": terminal_text.one_line(title), **place}, text)
 
-    def fail(self, error: VmragError) -> None:
+    def annotate_error(self, error: VmragError, level: Level = "error") -> None:
         said = f"{error.message}\n{error.hint}" if error.hint else error.message
-        self.annotate("error", said, title=error.cause, at=PIN)
+        self.annotate(level, said, title=error.cause, at=PIN)
 
     # -- what others read --------------------------------------------------------------------------
 

@@ -15,12 +15,12 @@ from vmrag_link.workspace import Workspace
 
 CHROMA = env.setting_variable("index.chroma")
 REMOTE = env.setting_variable("remote")
-SERVICE_KEYS = (env.OPENAI_KEY, env.COHERE_KEY, env.HUGGINGFACE_KEY)
 
 
 @contextlib.contextmanager
 def opened(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
-    """With git's way in, in the environment that `prepare` has set for all steps.
+    """With git's way in, in the environment that `prepare` has set for all steps, and without the
+    keys of services where none may be asked.
 
     Raises `UsageInvalid`, `GitRepositoryMissing`, `ConfigInvalid`.
     """
@@ -31,7 +31,7 @@ def opened(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
     env.add(token.safe_directory(folder))
     env.add(token.environment(plumbing.locate(folder), secret))
     if env.without_services():
-        env.forget(SERVICE_KEYS)
+        env.forget(env.SERVICE_KEYS)
     workspace = Workspace.open(folder, runner)
     try:
         yield workspace
@@ -49,7 +49,7 @@ def variables(comparison: Comparison) -> dict[str, str]:
     whether services may be asked, and that no process in the background builds a store for Chroma
     that nobody reads. The keys of services stay: other programs may need them.
     """
-    found = {name: value for name, value in comparison.environment.items() if name not in SERVICE_KEYS}
+    found = dict(comparison.environment)
     if inputs.chroma():
         found[CHROMA] = "wait"
     elif env.setting(CHROMA) is None:

@@ -53,16 +53,12 @@ def guarded(action: Callable[[], None], *, say: Callable[[str], None] = say) -> 
     try:
         action()
     except VmragError as error:
-        say(_sentence(error))
+        say(error.sentence)
     except KeyboardInterrupt:
         say("interrupted; the next command goes on: vmrag sync")
     except Exception as error:  # noqa: BLE001  the reason is in the docstring
         known = system_failure(error)
-        say(_sentence(known) if known else _bug(error))
-
-
-def _sentence(error: VmragError) -> str:
-    return f"{error.message} ({error.hint})" if error.hint else error.message
+        say(known.sentence if known else _bug(error))
 
 
 def _bug(error: Exception) -> str:

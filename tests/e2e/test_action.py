@@ -17,7 +17,8 @@ import pytest
 
 import vmrag_link
 from tests.support import events, people, poison
-from tests.support.actions_runner import CacheService, Finished, Runner, setup_python
+from tests.support.actions_runner import ACTION, CacheService, Finished, Runner, installed, setup_python
+from tests.support.checkout import TOKEN
 from tests.support.events import FORK, OWN, ZEROS, Job
 from tests.support.people import User, World
 from tests.support.repos import Repo
@@ -27,8 +28,6 @@ from vmrag_action import install
 shared, world = people.shared, people.world
 
 ROOT = Path(__file__).parents[2]
-ACTION = ROOT / "action" / "action.yml"
-TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass
@@ -109,15 +108,6 @@ class Ci:
         for folder in (self.workspace, self.cache.root):
             for path in folder.rglob("*"):
                 assert not (path.is_file() and not path.is_symlink() and TOKEN.encode() in path.read_bytes()), path
-
-
-def installed(temp: Path) -> None:
-    """As an earlier use of the Action in the job leaves it: the environment of the tests."""
-    folder = install.home({"RUNNER_TEMP": str(temp)})
-    (folder / "bin").mkdir(parents=True)
-    (folder / "venv").symlink_to(sys.prefix)
-    (folder / "bin" / "vmrag").symlink_to(Path(sys.prefix) / "bin" / "vmrag")
-    (folder / install.MARKER).write_text(install.state(install.arguments("", ())))
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_action import ACTION, TOKEN, installed
 from tests.support import events, people
-from tests.support.actions_runner import CacheService, Finished, Runner, setup_python
-from tests.support.checkout import Checkout, basic
+from tests.support.actions_runner import ACTION, CacheService, Finished, Runner, installed, setup_python
+from tests.support.checkout import TOKEN, Checkout, basic
 from tests.support.events import ZEROS, Job
 from tests.support.people import World
 from tests.support.travel import GitServer, git_server

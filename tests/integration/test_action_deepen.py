@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import Checkout
+from tests.support.checkout import TOKEN, Checkout
 from tests.support.events import checkout
 from tests.support.long import examples
 from tests.support.repos import Repo, isolate, make_repo
@@ -15,7 +15,7 @@ from tests.support.travel import git_server
 from vmrag_action import deepen, token
 from vmrag_link.errors import HistoryMissing
 from vmrag_link.git import history, objects, plumbing
-from vmrag_link.ops.commits.merge_bases import MergeBases, is_comparable
+from vmrag_link.ops.commits.shallow_history import MergeBases, is_comparable
 
 
 @pytest.fixture
@@ -127,9 +127,6 @@ def test_unrelated_histories_are_comparable_once_all_is_here(host, tmp_path):
     deepen.make_comparable(places(repo), base, head)
     assert count(repo, f"{base}..{head}") == 300
     assert history.boundary(places(repo)) == set()
-
-
-TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @pytest.mark.parametrize(("version", "persist"), [("v5", True), ("v7", True), ("v7", False)])

@@ -14,9 +14,11 @@ from tests.support import events
 from tests.support.events import FORK, OWN, ZEROS, Job, checkout
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import copy_tree
-from vmrag_action import deepen
+from vmrag_action import deepen, work
 from vmrag_action.events import Comparison, comparison
 from vmrag_action.payload import MOST_BYTES
+from vmrag_action.runner import Runner, WorkflowJob
+from vmrag_link import env
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops.checks.verify_commits import Fork
@@ -178,15 +180,18 @@ def test_a_base_branch_that_is_gone_is_an_error(built):
     assert refused(built, events.pull_request(built.opened, built.head, ref="gone"), "pull_request_target")
 
 
-def test_no_step_of_a_pull_request_sees_a_key_or_asks_a_service(host):
-    environment = host.pull_request().environment
-    assert environment == {
-        "VMRAG_SETTINGS_FROM": host.base,
-        "VMRAG_NO_SERVICES": "1",
-        "OPENAI_API_KEY": "",
-        "COHERE_API_KEY": "",
-        "HF_TOKEN": "",
-    }
+def test_no_step_of_a_pull_request_asks_a_service(host):
+    assert host.pull_request().environment == {"VMRAG_SETTINGS_FROM": host.base, "VMRAG_NO_SERVICES": "1"}
+
+
+def test_no_step_sees_a_key_where_no_service_may_be_asked(host, tmp_path, monkeypatch):
+    added = ("GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0")  # by the step, and gone with the test
+    told = dict.fromkeys(added, "") | dict.fromkeys(env.SERVICE_KEYS, "secret") | {env.NO_SERVICES: "1"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    job = WorkflowJob.of({"RUNNER_TEMP": str(tmp_path), "GITHUB_WORKSPACE": str(host.repo.top)})
+    with work.opened(Runner(), job):
+        assert not os.environ.keys() & {*env.SERVICE_KEYS}
 
 
 # -- merge groups

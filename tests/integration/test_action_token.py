@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import travel
-from tests.support.checkout import Checkout, basic
+from tests.support.checkout import TOKEN, Checkout, basic
 from tests.support.repos import Repo, make_repo
 from tests.support.templates import copy_tree
 from tests.support.travel import Clone, GitServer, git_server
@@ -20,7 +20,6 @@ from vmrag_link.git import plumbing
 
 home, _pair = travel.home, travel._pair
 
-TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
 SERVER = "https://github.example"
 HEADER = f"AUTHORIZATION: basic {basic(TOKEN)}"
 

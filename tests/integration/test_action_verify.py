@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration import test_verify
-from tests.integration.test_verify import World, pin_of
-from tests.support import events
+from tests.support import code_history, events
+from tests.support.code_history import World, pin_of
 from tests.support.events import FORK, OWN, Job, checkout
 from tests.support.repos import Repo, make_repo
 from tests.support.terminal import SCRIPT, Project
@@ -28,7 +27,7 @@ from vmrag_link.workspace import Workspace
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "ci-trust.md"
 
-built, forked_once, forked = test_verify.built, test_verify.forked_once, test_verify.forked
+built, forked_once, forked = code_history.built, code_history.forked_once, code_history.forked
 
 
 class Upstream:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import travel
-from tests.support.checkout import Checkout, basic, ssh_command
+from tests.support.checkout import TOKEN, Checkout, basic, ssh_command
 from tests.support.engines import head
 from tests.support.repos import Repo, make_repo
 from tests.support.templates import copy_tree
@@ -29,7 +29,6 @@ from vmrag_link.transport import quarantine
 
 home, pair, _pair = travel.home, travel.pair, travel._pair
 
-TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
 REAL_GIT = shutil.which("git")
 
 

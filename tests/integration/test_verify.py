@@ -4,134 +4,28 @@ merge driver.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 import random
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.knowledge import AUTHOR, DATE, doc
-from tests.support.repos import isolate
-from tests.support.templates import build_once, copy_tree
-from tests.support.terminal import Project, new_project
-from vmrag_link import pin as pins
-from vmrag_link.engines.base import Write
+from tests.support import code_history
+from tests.support.code_history import World, pin_of
+from tests.support.terminal import Project
 from vmrag_link.ops.checks.verify import verify
-from vmrag_link.pin import Pin
-from vmrag_link.progress import QUIET
-from vmrag_link.workspace import Workspace
 
-NUMBERS = itertools.count()
-"""In the messages of commits, which would be the same commit otherwise."""
+built, world = code_history.built, code_history.world
+forked_once, forked = code_history.forked_once, code_history.forked
 
 NOWHERE = "ab" * 20
 NO_DRIVER = ("-c", "merge.vmrag.driver=false")
 
-
-class World(Project):
-    """`old` - `base`, which `main` pins, and what is written on top: revisions by the engine,
-    commits of the code by hand.
-    """
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[Workspace]:
-        workspace = Workspace.open(self.top, QUIET)
-        yield workspace
-        workspace.close()
-
-    def on(self, revision: str, *, joining: str | None = None, message: str = "m", **texts: str) -> str:
-        """A revision on top of another one."""
-        rows = Write(put_documents=[doc(name, text, collection="handbook") for name, text in texts.items()])
-        with self.opened() as workspace:
-            return workspace.engine.commit_onto(
-                revision, [rows], joining=joining, message=message, author=AUTHOR, date=DATE
-            )
-
-    def code(self, pin: str | bytes | None, *parents: str, mode: str = "100644", kind: str = "blob") -> str:
-        """A commit of the code with this pin: a revision, the bytes of a file (or what `mode` and
-        `kind` say), or none.
-        """
-        name = ""
-        if kind == "blob" and pin is not None:
-            content = pin if isinstance(pin, bytes) else pin_of(pin)
-            name = self.git("hash-object", "-w", "--stdin", stdin=content.decode())
-        elif pin is not None:
-            name = pin if isinstance(pin, str) else pin.decode()
-        tree = self.git("mktree", "--missing", stdin=f"{mode} {kind} {name}\t.dolt-version\n" if name else "")
-        return self.git("commit-tree", tree, *[f"-p{each}" for each in parents], "-m", f"commit {next(NUMBERS)}")
-
-    def moves(self, message: str, **texts: str) -> str:
-        """A revision on top of what is pinned, pinned by a commit on the branch; returns the
-        revision.
-        """
-        revision = self.on(self.pinned, **texts)
-        self.commit(message, pin=pin_of(revision))
-        return revision
-
-    def revision(self, ref: str) -> str:
-        return json.loads(self.git("show", f"{ref}:.dolt-version"))["dolt_commit"]
-
-    def verified(self, *arguments: str) -> dict[str, Any]:
-        done = self.vmrag("verify", *arguments, "--json", code=None)
-        report: dict[str, Any] = done.json
-        errors = [each for each in report["findings"] if each["level"] == "error"]
-        assert done.code == (1 if errors else 0)
-        return report
-
-    def found(self, *arguments: str) -> list[tuple[str, str]]:
-        """Level and code of each finding."""
-        return [(each["level"], each["code"]) for each in self.verified(*arguments)["findings"]]
-
-    def only(self, *arguments: str) -> dict[str, Any]:
-        (finding,) = self.verified(*arguments)["findings"]
-        return finding
-
-
-def pin_of(revision: str, *, date: str = DATE) -> bytes:
-    return pins.format(Pin("git:", "main", revision, date))
-
-
 DROPPED = ("error", "KNOWLEDGE_DROPPED")
 MENDED = ("information", "KNOWLEDGE_DROPPED")
 BACK = ("information", "MOVED_BACK")
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_once(tmp_path_factory, "verify", lambda folder: build(folder / "project")) / "project"
-
-
-def build(top: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VMRAG", "0")
-        new_project(top)
-        world = World(top)
-        world.vmrag("init")
-        for name in ("old", "base"):
-            world.vmrag("add", "-", "--collection", "handbook", "--id", name, stdin=name)
-            world.vmrag("commit", "-m", name)
-            world.git("add", "-A")
-            world.git("commit", "-qm", name)
-            world.git("tag", name)
-
-
-@pytest.fixture
-def world(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    return copied(built, tmp_path, monkeypatch)
-
-
-def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    isolate(monkeypatch, tmp_path / "home")
-    monkeypatch.setenv("VMRAG", "0")  # no hooks; the merge driver is none
-    world = World(copy_tree(template, tmp_path / "project"))
-    world.git("update-index", "-q", "--refresh")
-    return world
 
 
 class Revisions:
@@ -357,27 +251,6 @@ def test_knowledge_cannot_be_dropped_in_two_steps(world, r, between):
 
 
 # -- git's own commands ----------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def forked_once(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def build(folder: Path) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("VMRAG", "0")
-            world = World(copy_tree(built, folder / "project"))
-            world.git("switch", "-qc", "side")
-            world.moves("side 1", b="B.")
-            world.moves("side 2", more="More.")
-            world.git("switch", "-q", "main")
-            world.moves("main", a="A.")
-
-    return build_once(tmp_path_factory, "verify-forked", build) / "project"
-
-
-@pytest.fixture
-def forked(forked_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """`side` and `main` have both moved since `base`; HEAD on `main`."""
-    return copied(forked_once, tmp_path, monkeypatch)
 
 
 def checked_out(world: World, *arguments: str, branch: str = "main") -> None:

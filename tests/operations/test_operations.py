@@ -19,6 +19,7 @@ from tests.support.long import one_of_each
 from tests.support.repos import isolate
 from tests.support.templates import build_once
 from vmrag_hooks import shims
+from vmrag_link import clock
 
 ROOT = Path(__file__).parents[2]
 REVISIONS = "revisions.json"
@@ -47,6 +48,8 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path / "home")
     tools = Path(sys.executable).parent  # a clone does not know yet which interpreter its hooks shall run
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    moment = clock.now()  # a decision has its time: with and without hooks it is made at the same one
+    monkeypatch.setattr(clock, "now", lambda: moment)
 
 
 @pytest.mark.parametrize("operation", one_of_each(OPERATIONS, seen), ids=lambda each: each.name)

@@ -22,6 +22,11 @@ from typing import Any
 
 import yaml
 
+from tests.support.checkout import TOKEN
+from vmrag_action import install
+
+ACTION = Path(__file__).parents[2] / "action" / "action.yml"
+
 PINNED = re.compile(r"([\w.-]+/[\w./-]+)@[0-9a-f]{40}")
 COMMAND = re.compile(r"^\s*::([a-z-]+)(?: (.*?))?::(.*)$", re.DOTALL)
 NOT_INHERITED = ("GITHUB_", "INPUT_", "RUNNER_", "VMRAG")
@@ -95,7 +100,7 @@ class Runner:
     workspace: Path
     environ: Mapping[str, str]
     others: Mapping[str, Other]
-    token: str = "ghs_token"
+    token: str = TOKEN
 
     def run(self, action: Path, **inputs: str) -> Finished:
         """`inputs` with underscores for hyphens, as a workflow's `with:`."""
@@ -264,7 +269,7 @@ def pairs(text: str) -> dict[str, str]:
 
 # -- expressions -----------------------------------------------------------------------------------
 
-TOKEN = re.compile(r"\s*(?:('(?:[^']|'')*')|(&&|\|\||==|!=|[!()])|([A-Za-z_][\w.-]*))")
+LEXEME = re.compile(r"\s*(?:('(?:[^']|'')*')|(&&|\|\||==|!=|[!()])|([A-Za-z_][\w.-]*))")
 
 
 def evaluate(text: str, context: Mapping[str, Any], *, failed: bool) -> Any:
@@ -274,7 +279,7 @@ def evaluate(text: str, context: Mapping[str, Any], *, failed: bool) -> Any:
     tokens: list[str] = []
     at = 0
     while text[at:].strip():
-        found = TOKEN.match(text, at)
+        found = LEXEME.match(text, at)
         assert found, f"an expression that this stand-in does not know: {text!r} at {at}"
         tokens.append(found[0].strip())
         at = found.end()
@@ -379,3 +384,12 @@ def setup_python(given: Mapping[str, str]) -> dict[str, str]:
     """Stands for actions/setup-python: the Python that runs the tests, on no PATH."""
     assert given["update-environment"] == "false"
     return {"python-version": given["python-version"], "python-path": sys.executable}
+
+
+def installed(temp: Path) -> None:
+    """As an earlier use of the Action in the job leaves it: the environment of the tests."""
+    folder = install.home({"RUNNER_TEMP": str(temp)})
+    (folder / "bin").mkdir(parents=True)
+    (folder / "venv").symlink_to(sys.prefix)
+    (folder / "bin" / "vmrag").symlink_to(Path(sys.prefix) / "bin" / "vmrag")
+    (folder / install.MARKER).write_text(install.state(install.arguments("", ())))

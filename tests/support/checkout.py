@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.support.repos import Repo
 
+TOKEN = "ghs_0123456789abcdefghijklmnopqrstuvwxyz"
 INLINE, INCLUDED = ("v4", "v5"), ("v6", "v7")
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.support.long import examples
 from vmrag_link.merging.line_matcher import LineMatcher
-from vmrag_link.merging.markers import Markers
+from vmrag_link.merging.markers import Labels, Markers
 from vmrag_link.merging.text import MergedText, merge_texts, split_lines
+from vmrag_link.ops.merge.worktree_texts import git_conflicts
 
 TRIPLES = examples(5000)
 LINES = st.lists(st.sampled_from("abcdef"), max_size=12).map(lambda each: "".join(f"{line}\n" for line in each))
@@ -134,6 +135,17 @@ def test_many_equal_lines_are_given_up_by_their_number():
     assert LineMatcher(None, ["a\n", *left], ["b\n", *right]).get_matching_blocks() == [(3001, 2503, 0)]
 
 
+def test_lines_between_unique_ones_are_given_up_by_the_work_that_they_make():
+    """difflib takes minutes for 8 KB of them: it finds one pair at a time, and looks at all the
+    others for each.
+    """
+    left, right = ([line for n in range(1000) for line in ("x\n", f"{side}{n}\n")] for side in "ab")
+    a, b = [*left, "anchor\n", *left, "end\n"], [*right, "anchor\n", *right, "end\n"]
+    blocks = LineMatcher(None, a, b).get_matching_blocks()
+    assert {(2000, 2000, 1), (4001, 4001, 1)} <= {*blocks}
+    assert sum(n for _, _, n in blocks) < 20
+
+
 def test_paragraphs_far_apart_merge_and_the_same_paragraph_has_one_hunk():
     base = "# Title\n\nOne.\n\nTwo.\n\nThree.\n"
     ours, theirs = base.replace("One", "1"), base.replace("Three", "3")
@@ -173,7 +185,7 @@ def test_a_carriage_return_belongs_to_its_line():
 
 
 def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_ended():
-    markers = Markers("main", "base", "feature")
+    markers = Markers(Labels("main", "feature"))
     assert markers.between("a", "b\r\n") == "<<<<<<< main\na\n=======\nb\r\n>>>>>>> feature\n"
     assert markers.between("", "b\n", base="0") == "<<<<<<< main\n||||||| base\n0\n=======\nb\n>>>>>>> feature\n"
 
@@ -181,13 +193,23 @@ def test_both_sides_and_the_base_stand_between_markers_each_with_its_last_line_e
 @settings(max_examples=examples(600), deadline=None)
 @given(ANY, ANY, ANY)
 def test_our_markers_are_found_in_what_we_wrote_and_never_in_the_texts(base, ours, theirs):
-    markers = Markers.apart_from((base, ours, theirs), ours="m")
+    markers = Markers.apart_from((base, ours, theirs), Labels(ours="m"))
     assert all(markers.find(each, middle=True) is None for each in (base, ours, theirs))
     written = markers.between(ours, theirs, base=base)
     assert markers.find(written) == (1, written.partition("\n")[0])
     for line in ("|", "=", ">"):
         rest = written[written.index(line * markers.size) :]
         assert markers.find(rest, middle=True)[0] == 1
+
+
+def test_a_line_of_a_megabyte_makes_no_marker_as_long():
+    assert Markers.apart_from(("<" * 1_000_000, f"{'=' * 50} ")).size == 51
+
+
+def test_conflicts_that_git_marked_are_counted_in_one_look():
+    whole = "<<<<<<< ours\n=======\n>>>>>>> theirs\n"
+    assert git_conflicts(f"=======\n{whole}a\n<<<<<<< {whole}<<<<<<< \n") == 2
+    assert git_conflicts("<<<<<<< \n" * 1_000_000) == 0
 
 
 def test_a_line_under_a_heading_is_a_marker_only_in_what_an_editor_left():

@@ -230,7 +230,7 @@ def test_only_the_outermost_boundaries_catch_everything() -> None:
         "hooks/vmrag_hooks/boundary.py",
         "mcp_server/vmrag_mcp/session.py",
         "mcp_server/vmrag_mcp/start.py",
-        "vmrag_link/beside.py",  # what a thread raised is raised where it is waited for
+        "vmrag_link/thread_task.py",  # what a thread raised is raised where it is waited for
         "vmrag_link/chroma/bindings.py",  # a Rust panic is a BaseException of no public type
     }
     for place, node in nodes(outside="vmrag_link/demo/"):

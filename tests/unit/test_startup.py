@@ -1,4 +1,4 @@
-"""How processes end, and work that goes on beside."""
+"""How processes end, and work in threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from vmrag_link.beside import Beside
+from vmrag_link.thread_task import ThreadTask
 
 
 def ended(*lines: str) -> tuple[int, str]:
@@ -32,12 +32,12 @@ def test_nothing_of_typing_extensions_is_left_where_a_process_begins():
     assert ended(*begin, "startup.imported()", "print(gc.isenabled())") == (0, "False\nTrue\n")
 
 
-def test_work_beside_gives_its_result_or_its_error_to_who_waits():
+def test_a_thread_gives_its_result_or_its_error_to_the_caller_that_waits():
     go = threading.Event()
-    beside = Beside(lambda: go.wait(10))
+    waiting = ThreadTask(lambda: go.wait(10))
     go.set()
-    assert beside.result() is True
-    failed = Beside(lambda: 1 // 0)
+    assert waiting.result() is True
+    failed = ThreadTask(lambda: 1 // 0)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             failed.result()

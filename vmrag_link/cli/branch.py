@@ -6,9 +6,8 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.engines.base import ASIDE_PREFIX
-from vmrag_link.errors import quoted
+from vmrag_link.errors import FAILED_CHECK, quoted
 from vmrag_link.ops.branches import switch as switching
 from vmrag_link.ops.documents import branches
 

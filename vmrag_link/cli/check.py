@@ -9,12 +9,11 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.cli.rankings import changes
-from vmrag_link.errors import plural
+from vmrag_link.errors import FAILED_CHECK, plural
+from vmrag_link.golden.queries import UPDATE
 from vmrag_link.ops.checks import check_queries as operation
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport
-from vmrag_link.ops.checks.golden_file import UPDATE
 
 INDENT = "    "
 

@@ -6,8 +6,7 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import IndexExtraMissing
+from vmrag_link.errors import FAILED_CHECK, IndexExtraMissing
 from vmrag_link.ops.follow.follow_pin import reconcile
 from vmrag_link.ops.remotes import clone as operation
 
@@ -29,7 +28,7 @@ def command(invocation: Invocation, *, remote: str | None) -> int:
             try:
                 reconcile(ws)
             except IndexExtraMissing as missing:  # a base installation: searching can wait
-                lines.append(f"Made no index: {missing.message} ({missing.hint})")
+                lines.append(f"Made no index: {missing.sentence}")
             lines.append("Next: vmrag install (git then moves it with the code)")
     invocation.emit(report, lines)
     return FAILED_CHECK if report.revision and not report.here else 0

@@ -6,7 +6,7 @@ import click
 
 from vmrag_link.cli.base import Invocation, described, headline
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import FAILED_CHECK
 from vmrag_link.ops.branches import commit as operation
 
 

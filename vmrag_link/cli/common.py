@@ -1,4 +1,4 @@
-"""Exit codes, and the options that `vmrag` takes before a command as well as behind it.
+"""The options that `vmrag` takes before a command as well as behind it.
 
 Imports click only.
 """
@@ -8,9 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-
-OK, FAILED_CHECK, USAGE, FAILED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 130
-"""`FAILED_CHECK`: the command did its work and found drift, or something left to do."""
 
 
 def common_options() -> list[click.Parameter]:

@@ -8,7 +8,8 @@ from vmrag_link import terminal_text, worddiff
 from vmrag_link.cli import output
 from vmrag_link.errors import plural
 from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, PROJECT, Choices, Conflict, hunk_field, key_field
-from vmrag_link.merging.decide import Labels, markers
+from vmrag_link.merging.decide import markers
+from vmrag_link.merging.markers import Labels
 from vmrag_link.merging.rows import CELLS, CONTENT, METADATA, metadata_value
 from vmrag_link.merging.text import Hunk
 from vmrag_link.models import Collection, RevisionInfo, Row, json_text, text_of
@@ -75,7 +76,8 @@ def template(row: ConflictRow, labels: Labels) -> str:
     if conflict.is_whole:
         ours, theirs, base = (text_of(each) for each in (conflict.ours, conflict.theirs, conflict.base))
         return markers(conflict, labels).between(ours, theirs, base=base)
-    undecided = {hunk.key: hunk_template(row, hunk, labels) for hunk in conflict.hunks}
+    found = markers(conflict, labels)  # looks at all of the texts
+    undecided = {hunk.key: found.between(hunk.ours, hunk.theirs, base=hunk.base) for hunk in conflict.hunks}
     return conflict.text(row.choices, undecided=undecided)
 
 

@@ -10,8 +10,7 @@ from vmrag_hooks import doctor as hooks
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import plural
+from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.ops.upkeep import doctor as operation
 from vmrag_link.ops.upkeep.doctor import DoctorReport, Finding
 from vmrag_link.workspace import Workspace

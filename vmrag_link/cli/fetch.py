@@ -8,7 +8,7 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import FAILED_CHECK
 from vmrag_link.ops.remotes import fetch as operation
 from vmrag_link.transport.publish import Moved
 

@@ -8,8 +8,7 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import UsageInvalid, plural
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural
 from vmrag_link.ops.history import fingerprint as operation
 from vmrag_link.ops.history.fingerprint import ComparedFingerprint
 from vmrag_link.ops.index import check

@@ -8,8 +8,7 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK, OK
-from vmrag_link.errors import plural, quoted
+from vmrag_link.errors import FAILED_CHECK, OK, plural, quoted
 from vmrag_link.ops.upkeep import gc as operation
 from vmrag_link.ops.upkeep.gc import GcReport
 from vmrag_link.ops.upkeep.gc_remote import RemoteGcReport, gc_remote

@@ -52,7 +52,7 @@ def command(invocation: Invocation, *, no_hooks: bool, template: Path | None, ne
         try:
             ws.reconcile()
         except IndexExtraMissing as missing:  # a base installation: the knowledge base is there, searching can wait
-            lines.append(f"Made no index: {missing.message} ({missing.hint})")
+            lines.append(f"Made no index: {missing.sentence}")
         lines.append(f"Next: {_next(report, ws.places)}")
     invocation.emit(report, lines)
 

@@ -9,7 +9,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
+from vmrag_link.errors import FAILED_CHECK
 from vmrag_link.ops.links import link as operation
 from vmrag_link.paths import PIN_NAME
 

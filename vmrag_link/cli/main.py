@@ -15,8 +15,8 @@ import click
 
 from vmrag_link import __version__, env, startup
 from vmrag_link.cli import output
-from vmrag_link.cli.common import BUG, INTERRUPTED, OK, USAGE, common_options
-from vmrag_link.errors import VmragError, system_failure
+from vmrag_link.cli.common import common_options
+from vmrag_link.errors import BUG, INTERRUPTED, OK, USAGE, VmragError, system_failure
 from vmrag_link.suggest import nearest
 
 COMMANDS = {

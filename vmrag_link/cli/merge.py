@@ -7,8 +7,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation, described
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid
 from vmrag_link.ops.merge import merge as operation
 from vmrag_link.ops.merge import repair as repairing
 

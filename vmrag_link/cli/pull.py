@@ -9,8 +9,8 @@ import click
 from vmrag_link.cli import merge
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.cli.fetch import moves
+from vmrag_link.errors import FAILED_CHECK
 from vmrag_link.ops.branches import pull as operation
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 import msgspec
@@ -12,18 +13,20 @@ import msgspec
 from vmrag_link.cli import conflict_view, editing, output, resolve_dialog
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
 from vmrag_link.documents import given
-from vmrag_link.errors import UsageInvalid, plural, quoted
-from vmrag_link.merging.conflicts import Take
+from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
 from vmrag_link.merging.decide import Decision, text_field
 from vmrag_link.merging.rows import CONTENT
+from vmrag_link.merging.text import Take
 from vmrag_link.ops.merge import resolve as operation
 from vmrag_link.ops.merge.resolve import ResolveReport
 from vmrag_link.ops.merge.worktree_texts import worktree_texts
 from vmrag_link.workspace import Workspace
 
 _TAKES: tuple[Take, ...] = ("ours", "theirs", "union")
+
+Way = Literal["decide", "worktree", "tool", "list", "ask"]
+"""By options, by merged files, in a merge tool, not at all, by questions."""
 
 
 @vmrag_command("resolve")
@@ -80,39 +83,53 @@ def command(
     parts = _parts(fields, "field", "title") | {
         f"{CONTENT}#{n}": take for n, take in _parts(hunks, "hunk", "1").items()
     }
-    text = _text(file) if file else None
-    deciding = bool(side or parts or file)
-    if only_list and (deciding or from_worktree or tool is not None):
-        raise UsageInvalid("--list decides nothing.", hint="vmrag resolve --list")
-    if sum((deciding, from_worktree, tool is not None)) > 1:
-        raise UsageInvalid("--from-worktree and --tool decide by themselves.", hint="vmrag resolve --help")
-    if (text is not None or hunks) and len(conflicts) != 1:
-        option, given_for = ("file", str(file)) if text is not None else ("hunk", hunks[0])
+    decision = Decision(side=side, parts=parts, text=_text(file) if file else None)
+    asked: dict[Way, bool] = {
+        "decide": decision != Decision(),
+        "worktree": from_worktree,
+        "tool": tool is not None,
+        "list": only_list,
+    }
+    way = _way([each for each, is_asked in asked.items() if is_asked], conflicts, attended=_is_attended(invocation))
+    if (file or hunks) and len(conflicts) != 1:
+        option, value = ("file", str(file)) if file else ("hunk", hunks[0])
         raise UsageInvalid(
             f"--{option} is for one document: name the one that is meant.",
-            hint=f"vmrag resolve --list, then: vmrag resolve COLLECTION/DOC --{option} {quoted(given_for)}",
+            hint=f"vmrag resolve --list, then: vmrag resolve COLLECTION/DOC --{option} {quoted(value)}",
         )
-    asks = not (deciding or from_worktree or tool is not None or only_list) and _is_attended(invocation)
-    if conflicts and not (deciding or from_worktree or tool is not None or only_list or asks):
+    with invocation.workspace() as ws:
+        match way:
+            case "decide":
+                report = operation.resolve(ws, conflicts, decision)
+            case "worktree":
+                report = operation.take_texts(ws, worktree_texts(ws, _named(ws, conflicts)))
+            case "tool":
+                report = _with_tool(ws, _named(ws, conflicts), tool or "")
+            case "ask":
+                report = resolve_dialog.ask(ws, operation.conflicts(ws, conflicts), conflicts)
+            case "list":
+                report = operation.conflicts(ws, conflicts)
+    invocation.emit(report, _lines(report, shown=way == "list"))
+    return FAILED_CHECK if report.conflicts or not report.staged else 0
+
+
+def _way(asked: Sequence[Way], conflicts: Sequence[str], *, attended: bool) -> Way:
+    """The way that these options ask for; without any, a person is asked or is shown a list.
+
+    Raises `UsageInvalid` for several, or if nobody can be asked about the conflicts named.
+    """
+    if len(asked) > 1 and "list" in asked:
+        raise UsageInvalid("--list decides nothing.", hint="vmrag resolve --list")
+    if len(asked) > 1:
+        raise UsageInvalid("--from-worktree and --tool decide by themselves.", hint="vmrag resolve --help")
+    if asked or attended:
+        return asked[0] if asked else "ask"
+    if conflicts:
         raise UsageInvalid(
             "What should become of it?",
             hint=f"vmrag resolve {quoted(conflicts[0])} --ours (or --theirs, --union, --file, --field)",
         )
-    with invocation.workspace() as ws:
-        if deciding:
-            report = operation.resolve(ws, conflicts, Decision(side=side, parts=parts, text=text))
-        else:
-            report = operation.conflicts(ws, conflicts)
-            if asks:
-                report = resolve_dialog.ask(ws, report, conflicts)
-            elif from_worktree:
-                report = operation.take_texts(ws, worktree_texts(ws, _only(report, conflicts)))
-            elif tool is not None:
-                report = _with_tool(ws, _only(report, conflicts), tool)
-    invocation.emit(
-        report, _lines(report, shown=only_list or not (deciding or asks or from_worktree or tool is not None))
-    )
-    return FAILED_CHECK if report.conflicts or not report.staged else 0
+    return "list"
 
 
 def _is_attended(invocation: Invocation) -> bool:
@@ -136,7 +153,9 @@ def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]
     return parts
 
 
-def _only(report: ResolveReport, wanted: tuple[str, ...]) -> ResolveReport:
+def _named(ws: Workspace, wanted: Sequence[str]) -> ResolveReport:
+    """The open merge with the conflicts named, by default all."""
+    report = operation.conflicts(ws, wanted)
     rows = tuple(each for each in report.conflicts if not wanted or each.id in wanted)
     return msgspec.structs.replace(report, conflicts=rows)
 

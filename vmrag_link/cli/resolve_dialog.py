@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from vmrag_link.cli import conflict_view, editing, output
 from vmrag_link.errors import ContentRefused
-from vmrag_link.merging.conflicts import DOCUMENT, Take, key_field
+from vmrag_link.merging.conflicts import DOCUMENT, key_field
 from vmrag_link.merging.decide import Decision
 from vmrag_link.merging.rows import CONTENT, METADATA
+from vmrag_link.merging.text import Take
 from vmrag_link.ops.merge import resolve
 from vmrag_link.ops.merge.resolve import ConflictRow, ResolveReport
 from vmrag_link.workspace import Workspace
@@ -68,9 +69,9 @@ def _questions(report: ResolveReport, wanted: tuple[str, ...]) -> Iterator[OpenP
             continue
         for field in row.open:
             if field == CONTENT and row.conflict.hunks:
-                open_hunks = row.conflict.open_hunks(row.choices)
+                open_keys = {each.key for each in row.conflict.open_hunks(row.choices)}
                 for number, hunk in enumerate(row.conflict.hunks, 1):
-                    if hunk in open_hunks:
+                    if hunk.key in open_keys:
                         yield OpenPart(row, field, number)
             elif field == METADATA and row.conflict.keys:
                 parts = map(key_field, row.conflict.keys)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK
-from vmrag_link.errors import plural
+from vmrag_link.errors import FAILED_CHECK, plural
 from vmrag_link.ops.status import status as operation
 from vmrag_link.sync.chroma_state import ChromaState
 

@@ -10,8 +10,7 @@ import click
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.cli.common import FAILED_CHECK, OK
-from vmrag_link.errors import UsageInvalid
+from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid
 from vmrag_link.ops.setup import trust as operation
 from vmrag_link.ops.setup.trust import TrustReport, Value
 from vmrag_link.trust.agreements import Agreements

@@ -15,6 +15,7 @@ from __future__ import annotations
 import array
 import contextlib
 import hashlib
+import itertools
 import math
 import sqlite3
 import time
@@ -152,6 +153,14 @@ def damaged_rows(connection: sqlite3.Connection) -> list[int]:
     return [row.id for row in rows(connection) if row.checksum is not None and not row.proven]
 
 
+def is_ours(file: Path) -> bool:
+    """Whether a file of unknown origin holds our table: a view in its place could be endless."""
+    with contextlib.closing(connect(file, 0)) as connection, contextlib.suppress(sqlite3.Error):
+        found = connection.execute("SELECT type, sql FROM sqlite_master WHERE name = 'vectors'").fetchall()
+        return found == [("table", f"CREATE TABLE {_VECTORS}")]
+    return False
+
+
 def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
     """Copy the sound rows of a file that is damaged or comes from elsewhere, from both ends up to
     the damage.
@@ -159,10 +168,11 @@ def salvage(connection: sqlite3.Connection, damaged: Path) -> int:
     Returns their number.
     """
     kept: set[bytes] = set()
+    most = damaged.stat().st_size // KEY_BYTES  # pages that name each other make rows without end
     with contextlib.closing(connect(damaged, 0)) as source, transaction(connection):
         for backwards in (False, True):
             with contextlib.suppress(sqlite3.Error):
-                for row in rows(source, backwards=backwards):
+                for row in itertools.islice(rows(source, backwards=backwards), most):
                     if row.key in kept and backwards:
                         break
                     if row.proven:

@@ -160,7 +160,7 @@ def known(places: Places, server: str) -> bool:
 
 
 def _user_at(url: str) -> str | None:
-    """The host for which a URL names a user; None if it names none, or is none."""
+    """The host for which a URL names a user; None if it names none, or is no URL."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
         return parts.hostname if parts.username else None

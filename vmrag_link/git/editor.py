@@ -21,7 +21,7 @@ def open_file(places: Places, path: Path) -> None:
     command = found.text.strip()
     if found.returncode or not command:
         raise UsageInvalid(f"git knows no editor: {found.failure}", hint=_HINT)
-    # A shell reads the command, as git has it: it may have arguments. The path is none of it.
+    # As git does, a shell reads the command, which may have arguments. The path is not part of it.
     code = proc.attended(["sh", "-c", f'{command} "$@"', command, str(path)], cwd=places.top, env=env.without(SCRUBBED))
     if code:
         raise UsageInvalid(f"The editor ended with exit code {code}; nothing was decided. ({command})", hint=_HINT)

@@ -15,12 +15,11 @@ import msgspec
 
 from vmrag_link.errors import QueriesInvalid
 from vmrag_link.golden import file
-from vmrag_link.golden.queries import GoldenFile, RankedChunk, Recording
+from vmrag_link.golden.queries import UPDATE, GoldenFile, RankedChunk, Recording
 from vmrag_link.yaml_events import decode
-from vmrag_link.yaml_tree import Entry, Sequence, parse
-from vmrag_link.yaml_tree import Mapping as MappingNode
+from vmrag_link.yaml_tree import MappingEntry, MappingNode, SequenceNode, parse
 
-Ranking = tuple[RankedChunk, ...]
+RankedChunks = tuple[RankedChunk, ...]
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+@/-]*/[A-Za-z0-9_.+@/-]*")
 
@@ -33,7 +32,7 @@ class _Change(NamedTuple):
     written: str
 
 
-def with_rankings(data: bytes, rankings: Mapping[int, Ranking], recorded: Recording, label: str) -> bytes:
+def with_rankings(data: bytes, rankings: Mapping[int, RankedChunks], recorded: Recording, label: str) -> bytes:
     """The file with the rankings of these queries, counted from 0, and what they were recorded
     under.
 
@@ -52,7 +51,7 @@ def with_rankings(data: bytes, rankings: Mapping[int, Ranking], recorded: Record
 
 
 def _require_recorded(
-    written: bytes, before: GoldenFile, rankings: Mapping[int, Ranking], recorded: Recording, label: str
+    written: bytes, before: GoldenFile, rankings: Mapping[int, RankedChunks], recorded: Recording, label: str
 ) -> None:
     wanted = [
         msgspec.structs.replace(query, line=0, ranking=rankings.get(number, query.ranking))
@@ -69,16 +68,16 @@ def _require_recorded(
 def _unwritable(label: str) -> QueriesInvalid:
     return QueriesInvalid(
         f"{label} is written in a way in which rankings cannot be added; it stays as it was.",
-        hint="Write each query as a list item with one `key: value` a line, then: vmrag check --update",
+        hint=f"Write each query as a list item with one `key: value` a line, then: {UPDATE}",
         file=label,
     )
 
 
-def _changes(text: str, rankings: Mapping[int, Ranking], recorded: Recording) -> list[_Change]:
+def _changes(text: str, rankings: Mapping[int, RankedChunks], recorded: Recording) -> list[_Change]:
     root = parse(text)
     assert isinstance(root, MappingNode)  # noqa: S101  `file.read` has read it
     queries = root.entries["queries"]
-    assert isinstance(queries.value, Sequence)  # noqa: S101  likewise
+    assert isinstance(queries.value, SequenceNode)  # noqa: S101  likewise
     changes = [_recorded(root, queries, recorded)]
     for number, ranking in rankings.items():
         query = queries.value.items[number]
@@ -87,7 +86,7 @@ def _changes(text: str, rankings: Mapping[int, Ranking], recorded: Recording) ->
     return changes
 
 
-def _recorded(root: MappingNode, queries: Entry, recorded: Recording) -> _Change:
+def _recorded(root: MappingNode, queries: MappingEntry, recorded: Recording) -> _Change:
     pairs = ", ".join(f"{name}: {_number(value)}" for name, value in msgspec.structs.asdict(recorded).items())
     written = f"recorded: {{{pairs}}}"
     if there := root.entries.get("recorded"):
@@ -96,7 +95,7 @@ def _recorded(root: MappingNode, queries: Entry, recorded: Recording) -> _Change
     return _Change(queries.key.start, queries.key.start, written + between)
 
 
-def _ranking(text: str, query: MappingNode, ranking: Ranking) -> _Change:
+def _ranking(text: str, query: MappingNode, ranking: RankedChunks) -> _Change:
     there = query.entries.get("ranking")
     rows = [
         f"{{document: {_quoted(each.document)}, chunk: {each.chunk}, score: {_number(each.score)}}}" for each in ranking

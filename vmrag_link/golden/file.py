@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from vmrag_link.errors import FilterInvalid, QueriesInvalid, enumerated
-from vmrag_link.golden.queries import GoldenFile, GoldenQuery, RankedChunk, Recording
+from vmrag_link.golden.queries import UPDATE, GoldenFile, GoldenQuery, RankedChunk, Recording
 from vmrag_link.pin_values import shown
 from vmrag_link.retrieval import filters, matching
 from vmrag_link.retrieval.query import Mode
 from vmrag_link.suggest import nearest
 from vmrag_link.yaml_events import YamlRefused, decode
-from vmrag_link.yaml_tree import Entry, Mapping, Node, Scalar, Sequence, parse, plain
+from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, SequenceNode, parse, plain
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_QUERIES = 5000
@@ -43,7 +43,7 @@ def read(data: bytes, label: str) -> GoldenFile:
 
 
 def _file(root: Node | None) -> GoldenFile:
-    if root is None or (isinstance(root, Scalar) and not root.text and not root.quoted):
+    if root is None or (isinstance(root, ScalarNode) and not root.text and not root.quoted):
         raise YamlRefused("there are no queries", 1)
     entries = _fields(root, _TOP, "the file")
     if "queries" not in entries:
@@ -59,11 +59,11 @@ def _file(root: Node | None) -> GoldenFile:
     return GoldenFile(tuple(map(_query, items)), recorded)
 
 
-def _recording(entry: Entry) -> Recording:
+def _recording(entry: MappingEntry) -> Recording:
     try:
         return msgspec.convert(plain(entry.value), Recording)
     except msgspec.ValidationError as error:
-        hint = "Delete the line; to write it again: vmrag check --update"
+        hint = f"Delete the line; to write it again: {UPDATE}"
         raise YamlRefused(f"`recorded` is not what vmrag writes there: {error}", entry.key.line, hint) from None
 
 
@@ -73,7 +73,7 @@ def _query(node: Node) -> GoldenQuery:
         raise YamlRefused("a query needs a text: `query: …`", node.line)
     line = entries["query"].key.line
 
-    def optional(name: str, read: Callable[[Entry], T]) -> T | None:
+    def optional(name: str, read: Callable[[MappingEntry], T]) -> T | None:
         return read(entries[name]) if name in entries else None
 
     found = GoldenQuery(
@@ -106,7 +106,7 @@ def _require_askable(query: GoldenQuery) -> None:
 # -- the fields
 
 
-def _mode(entry: Entry) -> Mode:
+def _mode(entry: MappingEntry) -> Mode:
     text = _text(entry.value, "mode")
     if text not in set(Mode):
         raise YamlRefused(
@@ -115,14 +115,14 @@ def _mode(entry: Entry) -> Mode:
     return Mode(text)
 
 
-def _k(entry: Entry) -> int:
+def _k(entry: MappingEntry) -> int:
     value = plain(entry.value)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_K:
         raise YamlRefused(f"k must be a whole number from 1 to {MAX_K}", entry.value.line)
     return value
 
 
-def _filter(entry: Entry, normal: Callable[[Any], Any]) -> dict[str, Any]:
+def _filter(entry: MappingEntry, normal: Callable[[Any], Any]) -> dict[str, Any]:
     value = plain(entry.value)
     if not isinstance(value, dict):
         raise YamlRefused(f"{entry.key.text} must be a filter, such as {{status: open}}", entry.value.line)
@@ -156,17 +156,15 @@ def _chunk(node: Node) -> RankedChunk:
     try:
         return msgspec.convert(value, RankedChunk)
     except msgspec.ValidationError as error:
-        raise YamlRefused(
-            f"a place in a ranking: {error}", node.line, "To record it again: vmrag check --update"
-        ) from None
+        raise YamlRefused(f"a place in a ranking: {error}", node.line, f"To record it again: {UPDATE}") from None
 
 
 # -- kinds of nodes
 
 
-def _fields(node: Node, known: Iterable[str], what: str) -> dict[str, Entry]:
+def _fields(node: Node, known: Iterable[str], what: str) -> dict[str, MappingEntry]:
     names = list(known)
-    if not isinstance(node, Mapping):
+    if not isinstance(node, MappingNode):
         raise YamlRefused(f"{what} is written as `key: value` lines", node.line)
     for name, entry in node.entries.items():
         if name not in names:
@@ -177,30 +175,30 @@ def _fields(node: Node, known: Iterable[str], what: str) -> dict[str, Entry]:
     return node.entries
 
 
-def _list(entry: Entry, what: str) -> list[Node]:
-    if not isinstance(entry.value, Sequence):
-        hint = "Write `ranking: []`; to record it: vmrag check --update" if what == "ranking" else ""
+def _list(entry: MappingEntry, what: str) -> list[Node]:
+    if not isinstance(entry.value, SequenceNode):
+        hint = f"Write `ranking: []`; to record it: {UPDATE}" if what == "ranking" else ""
         raise YamlRefused(f"{what} must be a list", entry.value.line, hint)
     return entry.value.items
 
 
-def _items(entry: Entry | None, what: str) -> list[Node]:
+def _items(entry: MappingEntry | None, what: str) -> list[Node]:
     """The items of a list; a single one needs no brackets."""
     if entry is None:
         return []
-    found: list[Node] = [entry.value] if isinstance(entry.value, Scalar) else _list(entry, what)
+    found: list[Node] = [entry.value] if isinstance(entry.value, ScalarNode) else _list(entry, what)
     if not found:
         raise YamlRefused(f"{what} names nothing", entry.value.line)
     return found
 
 
-def _names(entry: Entry) -> list[str]:
+def _names(entry: MappingEntry) -> list[str]:
     return [_text(each, entry.key.text) for each in _items(entry, entry.key.text)]
 
 
 def _text(node: Node, what: str, *, most: int = 1000) -> str:
     """As it is written: a query may be a number."""
-    if not isinstance(node, Scalar) or not node.text:
+    if not isinstance(node, ScalarNode) or not node.text:
         raise YamlRefused(f"{what} must be a text", node.line)
     if len(node.text) > most:
         raise YamlRefused(f"{what} has {len(node.text):,} characters; at most {most:,} are read", node.line)

@@ -10,6 +10,9 @@ from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
 from vmrag_link.settings import RetrievalSettings
 
+UPDATE = "vmrag check --update"
+"""The command that records rankings."""
+
 
 class RankedChunk(Record, frozen=True):
     """One place of a ranking. `document`: COLLECTION/DOC. `score`: as a query shows it, exact on

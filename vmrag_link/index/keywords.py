@@ -22,7 +22,7 @@ LAST_SLOT = (1 << SLOT_BITS) - 1
 ROWS_AT_ONCE = 1_000
 
 TOKENS = "tokenize = 'porter unicode61'"
-_TABLE = f"CREATE VIRTUAL TABLE keywords USING fts5(text, {TOKENS})"
+TABLE = f"CREATE VIRTUAL TABLE keywords USING fts5(text, {TOKENS})"
 
 # English words that carry no topic: dropped from a query (never from the texts), unless nothing
 # else is left.
@@ -44,7 +44,7 @@ def damage(folder: Path) -> str:
         try:
             connection.deserialize((folder / FILE).read_bytes())
             found = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'keywords'").fetchone()
-            if found != (_TABLE,):
+            if found != (TABLE,):
                 return f"{FILE} is no list of words"
             connection.execute("INSERT INTO keywords(keywords) VALUES ('integrity-check')")
         except (sqlite3.Error, OSError) as error:
@@ -76,7 +76,7 @@ def connect(folder: Path, *, frozen: bool = False) -> sqlite3.Connection:
         # An index that a kill left half changed is thrown away: no journal has to survive that.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA journal_mode = MEMORY")
-        connection.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
+        connection.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
     except sqlite3.Error:
         connection.close()
         raise

@@ -168,9 +168,9 @@ def _identity(path: Path) -> Identity:
 
 def _digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """The SHA-256 of each of these files, which are read side by side."""
-    from vmrag_link.beside import Beside
+    from vmrag_link.thread_task import ThreadTask
 
-    at_work = {name: Beside(functools.partial(sha256_of, folder / name)) for name in names}
+    at_work = {name: ThreadTask(functools.partial(sha256_of, folder / name)) for name in names}
     return {name: each.result() for name, each in at_work.items()}
 
 

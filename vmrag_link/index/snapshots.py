@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, paths
-from vmrag_link.beside import Beside
 from vmrag_link.errors import Busy
 from vmrag_link.index import seal
 from vmrag_link.index.directories import Directories, copy_tree, lock_of
 from vmrag_link.index.verify import SUFFIX, problem_of, unusable
 from vmrag_link.models import Record
+from vmrag_link.thread_task import ThreadTask
 
 LARGE = 1_000_000
 """Bytes of a file that is worth a thread of its own."""
@@ -108,7 +108,7 @@ def copied(source: Path, target: Path, *, meanwhile: Callable[[], object]) -> It
     with _proven(source):
         copy_tree(source, target, meanwhile=meanwhile)
         # Most of it stays as it is, so that little is left to write when it is published.
-        written = Beside(lambda: _write_large(target))
+        written = ThreadTask(lambda: _write_large(target))
         yield
         written.result()
 
@@ -120,7 +120,7 @@ def _proven(source: Path) -> Iterator[None]:
     """
     if not source.is_dir():
         raise unusable(source, "it is not there")
-    proof = Beside(lambda: seal.mismatch(source))
+    proof = ThreadTask(lambda: seal.mismatch(source))
     try:
         yield
     except Exception as error:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from vmrag_link import permissions
-from vmrag_link.beside import Beside
 from vmrag_link.errors import VmragError, no_space
 from vmrag_link.index import flat, floats, keywords, lengths, seal, vectors
 from vmrag_link.index.manifest import IndexedCollection, Manifest
 from vmrag_link.index.verify import FORMAT, unusable
 from vmrag_link.models import Chunk, Collection, Document, DocumentHeader, Record
+from vmrag_link.thread_task import ThreadTask
 
 
 class ChunkedDocument(Record, frozen=True):
@@ -40,7 +40,7 @@ class IndexStore:
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.folder = folder
-        self._adding: Beside[None] | None = None
+        self._adding: ThreadTask[None] | None = None
         if create:
             permissions.make_folder(folder)
         with contextlib.ExitStack() as opened:
@@ -138,7 +138,7 @@ class IndexStore:
         if rows:
             # A third of the work, and SQLite's alone: the next documents are read meanwhile.
             self._finish_adding()
-            self._adding = Beside(lambda: self._add_words(held, documents, range(held.slots, slot)))
+            self._adding = ThreadTask(lambda: self._add_words(held, documents, range(held.slots, slot)))
             whole, dimensions = vectors.quantise(b"".join(rows)), held.collection.embedding_dimensions
             vectors.append(self.folder, held.id, whole, slots=held.slots, dimensions=dimensions)
             if keep_floats:

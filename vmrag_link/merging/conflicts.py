@@ -14,9 +14,6 @@ from vmrag_link.merging.text import Hunk
 from vmrag_link.models import Entry, Record, Row, text_of
 
 Side = Literal["ours", "theirs"]
-Take = Literal["ours", "theirs", "union"]
-"""What a person may choose at once; `union`, both texts, is for hunks."""
-
 DOCUMENT, COLLECTION, PROJECT = "document", "collection", "project"
 """The field of a conflict over a whole row, which one side removed and the other changed.
 

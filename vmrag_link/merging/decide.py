@@ -6,21 +6,13 @@ import re
 from collections.abc import Mapping
 
 from vmrag_link.errors import ContentRefused, UsageInvalid, plural, quoted
-from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, Take, hunk_field, key_field
-from vmrag_link.merging.markers import Markers
+from vmrag_link.merging.conflicts import DOCUMENT, Choice, Conflict, hunk_field, key_field
+from vmrag_link.merging.markers import Labels, Markers
 from vmrag_link.merging.rows import CONTENT
-from vmrag_link.merging.text import Hunk
+from vmrag_link.merging.text import Hunk, Take
 from vmrag_link.models import Record, text_of
 
 _HUNK = re.compile(rf"{CONTENT}#(\d+)")
-
-
-class Labels(Record, frozen=True):
-    """Of what the versions of a conflict are, as it stands beside the markers."""
-
-    ours: str = "ours"
-    theirs: str = "theirs"
-    base: str = "base"
 
 
 class Decision(Record, frozen=True):
@@ -66,7 +58,7 @@ def text_field(conflict: Conflict) -> str | None:
 def markers(conflict: Conflict, labels: Labels) -> Markers:
     """Markers that no version of the text has."""
     texts = (text_of(row) for row in (conflict.base, conflict.ours, conflict.theirs))
-    return Markers.apart_from(texts, ours=labels.ours, base=labels.base, theirs=labels.theirs)
+    return Markers.apart_from(texts, labels)
 
 
 def _parts(conflict: Conflict, name: str, take: Take) -> list[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from difflib import SequenceMatcher
+from difflib import Match, SequenceMatcher
+from itertools import accumulate
 
 from vmrag_link.worddiff import longest_chain
 
@@ -17,7 +18,10 @@ Block = tuple[int, int, int]
 """Where equal lines begin in the first text and in the second, and how many there are."""
 
 MOST_PAIRS = 1_000_000
-"""Pairs of equal lines that are compared between two anchors; with more, nothing there matches."""
+"""Pairs of equal lines that are compared in one text; what would need more does not match.
+
+It bounds the whole text: lines between unique ones, all alike, would take difflib hours.
+"""
 
 
 class LineMatcher:
@@ -57,9 +61,10 @@ class LineMatcher:
         yield 0, 0, head
         left, right = left[: len(left) - tail], right[: len(right) - tail]
         at_left = at_right = 0
+        allowance = MOST_PAIRS
         for i, j in (*_anchors(left, right), (len(left), len(right))):
             if i > at_left and j > at_right:
-                between = _longest_matches(left[at_left:i], right[at_right:j])
+                between, allowance = _longest_matches(left[at_left:i], right[at_right:j], allowance)
                 yield from ((head + at_left + x, head + at_right + y, n) for x, y, n in between)
             if i < len(left):
                 yield head + i, head + j, 1
@@ -87,10 +92,29 @@ def _anchors(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]
     return longest_chain(pairs)
 
 
-def _longest_matches(left: Sequence[str], right: Sequence[str]) -> Sequence[Block]:
+def _longest_matches(left: Sequence[str], right: Sequence[str], allowance: int) -> tuple[Sequence[Block], int]:
+    """Returns what is left of the allowance, too."""
     if left == right:
-        return [(0, 0, len(left))]
-    counts = Counter(right)
-    if sum(counts[line] for line in left) > MOST_PAIRS:
-        return []
-    return SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()[:-1]
+        return [(0, 0, len(left))], allowance
+    if set(left).isdisjoint(right):  # most of a text with a million changes
+        return [], allowance
+    matcher = _BoundedMatcher(left, right, allowance)
+    return matcher.get_matching_blocks()[:-1], matcher.allowance
+
+
+class _BoundedMatcher(SequenceMatcher[str]):
+    """Compares `allowance` pairs of lines at most, and tells how many are left."""
+
+    def __init__(self, left: Sequence[str], right: Sequence[str], allowance: int) -> None:
+        super().__init__(None, left, right, autojunk=False)
+        self.allowance = allowance
+        counts = Counter(right)
+        self._pairs = list(accumulate((1 + counts[line] for line in left), initial=0))
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        """Empty where the comparison costs more than is left; difflib goes no further there."""
+        cost = self._pairs[-1 if ahi is None else ahi] - self._pairs[alo]
+        if cost > self.allowance:
+            return Match(alo, blo, 0)
+        self.allowance -= cost
+        return super().find_longest_match(alo, ahi, blo, bhi)

@@ -9,24 +9,29 @@ from vmrag_link.merging.text import with_final_newline
 from vmrag_link.models import Record
 
 _SIZE = 7  # git's
-_MARKER = re.compile(r"^(<{7,}|\|{7,}|={7,}|>{7,})(?:[ \r]|$)", re.MULTILINE)
+_MARKER = re.compile(r"^(<{7,1000}|\|{7,1000}|={7,1000}|>{7,1000})(?:[ \r]|$)", re.MULTILINE)
+"""Longer lines are no markers: a stranger's of a megabyte would make one of ours as long."""
+
+
+class Labels(Record, frozen=True):
+    """What the versions of a conflict are called beside the markers."""
+
+    ours: str = "ours"
+    theirs: str = "theirs"
+    base: str = "base"
 
 
 class Markers(Record, frozen=True):
-    """Labels say of what a version is. `size`: how long the markers are."""
+    """`size`: how long the markers are."""
 
-    ours: str = "ours"
-    base: str = "base"
-    theirs: str = "theirs"
+    labels: Labels = Labels()
     size: int = _SIZE
 
     @classmethod
-    def apart_from(
-        cls, texts: Iterable[str], *, ours: str = "ours", base: str = "base", theirs: str = "theirs"
-    ) -> Markers:
+    def apart_from(cls, texts: Iterable[str], labels: Labels = Labels()) -> Markers:  # noqa: B008  it is frozen
         """So long that no line of these texts is one: a document may be about conflicts."""
         longest = max((len(each[1]) for text in texts for each in _MARKER.finditer(text)), default=0)
-        return cls(ours, base, theirs, max(_SIZE, longest + 1))
+        return cls(labels, max(_SIZE, longest + 1))
 
     def between(self, ours: str, theirs: str, *, base: str | None = None) -> str:
         """The sides, as git writes them, and the base as `diff3` does. A text without a final end
@@ -48,7 +53,7 @@ class Markers(Record, frozen=True):
     @property
     def _lines(self) -> tuple[str, str, str, str]:
         marks = (each * self.size for each in "<|=>")
-        names = (self.ours, self.base, "", self.theirs)
+        names = (self.labels.ours, self.labels.base, "", self.labels.theirs)
         start, base, middle, end = (f"{mark} {name}".rstrip() for mark, name in zip(marks, names, strict=True))
         return start, base, middle, end
 

@@ -16,7 +16,8 @@ from vmrag_link.models import Record
 VERSION = "lines-1"
 """Names matcher and algorithm in the revisions that they make."""
 
-HunkSide = Literal["ours", "theirs", "union"]
+Take = Literal["ours", "theirs", "union"]
+"""What a person may choose at once; `union`, both texts, is for hunks."""
 
 
 class Hunk(Record, frozen=True):
@@ -32,7 +33,7 @@ class Hunk(Record, frozen=True):
     theirs: str
     key: str
 
-    def side(self, take: HunkSide) -> str:
+    def side(self, take: Take) -> str:
         """The lines that result; `union` has ours before theirs."""
         if take == "union":
             return with_final_newline(self.ours) + self.theirs

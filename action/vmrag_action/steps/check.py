@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from vmrag_action import findings, work
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, SourceLine, WorkflowJob
+from vmrag_link.golden.queries import UPDATE
 from vmrag_link.ops.checks.check_queries import CheckedQuery, GoldenReport, check_queries
 
 
@@ -20,8 +21,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
 
 def _outdated(report: GoldenReport) -> Iterator[ActionFinding]:
     if report.outdated:
-        hint = "vmrag check --update"
-        yield ActionFinding("error", "RANKINGS_OUTDATED", report.file, report.outdated, hint, SourceLine(report.file))
+        yield ActionFinding("error", "RANKINGS_OUTDATED", report.file, report.outdated, UPDATE, SourceLine(report.file))
 
 
 def _missed(report: GoldenReport, query: CheckedQuery) -> Iterator[ActionFinding]:

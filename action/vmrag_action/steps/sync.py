@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from vmrag_action import cache_policy, inputs, summary, work
-from vmrag_action.runner import PIN, Runner, WorkflowJob
+from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__
-from vmrag_link.errors import VmragError, plural
+from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
 from vmrag_link.ops.index.portable import Provided, provide
 from vmrag_link.workspace import Workspace
-
-FAILED_CHECK = 1
-"""The exit code of errors that are no failure of the machine: drift, a pin that cannot be used."""
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
@@ -50,14 +47,16 @@ def _report(runner: Runner, ws: Workspace, provided: Provided) -> None:
 
 
 def _out_of_sync(runner: Runner, error: VmragError) -> int:
-    """A finding, as far as `fail-on` lets it be one; what could not be tried fails in any case."""
+    """Drift, or a pin that cannot be used, is a finding, as far as `fail-on` lets it be one. What
+    could not be tried fails in any case.
+    """
     runner.output("in-sync", False)
     runner.output("cache-hit", False)
     runner.output("findings", 1)
     rows = [(error.cause, error.message), ("What helps", error.hint)]
     runner.summarise(summary.facts("Knowledge is not in sync", rows))
     if error.exit_code == FAILED_CHECK and inputs.fail_on() == "never":
-        runner.annotate("warning", f"{error.message}\n{error.hint}", title=error.cause, at=PIN)
-        return 0
-    runner.fail(error)
+        runner.annotate_error(error, "warning")
+        return OK
+    runner.annotate_error(error)
     return error.exit_code

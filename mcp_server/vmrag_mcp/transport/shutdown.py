@@ -14,8 +14,8 @@ import time
 from typing import NoReturn
 
 from vmrag_link import proc
+from vmrag_link.errors import INTERRUPTED, OK
 
-OK, INTERRUPTED = 0, 130
 _WATCH_SECONDS = 0.5
 
 

@@ -90,9 +90,7 @@ def commit(ws: Workspace, message: str, *, author: str | None = None, follow: bo
     try:
         ws.reconcile()
     except (*INDEXING_FAILURES, GitBusy, LockError) as error:
-        return msgspec.structs.replace(
-            report, pending=f"The index could not follow yet: {error.message} ({error.hint})"
-        )
+        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.sentence}")
     return report
 
 

@@ -10,6 +10,7 @@ import msgspec
 from vmrag_link.errors import QueriesInvalid, shortened
 from vmrag_link.golden import edit
 from vmrag_link.golden.queries import (
+    UPDATE,
     GoldenFile,
     GoldenQuery,
     Miss,
@@ -22,7 +23,6 @@ from vmrag_link.golden.queries import (
 from vmrag_link.models import Record
 from vmrag_link.ops.checks import golden_file
 from vmrag_link.ops.checks.golden_answers import GoldenAnswer, answers
-from vmrag_link.ops.checks.golden_file import UPDATE
 from vmrag_link.ops.checks.missed_documents import MissedDocuments
 from vmrag_link.ops.follow.provenance import KbBlock, require_pinned, viewed
 from vmrag_link.ops.index.query import ranked_at, searching

@@ -17,7 +17,7 @@ from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Examination, Flaw, Fork, PinFinding, not_comparable
 from vmrag_link.ops.checks.verify_pins import Past, ReadPins
 from vmrag_link.ops.commits.ancestry import Ancestry, carried
-from vmrag_link.ops.commits.merge_bases import MergeBases
+from vmrag_link.ops.commits.shallow_history import MergeBases
 from vmrag_link.ops.pins.pinning import parsed
 from vmrag_link.ops.remotes import destinations
 from vmrag_link.ops.remotes.clone import clone_from

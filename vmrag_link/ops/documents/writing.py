@@ -205,7 +205,7 @@ def _store_and_index(
     except INDEXING_FAILURES as error:
         if planned is None:
             raise
-        pending = f"The documents are stored, but the index could not follow yet: {error.message} ({error.hint})"
+        pending = f"The documents are stored, but the index could not follow yet: {error.sentence}"
         return Landed(planned.report, branch, pending)
     return Landed(report, branch, chunks=chunks)
 

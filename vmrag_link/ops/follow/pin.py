@@ -48,9 +48,7 @@ def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> Pi
         with contextlib.suppress(GitBusy):  # the next command goes there; `staged` says what is left to do
             ws.reconcile()
     except (*INDEXING_FAILURES, LockError) as error:
-        return msgspec.structs.replace(
-            report, pending=f"The index could not follow yet: {error.message} ({error.hint})"
-        )
+        return msgspec.structs.replace(report, pending=f"The index could not follow yet: {error.sentence}")
     return report
 
 

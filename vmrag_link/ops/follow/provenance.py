@@ -51,8 +51,8 @@ def viewed(ws: Workspace, view: View) -> Standing:
 
 
 def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
-    """Raise why what is read is not the knowledge that the checked-out code pins, if so: for
-    whoever must not take another answer for it.
+    """Raise why what is read is not the knowledge that the checked-out code pins, if so;
+    for callers that must not take another answer for it.
 
     `notes`: what the answer says about it (`Standing.notes`).
     """

@@ -18,7 +18,7 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.errors import IndexFailed, VmragError
-from vmrag_link.index import seal, snapshots
+from vmrag_link.index import definitions, keywords, manifest, seal, snapshots
 from vmrag_link.index.directories import remove
 from vmrag_link.index.verify import SUFFIX, problem_of
 from vmrag_link.models import Record
@@ -57,14 +57,14 @@ class Provided(Record, frozen=True):
     rejected: tuple[str, ...]
 
 
-def provide(ws: Workspace, folder: Path | None) -> Provided:
-    """Bring the work tree to its pin with what `folder` holds, and compare the index with the
-    documents.
+def provide(ws: Workspace, folder: Path) -> Provided:
+    """Bring the work tree to its pin with what `folder` holds, if it is there, and compare the
+    index with the documents.
 
     What came back and is not what they make is thrown away, and built again. Raises as `sync`, and
     `IndexFailed` for an index that was built here and is wrong all the same.
     """
-    restored = _restore(ws, folder) if folder and folder.is_dir() else Restored()
+    restored = _restore(ws, folder) if folder.is_dir() else Restored()
     report, verified, problems = _synced(ws, rebuild=False)
     if problems and (restored.revisions or restored.vectors):
         for revision in restored.revisions:
@@ -139,6 +139,8 @@ def _take_in(ws: Workspace, path: Path) -> str:
     if not ws.snapshots.problem(revision):
         return revision
     _require_sealed_files(path)
+    _require_own_tables(path, manifest.FILE, manifest.SCHEMA)
+    _require_own_tables(path, keywords.FILE, keywords.TABLE)
     permissions.make_folder(ws.snapshots.root)
     with ws.snapshots.building() as built:
         snapshots.copy(path, built)
@@ -166,6 +168,12 @@ def _require_sealed_files(path: Path) -> None:
         raise _refusal(path, f"{seal.SEAL} cannot be read ({error})") from error
     if named != files - {seal.SEAL}:
         raise _refusal(path, "its files are not those that were sealed")
+
+
+def _require_own_tables(path: Path, name: str, made: str) -> None:
+    """Raise `IndexFailed` unless a database has the tables that are `made` and nothing else."""
+    if problem := definitions.problem_of(path / name, made):
+        raise _refusal(path, f"{name} {problem}")
 
 
 def _is_plain(path: Path) -> bool:

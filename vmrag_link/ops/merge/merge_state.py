@@ -18,7 +18,7 @@ from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, quoted
 from vmrag_link.formats import require_known
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
 from vmrag_link.merging.conflicts import Choice
-from vmrag_link.merging.decide import Labels
+from vmrag_link.merging.markers import Labels
 from vmrag_link.merging.revisions import Signature
 from vmrag_link.merging.threeway import Merged, merge
 from vmrag_link.models import At, Record
@@ -186,10 +186,10 @@ def _is_contested(ws: Workspace, state: MergeState) -> bool:
 
     Not so in a merge of branches, where one side holds all of the other.
     """
-    engine, sides = ws.engine, (state.ours, state.theirs)
-    if not pin_merge.is_merge(ws.places) or not all(map(engine.has_revision, sides)):
+    engine, both = ws.engine, (state.ours, state.theirs)
+    if not pin_merge.is_merge(ws.places) or not all(map(engine.has_revision, both)):
         return True
-    return not any(engine.is_ancestor(*each) for each in (sides, sides[::-1]))
+    return not any(engine.is_ancestor(*each) for each in (both, both[::-1]))
 
 
 def _sides(state: MergeState) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.git import pin_conflict
 from vmrag_link.git.pin_conflict import Stages, Stopped
 from vmrag_link.merging.conflicts import Conflict
-from vmrag_link.merging.decide import Labels
+from vmrag_link.merging.markers import Labels
 from vmrag_link.models import Entry, Record, RevisionInfo, Row
 from vmrag_link.workspace import Workspace
 
@@ -44,7 +44,7 @@ def source_in_git(ws: Workspace, stages: Stages) -> str:
 def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
     stopped = pin_conflict.stopped(ws.places)
     ours = ws.trigger().branch or _branch(stages.ours)
-    return Labels(ours=ours, theirs=_theirs(ws, stopped, stages, ours), base="base")
+    return Labels(ours=ours, theirs=_theirs(ws, stopped, stages, ours))
 
 
 def labels(symbolic: str, source: str) -> Labels:

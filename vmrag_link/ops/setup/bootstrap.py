@@ -235,7 +235,7 @@ def _index_problem(ws: Workspace) -> str:
     try:
         ws.reconcile()
     except (*INDEXING_FAILURES, GitBusy, LockError) as error:
-        return f"The knowledge base is there, but the index could not follow yet: {error.message} ({error.hint})"
+        return f"The knowledge base is there, but the index could not follow yet: {error.sentence}"
     return ""
 
 

@@ -196,7 +196,7 @@ def _waiting(ws: Workspace, target: Target) -> list[str]:
         merge = merge_state.current(ws)
     except VmragError as error:  # a side that cannot be merged: the pin is in conflict all the same
         merge = None
-        waiting.append(f"{error.message} ({error.hint})")
+        waiting.append(error.sentence)
     if merge:
         then = "vmrag commit, or vmrag merge --abort" if merge.written else "vmrag resolve"
         waiting.append(f"The merge of {merge.source} is open: {then}")

@@ -1,4 +1,4 @@
-"""Work in a thread beside the caller's, such as hashing, which needs no interpreter's lock."""
+"""One piece of work in a thread of its own, such as hashing, which needs no interpreter's lock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Beside(Generic[T]):
+class ThreadTask(Generic[T]):
     """Begins at once. `result` waits for it, and returns or raises what the work did.
 
     A process that ends meanwhile does not wait. `concurrent.futures` takes longer to import than
