@@ -522,6 +522,8 @@ def test_a_conflict_that_git_add_has_closed_is_open_all_the_same(parted, tmp_pat
     report = parted.ask("resolve", "--theirs")
     assert (report["conflicts"], report["decided"], report["next"]) == ([], 1, following)
     assert said not in parted.status()["reasons"]
+    if following == "git commit":
+        assert refused(parted, "resolve", "--ours")["hint"] == "git commit (or git merge --abort)"
     done = parted.run(*shlex.split(following)[1:])
     assert done.returncode == 0, done
     assert texts(parted, parted.pinned) == expected(parted, base, left, right, d=texts(parted, right)["handbook/d"])

@@ -92,8 +92,11 @@ def command(
     }
     way = _way([each for each, is_asked in asked.items() if is_asked], conflicts, attended=_is_attended(invocation))
     if (file or hunks) and len(conflicts) != 1:
-        what = "A file resolves" if file else "A hunk is of"
-        raise UsageInvalid(f"{what} one conflict.", hint="vmrag resolve COLLECTION/DOC --file FILE (or --hunk 1=ours)")
+        option, value = ("file", str(file)) if file else ("hunk", hunks[0])
+        raise UsageInvalid(
+            f"--{option} is for one document: name the one that is meant.",
+            hint=f"vmrag resolve --list, then: vmrag resolve COLLECTION/DOC --{option} {quoted(value)}",
+        )
     with invocation.workspace() as ws:
         match way:
             case "decide":
@@ -143,7 +146,9 @@ def _parts(given: tuple[str, ...], option: str, example: str) -> dict[str, Take]
         name, _, side = each.rpartition("=")
         take = next((take for take in _TAKES if take == side), None)
         if take is None or not name:
-            raise UsageInvalid(f"--{option} {each}: say which side.", hint=f"--{option} {name or example}=ours")
+            raise UsageInvalid(
+                f"--{option} {each}: say which side.", hint=f"--{option} {name or example}=ours (or =theirs)"
+            )
         parts[name] = take
     return parts
 

@@ -100,7 +100,9 @@ def opened(ws: Workspace) -> MergeState | None:
 def required(ws: Workspace) -> MergeState:
     state = opened(ws)
     if state is None:
-        raise MergeConflict("No merge is open here.", hint="vmrag merge REF")
+        what = plumbing.busy(ws.places)
+        hint = plumbing.busy_hint(what) if what and what != "bisect" else "vmrag merge REF"
+        raise MergeConflict("No merge is open here.", hint=hint)
     return state
 
 
