@@ -30,7 +30,9 @@ def way_back(branch: KbBranch) -> str:
 
 
 def left_revision(branch: KbBranch) -> str:
-    return f"{branch.name!r} left revision {branch.head[:7]}, which is kept. To go back: vmrag pin {branch.head}"
+    """A reset is gone back on by a pin; a rebase that dropped knowledge is mended by a merge."""
+    back = f"To go back: vmrag pin {branch.head}; to have what it holds here, too: vmrag merge {branch.head}"
+    return f"{branch.name!r} left revision {branch.head[:7]}, which is kept. {back}"
 
 
 def stay_behind(code_branch: str) -> str:

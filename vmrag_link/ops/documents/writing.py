@@ -119,9 +119,10 @@ def refuse_in_between(ws: Workspace) -> None:
     """As `refuse_if_busy`, also where there is no knowledge base. Raises `GitBusy`."""
     what = plumbing.busy(ws.places)
     if what:
+        then = plumbing.busy_hint(what)
         raise GitBusy(
             f"A {what} is under way in this work tree; knowledge is not written meanwhile.",
-            hint=plumbing.busy_hint(what),
+            hint=f"vmrag resolve, then: {then}" if pin_conflict.undecided(ws.places) else then,
             operation=what,
         )
     if ws.trigger().branch is None:
