@@ -110,6 +110,7 @@ def test_trap_7_a_merge_that_conflicts_is_a_failure_that_says_what(notes, tools)
         "base": {"content": TEXTS["a"]},
         "ours": {"content": "ours"},
         "theirs": {"content": "theirs"},
+        "hunks": [{"line": 1, "base": TEXTS["a"], "ours": "ours", "theirs": "theirs"}],
     }
     assert ids(conflicts) == ["a", "b"]
     assert (notes.pinned, notes.texts()["a"]) == (ours, "ours")
