@@ -46,7 +46,9 @@ def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> lis
 
 
 def page(folder: Path, kind: str, rounds: int, env: dict[str, str]) -> Figure:
-    """A whole process of ours; git's needs no interpreter, so a start of Python is added to it."""
+    """A whole process of ours; git's needs no interpreter, so a start of ours is added to it: the
+    same process on empty texts.
+    """
     there = folder / "page"
     there.mkdir(exist_ok=True)
     lines = [PAGES[kind](number) for number in range(PAGE)]
@@ -62,14 +64,14 @@ def page(folder: Path, kind: str, rounds: int, env: dict[str, str]) -> Figure:
         {
             "merge": lambda: timing.once(ours, cwd=here, env=env),
             "git merge-file": lambda: timing.once(theirs, cwd=here, env=env),
-            "bare start": lambda: timing.once([sys.executable, "-m", "bench.bare_start"], cwd=here, env=env),
+            "start": lambda: timing.once([*ours[:3], *["/dev/null"] * 3], cwd=here, env=env),
         },
         rounds,
     )
     seconds = {name: sample.wall for name, sample in timed.items()}
     return Figure(
         f"merge of a page of {PAGE:,} lines ({kind}): against three of git merge-file + start",
-        seconds["merge"] / (3 * seconds["git merge-file"] + seconds["bare start"]),
+        seconds["merge"] / (3 * seconds["git merge-file"] + seconds["start"]),
         1.0,
         seconds,
     )
