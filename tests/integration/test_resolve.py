@@ -482,7 +482,8 @@ def test_gits_conflict_in_the_pin_is_resolved_and_its_command_goes_on(parted, tm
         assert parted.git("status", "--porcelain") == ""
         assert pinned_by(parted, "HEAD") == report["pin"]["dolt_commit"]
     assert texts(parted, parted.pinned) == expected(parted, base, left, right, d=text)
-    assert info(parted, parted.pinned).parents == ((left, right) if command == "merge" else (left,))
+    joins = command in ("merge", "pull")
+    assert info(parted, parted.pinned).parents == ((left, right) if joins else (left,))
     assert parted.status()["state"] == "in_sync"
     whole(parted, tmp_path)
 
@@ -492,7 +493,7 @@ SAID = {
     "rebase": "The merge of your commit {theirs}, which is being rebased, is open: vmrag resolve",
     "cherry-pick": "The merge of the picked commit {theirs} is open: vmrag resolve",
     "revert": "The merge of the revert of {ours} is open: vmrag resolve",
-    "pull": "The merge of git's main is open: vmrag resolve",
+    "pull": "The merge of git's topic is open: vmrag resolve",
     "stash pop": "The merge of your stash is open: vmrag resolve",
     "checkout -m": "The merge of git's main is open: vmrag resolve",
 }
