@@ -55,11 +55,7 @@ def find(binary: str = "") -> Program:
     try:
         state = Path(path).stat()
     except OSError as error:
-        raise DoltMissing(
-            f"{path} is named as dolt's program, and cannot be run: {error.strerror}.",
-            hint=f"Name the program: {_NAME_IT}",
-            path=path,
-        ) from error
+        raise _not_run(path, error) from error
     return _checked(path, (state.st_ino, state.st_size, state.st_mtime_ns))
 
 
@@ -120,6 +116,10 @@ _ADDED = {env.DOLT_NO_REPORT: "1"}
 def _not_started(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMissing:
     if not cwd.is_dir():
         return EngineFailed(f"{cwd} is not a directory any more.", hint="Change to a directory that exists.")
+    return _not_run(path, error)
+
+
+def _not_run(path: str, error: OSError) -> DoltMissing:
     return DoltMissing(f"{path} cannot be run: {error.strerror}.", hint=f"Name the program: {_NAME_IT}", path=path)
 
 
