@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from tests.support.repos import isolate
 
-NOT_FROM_PYPI = {"busybox", "chromium", "dash", "fish", "git-lfs", "sshd", "zsh"}
+NOT_FROM_PYPI = {"busybox", "chromium", "dash", "dolt", "fish", "git-lfs", "sshd", "zsh"}
 """Programs that the line which CI runs cannot install: a test that needs one may be skipped there,
 too.
 """

@@ -17,7 +17,7 @@
     │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
     │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
     │                      CollectionMissing · CollectionExists · DocumentMissing · DocumentExists
-    │                      ContentRefused
+    │                      ContentRefused · DoltMissing
     ├── Index (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
     ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
     ├── Remote (exit 3)    RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable
@@ -408,6 +408,15 @@ class ContentRefused(EngineError):
     """Text or metadata that no engine stores exactly."""
 
     code = "INVALID_METADATA"
+
+
+class DoltMissing(EngineError):
+    """There is no `dolt` to run: none on PATH, one that is too old, or another program of that
+    name.
+    """
+
+    code = "DOLT_EXECUTABLE_NOT_FOUND"
+    exit_code = USAGE
 
 
 class VectorIndexError(VmragError):

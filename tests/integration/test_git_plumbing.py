@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
 from vmrag_link.git import plumbing
 from vmrag_link.paths import PIN_NAME
@@ -67,7 +68,7 @@ def test_variables_inherited_from_a_hook_do_not_lead_to_another_repository(repo,
 
 def test_the_scrubbed_variables_are_those_that_git_lists():
     listed = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
-    assert set(listed.stdout.split()) - {"GIT_CONFIG_COUNT"} <= set(plumbing.LOCAL_VARIABLES)
+    assert set(listed.stdout.split()) - {"GIT_CONFIG_COUNT"} <= set(env.GIT_LOCAL)
 
 
 def test_outside_of_a_repository_the_hint_is_git_init(tmp_path):

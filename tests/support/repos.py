@@ -21,7 +21,7 @@ def isolate(monkeypatch, home: Path) -> None:
     """Nothing of this machine's configuration or of the caller's repository reaches git from now
     on.
     """
-    for name in [name for name in os.environ if name.startswith(("GIT_", "GITHUB_", "VMRAG"))]:
+    for name in [name for name in os.environ if name.startswith(("GIT_", "GITHUB_", "VMRAG", "DOLT_"))]:
         monkeypatch.delenv(name)
     home.mkdir(parents=True, exist_ok=True)
     (home / "gitconfig").write_text(
@@ -32,6 +32,7 @@ def isolate(monkeypatch, home: Path) -> None:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "xdg"))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.setenv("DOLT_ROOT_PATH", str(home))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_AUTHOR_DATE", DATE)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, quoted
 from vmrag_link.git.heads import Head, busy, busy_hint, head, index_locked
-from vmrag_link.git.run import LOCAL_VARIABLES, demand, failure, git, git_in
+from vmrag_link.git.run import demand, failure, git, git_in
 from vmrag_link.git.settings import (
     config_section,
     forget_kb_branch,
@@ -22,7 +22,6 @@ from vmrag_link.git.settings import (
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
 __all__ = [
-    "LOCAL_VARIABLES",
     "Head",
     "blob",
     "busy",
