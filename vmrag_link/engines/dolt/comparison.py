@@ -67,7 +67,7 @@ class RowComparison:
         if isinstance(old, Working) or isinstance(new, Working) or not all(versions):
             return self.diff(old, new).counts()
         query = (
-            f"SELECT diff_type, count(*) AS v FROM dolt_diff({literals([old, new, DOCUMENTS.name])})"  # noqa: S608  quoted
+            f"SELECT diff_type, count(*) AS v FROM dolt_diff({literals([old, new, DOCUMENTS.name])})"
             f" WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
         )
         return ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in self._session.connection.rows(query)})
@@ -90,7 +90,9 @@ def difference(session: EngineSession, old: At, new: At) -> Difference:
 
     return Difference(
         changes.records_of(CollectionChange, rows(COLLECTIONS)),
-        changes.records_of(DocumentChange, _documents(session, steps, old) if both else _whole_documents(session, old, new)),
+        changes.records_of(
+            DocumentChange, _documents(session, steps, old) if both else _whole_documents(session, old, new)
+        ),
         tuple(change for table in ENTRIES for change in changes.records_of(EntryChange, rows(table))),
     )
 
@@ -116,8 +118,7 @@ def _documents(session: EngineSession, steps: Sequence[DiffStep], old: At) -> Ma
     return {
         key: (before, after)
         for key, (before, after) in changes.joined(*found).items()
-        if (before or after)
-        and not (before and after and changes.equal(reading.document(session, old, *key), after))
+        if (before or after) and not (before and after and changes.equal(reading.document(session, old, *key), after))
     }
 
 
@@ -164,7 +165,7 @@ def _differing(
     """The columns before and the columns after; `()` where a side has no row."""
     before, after = [f"from_{each}" for each in columns[0]], [f"to_{each}" for each in columns[1]]
     selected = ", ".join(map(identifier, ["diff_type", *before, *after]))
-    query = f"SELECT {selected} FROM dolt_diff({literals([step.old, step.new, table.name])}) WHERE {where}"  # noqa: S608  quoted
+    query = f"SELECT {selected} FROM dolt_diff({literals([step.old, step.new, table.name])}) WHERE {where}"
     for row in _pages(connection, step.at, query):
         kind = row["diff_type"]
         yield (

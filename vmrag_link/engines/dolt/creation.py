@@ -24,15 +24,17 @@ _AUTHOR = r"(?s)(?P<name>[^<]*[^< ]) *<(?P<email>[^<>]+)>"
 
 def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
     """Make a repository whose branch `vmrag_root` holds the empty tables in its first revision."""
-    program.require(access)
+    program.find(access.binary)
     who = re.fullmatch(_AUTHOR, author)
     if who is None:
-        raise EngineFailed(f"{author[:80]!r} is no author.", hint="git config user.name NAME; git config user.email ADDRESS")
+        raise EngineFailed(
+            f"{author[:80]!r} is no author.", hint="git config user.name NAME; git config user.email ADDRESS"
+        )
 
     def fill(new: Path) -> None:
         identity = ["--name", who["name"], "--email", who["email"]]
         # The name `main` belongs to the code branch main.
-        program.run(access, ["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new)
+        program.run(["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new, binary=access.binary)
         with opened(new, access) as connection:
             fill_root(connection, author=author, date=date)
 

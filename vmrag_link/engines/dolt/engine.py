@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from vmrag_link.models import (
     KbBranch,
     Link,
     RevisionInfo,
-    Row,
 )
 
 _ANSWER = 4
@@ -65,7 +64,6 @@ class DoltEngine:
         """
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
-        program.require(access)
         connection = Shell(folder, access, longest=_ANSWER * limits.text_bytes, timeout=lock_timeout)
         session = EngineSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
         return cls(session, access)
@@ -94,7 +92,7 @@ class DoltEngine:
         with self._session.writing("check the knowledge base"):
             self._session.connection.release()  # the check wants the repository for itself
             try:
-                program.run(self._access, ["fsck", "--quiet"], cwd=self.folder)
+                program.run(["fsck", "--quiet"], cwd=self.folder, binary=self._access.binary)
             except EngineFailed as error:
                 return error.message
         return ""

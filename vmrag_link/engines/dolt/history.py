@@ -34,7 +34,7 @@ def existing(connection: Connection, revisions: Iterable[str]) -> set[str]:
     """Those of any texts that are revisions here."""
     asked = [each for each in dict.fromkeys(revisions) if is_hash(each)]
     queries = [
-        f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({literals(part)})"  # noqa: S608  quoted
+        f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({literals(part)})"
         for part in (asked[at : at + _AT_ONCE] for at in range(0, len(asked), _AT_ONCE))
     ]
     return {str(row["v"]) for rows in (connection.results(queries) if queries else []) for row in rows}
@@ -74,7 +74,7 @@ def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple
     here = sorted(existing(connection, revisions))
     if not here:
         return {}
-    rows = connection.rows(f"SELECT commit_hash AS revision, parents FROM dolt_log({literals(here)}, '--parents')")  # noqa: S608  quoted
+    rows = connection.rows(f"SELECT commit_hash AS revision, parents FROM dolt_log({literals(here)}, '--parents')")
     return {str(row["revision"]): _parents(row["parents"]) for row in rows}
 
 

@@ -31,7 +31,7 @@ def rows(connection: Connection, asked: Mapping[str, str]) -> list[Link]:
     if not connection.rows(f"SHOW TABLES LIKE {literal(_TABLE)}", at=LINKS_BRANCH):
         return []
     where = " AND ".join(f"{identifier(column)} = {literal(value)}" for column, value in asked.items())
-    query = f"SELECT {_COLUMNS} FROM {_TABLE} {f'WHERE {where}' if where else ''} ORDER BY git_commit"  # noqa: S608  quoted
+    query = f"SELECT {_COLUMNS} FROM {_TABLE} {f'WHERE {where}' if where else ''} ORDER BY git_commit"
     return [_link(row) for row in connection.rows(query, at=LINKS_BRANCH)]
 
 
@@ -41,10 +41,10 @@ def store(connection: Connection, put: Iterable[Link], remove: Iterable[str]) ->
     gone = [*remove, *(row[0] for row in replaced)]
     for start in range(0, len(gone), _AT_ONCE):
         keys = literals(gone[start : start + _AT_ONCE])
-        connection.change([f"DELETE FROM {_TABLE} WHERE git_commit IN ({keys})"], at=LINKS_BRANCH)  # noqa: S608  quoted
+        connection.change([f"DELETE FROM {_TABLE} WHERE git_commit IN ({keys})"], at=LINKS_BRANCH)
     for start in range(0, len(replaced), _AT_ONCE):
         values = ", ".join(f"({literals(row)})" for row in replaced[start : start + _AT_ONCE])
-        connection.change([f"INSERT INTO {_TABLE} ({_COLUMNS}) VALUES {values}"], at=LINKS_BRANCH)  # noqa: S608  quoted
+        connection.change([f"INSERT INTO {_TABLE} ({_COLUMNS}) VALUES {values}"], at=LINKS_BRANCH)
 
 
 def _link(row: Mapping[str, Any]) -> Link:

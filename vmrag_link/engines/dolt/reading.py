@@ -8,8 +8,8 @@ working set are read in one transaction and set aside.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,7 +41,9 @@ def table(session: EngineSession, at: At, table: Table, ids: Iterable[str] | Non
     """The rows of a table with one key, sorted by it; none where there is no table."""
     if not session.version(at):
         return iter(())
-    rows = _stable(session, at, lambda: _keyed(session.connection, _named(at), table, ids))
+    selection = _Selection(_named(at), table.name, table.columns, table.columns[0])
+    asked = None if ids is None else sorted(set(ids))
+    rows = _stable(session, at, lambda: _selected(session.connection, selection, asked))
     return (records.record(table, row) for row in rows)
 
 
@@ -67,7 +69,7 @@ def sources(session: EngineSession, at: At, collection: str, unless: str | None)
     where = f"collection_name = {literal(collection)} AND source <> ''"
     if unless is not None:
         where += f" AND source <> concat({literal(unless)}, doc_id)"
-    query = f"SELECT doc_id, source FROM documents WHERE {where} ORDER BY doc_id"  # noqa: S608  quoted
+    query = f"SELECT doc_id, source FROM documents WHERE {where} ORDER BY doc_id"
     rows = session.connection.rows(query, at=_named(at))
     return [tuple(records.texts(values(row, ("doc_id", "source")))) for row in rows]  # type: ignore[misc]  # two texts
 
@@ -77,7 +79,7 @@ def count(session: EngineSession, at: At, collection: str | None) -> int:
     if not session.version(at):
         return 0
     where = "" if collection is None else f" WHERE collection_name = {literal(collection)}"
-    rows = session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=_named(at))  # noqa: S608  quoted
+    rows = session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=_named(at))
     return int(rows[0]["v"])
 
 
@@ -88,6 +90,21 @@ def values(row: SqlRow, columns: Sequence[str]) -> Values:
 
 def _named(at: At) -> str:
     return at.branch if isinstance(at, Working) else at
+
+
+class _Selection(NamedTuple):
+    """Rows of a table at a place, in the order of a key."""
+
+    place: str
+    table: str
+    columns: Sequence[str]
+    key: str
+    where: str = "TRUE"
+
+    def query(self, after: str, size: int) -> str:
+        names = ", ".join(map(identifier, self.columns))
+        where = f"{self.where} AND {self.key} > {literal(after)}"
+        return f"SELECT {names} FROM {self.table} WHERE {where} ORDER BY {self.key} LIMIT {size}"
 
 
 def _documents(
@@ -101,26 +118,16 @@ def _documents(
     def rows() -> Iterator[Values]:
         for name in [collection] if collection is not None else _collection_names(connection, place):
             where = f"collection_name = {literal(name)}"
-            if asked is None:
-                yield from _pages(connection, place, DOCUMENTS.name, columns, "doc_id", where)
-            else:
-                yield from _looked_up(connection, place, DOCUMENTS.name, columns, "doc_id", asked, where)
+            yield from _selected(connection, _Selection(place, DOCUMENTS.name, columns, "doc_id", where), asked)
 
     return _stable(session, at, rows)
-
-
-def _keyed(connection: Connection, place: str, table: Table, ids: Iterable[str] | None) -> Iterator[Values]:
-    key = table.columns[0]
-    if ids is None:
-        return _pages(connection, place, table.name, table.columns, key, "TRUE")
-    return _looked_up(connection, place, table.name, table.columns, key, sorted(set(ids)), "TRUE")
 
 
 def _collection_names(connection: Connection, place: str) -> Iterator[str]:
     """The collections that documents are in, each found by the key."""
     name = ""
     while True:
-        query = f"SELECT collection_name AS v FROM documents WHERE collection_name > {literal(name)}"  # noqa: S608  quoted
+        query = f"SELECT collection_name AS v FROM documents WHERE collection_name > {literal(name)}"
         rows = connection.rows(f"{query} ORDER BY collection_name LIMIT 1", at=place)
         if not rows:
             return
@@ -128,15 +135,22 @@ def _collection_names(connection: Connection, place: str) -> Iterator[str]:
         yield name
 
 
-def _pages(
-    connection: Connection, place: str, table: str, columns: Sequence[str], key: str, where: str
-) -> Iterator[Values]:
-    """The rows in the order of a key, a page at a time."""
-    names, index = ", ".join(map(identifier, columns)), columns.index(key)
+def _selected(connection: Connection, selection: _Selection, ids: Sequence[str] | None) -> Iterator[Values]:
+    """`ids`: only rows with these keys, which are sorted."""
+    if ids is None:
+        yield from _pages(connection, selection)
+        return
+    for start in range(0, len(ids), _AT_ONCE):
+        some = f"{selection.where} AND {selection.key} IN ({literals(ids[start : start + _AT_ONCE])})"
+        yield from _pages(connection, selection._replace(where=some))
+
+
+def _pages(connection: Connection, selection: _Selection) -> Iterator[Values]:
+    index = selection.columns.index(selection.key)
     size, after = _FIRST_PAGE, ""
     while True:
-        query = f"SELECT {names} FROM {table} WHERE {where} AND {key} > {literal(after)} ORDER BY {key} LIMIT {size}"  # noqa: S608  quoted
-        rows = [values(row, columns) for row in connection.rows(query, at=place)]
+        found = connection.rows(selection.query(after, size), at=selection.place)
+        rows = [values(row, selection.columns) for row in found]
         yield from rows
         if len(rows) < size:
             return
@@ -150,22 +164,12 @@ def _next_size(rows: Sequence[Values]) -> int:
     return max(1, min(_LARGEST_PAGE, len(rows) * PAGE_BYTES // (length + 1)))
 
 
-def _looked_up(
-    connection: Connection, place: str, table: str, columns: Sequence[str], key: str, ids: Sequence[str], where: str
-) -> Iterator[Values]:
-    for start in range(0, len(ids), _AT_ONCE):
-        some = f"{where} AND {key} IN ({literals(ids[start : start + _AT_ONCE])})"
-        yield from _pages(connection, place, table, columns, key, some)
-
-
-def _stable(session: EngineSession, at: At, rows: Any) -> Iterator[Values]:
+def _stable(session: EngineSession, at: At, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
     """The rows as they are now, whatever is written while they are read."""
-    if isinstance(at, str):
-        return iter(rows())
-    return _set_aside(session, at.branch, rows)
+    return rows() if isinstance(at, str) else _set_aside(session, at.branch, rows)
 
 
-def _set_aside(session: EngineSession, branch: str, rows: Any) -> Iterator[Values]:
+def _set_aside(session: EngineSession, branch: str, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
         number = 0
         encode = msgspec.msgpack.Encoder().encode

@@ -29,8 +29,8 @@ that are not committed, tables that stand for another branch's.
 
 
 _NAMES = frozenset(
-    ("collection_name", "doc_id", "project_id", "log_id", "kind", "embedding_function", "embedding_model", "distance")
-    + ("content_hash", "file_type", "log_type", "created_at", "updated_at", "last_modified")
+    "collection_name doc_id project_id log_id kind embedding_function embedding_model distance content_hash file_type"
+    " log_type created_at updated_at last_modified".split()
 )
 """Columns that are VARCHAR(255). Any other is LONGTEXT, or a number."""
 
@@ -112,7 +112,8 @@ def inspect(connection: Connection, at: str, *, also: Mapping[str, str] | None =
     ours = {name: _blanked(sql) for name, sql in TABLES.items()}
     allowed = ours | {name: _blanked(sql) for name, sql in (also or {}).items()}
     odd = sorted(
-        {name for name in kinds if name not in allowed or found.get(name) != allowed[name]} | (ours.keys() - kinds.keys())
+        {name for name in kinds if name not in allowed or found.get(name) != allowed[name]}
+        | (ours.keys() - kinds.keys())
     )
     if odd:
         return f"the table {terminal_text.one_line(repr(odd[0][:_MOST_SHOWN]))} is not as the schema has it", 0

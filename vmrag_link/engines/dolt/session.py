@@ -69,7 +69,8 @@ class EngineSession:
     def check(self, at: str) -> int:
         """As `version`, for a branch or a revision that is known to be here."""
         is_revision = history.is_hash(at)
-        key = at if is_revision else f"{at} {self.connection.value("dolt_hashof_db('WORKING')", at=at)}"
+        content = "" if is_revision else self.connection.value("dolt_hashof_db('WORKING')", at=at)
+        key = f"{at} {content}"
         if key not in self._versions:
             where = f"Revision {at[:12]}" if is_revision else f"Branch {at!r}"
             also = schema.LINKS if at == LINKS_BRANCH else None

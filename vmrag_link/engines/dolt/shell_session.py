@@ -42,11 +42,18 @@ class ShellSession:
         self._out = bytearray()
         self._number = 0
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
-        argv = [*program.command(access), "sql", "-r", "json", "--disable-auto-gc"]
-        self._process = proc.piped(argv, cwd=folder, env=program.environment(), stderr=self._complaints)
         self._at: str | None = None
         self._database = ""
-        self._database = str(self._run(OPENING, ["SELECT database() AS v"])[0][0]["v"])
+        path = program.locate(access.binary)
+        argv = [path, "sql", "-r", "json", "--disable-auto-gc"]
+        try:
+            self._process = proc.piped(argv, cwd=folder, env=program.environment(), stderr=self._complaints)
+            begun = self._run(OPENING, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
+        except (OSError, EngineFailed):
+            program.find(access.binary)  # raises what is wrong with the program
+            raise
+        program.require_recent(path, str(begun["version"]))
+        self._database = str(begun["name"])
 
     def ask(self, queries: Sequence[str], *, at: str | None) -> list[list[SqlRow]]:
         """The rows of each query."""
@@ -82,7 +89,7 @@ class ShellSession:
         return self._process.stdout
 
     def _run(self, statements: Sequence[str], queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
-        """Some statements print `{}`, too; each query prints one line, so those are the last ones."""
+        """Each query prints one line; so do some statements, but the queries come last."""
         self._number += 1
         end = f"{_MARK}_{self._number}"
         whole = [*self._moving(at), *statements, *queries, f"SELECT 1 AS {end}"]

@@ -114,7 +114,7 @@ def _store(connection: Connection, at: str, rows: Write) -> None:
     """Change the rows of a branch; call it in a transaction on it."""
     for name in rows.remove_collections:
         where = f"WHERE collection_name = {literal(name)}"
-        connection.change([f"DELETE FROM documents {where}", f"DELETE FROM collections {where}"], at=at)  # noqa: S608  quoted
+        connection.change([f"DELETE FROM documents {where}", f"DELETE FROM collections {where}"], at=at)
     _remove_documents(connection, at, rows.remove_documents)
     _put(connection, at, COLLECTIONS, map(records.collection_row, rows.put_collections))
     documents: Iterable[Document] = rows.put_documents
@@ -125,7 +125,7 @@ def _store(connection: Connection, at: str, rows: Write) -> None:
         removed = [name for where, name in rows.remove_entries if where == table.name]
         for start in range(0, len(removed), _BATCH_ROWS):
             keys = literals(removed[start : start + _BATCH_ROWS])
-            connection.change([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({keys})"], at=at)  # noqa: S608  quoted
+            connection.change([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({keys})"], at=at)
         _put(connection, at, table, (records.entry_row(each) for each in rows.put_entries if each.key[0] == table.name))
 
 
@@ -137,7 +137,7 @@ def _remove_documents(connection: Connection, at: str, keys: Sequence[tuple[str,
         for start in range(0, len(ids), _BATCH_ROWS):
             some = literals(ids[start : start + _BATCH_ROWS])
             where = f"collection_name = {literal(collection)} AND doc_id IN ({some})"
-            connection.change([f"DELETE FROM documents WHERE {where}"], at=at)  # noqa: S608  quoted
+            connection.change([f"DELETE FROM documents WHERE {where}"], at=at)
 
 
 def _put(connection: Connection, at: str, table: Table, rows: Iterable[tuple[Value, ...]]) -> None:
@@ -150,7 +150,7 @@ def _put(connection: Connection, at: str, table: Table, rows: Iterable[tuple[Val
     def send() -> None:
         nonlocal size
         if batch:
-            sql = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {', '.join(batch)} ON DUPLICATE KEY UPDATE {replaced}"  # noqa: S608  quoted
+            sql = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {', '.join(batch)} ON DUPLICATE KEY UPDATE {replaced}"
             connection.change([sql], at=at)
         batch.clear()
         size = 0
