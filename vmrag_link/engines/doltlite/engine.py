@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from vmrag_link.engines import records
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
 from vmrag_link.engines.doltlite import (
     branches,
@@ -13,7 +14,6 @@ from vmrag_link.engines.doltlite import (
     history,
     links,
     reading,
-    records,
     remotes,
     schema,
     transfer,
@@ -24,9 +24,9 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.creation import FILE_NAME, LOCK_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import EngineSession
-from vmrag_link.engines.doltlite.tables import ENTRIES
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.tables import ENTRIES
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
 from vmrag_link.models import (
     At,
