@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from vmrag_link.engines import branch_names
 from vmrag_link.engines.dolt import history
-from vmrag_link.engines.dolt.session import EngineSession
+from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.errors import BranchExists, NameInvalid, Uncommitted
 
 
-def create(session: EngineSession, name: str, at: str) -> None:
+def create(session: DoltSession, name: str, at: str) -> None:
     if not branch_names.legal(name):
         raise NameInvalid(f"Dolt cannot carry a branch named {name[:80]!r}.", name=name)
     with session.writing(f"create the branch {name}"):
@@ -19,7 +19,7 @@ def create(session: EngineSession, name: str, at: str) -> None:
         session.connection.call("dolt_branch", name, at)
 
 
-def move(session: EngineSession, name: str, to: str, *, expected: str) -> None:
+def move(session: DoltSession, name: str, to: str, *, expected: str) -> None:
     with session.writing(f"move the branch {name}"):
         history.require(session.connection, to)
         _require_clean(session, name, expected)
@@ -28,14 +28,14 @@ def move(session: EngineSession, name: str, to: str, *, expected: str) -> None:
         session.connection.call("dolt_branch", "-f", name, to)
 
 
-def delete(session: EngineSession, name: str, *, expected: str) -> None:
+def delete(session: DoltSession, name: str, *, expected: str) -> None:
     with session.writing(f"delete the branch {name}"):
         _require_clean(session, name, expected)
         session.keep(expected, f"the head of {name}", without=name)
         session.connection.call("dolt_branch", "-D", name)
 
 
-def _require_clean(session: EngineSession, name: str, expected: str) -> None:
+def _require_clean(session: DoltSession, name: str, expected: str) -> None:
     # The raw procedures discard uncommitted rows silently.
     if session.require_head(name, expected).dirty:
         raise Uncommitted(

@@ -14,7 +14,7 @@ from vmrag_link.engines.changes import RowSides
 from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.connection import Connection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literals
-from vmrag_link.engines.dolt.session import EngineSession
+from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, ENTRIES, HEADER_COLUMNS, Table
 from vmrag_link.models import (
     At,
@@ -38,7 +38,7 @@ _PAGE = 2000
 DocumentSides = tuple[DocumentHeader | None, Document | None]
 
 
-class DiffStep(NamedTuple):
+class Comparable(NamedTuple):
     """Two states that a statement at a place can compare; each is a revision or WORKING."""
 
     at: str | None
@@ -46,10 +46,10 @@ class DiffStep(NamedTuple):
     new: str
 
 
-class RowComparison:
+class DoltComparison:
     """Keeps the latest difference between revisions: a sync asks for it several times."""
 
-    def __init__(self, session: EngineSession) -> None:
+    def __init__(self, session: DoltSession) -> None:
         self._session = session
         self._latest: tuple[tuple[str, str], Difference] | None = None
 
@@ -80,7 +80,7 @@ class RowComparison:
         return at if found.dirty else found.head
 
 
-def difference(session: EngineSession, old: At, new: At) -> Difference:
+def difference(session: DoltSession, old: At, new: At) -> Difference:
     """What turns `old` into `new`."""
     both = session.version(old) == session.version(new) != 0
     steps = _steps(session, old, new) if both else []
@@ -97,19 +97,19 @@ def difference(session: EngineSession, old: At, new: At) -> Difference:
     )
 
 
-def _steps(session: EngineSession, old: At, new: At) -> list[DiffStep]:
+def _steps(session: DoltSession, old: At, new: At) -> list[Comparable]:
     if isinstance(new, str):
-        return [DiffStep(None, old, new) if isinstance(old, str) else DiffStep(old.branch, WORKING, new)]
+        return [Comparable(None, old, new) if isinstance(old, str) else Comparable(old.branch, WORKING, new)]
     if isinstance(old, str):
-        return [DiffStep(new.branch, old, WORKING)]
+        return [Comparable(new.branch, old, WORKING)]
     if old == new:
         return []
     # Any revision will do to meet at; the nearest is the old one's head.
     middle = session.require_branch(old.branch).head
-    return [DiffStep(old.branch, WORKING, middle), DiffStep(new.branch, middle, WORKING)]
+    return [Comparable(old.branch, WORKING, middle), Comparable(new.branch, middle, WORKING)]
 
 
-def _documents(session: EngineSession, steps: Sequence[DiffStep], old: At) -> Mapping[tuple[str, str], DocumentSides]:
+def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> Mapping[tuple[str, str], DocumentSides]:
     """The changed documents, before and after."""
     found = [_changed_documents(session.connection, step) for step in steps]
     if len(found) < 2:  # noqa: PLR2004  one step, or none
@@ -122,7 +122,7 @@ def _documents(session: EngineSession, steps: Sequence[DiffStep], old: At) -> Ma
     }
 
 
-def _changed_documents(connection: Connection, step: DiffStep) -> dict[tuple[str, str], DocumentSides]:
+def _changed_documents(connection: Connection, step: Comparable) -> dict[tuple[str, str], DocumentSides]:
     found: dict[tuple[str, str], DocumentSides] = {}
     where = f"diff_type <> 'modified' OR {_CHANGED}"
     for old, new in _differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), where):
@@ -131,14 +131,14 @@ def _changed_documents(connection: Connection, step: DiffStep) -> dict[tuple[str
     return found
 
 
-def _rows(session: EngineSession, steps: Sequence[DiffStep], table: Table) -> Mapping[Any, RowSides]:
+def _rows(session: DoltSession, steps: Sequence[Comparable], table: Table) -> Mapping[Any, RowSides]:
     found = [_changed_rows(session.connection, step, table) for step in steps]
     if not found:
         return {}
     return changes.unequal(found[0] if len(found) == 1 else changes.joined(*found))
 
 
-def _changed_rows(connection: Connection, step: DiffStep, table: Table) -> dict[Any, RowSides]:
+def _changed_rows(connection: Connection, step: Comparable, table: Table) -> dict[Any, RowSides]:
     found: dict[Any, RowSides] = {}
     for old, new in _differing(connection, step, table, (table.columns, table.columns), "TRUE"):
         before = records.record(table, old) if old else None
@@ -148,19 +148,19 @@ def _changed_rows(connection: Connection, step: DiffStep, table: Table) -> dict[
     return found
 
 
-def _whole(session: EngineSession, old: At, new: At, table: Table) -> Mapping[Any, RowSides]:
+def _whole(session: DoltSession, old: At, new: At, table: Table) -> Mapping[Any, RowSides]:
     before, after = ({each.key: each for each in reading.table(session, at, table)} for at in (old, new))
     return changes.unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
 
 
-def _whole_documents(session: EngineSession, old: At, new: At) -> Mapping[Any, DocumentSides]:
+def _whole_documents(session: DoltSession, old: At, new: At) -> Mapping[Any, DocumentSides]:
     """Where one side has no tables, all documents of the other one."""
     found: dict[Any, DocumentSides] = {each.key: (each, None) for each in reading.headers(session, old, None)}
     return found | {each.key: (None, each) for each in reading.documents(session, new, None)}
 
 
 def _differing(
-    connection: Connection, step: DiffStep, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
+    connection: Connection, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The columns before and the columns after; `()` where a side has no row."""
     before, after = [f"from_{each}" for each in columns[0]], [f"to_{each}" for each in columns[1]]

@@ -10,8 +10,8 @@ from vmrag_link.engines import branch_names, records
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
 from vmrag_link.engines.dolt import branches, creation, history, links, program, reading, schema, writing
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.comparison import RowComparison
-from vmrag_link.engines.dolt.session import EngineSession
+from vmrag_link.engines.dolt.comparison import DoltComparison
+from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell import REPOSITORY, Shell
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.tables import ENTRIES
@@ -35,11 +35,11 @@ _ANSWER = 4
 class DoltEngine:
     """`engines.base.Engine` has the contract; the modules beside this one do the work."""
 
-    def __init__(self, session: EngineSession, access: DoltAccess) -> None:
+    def __init__(self, session: DoltSession, access: DoltAccess) -> None:
         """Use `create`, `clone` or `open`."""
         self._session = session
         self._access = access
-        self._comparison = RowComparison(session)
+        self._comparison = DoltComparison(session)
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str, access: DoltAccess = DoltAccess()) -> DoltEngine:  # noqa: B008  frozen
@@ -65,7 +65,7 @@ class DoltEngine:
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
         connection = Shell(folder, access, longest=_ANSWER * limits.text_bytes, timeout=lock_timeout)
-        session = EngineSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
+        session = DoltSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
         return cls(session, access)
 
     @staticmethod

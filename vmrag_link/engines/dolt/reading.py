@@ -16,7 +16,7 @@ import msgspec
 from vmrag_link.engines import records
 from vmrag_link.engines.dolt.connection import Connection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
-from vmrag_link.engines.dolt.session import EngineSession
+from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Row, Working
 
@@ -33,11 +33,11 @@ _IN_MEMORY = 4_000_000
 Values = tuple[Any, ...]
 
 
-def collections(session: EngineSession, at: At) -> Iterator[Collection]:
+def collections(session: DoltSession, at: At) -> Iterator[Collection]:
     return table(session, at, COLLECTIONS)  # type: ignore[return-value]  # that is what its rows are
 
 
-def table(session: EngineSession, at: At, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
+def table(session: DoltSession, at: At, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
     """The rows of a table with one key, sorted by it; none where there is no table."""
     if not session.version(at):
         return iter(())
@@ -48,22 +48,22 @@ def table(session: EngineSession, at: At, table: Table, ids: Iterable[str] | Non
 
 
 def documents(
-    session: EngineSession, at: At, collection: str | None, ids: Iterable[str] | None = None
+    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
 ) -> Iterator[Document]:
     return map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
 
 
 def headers(
-    session: EngineSession, at: At, collection: str | None, ids: Iterable[str] | None = None
+    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
 ) -> Iterator[DocumentHeader]:
     return map(records.header, _documents(session, at, HEADER_COLUMNS, collection, ids))
 
 
-def document(session: EngineSession, at: At, collection: str, doc_id: str) -> Document | None:
+def document(session: DoltSession, at: At, collection: str, doc_id: str) -> Document | None:
     return next(documents(session, at, collection, [doc_id]), None)
 
 
-def sources(session: EngineSession, at: At, collection: str, unless: str | None) -> list[tuple[str, str]]:
+def sources(session: DoltSession, at: At, collection: str, unless: str | None) -> list[tuple[str, str]]:
     if not session.version(at):
         return []
     where = f"collection_name = {literal(collection)} AND source <> ''"
@@ -74,7 +74,7 @@ def sources(session: EngineSession, at: At, collection: str, unless: str | None)
     return [tuple(records.texts(values(row, ("doc_id", "source")))) for row in rows]  # type: ignore[misc]  # two texts
 
 
-def count(session: EngineSession, at: At, collection: str | None) -> int:
+def count(session: DoltSession, at: At, collection: str | None) -> int:
     """The number of documents."""
     if not session.version(at):
         return 0
@@ -108,7 +108,7 @@ class _Selection(NamedTuple):
 
 
 def _documents(
-    session: EngineSession, at: At, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
+    session: DoltSession, at: At, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
 ) -> Iterator[Values]:
     if not session.version(at):
         return iter(())
@@ -164,12 +164,12 @@ def _next_size(rows: Sequence[Values]) -> int:
     return max(1, min(_LARGEST_PAGE, len(rows) * PAGE_BYTES // (length + 1)))
 
 
-def _stable(session: EngineSession, at: At, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
+def _stable(session: DoltSession, at: At, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
     """The rows as they are now, whatever is written while they are read."""
     return rows() if isinstance(at, str) else _set_aside(session, at.branch, rows)
 
 
-def _set_aside(session: EngineSession, branch: str, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
+def _set_aside(session: DoltSession, branch: str, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
         number = 0
         encode = msgspec.msgpack.Encoder().encode

@@ -17,7 +17,7 @@ from vmrag_link.models import At, KbBranch, Working
 LOCK_NAME = "write.lock"
 
 
-class EngineSession:
+class DoltSession:
     """`connection`: the one connection; each statement names the place where it runs.
 
     A place is checked for our tables and nothing else before anything of it is read or written,

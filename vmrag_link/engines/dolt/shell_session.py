@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -70,11 +69,7 @@ class ShellSession:
         self.ended = True
         with contextlib.suppress(OSError):
             self._input.close()
-        try:
-            self._process.wait(_ENDING_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        proc.wait_or_kill(self._process, _ENDING_SECONDS)
         self._output.close()
         self._complaints.close()
 
@@ -143,7 +138,7 @@ class ShellSession:
         return line
 
     def _failure(self, statements: Sequence[str]) -> EngineFailed:
-        self._process.wait(_ENDING_SECONDS)
+        proc.wait_or_kill(self._process, _ENDING_SECONDS)
         self._complaints.seek(0)
         told = self._complaints.read().decode(errors="replace")
         for each in statements:  # the program repeats the statement, which may be megabytes of a document

@@ -11,7 +11,7 @@ from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
 from vmrag_link.engines.dolt import comparison, history, reading, schema, unfinished
 from vmrag_link.engines.dolt.connection import Connection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
-from vmrag_link.engines.dolt.session import EngineSession
+from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
 from vmrag_link.errors import EngineFailed, NoChanges, Uncommitted
@@ -21,13 +21,13 @@ _BATCH_CHARACTERS = 1_000_000
 _BATCH_ROWS = 500
 
 
-def write(session: EngineSession, branch: str, rows: Write, *, expected: str) -> None:
+def write(session: DoltSession, branch: str, rows: Write, *, expected: str) -> None:
     with session.transaction_on(branch, f"write to the branch {branch}", expected) as at:
         permissions.make_file(session.folder / UNCOMMITTED_NAME)
         _store(session.connection, at, rows)
 
 
-def commit(session: EngineSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
+def commit(session: DoltSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
     with session.transaction_on(branch, f"commit on the branch {branch}", expected) as at:
         if not schema.is_dirty(session.connection, at):
             raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
@@ -37,7 +37,7 @@ def commit(session: EngineSession, branch: str, *, message: str, author: str, da
 
 
 def commit_onto(
-    session: EngineSession,
+    session: DoltSession,
     revision: str,
     rows: Sequence[Write],
     *,
@@ -65,7 +65,7 @@ def commit_onto(
     return made
 
 
-def _undo_of_merge(session: EngineSession, revision: str, joining: str) -> Write:
+def _undo_of_merge(session: DoltSession, revision: str, joining: str) -> Write:
     """The rows that turn the engine's own merge of the two into `revision` again.
 
     The engine merges from its own merge base and cannot be told what to make of it. So whatever
@@ -94,7 +94,7 @@ def _undo_of_merge(session: EngineSession, revision: str, joining: str) -> Write
     )
 
 
-def _held(session: EngineSession, revision: str, table: Table, brought: Difference) -> Iterable[Entry]:
+def _held(session: DoltSession, revision: str, table: Table, brought: Difference) -> Iterable[Entry]:
     """What a revision holds of the entries of a difference."""
     ids = [change.key[1] for change in brought.entries if change.key[0] == table.name]
     return reading.table(session, revision, table, ids) if ids else ()  # type: ignore[return-value]  # a table of entries
@@ -163,7 +163,7 @@ def _put(connection: Connection, at: str, table: Table, rows: Iterable[tuple[Val
     send()
 
 
-def take_back(session: EngineSession, branch: str, *, kept: str, expected: str) -> None:
+def take_back(session: DoltSession, branch: str, *, kept: str, expected: str) -> None:
     with session.writing(f"clean the branch {branch}"):
         if not session.require_head(branch, expected).dirty:
             return
@@ -177,7 +177,7 @@ def take_back(session: EngineSession, branch: str, *, kept: str, expected: str) 
         _note_uncommitted(session)
 
 
-def _note_uncommitted(session: EngineSession) -> None:
+def _note_uncommitted(session: DoltSession) -> None:
     """Remove the note when no branch has uncommitted rows any more.
 
     A kill before that only costs a check.
