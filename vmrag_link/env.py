@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 SWITCH = "VMRAG"
 """`VMRAG=0` switches the hooks off."""
@@ -138,13 +137,13 @@ def git_settings(
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """The variables that add settings to those inherited: `below` count less, `above` more."""
+    if not below and not above:
+        return {}
     count = environ.get(GIT_SETTINGS, "")
     inherited = [
         (environ.get(f"GIT_CONFIG_KEY_{number}", ""), environ.get(f"GIT_CONFIG_VALUE_{number}", ""))
         for number in range(int(count) if count.isdecimal() else 0)
     ]
-    if not below and not above:
-        return {}
     pairs = [*below, *inherited, *above]
     found = {GIT_SETTINGS: str(len(pairs))}
     for number, (key, value) in enumerate(pairs):
@@ -254,43 +253,13 @@ def commit_index(environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get(COMMIT_INDEX) or None
 
 
-class FrameworkPush(NamedTuple):
-    """A push as a framework tells it. `remote` None: somebody runs the hook by hand. `tip`: a
-    commit or a branch; `old`: the commit that the other side's `name` is at, None for a first push.
-    `local`: the ref that is pushed.
-    """
-
-    remote: str | None
-    url: str
-    local: str
-    tip: str | None
-    name: str
-    old: str | None
+def framework(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What git told the framework that runs this hook, under its names without `PRE_COMMIT_`."""
+    return {name.removeprefix(FRAMEWORK): value for name, value in environ.items() if name.startswith(FRAMEWORK)}
 
 
-def framework_push(environ: Mapping[str, str] = os.environ) -> FrameworkPush:
-    told = {name: environ.get(f"{FRAMEWORK}{name}", "") for name in _PUSH}
-    tip = told["TO_REF"] or told["LOCAL_BRANCH"] or None
-    remote = told["REMOTE_NAME"] or None
-    return FrameworkPush(
-        remote, told["REMOTE_URL"], told["LOCAL_BRANCH"], tip, told["REMOTE_BRANCH"], told["FROM_REF"] or None
-    )
-
-
-_PUSH = ("REMOTE_NAME", "REMOTE_URL", "LOCAL_BRANCH", "REMOTE_BRANCH", "TO_REF", "FROM_REF")
-
-
-def framework_event(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The post-* hook that git runs, with git's arguments; empty where somebody runs it by hand."""
-    known = {name.removeprefix(FRAMEWORK): value for name, value in environ.items() if name.startswith(FRAMEWORK)}
-    match known:
-        case {"FROM_REF": old, "TO_REF": new, "CHECKOUT_TYPE": flag}:
-            return "post-checkout", old, new, flag
-        case {"IS_SQUASH_MERGE": squash}:
-            return "post-merge", squash
-        case {"REWRITE_COMMAND": command}:
-            return "post-rewrite", command
-    return ("post-merge", "0") if environ.get(PREK_STAGE) == "post-merge" else ()
+def prek_stage(environ: Mapping[str, str] = os.environ) -> str:
+    return environ.get(PREK_STAGE, "")
 
 
 def colourful(environ: Mapping[str, str] = os.environ) -> bool:

@@ -102,6 +102,15 @@ def piped(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[
     return subprocess.Popen(list(argv), cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=stderr, process_group=0)
 
 
+def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for a program that ends by itself, and kill it when it does not within that time."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def attended(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:
     """Run a program that talks to the person at our terminal; returns its exit code."""
     with subprocess.Popen(list(argv), cwd=cwd, env=env) as process:

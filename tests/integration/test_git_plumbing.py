@@ -7,7 +7,7 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
-from vmrag_link.git import plumbing
+from vmrag_link.git import pin_conflict, plumbing
 from vmrag_link.paths import PIN_NAME
 
 
@@ -201,6 +201,22 @@ def test_a_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_p
     Repo(tmp_path / "linked").git("rebase", "main", check=False)
     assert plumbing.busy(places) is None
     assert plumbing.busy(plumbing.locate(tmp_path / "linked")) == "rebase"
+
+
+# -- the pin's conflict
+
+
+@pytest.mark.parametrize(("begin", "base"), [("-b", b"one\n"), ("--orphan", None)])
+def test_a_closed_conflict_is_that_of_the_commits_where_the_index_has_forgotten_it(repo, places, begin, base):
+    repo.git("checkout", "-q", begin, "side")
+    repo.commit("theirs", pin="theirs\n")
+    repo.git("checkout", "-q", "main")
+    repo.commit("ours", pin="ours\n")
+    repo.git("merge", "--allow-unrelated-histories", "side", check=False)
+    repo.git("read-tree", "HEAD")
+    assert not repo.git("ls-files", "--unmerged", "--resolve-undo")
+    versions = pin_conflict.Stages(base, b"ours\n", b"theirs\n")
+    assert pin_conflict.undecided(places) == pin_conflict.Undecided(versions, closed=True)
 
 
 # -- contents

@@ -1,4 +1,4 @@
-"""The real `dolt` program, for the tests that need it."""
+"""Where tests find the dolt program, which no package registry carries."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import shutil
 
 import pytest
 
-REQUIRED = os.environ.get("VMRAG_REQUIRE_DOLT") == "1"
-"""Set where a run must not leave these tests out."""
+REQUIRED = "VMRAG_REQUIRE_DOLT"
+"""Set to 1, tests that need the program fail where it is absent."""
 
 
-def require_dolt() -> str:
-    """The path of the program; skips the test where there is none."""
-    path = shutil.which("dolt")
-    if path is None:
-        (pytest.fail if REQUIRED else pytest.skip)("dolt is not installed")
-    return path
+def require() -> str:
+    """The program's path; skips the test, by the program's name, where `dolt` is not on PATH."""
+    if path := shutil.which("dolt"):
+        return path
+    if os.environ.get(REQUIRED) == "1":
+        pytest.fail(f"dolt is not on PATH, and {REQUIRED} is set")
+    pytest.skip("needs the program dolt on PATH")

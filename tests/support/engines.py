@@ -14,7 +14,9 @@ from typing import Protocol
 
 import pytest
 
+from tests.support import dolt
 from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
+from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import FILE_NAME, DoltliteEngine
 from vmrag_link.models import Collection, Document, Working, content_hash  # noqa: F401  Working is for `child`
@@ -30,7 +32,7 @@ class Maker(Protocol):
     def open(self, folder: Path, *, lock_timeout: float = 30.0) -> Engine: ...
 
 
-MAKERS: dict[str, Maker] = {"doltlite": DoltliteEngine}
+MAKERS: dict[str, Maker] = {"doltlite": DoltliteEngine, "dolt": DoltEngine}
 
 
 def _doltlite_forgets(folder: Path, branch: str, to: str) -> None:
@@ -38,7 +40,11 @@ def _doltlite_forgets(folder: Path, branch: str, to: str) -> None:
         connection.execute("SELECT dolt_branch('-f', ?, ?)", (branch, to))
 
 
-FORGET: dict[str, Callable[[Path, str, str], None]] = {"doltlite": _doltlite_forgets}
+def _dolt_forgets(folder: Path, branch: str, to: str) -> None:
+    subprocess.run(["dolt", "branch", "-f", branch, to], cwd=folder, check=True, capture_output=True)
+
+
+FORGET: dict[str, Callable[[Path, str, str], None]] = {"doltlite": _doltlite_forgets, "dolt": _dolt_forgets}
 """How another program moves a branch behind our back: nothing anchors its old head, uncommitted
 rows are discarded.
 """
@@ -79,6 +85,8 @@ class Engines:
 
 @pytest.fixture(params=sorted(MAKERS))
 def engines(request: pytest.FixtureRequest) -> Engines:
+    if request.param == "dolt":
+        dolt.require()
     return Engines(request.param)
 
 

@@ -52,10 +52,10 @@ def open_engine(
         return DoltliteEngine.open(folder, lock_timeout=lock_timeout, limits=limits)
     if (folder / SERVER_FILE).exists():
         require_server(access, f"The knowledge base in {folder} is a database of a Dolt server")
-    require(name, access)
-    from vmrag_link.engines.dolt.engine import DoltEngine  # type: ignore[import-not-found, unused-ignore]
+    require_encrypted(access)
+    from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)  # type: ignore[no-any-return, unused-ignore]
+    return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
 
 
 def create(name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess = NO_ACCESS) -> Engine:
@@ -68,9 +68,9 @@ def create(name: EngineName, folder: Path, *, author: str, date: str, access: Do
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
         return DoltliteEngine.create(folder, author=author, date=date)
-    from vmrag_link.engines.dolt.engine import DoltEngine  # type: ignore[import-not-found, unused-ignore]
+    from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.create(folder, author=author, date=date, access=access)  # type: ignore[no-any-return, unused-ignore]
+    return DoltEngine.create(folder, author=author, date=date, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
 
 
 def clone(
@@ -85,9 +85,9 @@ def clone(
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
         return DoltliteEngine.clone(folder, remote, url, limits=limits)
-    from vmrag_link.engines.dolt.engine import DoltEngine  # type: ignore[import-not-found, unused-ignore]
+    from vmrag_link.engines.dolt.engine import DoltEngine
 
-    return DoltEngine.clone(folder, remote, url, limits=limits, access=access)  # type: ignore[no-any-return, unused-ignore]
+    return DoltEngine.clone(folder, remote, url, limits=limits, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
 
 
 def require(name: EngineName, access: DoltAccess) -> None:

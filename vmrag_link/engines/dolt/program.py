@@ -25,7 +25,7 @@ OLDEST = (2, 3, 0)
 """
 
 _CONFIGURATION = '{"metrics.disabled":"true","versioncheck.disabled":"true"}'
-_VERSION = r"dolt version ((\d+)\.(\d+)\.(\d+)\S*)"
+_VERSION = r"dolt version (\d+\.\d+\.\d+\S*)"
 _PATIENCE = 60.0
 """Seconds for a program to say its version: Dolt takes a sixth of one."""
 
@@ -47,16 +47,22 @@ def find(binary: str = "") -> Program:
     It is asked for its version once in a process; nothing is contacted, and nothing of this user's
     is changed. Raises `DoltMissing` where it is absent, too old, or another program.
     """
-    path = binary or shutil.which("dolt", path=env.program_folders())
-    if not path:
-        raise DoltMissing(
-            "There is no dolt on PATH, and this knowledge base is Dolt's.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
-        )
+    path = locate(binary)
     try:
         state = Path(path).stat()
     except OSError as error:
         raise _not_run(path, error) from error
     return _checked(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+def locate(binary: str = "") -> str:
+    """As `find`, unchecked: what goes on to talk to the program is told its version there."""
+    path = binary or shutil.which("dolt", path=env.program_folders())
+    if not path:
+        raise DoltMissing(
+            "There is no dolt on PATH, and this knowledge base is Dolt's.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
+        )
+    return path
 
 
 def environment() -> dict[str, str]:
@@ -137,21 +143,25 @@ def _text(said: bytes, arguments: Sequence[str]) -> str:
 def _checked(path: str, _: tuple[int, int, int]) -> Program:
     first = _first_line(path)
     found = re.fullmatch(_VERSION, first)
-    needed = ".".join(map(str, OLDEST))
     if not found:
         raise DoltMissing(
             f"{path} is not Dolt, the database: asked for its version it says {shortened(terminal_text.one_line(first))!r}.",
             hint=f"Install Dolt ({_INSTALL}), and name it: {_NAME_IT}",
             path=path,
         )
-    if tuple(map(int, found.group(2, 3, 4))) < OLDEST:
+    require_recent(path, found[1])
+    return Program(path, found[1])
+
+
+def require_recent(path: str, version: str) -> None:
+    """Raises `DoltMissing` for a version before OLDEST."""
+    if tuple(map(int, re.findall(r"\d+", version)[:3])) < OLDEST:
         raise DoltMissing(
-            f"{path} is Dolt {found[1]}; this needs {needed} or newer.",
+            f"{path} is Dolt {version}; this needs {'.'.join(map(str, OLDEST))} or newer.",
             hint=f"Install a newer one: {_INSTALL}",
             path=path,
-            version=found[1],
+            version=version,
         )
-    return Program(path, found[1])
 
 
 def _first_line(path: str) -> str:
@@ -193,7 +203,8 @@ def _doltcli() -> ModuleType | None:
     own.addHandler(logging.NullHandler())
     own.propagate = False
     doltcli.utils.set_dolt_path(_ENV)
-    return doltcli
+    untyped: ModuleType = doltcli
+    return untyped
 
 
 def _through_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from vmrag_link.engines import records
+from vmrag_link.engines import branch_names, records
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
 from vmrag_link.engines.doltlite import (
     branches,
@@ -155,7 +155,7 @@ class DoltliteEngine:
         return history.branch(self._session.main, name)
 
     def legal_branch_name(self, name: str) -> bool:
-        return history.legal_branch_name(name)
+        return branch_names.legal(name)
 
     def create_branch(self, name: str, at: str) -> None:
         branches.create(self._session, name, at)

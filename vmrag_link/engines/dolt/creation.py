@@ -1,0 +1,90 @@
+"""A new Dolt repository in a folder: all of it or nothing, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from vmrag_link import locks, paths, permissions
+from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH
+from vmrag_link.engines.dolt import program, schema
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.shell import Shell
+from vmrag_link.engines.limits import USUAL_LIMITS
+from vmrag_link.errors import AlreadyInitialized, EngineFailed
+
+_UNFINISHED = ".creating"
+_AUTHOR = r"(?s)(?P<name>[^<]*[^< ]) *<(?P<email>[^<>]+)>"
+
+
+def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
+    """Make a repository whose branch `vmrag_root` holds the empty tables in its first revision."""
+    program.find(access.binary)
+    who = re.fullmatch(_AUTHOR, author)
+    if who is None:
+        raise EngineFailed(
+            f"{author[:80]!r} is no author.", hint="git config user.name NAME; git config user.email ADDRESS"
+        )
+
+    def fill(new: Path) -> None:
+        identity = ["--name", who["name"], "--email", who["email"]]
+        # The name `main` belongs to the code branch main.
+        program.run(["init", *identity, "-b", ROOT_BRANCH, "--date", date], cwd=new, binary=access.binary)
+        with opened(new, access) as connection:
+            fill_root(connection, author=author, date=date)
+
+    make(folder, fill)
+
+
+def fill_root(connection: Connection, *, author: str, date: str) -> None:
+    """Make the tables on the branch `vmrag_root`, and commit them."""
+    schema.create(connection, ROOT_BRANCH)
+    schema.commit(connection, ROOT_BRANCH, "Create the knowledge base", author, date)
+
+
+@contextlib.contextmanager
+def opened(folder: Path, access: DoltAccess) -> Iterator[Connection]:
+    """A connection to a repository that nobody else knows."""
+    connection = Shell(folder, access, longest=USUAL_LIMITS.text_bytes, timeout=30.0)
+    try:
+        yield connection
+    finally:
+        connection.release()
+
+
+def make(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` make a repository in an empty folder, and move it here.
+
+    Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace.
+    """
+    unfinished = folder / _UNFINISHED
+    with _writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
+        if (folder / DOLT_FOLDER).exists():
+            raise AlreadyInitialized(
+                f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
+            )
+        shutil.rmtree(unfinished, ignore_errors=True)
+        permissions.make_folder(unfinished)
+        try:
+            fill(unfinished)
+            permissions.settle(unfinished / DOLT_FOLDER)
+            (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
+        finally:
+            shutil.rmtree(unfinished)
+        paths.fsync(folder)
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EngineFailed(
+            f"The folder {folder} cannot be written: {error.strerror}.",
+            hint="Check that you may write there and that the disk has space.",
+            path=str(folder),
+        ) from error
