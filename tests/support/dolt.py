@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +21,15 @@ def require() -> str:
     if os.environ.get(REQUIRED) == "1":
         pytest.fail(f"dolt is not on PATH, and {REQUIRED} is set")
     pytest.skip("needs the program dolt on PATH")
+
+
+def run(folder: Path, *args: str, patience: float = 10.0) -> str:
+    """What the program prints, run beside us: it waits until no session of ours is open."""
+    deadline = time.monotonic() + patience
+    while True:
+        done = subprocess.run(["dolt", *args], cwd=folder, check=False, capture_output=True, text=True)
+        if done.returncode == 0:
+            return done.stdout
+        if "read only" not in done.stderr or time.monotonic() > deadline:
+            raise AssertionError(done.stderr)
+        time.sleep(0.1)

@@ -41,13 +41,40 @@ def _doltlite_forgets(folder: Path, branch: str, to: str) -> None:
 
 
 def _dolt_forgets(folder: Path, branch: str, to: str) -> None:
-    subprocess.run(["dolt", "branch", "-f", branch, to], cwd=folder, check=True, capture_output=True)
+    dolt.run(folder, "branch", "-f", branch, to)
 
 
 FORGET: dict[str, Callable[[Path, str, str], None]] = {"doltlite": _doltlite_forgets, "dolt": _dolt_forgets}
 """How another program moves a branch behind our back: nothing anchors its old head, uncommitted
 rows are discarded.
 """
+
+
+def _doltlite_damage(folder: Path, text: str) -> None:
+    _overwrite(folder / FILE_NAME, text.encode() * 2)
+
+
+def _dolt_damage(folder: Path, _: str) -> None:
+    """Texts are compressed, so the middle of the largest file is hit, wherever that is."""
+    largest = max((folder / ".dolt/noms").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    middle = largest.stat().st_size // 2
+    _overwrite(largest, largest.read_bytes()[middle : middle + 8])
+
+
+def _overwrite(file: Path, found: bytes) -> None:
+    """Eight bytes at the last place where these are found."""
+    content = bytearray(file.read_bytes())
+    place = content.rindex(found)
+    content[place : place + 8] = bytes(8)
+    file.chmod(0o600)
+    file.write_bytes(content)
+
+
+DAMAGE: dict[str, Callable[[Path, str], None]] = {"doltlite": _doltlite_damage, "dolt": _dolt_damage}
+"""How a disk damages a closed knowledge base; the text is in one of its documents."""
+
+PACE = {"doltlite": 1.0, "dolt": 10.0}
+"""How long an engine takes for a small write, beside the embedded one."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +88,13 @@ class Engines:
 
     def open(self, folder: Path, *, lock_timeout: float = 30.0) -> Engine:
         return MAKERS[self.name].open(folder, lock_timeout=lock_timeout)
+
+    @property
+    def pace(self) -> float:
+        return PACE[self.name]
+
+    def damage(self, folder: Path, text: str) -> None:
+        DAMAGE[self.name](folder, text)
 
     def forget(self, engine: Engine, branch: str) -> str:
         """Let the raw engine reset the branch to the root; returns the head that nothing reaches

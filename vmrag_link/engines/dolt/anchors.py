@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from vmrag_link.engines.dolt import history, unfinished
-from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier
 from vmrag_link.errors import EngineFailed
 
 _AUTHOR = "vmrag <vmrag@localhost>"
 
 
-def kept(connection: Connection, head: str | None, revision: str, message: str) -> str:
+def kept(connection: SqlConnection, head: str | None, revision: str, message: str) -> str:
     """The next head of a `vmrag_keep`, ours or a remote's, made to reach the revision too.
 
     No branch moves. A merge of the two would store content that nobody reads, and could conflict
@@ -37,11 +37,11 @@ def kept(connection: Connection, head: str | None, revision: str, message: str) 
         return _head(connection, at)
 
 
-def _commit(connection: Connection, at: str, message: str) -> str:
+def _commit(connection: SqlConnection, at: str, message: str) -> str:
     """The head afterwards; what is equal to its parent is not committed."""
     connection.call("dolt_commit", "-A", "--skip-empty", "--author", _AUTHOR, "-m", message, at=at)
     return _head(connection, at)
 
 
-def _head(connection: Connection, at: str) -> str:
+def _head(connection: SqlConnection, at: str) -> str:
     return str(connection.value("dolt_hashof('HEAD')", at=at))

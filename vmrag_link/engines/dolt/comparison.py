@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from vmrag_link.engines import changes, records
 from vmrag_link.engines.changes import RowSides
 from vmrag_link.engines.dolt import reading
-from vmrag_link.engines.dolt.connection import Connection, SqlRow
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, ENTRIES, HEADER_COLUMNS, Table
@@ -122,7 +122,7 @@ def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> Ma
     }
 
 
-def _changed_documents(connection: Connection, step: Comparable) -> dict[tuple[str, str], DocumentSides]:
+def _changed_documents(connection: SqlConnection, step: Comparable) -> dict[tuple[str, str], DocumentSides]:
     found: dict[tuple[str, str], DocumentSides] = {}
     where = f"diff_type <> 'modified' OR {_CHANGED}"
     for old, new in _differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), where):
@@ -138,7 +138,7 @@ def _rows(session: DoltSession, steps: Sequence[Comparable], table: Table) -> Ma
     return changes.unequal(found[0] if len(found) == 1 else changes.joined(*found))
 
 
-def _changed_rows(connection: Connection, step: Comparable, table: Table) -> dict[Any, RowSides]:
+def _changed_rows(connection: SqlConnection, step: Comparable, table: Table) -> dict[Any, RowSides]:
     found: dict[Any, RowSides] = {}
     for old, new in _differing(connection, step, table, (table.columns, table.columns), "TRUE"):
         before = records.record(table, old) if old else None
@@ -160,7 +160,7 @@ def _whole_documents(session: DoltSession, old: At, new: At) -> Mapping[Any, Doc
 
 
 def _differing(
-    connection: Connection, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
+    connection: SqlConnection, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The columns before and the columns after; `()` where a side has no row."""
     before, after = [f"from_{each}" for each in columns[0]], [f"to_{each}" for each in columns[1]]
@@ -174,7 +174,7 @@ def _differing(
         )
 
 
-def _pages(connection: Connection, at: str | None, query: str) -> Iterator[SqlRow]:
+def _pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
     """The rows of a difference, which Dolt gives in the order of the key."""
     start = 0
     while True:

@@ -29,7 +29,7 @@ SqlRow = Mapping[str, Any]
 """A row by column name; a column that is NULL may be missing."""
 
 
-class Connection(ABC):
+class SqlConnection(ABC):
     """Statements in, rows out. One thread at a time.
 
     `at` names the place where statements run: a branch with its working set, or a revision, which

@@ -12,7 +12,7 @@ from vmrag_link import locks, paths, permissions
 from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH
 from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.shell import Shell
 from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import AlreadyInitialized, EngineFailed
@@ -40,14 +40,14 @@ def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
     make(folder, fill)
 
 
-def fill_root(connection: Connection, *, author: str, date: str) -> None:
+def fill_root(connection: SqlConnection, *, author: str, date: str) -> None:
     """Make the tables on the branch `vmrag_root`, and commit them."""
     schema.create(connection, ROOT_BRANCH)
     schema.commit(connection, ROOT_BRANCH, "Create the knowledge base", author, date)
 
 
 @contextlib.contextmanager
-def opened(folder: Path, access: DoltAccess) -> Iterator[Connection]:
+def opened(folder: Path, access: DoltAccess) -> Iterator[SqlConnection]:
     """A connection to a repository that nobody else knows."""
     connection = Shell(folder, access, longest=USUAL_LIMITS.text_bytes, timeout=30.0)
     try:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
-from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import literal, literals
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, RevisionInfo
@@ -30,7 +30,7 @@ def is_hash(text: str) -> bool:
     return bool(re.fullmatch(_REVISION, text))
 
 
-def existing(connection: Connection, revisions: Iterable[str]) -> set[str]:
+def existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
     """Those of any texts that are revisions here."""
     asked = [each for each in dict.fromkeys(revisions) if is_hash(each)]
     queries = [
@@ -40,7 +40,7 @@ def existing(connection: Connection, revisions: Iterable[str]) -> set[str]:
     return {str(row["v"]) for rows in (connection.results(queries) if queries else []) for row in rows}
 
 
-def require(connection: Connection, *revisions: str) -> None:
+def require(connection: SqlConnection, *revisions: str) -> None:
     """Raises `RevisionMissing` for the first that is not here."""
     here = existing(connection, revisions)
     for revision in revisions:
@@ -52,7 +52,7 @@ def require(connection: Connection, *revisions: str) -> None:
             )
 
 
-def log(connection: Connection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:
+def log(connection: SqlConnection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:
     require(connection, revision)
     query = _LOGGED.format(start=literal(revision)) + ("" if limit is None else f" LIMIT {limit:d}")
     for row in connection.rows(query):
@@ -64,12 +64,12 @@ def _parents(text: str | None) -> tuple[str, ...]:
     return tuple(re.findall(_REVISION, text or ""))
 
 
-def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
+def is_ancestor(connection: SqlConnection, ancestor: str, descendant: str) -> bool:
     require(connection, ancestor, descendant)
     return bool(connection.value(f"has_ancestor({literals([descendant, ancestor])})"))
 
 
-def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def parents(connection: SqlConnection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The parents of these revisions and of all their ancestors. Takes any texts."""
     here = sorted(existing(connection, revisions))
     if not here:
@@ -79,7 +79,7 @@ def parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple
 
 
 def unreachable(
-    connection: Connection, revisions: Iterable[str], *, heads: Iterable[str] | None = None, without: str = ""
+    connection: SqlConnection, revisions: Iterable[str], *, heads: Iterable[str] | None = None, without: str = ""
 ) -> list[str]:
     """Those that none of the heads reaches, in the given order; not all need to be here.
 
@@ -92,18 +92,18 @@ def unreachable(
     return [each for each in asked if each not in reached]
 
 
-def merge_base(connection: Connection, one: str, other: str) -> str | None:
+def merge_base(connection: SqlConnection, one: str, other: str) -> str | None:
     require(connection, one, other)
     base: str | None = connection.value(f"dolt_merge_base({literals([one, other])})")
     return base
 
 
-def branches(connection: Connection) -> list[KbBranch]:
+def branches(connection: SqlConnection) -> list[KbBranch]:
     rows = connection.rows(f"{_BRANCHES} ORDER BY name")
     return sorted((_branch(row) for row in rows), key=lambda each: each.name)
 
 
-def branch(connection: Connection, name: str) -> KbBranch | None:
+def branch(connection: SqlConnection, name: str) -> KbBranch | None:
     rows = connection.rows(f"{_BRANCHES} AND name = {literal(name)}")
     return _branch(rows[0]) if rows else None
 

@@ -9,7 +9,7 @@ import msgspec
 
 from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.dolt import schema
-from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
 from vmrag_link.engines.records import exact
 from vmrag_link.models import Link
@@ -20,13 +20,13 @@ _COLUMNS = ", ".join(map(identifier, _FIELDS))
 _AT_ONCE = 500
 
 
-def prepare(connection: Connection) -> None:
+def prepare(connection: SqlConnection) -> None:
     """Make the table where it is missing; call it in a transaction."""
     made = schema.LINKS[_TABLE].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
     connection.change([made], at=LINKS_BRANCH)
 
 
-def rows(connection: Connection, asked: Mapping[str, str]) -> list[Link]:
+def rows(connection: SqlConnection, asked: Mapping[str, str]) -> list[Link]:
     """The links in which these columns have these values; sorted by git commit."""
     if not connection.rows(f"SHOW TABLES LIKE {literal(_TABLE)}", at=LINKS_BRANCH):
         return []
@@ -35,7 +35,7 @@ def rows(connection: Connection, asked: Mapping[str, str]) -> list[Link]:
     return [_link(row) for row in connection.rows(query, at=LINKS_BRANCH)]
 
 
-def store(connection: Connection, put: Iterable[Link], remove: Iterable[str]) -> None:
+def store(connection: SqlConnection, put: Iterable[Link], remove: Iterable[str]) -> None:
     """Replace and remove links, by git commit."""
     replaced = [_row(each) for each in put]
     gone = [*remove, *(row[0] for row in replaced)]

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vmrag_link.engines import records
-from vmrag_link.engines.dolt.connection import Connection, SqlRow
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.models import At, Collection, Document, DocumentHeader, Row, Working
 
-PAGE_BYTES = 400_000
+PAGE_BYTES = 200_000
 _FIRST_PAGE = 16
 """Rows; as many as may be large."""
 
@@ -123,7 +123,7 @@ def _documents(
     return _stable(session, at, rows)
 
 
-def _collection_names(connection: Connection, place: str) -> Iterator[str]:
+def _collection_names(connection: SqlConnection, place: str) -> Iterator[str]:
     """The collections that documents are in, each found by the key."""
     name = ""
     while True:
@@ -135,7 +135,7 @@ def _collection_names(connection: Connection, place: str) -> Iterator[str]:
         yield name
 
 
-def _selected(connection: Connection, selection: _Selection, ids: Sequence[str] | None) -> Iterator[Values]:
+def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[str] | None) -> Iterator[Values]:
     """`ids`: only rows with these keys, which are sorted."""
     if ids is None:
         yield from _pages(connection, selection)
@@ -145,7 +145,7 @@ def _selected(connection: Connection, selection: _Selection, ids: Sequence[str] 
         yield from _pages(connection, selection._replace(where=some))
 
 
-def _pages(connection: Connection, selection: _Selection) -> Iterator[Values]:
+def _pages(connection: SqlConnection, selection: _Selection) -> Iterator[Values]:
     index = selection.columns.index(selection.key)
     size, after = _FIRST_PAGE, ""
     while True:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from vmrag_link import terminal_text
 from vmrag_link.engines import records, tables
 from vmrag_link.engines.base import SCHEMA_VERSION
-from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal
 from vmrag_link.engines.records import ROWS_HINT, exact
 from vmrag_link.engines.tables import Table
@@ -63,12 +63,12 @@ LINKS: Mapping[str, str] = {
 """The table of links, which stands on a branch of its own beside the others."""
 
 
-def create(connection: Connection, at: str) -> None:
+def create(connection: SqlConnection, at: str) -> None:
     version = literal(str(SCHEMA_VERSION))
     connection.change([*TABLES.values(), f"INSERT INTO {META} VALUES ('schema_version', {version})"], at=at)
 
 
-def require_ours(connection: Connection, at: str, where: str, *, also: Mapping[str, str] | None = None) -> int:
+def require_ours(connection: SqlConnection, at: str, where: str, *, also: Mapping[str, str] | None = None) -> int:
     """The schema's version at a place; 0 where there is no table at all.
 
     That is so in anchors and before the first revision. Raises `KnowledgeRefused`, which says
@@ -84,7 +84,7 @@ def require_ours(connection: Connection, at: str, where: str, *, also: Mapping[s
     return version
 
 
-def inspect(connection: Connection, at: str, *, also: Mapping[str, str] | None = None) -> tuple[str, int]:
+def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None) -> tuple[str, int]:
     """What a place holds beside our tables, or instead of them (empty for nothing), and the
     version of the schema.
     """
@@ -125,7 +125,7 @@ def _named(row: Mapping[str, object]) -> str:
     return next(str(value) for column, value in row.items() if column != "Table_type")
 
 
-def _said(connection: Connection, at: str) -> int:
+def _said(connection: SqlConnection, at: str) -> int:
     rows = connection.rows(f"SELECT value AS v FROM {META} WHERE `key` = 'schema_version'", at=at)
     said = re.fullmatch(_VERSION, str(rows[0].get("v"))) if rows else None
     if said is None:
@@ -138,12 +138,12 @@ def _blanked(sql: str) -> str:
     return " ".join(sql.split()).replace("( ", "(").replace(" )", ")")
 
 
-def is_dirty(connection: Connection, at: str) -> bool:
+def is_dirty(connection: SqlConnection, at: str) -> bool:
     """Whether a branch has uncommitted rows."""
     return bool(connection.rows("SELECT 1 AS v FROM dolt_status LIMIT 1", at=at))
 
 
-def commit(connection: Connection, at: str, message: str, author: str, date: str, *options: str) -> str:
+def commit(connection: SqlConnection, at: str, message: str, author: str, date: str, *options: str) -> str:
     """Commit everything on a branch; returns the revision, empty for what `options` skip."""
     texts = (exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
     args = ("-A", *options, "-m", texts[0], "--author", texts[1], "--date", texts[2])

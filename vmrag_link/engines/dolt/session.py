@@ -9,7 +9,7 @@ from pathlib import Path
 from vmrag_link import locks
 from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, LOCK_NAME
 from vmrag_link.engines.dolt import anchors, history, schema, unfinished
-from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import BranchMissing, KnowledgeMoved, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import At, KbBranch, Working
@@ -22,7 +22,7 @@ class DoltSession:
     because what was fetched may hold anything.
     """
 
-    def __init__(self, folder: Path, connection: Connection, *, lock_timeout: float, limits: Limits) -> None:
+    def __init__(self, folder: Path, connection: SqlConnection, *, lock_timeout: float, limits: Limits) -> None:
         self.folder = folder
         self.connection = connection
         self.limits = limits

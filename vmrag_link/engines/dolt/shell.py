@@ -20,7 +20,7 @@ from pathlib import Path
 
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import AUTOCOMMIT, Connection, SqlRow, said
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, said
 from vmrag_link.engines.dolt.shell_session import ShellSession
 from vmrag_link.errors import Busy, EngineFailed
 
@@ -29,14 +29,17 @@ IDLE_SECONDS = 0.25
 
 _NOMS = f"{DOLT_FOLDER}/noms"
 _LOCK = f"{_NOMS}/LOCK"
-_CONTENT = (f"{_NOMS}/manifest", f"{_NOMS}/{'v' * 32}")
-"""The manifest, and the journal, which grows with everything that is written."""
+_JOURNAL = f"{_NOMS}/{'v' * 32}"
+"""It grows with everything that is written, and is new after a garbage collection."""
+
+_MANIFEST = f"{_NOMS}/manifest"
+"""Written anew whenever a session ends; where there is no journal, by every change."""
 
 _PAUSE = 0.02
 _READ_ONLY = "database is read only"
 
 
-class Shell(Connection):
+class Shell(SqlConnection):
     """A connection to the repository in a folder.
 
     `longest`: bytes of one result; a longer one raises `LimitExceeded`.
@@ -93,12 +96,11 @@ class Shell(Connection):
             self._held -= 1
 
     def stamp(self) -> object:
-        found = []
-        for name in _CONTENT:
-            with contextlib.suppress(FileNotFoundError):
-                file = (self._folder / name).stat()
-                found.append((file.st_ino, file.st_size, file.st_mtime_ns))
-        return tuple(found)
+        with contextlib.suppress(FileNotFoundError):
+            journal = (self._folder / _JOURNAL).stat()
+            return (journal.st_ino, journal.st_size)
+        manifest = (self._folder / _MANIFEST).stat()
+        return (manifest.st_ino, manifest.st_size, manifest.st_mtime_ns)
 
     def release(self) -> None:
         with self._in_use:

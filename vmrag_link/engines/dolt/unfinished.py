@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Iterator
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
-from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import literal
 
 
 @contextlib.contextmanager
-def branch(connection: Connection, revision: str) -> Iterator[str]:
+def branch(connection: SqlConnection, revision: str) -> Iterator[str]:
     """The branch, made at the revision and dropped at the end. Do not nest.
 
     The caller holds the write lock until the result is anchored.
@@ -24,7 +24,7 @@ def branch(connection: Connection, revision: str) -> Iterator[str]:
         drop(connection)
 
 
-def drop(connection: Connection) -> None:
+def drop(connection: SqlConnection) -> None:
     """Remove the branch, if it is there. The caller holds the write lock."""
     if connection.rows(f"SELECT 1 AS v FROM dolt_branches WHERE name = {literal(UNFINISHED_BRANCH)}"):
         connection.call("dolt_branch", "-D", UNFINISHED_BRANCH)

@@ -9,7 +9,7 @@ from vmrag_link import permissions
 from vmrag_link.engines import records
 from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
 from vmrag_link.engines.dolt import comparison, history, reading, schema, unfinished
-from vmrag_link.engines.dolt.connection import Connection
+from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import identifier, literal, literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.records import Value
@@ -100,7 +100,7 @@ def _held(session: DoltSession, revision: str, table: Table, brought: Difference
     return reading.table(session, revision, table, ids) if ids else ()  # type: ignore[return-value]  # a table of entries
 
 
-def _begin_merge(connection: Connection, at: str, joining: str) -> None:
+def _begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
     """Begin a merge in the open transaction: the next commit has `joining` as its second parent.
 
     Rows in conflict stay as they are on this side. Costs by what either changed.
@@ -110,7 +110,7 @@ def _begin_merge(connection: Connection, at: str, joining: str) -> None:
         connection.call("dolt_conflicts_resolve", "--ours", str(row["v"]), at=at)
 
 
-def _store(connection: Connection, at: str, rows: Write) -> None:
+def _store(connection: SqlConnection, at: str, rows: Write) -> None:
     """Change the rows of a branch; call it in a transaction on it."""
     for name in rows.remove_collections:
         where = f"WHERE collection_name = {literal(name)}"
@@ -129,7 +129,7 @@ def _store(connection: Connection, at: str, rows: Write) -> None:
         _put(connection, at, table, (records.entry_row(each) for each in rows.put_entries if each.key[0] == table.name))
 
 
-def _remove_documents(connection: Connection, at: str, keys: Sequence[tuple[str, str]]) -> None:
+def _remove_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[str, str]]) -> None:
     by_collection: dict[str, list[str]] = {}
     for collection, doc_id in keys:
         by_collection.setdefault(collection, []).append(doc_id)
@@ -140,7 +140,7 @@ def _remove_documents(connection: Connection, at: str, keys: Sequence[tuple[str,
             connection.change([f"DELETE FROM documents WHERE {where}"], at=at)
 
 
-def _put(connection: Connection, at: str, table: Table, rows: Iterable[tuple[Value, ...]]) -> None:
+def _put(connection: SqlConnection, at: str, table: Table, rows: Iterable[tuple[Value, ...]]) -> None:
     """Insert or replace rows, in statements of about _BATCH_CHARACTERS."""
     names = [identifier(each) for each in table.columns]
     replaced = ", ".join(f"{each} = VALUES({each})" for each in names[table.keys :])
