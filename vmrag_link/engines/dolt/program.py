@@ -60,7 +60,7 @@ def locate(binary: str = "") -> str:
     path = binary or shutil.which("dolt", path=env.program_folders())
     if not path:
         raise DoltMissing(
-            "There is no dolt on PATH, and this knowledge base is Dolt's.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
+            "There is no dolt on PATH, which runs a knowledge base of Dolt.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
         )
     return path
 
