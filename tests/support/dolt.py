@@ -14,10 +14,10 @@ REQUIRED = "VMRAG_REQUIRE_DOLT"
 """Set to 1, tests that need the program fail where it is absent."""
 
 
-def require() -> None:
-    """Skip the test, by the program's name, where `dolt` is not on PATH."""
-    if shutil.which("dolt"):
-        return
+def require() -> str:
+    """The program's path; skips the test, by the program's name, where `dolt` is not on PATH."""
+    if path := shutil.which("dolt"):
+        return path
     if os.environ.get(REQUIRED) == "1":
         pytest.fail(f"dolt is not on PATH, and {REQUIRED} is set")
     pytest.skip("needs the program dolt on PATH")

@@ -51,11 +51,7 @@ def find(binary: str = "") -> Program:
     try:
         state = Path(path).stat()
     except OSError as error:
-        raise DoltMissing(
-            f"{path} is named as dolt's program, and cannot be run: {error.strerror}.",
-            hint=f"Name the program: {_NAME_IT}",
-            path=path,
-        ) from error
+        raise _not_run(path, error) from error
     return _checked(path, (state.st_ino, state.st_size, state.st_mtime_ns))
 
 
@@ -64,7 +60,7 @@ def locate(binary: str = "") -> str:
     path = binary or shutil.which("dolt", path=env.program_folders())
     if not path:
         raise DoltMissing(
-            "There is no dolt on PATH, and this knowledge base is Dolt's.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
+            "There is no dolt on PATH, which runs a knowledge base of Dolt.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
         )
     return path
 
@@ -126,6 +122,10 @@ _ADDED = {env.DOLT_NO_REPORT: "1"}
 def _not_started(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMissing:
     if not cwd.is_dir():
         return EngineFailed(f"{cwd} is not a directory any more.", hint="Change to a directory that exists.")
+    return _not_run(path, error)
+
+
+def _not_run(path: str, error: OSError) -> DoltMissing:
     return DoltMissing(f"{path} cannot be run: {error.strerror}.", hint=f"Name the program: {_NAME_IT}", path=path)
 
 
@@ -203,7 +203,8 @@ def _doltcli() -> ModuleType | None:
     own.addHandler(logging.NullHandler())
     own.propagate = False
     doltcli.utils.set_dolt_path(_ENV)
-    return doltcli  # type: ignore[no-any-return]  # it is not typed
+    untyped: ModuleType = doltcli
+    return untyped
 
 
 def _through_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:

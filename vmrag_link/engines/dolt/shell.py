@@ -18,19 +18,16 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import UNFINISHED_BRANCH
+from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
 from vmrag_link.engines.dolt.shell_session import ShellSession
 from vmrag_link.errors import Busy, EngineFailed
 
-REPOSITORY = ".dolt"
-"""What makes a folder a Dolt repository."""
-
 IDLE_SECONDS = 0.25
 """A session of which nothing was asked for so long ends: others may wait to write."""
 
-_NOMS = f"{REPOSITORY}/noms"
+_NOMS = f"{DOLT_FOLDER}/noms"
 _LOCK = f"{_NOMS}/LOCK"
 _JOURNAL = f"{_NOMS}/{'v' * 32}"
 """It grows with everything that is written, and is new after a garbage collection."""

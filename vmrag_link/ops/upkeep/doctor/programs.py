@@ -11,7 +11,8 @@ from pathlib import Path
 
 from vmrag_link import __version__, proc
 from vmrag_link.chroma import bindings
-from vmrag_link.errors import IndexExtraMissing
+from vmrag_link.engines import opening
+from vmrag_link.errors import ConfigInvalid, DoltMissing, IndexExtraMissing
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.workspace import Workspace
@@ -23,6 +24,7 @@ GIT_NEEDED = (2, 34)
 def check(ws: Workspace) -> Iterator[Finding]:
     yield from _git(ws)
     yield from _vmrag()
+    yield from _dolt(ws)
     try:
         bindings.require_supported()
     except IndexExtraMissing as error:
@@ -37,6 +39,16 @@ def _git(ws: Workspace) -> Iterator[Finding]:
         needed = ".".join(map(str, GIT_NEEDED))
         message = f"git is of version {found[0]}; what vmrag asks of it needs {needed}."
         yield Finding("GIT_TOO_OLD", "error", message, f"Install git {needed} or newer: https://git-scm.com", "git")
+
+
+def _dolt(ws: Workspace) -> Iterator[Finding]:
+    """Where the knowledge base is Dolt's: whether this machine can run it."""
+    if opening.engine_of(ws.places.kb) != "dolt":
+        return
+    try:
+        opening.require("dolt", ws.settings.dolt_access)
+    except (ConfigInvalid, DoltMissing) as error:
+        yield Finding(error.code, "error", error.message, error.hint, str(ws.places.kb))
 
 
 def _vmrag() -> Iterator[Finding]:
