@@ -33,3 +33,9 @@ def run(folder: Path, *args: str, patience: float = 10.0) -> str:
         if "read only" not in done.stderr or time.monotonic() > deadline:
             raise AssertionError(done.stderr)
         time.sleep(0.1)
+
+
+def copied(folder: Path, to: Path) -> Path:
+    """A copy of a repository that nobody has open."""
+    shutil.copytree(folder, to)
+    return to

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, said
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
 from vmrag_link.engines.dolt.shell_session import ShellSession
 from vmrag_link.errors import Busy, EngineFailed
 
@@ -59,7 +59,11 @@ class Shell(SqlConnection):
 
     def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
-            return self._writable().tell(statements, at=at)
+            session = self._writable()
+            if self._held and not statements[-1].startswith(CALL):
+                session.foretell(statements, at=at)  # the end of the transaction waits for it
+                return []
+            return session.tell(statements, at=at)
 
     @contextlib.contextmanager
     def writing(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002
