@@ -16,8 +16,8 @@ def branch(connection: SqlConnection, revision: str) -> Iterator[str]:
 
     The caller holds the write lock until the result is anchored.
     """
-    drop(connection)
-    connection.call("dolt_branch", UNFINISHED_BRANCH, revision)
+    # What a kill has left of it goes with its rows; a session may have made it to see that it writes.
+    connection.call("dolt_branch", "-f", UNFINISHED_BRANCH, revision)
     try:
         yield UNFINISHED_BRANCH
     finally:
