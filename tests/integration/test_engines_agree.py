@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support import dolt
+from tests.support import dolt, terminal
 from tests.support.engines import AUTHOR, DATE, MAKERS, document, guide, root
 from tests.support.long import examples
+from tests.support.repos import isolate, make_repo
+from tests.support.terminal import QUERIES
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.merging.conflicts import Choice, Decisions, decide_all
 from vmrag_link.merging.revisions import merged_revision
@@ -17,6 +20,8 @@ from vmrag_link.models import Difference, IssueLog, Project, content_hash
 
 NAMES = [f"d{number}" for number in range(12)]
 LINES = ["one", "two", "three", "four", "five", "six"]
+
+TEXTS = [f"# Page {number}\n\n{text}, and more of it.\n" for number, text in enumerate(QUERIES * 2)]
 
 Pair = tuple[Engine, Engine]
 """The embedded engine's knowledge base, and Dolt's."""
@@ -103,4 +108,23 @@ def test_random_histories_hold_differ_and_merge_equally(pair: Pair, seed: int) -
         merges = [_merge(engine, base, ours, theirs, joins=joins) for joins in (False, True)]
         picked = _merge(engine, ours, theirs, base, joins=False)  # any base will do
         found.append((states, compared, merges, picked))
+    assert found[0] == found[1]
+
+
+def test_equal_documents_have_one_fingerprint_and_are_ranked_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dolt.require()
+    isolate(monkeypatch, tmp_path / "home")
+    found = []
+    for engine in ("doltlite", "dolt"):
+        project = terminal.Project(make_repo(tmp_path / engine).top)
+        project.vmrag("init", "--engine", engine)
+        for number, text in enumerate(TEXTS):
+            project.put(f"{number}.md", text)
+        project.vmrag("commit", "-m", "texts")
+        project.git("commit", "-q", "-m", "texts")
+        project.drop("0.md")
+        project.put("1.md", "Rest and sleep are uncommitted.")
+        found.append((project.ask("fingerprint")["fingerprint"], project.answers(), project.marks(), project.texts()))
     assert found[0] == found[1]
