@@ -13,6 +13,7 @@ from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE
+from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.errors import ConfigInvalid, DoltMissing, NotInitialized
 
@@ -53,14 +54,14 @@ def test_where_no_knowledge_base_is_none_is_opened_and_none_made(tmp_path):
 
 
 def test_the_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
-    program = (
+    script = (
         "import sys\nfrom pathlib import Path\nfrom vmrag_link.engines import opening\n"
         f"folder = Path({str(tmp_path / 'kb')!r})\n"
         f"opening.create('doltlite', folder, author={AUTHOR!r}, date={DATE!r}).close()\n"
         "opening.open_engine(folder).close()\n"
         "print(*sorted(name for name in sys.modules if 'dolt.' in name or name in ('doltcli', 'pymysql')))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.stderr) == (["vmrag_link.engines.dolt.access"], "")
 
 
@@ -134,11 +135,32 @@ def test_a_folder_of_dolts_is_not_served(project, tmp_path):
 
 
 def test_the_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tmp_path, monkeypatch):
-    program = tmp_path / "dolt"
-    program.write_text("#!/bin/sh\necho dolt version 1.0.0\n")
-    program.chmod(0o755)
-    project.git("config", "vmrag.dolt.binary", str(program))
-    assert f"{program} is Dolt 1.0.0" in project.vmrag("init", "--engine", "dolt", code=2).err
+    old = tmp_path / "dolt"
+    old.write_text("#!/bin/sh\necho dolt version 1.0.0\n")
+    old.chmod(0o755)
+    project.git("config", "vmrag.dolt.binary", str(old))
+    assert f"{old} is Dolt 1.0.0" in project.vmrag("init", "--engine", "dolt", code=2).err
+
+
+def test_doctor_notes_that_doltcli_is_not_there(project, monkeypatch):
+    (project.shared / "kb" / DOLT_FOLDER).mkdir(parents=True)
+    monkeypatch.setitem(sys.modules, "doltcli", None)
+    found = [each for topic in project.ask("doctor", code=1)["topics"] for each in topic["findings"]]
+    [note] = [each for each in found if each["code"] == "DOLTCLI_MISSING"]
+    assert note["level"] == "note"
+    assert " -m pip install " in note["fix"]
+
+
+@pytest.mark.parametrize(
+    ("python", "command"),
+    [
+        ((3, 11), "pip install doltcli==0.2.2"),
+        ((3, 12), "pip install --no-deps doltcli==0.2.2"),
+        ((3, 13), "pip install --no-deps doltcli==0.2.2"),
+    ],
+)
+def test_doltcli_is_installed_by_itself_where_what_it_requires_has_no_wheel(python, command):
+    assert program.how_to_install_doltcli(python) == command
 
 
 def test_doctor_names_a_program_that_is_missing(project, git_alone):

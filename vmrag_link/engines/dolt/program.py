@@ -29,6 +29,8 @@ _VERSION = r"dolt version (\d+\.\d+\.\d+\S*)"
 _PATIENCE = 60.0
 """Seconds for a program to say its version: Dolt takes a sixth of one."""
 
+DOLTCLI = "doltcli==0.2.2"
+
 _ENV = "/usr/bin/env"
 _INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"
 _NAME_IT = "git config vmrag.dolt.binary /PATH/TO/dolt"
@@ -187,6 +189,16 @@ def _first_line(path: str) -> str:
 
 
 # -- doltcli
+
+
+def how_to_install_doltcli(python: tuple[int, int]) -> str:
+    """A command for this version of Python. Above 3.11 the typed-ast that doltcli requires, and
+    never imports, has no wheel.
+    """
+    return f"pip install {'' if python < _WITHOUT_WHEEL else '--no-deps '}{DOLTCLI}"
+
+
+_WITHOUT_WHEEL = (3, 12)
 
 
 @functools.cache

@@ -103,7 +103,14 @@ class Shell(SqlConnection):
         with contextlib.suppress(FileNotFoundError):
             journal = (self._folder / _JOURNAL).stat()
             return (journal.st_ino, journal.st_size)
-        manifest = (self._folder / _MANIFEST).stat()
+        try:
+            manifest = (self._folder / _MANIFEST).stat()
+        except FileNotFoundError as error:
+            raise EngineFailed(
+                f"{self._folder} holds no database of Dolt: its manifest is missing.",
+                hint="Move the folder aside (what was not pushed is only in there), then: vmrag clone",
+                path=str(self._folder),
+            ) from error
         return (manifest.st_ino, manifest.st_size, manifest.st_mtime_ns)
 
     def release(self) -> None:

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from vmrag_link import __version__, proc
@@ -45,10 +46,16 @@ def _dolt(ws: Workspace) -> Iterator[Finding]:
     """Where the knowledge base is Dolt's: whether this machine can run it."""
     if opening.engine_of(ws.places.kb) != "dolt":
         return
+    from vmrag_link.engines.dolt import program
+
     try:
         opening.require("dolt", ws.settings.dolt_access)
     except (ConfigInvalid, DoltMissing) as error:
         yield Finding(error.code, "error", error.message, error.hint, str(ws.places.kb))
+    if find_spec("doltcli") is None:
+        message = "doltcli is not installed: Dolt's program is run without it."
+        install = program.how_to_install_doltcli(sys.version_info[:2])
+        yield Finding("DOLTCLI_MISSING", "note", message, f"{shlex.quote(sys.executable)} -m {install}")
 
 
 def _vmrag() -> Iterator[Finding]:
