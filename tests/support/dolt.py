@@ -13,7 +13,7 @@ import pytest
 from tests.support.repos import ENGINE
 
 REQUIRED = os.environ.get("VMRAG_REQUIRE_DOLT") == "1"
-"""Tests that need the program fail where it is absent. Read now: no test inherits such a variable."""
+"""Tests that need the program fail where it is absent. Read now: tests inherit no such variable."""
 
 
 embedded = pytest.mark.skipif(ENGINE != "doltlite", reason="is about the embedded engine's own file")
