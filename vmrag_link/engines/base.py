@@ -46,6 +46,7 @@ keeps.
 """
 
 RESERVED_PREFIX = "vmrag"
+SERVER_FILE = "server.json"
 UNCOMMITTED_NAME = "uncommitted"
 """A file in the knowledge base's folder. Without it no branch has uncommitted rows; shell scripts
 test for it.
