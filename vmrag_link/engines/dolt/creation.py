@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
-from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE
+from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SERVER_FILE
 from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.session import LOCK_NAME
-from vmrag_link.engines.dolt.shell import REPOSITORY, Shell
+from vmrag_link.engines.dolt.shell import Shell
 from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import AlreadyInitialized, EngineFailed
 
@@ -75,8 +74,8 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
         permissions.make_folder(unfinished)
         try:
             fill(unfinished)
-            permissions.settle(unfinished / REPOSITORY)
-            (unfinished / REPOSITORY).rename(folder / REPOSITORY)
+            permissions.settle(unfinished / DOLT_FOLDER)
+            (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
             shutil.rmtree(unfinished)
         paths.fsync(folder)
@@ -84,7 +83,7 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
 
 def require_none(folder: Path) -> None:
     """Raise `AlreadyInitialized` where the folder holds a knowledge base, its own or a server's."""
-    if (folder / REPOSITORY).exists() or (folder / SERVER_FILE).exists():
+    if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
         raise AlreadyInitialized(
             f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
         )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, Write
 from vmrag_link.engines.dolt import (
     branches,
     creation,
@@ -25,7 +25,7 @@ from vmrag_link.engines.dolt.comparison import DoltComparison
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.server import Server
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.dolt.shell import REPOSITORY, Shell
+from vmrag_link.engines.dolt.shell import Shell
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.tables import ENTRIES
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
@@ -92,7 +92,7 @@ class DoltEngine:
     @staticmethod
     def there(folder: Path) -> bool:
         """Whether `open` would find something; a creation that was killed leaves nothing."""
-        return (folder / REPOSITORY).exists() or server_database.noted(folder)
+        return (folder / DOLT_FOLDER).exists() or server_database.noted(folder)
 
     @property
     def name(self) -> str:

@@ -9,13 +9,12 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import locks, paths
-from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
+from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import creation, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import said
 from vmrag_link.engines.dolt.literals import identifier, literal
 from vmrag_link.engines.dolt.server import Server
-from vmrag_link.engines.dolt.session import LOCK_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import (
     AlreadyInitialized,
