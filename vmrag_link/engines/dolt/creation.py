@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -74,6 +75,7 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
         permissions.make_folder(unfinished)
         try:
             fill(unfinished)
+            _report_nothing(unfinished / DOLT_FOLDER / "config.json")
             permissions.settle(unfinished / DOLT_FOLDER)
             (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
@@ -81,12 +83,19 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
         paths.fsync(folder)
 
 
+<<<<<<< HEAD
 def require_none(folder: Path) -> None:
     """Raise `AlreadyInitialized` where the folder holds a knowledge base, its own or a server's."""
     if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
         raise AlreadyInitialized(
             f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
         )
+=======
+def _report_nothing(configuration: Path) -> None:
+    """Keep Dolt from noting what is run here, for its makers, in this user's home directory."""
+    stated = json.loads(configuration.read_text()) if configuration.exists() else {}
+    configuration.write_text(json.dumps(stated | {"metrics.disabled": "true"}))
+>>>>>>> cf17f27c692679bbbd22ddb2a9d26d9b3b6d96ae
 
 
 @contextlib.contextmanager
