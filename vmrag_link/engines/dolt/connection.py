@@ -18,7 +18,13 @@ CALL = "CALL "
 """How the only statements begin that change something and answer."""
 
 AUTOCOMMIT = "SET @@autocommit = 1"
-OPENING = (f"SET @@sql_mode = '{SQL_MODE}'", "SET NAMES utf8mb4", "SET @@time_zone = '+00:00'", AUTOCOMMIT)
+OPENING = (
+    f"SET @@sql_mode = '{SQL_MODE}'",
+    "SET NAMES utf8mb4",
+    "SET @@time_zone = '+00:00'",
+    "SET @@dolt_transaction_commit = 0",  # a person may have made each transaction a revision
+    AUTOCOMMIT,
+)
 """What every session begins with."""
 
 LONGEST_STATEMENT = 300.0

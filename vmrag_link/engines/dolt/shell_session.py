@@ -35,10 +35,10 @@ class _Result(msgspec.Struct):
 
 
 class ShellSession:
-    """Any failure ends it. `used`: when it was asked last."""
+    """Any failure ends it. `begun`: when it was started; `used`: when it was asked last."""
 
     def __init__(self, folder: Path, access: DoltAccess, *, longest: int) -> None:
-        self.used = time.monotonic()
+        self.used = self.begun = time.monotonic()
         self.ended = False
         self._longest = longest
         self._out = bytearray()
