@@ -97,6 +97,14 @@ def place(database: str, at: str | None) -> str:
     return identifier(database if at is None else f"{database}/{at}")
 
 
+def truth(value: object) -> bool:
+    """What Dolt says for true: a boolean, a number, or their text.
+
+    All values are texts where the program answers for a server that has its repository open.
+    """
+    return value in (True, "1", "true")
+
+
 def failure(told: str) -> EngineFailed:
     """The error for what Dolt said, which may hold a stranger's words."""
     shown = terminal_text.one_line(" ".join(told.split()))[:_MOST_SAID]
