@@ -63,15 +63,16 @@ class DoltServer:
                 f"log_level: warning\ndata_dir: {self.folder}\n"
                 f"listener:\n  host: {HOST}\n  port: {self.port}\n  socket: {unix}\n{self.settings}"
             )
-            self.process = subprocess.Popen(
-                [program, "sql-server", "--config", configuration],
-                cwd=self.folder,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=self.log.open("ab"),
-                stderr=subprocess.STDOUT,
-                preexec_fn=_end_with_us,
-            )
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    [program, "sql-server", "--config", configuration],
+                    cwd=self.folder,
+                    env=self._environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=_end_with_us,  # noqa: PLW1509  it only asks the system
+                )
             if self._answers():
                 assert Path(unix).is_socket(), "that the socket is taken is only a warning"
                 return
@@ -101,6 +102,10 @@ class DoltServer:
     def access(self, database: str = "", **fields: Any) -> DoltAccess:
         given = {"server": self.address, "user": USER, "password": self.password}
         return DoltAccess(database=database, **(given | fields))
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         """The rows of the last one, told by another client than ours."""
@@ -135,8 +140,13 @@ class DoltServer:
         return False
 
 
+_STARTED: list[DoltServer] = []
+
+
 def session_server() -> DoltServer:
     """The server that the session's fixture has started, as any of its processes sees it."""
+    if _STARTED:
+        return _STARTED[0]
     port, password, folder = os.environ[WHERE].split(" ", 2)
     return DoltServer(Path(folder), int(port), password)
 
@@ -153,7 +163,9 @@ def dolt_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoltServer
     server.start()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(WHERE, server.note())
+        _STARTED.append(server)
         yield server
+        _STARTED.clear()
     server.stop()
 
 

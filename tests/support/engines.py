@@ -58,7 +58,7 @@ def _dolt_forgets(folder: Path, branch: str, to: str) -> None:
 
 def _server_forgets(folder: Path, branch: str, to: str) -> None:
     database = database_of(folder)
-    dolt_server.session_server().sql(f"USE `{database}/{to}`", f"CALL dolt_branch('-f', '{branch}', '{to}')")
+    dolt_server.session_server().sql(f"USE `{database}/{ROOT_BRANCH}`", f"CALL dolt_branch('-f', '{branch}', '{to}')")
 
 
 def database_of(folder: Path) -> str:
@@ -97,9 +97,9 @@ def _overwrite(file: Path, found: bytes) -> None:
 
 
 def _server_damage(folder: Path, text: str) -> None:
-    """The server keeps in memory what it has read."""
     server = dolt_server.session_server()
     _dolt_damage(server.folder / database_of(folder), text)
+    server.restart()  # it keeps in memory what it has read
 
 
 DAMAGE: dict[str, Callable[[Path, str], None]] = {
