@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import dolt
+from tests.support.dolt_server import dolt_server  # noqa: F401  a fixture
 from tests.support.repos import ENGINE, isolate
 
 NOT_FROM_PYPI = {"busybox", "chromium", "dash", "dolt", "fish", "git-lfs", "sshd", "zsh"}

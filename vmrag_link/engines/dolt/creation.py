@@ -83,18 +83,18 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
         paths.fsync(folder)
 
 
-def _report_nothing(configuration: Path) -> None:
-    """Keep Dolt from noting what is run here, for its makers, in this user's home directory."""
-    stated = json.loads(configuration.read_text()) if configuration.exists() else {}
-    configuration.write_text(json.dumps(stated | {"metrics.disabled": "true"}))
-
-
 def require_none(folder: Path) -> None:
     """Raise `AlreadyInitialized` where the folder holds a knowledge base, its own or a server's."""
     if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
         raise AlreadyInitialized(
             f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
         )
+
+
+def _report_nothing(configuration: Path) -> None:
+    """Keep Dolt from noting what is run here, for its makers, in this user's home directory."""
+    stated = json.loads(configuration.read_text()) if configuration.exists() else {}
+    configuration.write_text(json.dumps(stated | {"metrics.disabled": "true"}))
 
 
 @contextlib.contextmanager

@@ -30,6 +30,9 @@ IDLE_SECONDS = 0.25
 
 _NOMS = f"{DOLT_FOLDER}/noms"
 _LOCK = f"{_NOMS}/LOCK"
+READING_SECONDS = 2.0
+"""A session that only reads ends after so long, too, and another one begins."""
+
 _PAUSE = 0.02
 _READ_ONLY = "database is read only"
 
@@ -113,7 +116,7 @@ class Shell(SqlConnection):
     def _current(self) -> ShellSession:
         """The session; another one if there is none, or if it may have missed what others wrote."""
         session = self._session
-        if session is not None and (session.ended or not (self._held or self._writes or self._seen == self.stamp())):
+        if session is not None and (session.ended or not (self._held or self._writes or self._is_fresh(session))):
             if self._held:
                 raise EngineFailed("Dolt ended within a transaction; nothing of it was stored.")
             self.release()
@@ -124,6 +127,10 @@ class Shell(SqlConnection):
             self._end_when_idle(session, IDLE_SECONDS)
         session.used = time.monotonic()
         return session
+
+    def _is_fresh(self, session: ShellSession) -> bool:
+        """Whether it has seen all that was written, and has not kept a writer out for long."""
+        return self._seen == self.stamp() and time.monotonic() - session.begun < READING_SECONDS
 
     def _end_when_idle(self, session: ShellSession, seconds: float) -> None:
         def look() -> None:
