@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmrag_link.env import SWITCH
+
 DATE = "2026-01-02T03:04:05+00:00"
 
 UNTENDED = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
@@ -19,10 +21,11 @@ finds nothing to do.
 
 def isolate(monkeypatch, home: Path) -> None:
     """Nothing of this machine's configuration or of the caller's repository reaches git from now
-    on.
+    on. The switch of our hooks stays as it is: a marker of the test sets it (`conftest`).
     """
     for name in [name for name in os.environ if name.startswith(("GIT_", "GITHUB_", "VMRAG"))]:
-        monkeypatch.delenv(name)
+        if name != SWITCH:
+            monkeypatch.delenv(name)
     home.mkdir(parents=True, exist_ok=True)
     (home / "gitconfig").write_text(
         "[user]\n\tname = Ada Lovelace\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
