@@ -15,6 +15,9 @@ OWN = "git:"
 DATA = "refs/vmrag/data"
 """Where a git repository holds a knowledge base: not a branch, so that no clone pays for it."""
 
+DOLT_DATA = "refs/vmrag/dolt"
+"""Where it holds one of the engine dolt, as Dolt's own git remotes do; both may be there."""
+
 RESERVED_PREFIX = "vmrag"
 MAX_REMOTE = 1024
 MAX_BRANCH = 255

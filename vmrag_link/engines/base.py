@@ -264,7 +264,7 @@ class Engine(Protocol):
 
     def vet(
         self,
-        file: Path,
+        url: str,
         revisions: Sequence[str],
         *,
         known: Iterable[str],
@@ -272,15 +272,16 @@ class Engine(Protocol):
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
-        """Check a stranger's remote file and write its sound revisions into a new one, for `fetch`.
+        """Check what a stranger's `url` holds and write its sound revisions to `into`, a place for
+        `fetch` that is not there yet.
 
-        Those are the given revisions that are in the file, with their ancestors. Returns the ones
+        Those are the given revisions that are there, with their ancestors. Returns the ones
         that the heads `known` do not reach. These were checked: they descend from `known`, their
         tables are exactly ours, and their rows are records. `sound` was called with every
         row of the newest, and with those that the others changed; it raises an
         `Engine` error for one that must not be taken.
 
-        Nothing of the file is executed, and nothing here changes. Raises `KnowledgeRefused`, also
+        Nothing of it is executed, and nothing here changes. Raises `KnowledgeRefused`, also
         above the limits.
         """
 

@@ -14,8 +14,8 @@ from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.session import LOCK_NAME
-from vmrag_link.engines.dolt.shell import REPOSITORY, Shell
-from vmrag_link.engines.limits import USUAL_LIMITS
+from vmrag_link.engines.dolt.shell import REPOSITORY, Shell, longest_answer
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import AlreadyInitialized, EngineFailed
 
 _UNFINISHED = ".creating"
@@ -41,6 +41,17 @@ def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
     make(folder, fill)
 
 
+def make_empty(folder: Path, access: DoltAccess) -> None:
+    """Make a repository in an empty folder, for what will be fetched into it.
+
+    Its only branch is `vmrag_root`, with a revision that nobody keeps. It says of nobody that it is
+    theirs: who commits there by hand is who their own configuration says.
+    """
+    identity = ["--name", "vmrag", "--email", "vmrag@localhost"]
+    program.run(["init", *identity, "-b", ROOT_BRANCH], cwd=folder, binary=access.binary)
+    (folder / REPOSITORY / "config.json").write_text("{}")
+
+
 def fill_root(connection: SqlConnection, *, author: str, date: str) -> None:
     """Make the tables on the branch `vmrag_root`, and commit them."""
     schema.create(connection, ROOT_BRANCH)
@@ -48,9 +59,9 @@ def fill_root(connection: SqlConnection, *, author: str, date: str) -> None:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, access: DoltAccess) -> Iterator[SqlConnection]:
+def opened(folder: Path, access: DoltAccess, limits: Limits = USUAL_LIMITS) -> Iterator[SqlConnection]:
     """A connection to a repository that nobody else knows."""
-    connection = Shell(folder, access, longest=USUAL_LIMITS.text_bytes, timeout=30.0)
+    connection = Shell(folder, access, longest=longest_answer(limits), timeout=30.0)
     try:
         yield connection
     finally:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
-from vmrag_link.engines.dolt import branches, creation, history, links, program, reading, schema, writing
+from vmrag_link.engines.dolt import (
+    branches,
+    creation,
+    history,
+    links,
+    program,
+    reading,
+    remotes,
+    schema,
+    transfer,
+    writing,
+)
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.comparison import DoltComparison
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.dolt.shell import REPOSITORY, Shell
+from vmrag_link.engines.dolt.shell import REPOSITORY, Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.tables import ENTRIES
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
@@ -26,10 +37,8 @@ from vmrag_link.models import (
     KbBranch,
     Link,
     RevisionInfo,
+    Row,
 )
-
-_ANSWER = 4
-"""How many texts of the largest size one answer may hold."""
 
 
 class DoltEngine:
@@ -48,6 +57,24 @@ class DoltEngine:
         return cls.open(folder, access=access)
 
     @classmethod
+    def clone(
+        cls,
+        folder: Path,
+        remote: str,
+        url: str,
+        *,
+        limits: Limits = USUAL_LIMITS,
+        access: DoltAccess = DoltAccess(),  # noqa: B008  frozen
+    ) -> DoltEngine:
+        """Make a knowledge base of what `url` holds.
+
+        Only `vmrag_root` becomes a branch here; the others are known as the remote's. One without
+        it is another program's: `RemoteDamaged`. Raises as `create` and `fetch`.
+        """
+        transfer.clone(folder, remote, url, limits, access)
+        return cls.open(folder, limits=limits, access=access)
+
+    @classmethod
     def open(
         cls,
         folder: Path,
@@ -64,7 +91,7 @@ class DoltEngine:
         """
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
-        connection = Shell(folder, access, longest=_ANSWER * limits.text_bytes, timeout=lock_timeout)
+        connection = Shell(folder, access, longest=longest_answer(limits), timeout=lock_timeout)
         session = DoltSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
         return cls(session, access)
 
@@ -162,6 +189,37 @@ class DoltEngine:
 
     def collect_garbage(self) -> None:
         self._session.collect_garbage()
+
+    # -- remotes
+
+    def remote_heads(self, remote: str) -> dict[str, str]:
+        return remotes.heads(self.folder, remote)
+
+    def peek(self, url: str) -> dict[str, str] | None:
+        return transfer.peek(url, self._access)
+
+    def fetch(self, remote: str, url: str) -> None:
+        transfer.fetch(self._session, remote, url, user=self._access.user)
+
+    def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
+        transfer.push(self._session, remote, url, heads, force=force, user=self._access.user)
+
+    def forget_remote(self, remote: str) -> None:
+        transfer.forget(self._session, remote)
+
+    def vet(
+        self,
+        url: str,
+        revisions: Sequence[str],
+        *,
+        known: Iterable[str],
+        into: Path,
+        limits: Limits,
+        sound: Callable[[Row], None],
+    ) -> list[str]:
+        return transfer.vet(
+            self._session, self._access, url, revisions, known=known, into=into, limits=limits, sound=sound
+        )
 
     # -- reading
 

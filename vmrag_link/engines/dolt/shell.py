@@ -15,13 +15,14 @@ import contextlib
 import fcntl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, said
 from vmrag_link.engines.dolt.shell_session import ShellSession
+from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed
 
 REPOSITORY = ".dolt"
@@ -39,7 +40,13 @@ _MANIFEST = f"{_NOMS}/manifest"
 """Written anew whenever a session ends; where there is no journal, by every change."""
 
 _PAUSE = 0.02
+_ANSWER = 4
 _READ_ONLY = "database is read only"
+
+
+def longest_answer(limits: Limits) -> int:
+    """Bytes of one answer: a few texts of the largest size."""
+    return _ANSWER * limits.text_bytes
 
 
 class Shell(SqlConnection):
@@ -63,6 +70,16 @@ class Shell(SqlConnection):
     def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
             return self._writable().tell(statements, at=at)
+
+    def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
+        with self._in_use:
+            self.release()
+            try:
+                session = self._writable()
+                for each in statements:
+                    session.tell([each], at=None, check=check)
+            finally:
+                self.release()
 
     @contextlib.contextmanager
     def writing(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002

@@ -210,7 +210,7 @@ class DoltliteEngine:
 
     def vet(
         self,
-        file: Path,
+        url: str,
         revisions: Sequence[str],
         *,
         known: Iterable[str],
@@ -218,7 +218,7 @@ class DoltliteEngine:
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
-        return transfer.vet(self._session, file, revisions, known=known, into=into, limits=limits, sound=sound)
+        return transfer.vet(self._session, url, revisions, known=known, into=into, limits=limits, sound=sound)
 
     # -- reading
 

@@ -213,7 +213,7 @@ def _take(
         theirs = room.knowledge(peer, limits=limits)
         task.advance(1)
     check = functools.partial(validate.check, allowed=services, known=_services_in_use(engine, known))
-    new = engine.vet(theirs, wanted, known=known, into=room.vetted, limits=limits, sound=check)
+    new = engine.vet(f"file://{theirs}", wanted, known=known, into=room.vetted, limits=limits, sound=check)
     came = [each for each in wanted if each in new]
     if came:
         _anchor(engine, room, came)
