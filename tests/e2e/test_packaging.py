@@ -10,17 +10,30 @@ import tarfile
 import venv
 import zipfile
 from dataclasses import dataclass
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import vmrag_link
 from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link.engines.dolt import program
 
 ROOT = Path(__file__).parents[2]
 VERSION = vmrag_link.__version__
 PACKAGES = {"vmrag_action", "vmrag_hooks", "vmrag_link", "vmrag_mcp"}
-OF_EXTRAS = ("actions_toolkit", "chromadb", "mcp", "numpy", "onnxruntime", "tokenizers", "wordllama")
+OF_EXTRAS = (
+    "actions_toolkit",
+    "chromadb",
+    "doltcli",
+    "mcp",
+    "numpy",
+    "onnxruntime",
+    "pymysql",
+    "tokenizers",
+    "wordllama",
+)
 
 pytestmark = pytest.mark.xdist_group("packaging")  # one process builds and installs, once
 
@@ -175,3 +188,36 @@ def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo
 
     assert base.vmrag("uninstall", cwd=repo.top).returncode == 0
     assert not hook.exists()
+
+
+# -- the extra `dolt`
+
+
+def required_on(wheel: Path, version: str) -> list[str]:
+    """What the extra `dolt` of the wheel requires of a Python, beside the base."""
+    named = next(name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".dist-info/METADATA"))
+    metadata = Parser().parsestr(zipfile.ZipFile(wheel).read(named).decode())
+    found = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    environment = {"python_version": version, "python_full_version": f"{version}.0", "extra": "dolt"}
+    return [f"{each.name}{each.specifier}" for each in found if each.marker and each.marker.evaluate(environment)]
+
+
+def test_the_extra_dolt_is_installed_without_a_compiler(wheel: Path, base: Installed, tmp_path: Path) -> None:
+    """Into a copy of nothing: only what the extra adds, on the Python that runs this."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    pip = [sys.executable, "-m", "pip", "--python", base.python, "install", "-q", "--only-binary", ":all:"]
+    _done([*pip, "--target", str(tmp_path / "extra"), *required_on(wheel, version)])
+    names = {path.name for path in (tmp_path / "extra").iterdir()}
+    assert "pymysql" in names
+    assert ("doltcli" in names) == (sys.version_info < (3, 12))
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_above_python_3_11_nothing_of_it_needs_a_compiler_and_doltcli_is_there_by_itself(
+    wheel: Path, tmp_path: Path, version: str
+) -> None:
+    """pip judges markers by the Python that runs it, so they are judged here."""
+    needed = required_on(wheel, version)
+    assert [each for each in needed if each.startswith("doltcli")] == []
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--only-binary", ":all:", "--no-deps"]
+    _done([*pip, "--target", str(tmp_path), "--python-version", version, *needed, program.DOLTCLI])

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.support.dolt import require_dolt
+from tests.support.dolt import require
 from vmrag_link import env, proc
 from vmrag_link.engines.dolt import program
 from vmrag_link.errors import DoltMissing, EngineFailed, EngineUnwritable
@@ -136,7 +136,7 @@ def test_asking_for_the_version_neither_contacts_anybody_nor_touches_the_users_c
 
 
 def test_the_real_program_says_its_version_at_once_and_leaves_no_file(tmp_path, monkeypatch):
-    path = require_dolt()
+    path = require()
     monkeypatch.setenv("DOLT_ROOT_PATH", str(tmp_path / "root"))
     program._checked.cache_clear()
     assert program.find(path).path == path
@@ -205,7 +205,7 @@ def test_a_folder_that_is_gone_is_named(dolt, tmp_path):
 
 
 def test_the_real_program_runs_through_both(adapter, tmp_path):
-    path = require_dolt()
+    path = require()
     identity = ["--name", "Ada", "--email", "ada@example.org"]
     environ = program.environment()
     subprocess.run([path, "init", *identity], cwd=tmp_path, env=environ, check=True, capture_output=True)

@@ -14,10 +14,10 @@ REQUIRED = "VMRAG_REQUIRE_DOLT"
 """Set to 1, tests that need the program fail where it is absent."""
 
 
-def require() -> None:
-    """Skip the test, by the program's name, where `dolt` is not on PATH."""
-    if shutil.which("dolt"):
-        return
+def require() -> str:
+    """The program's path; skips the test, by the program's name, where `dolt` is not on PATH."""
+    if path := shutil.which("dolt"):
+        return path
     if os.environ.get(REQUIRED) == "1":
         pytest.fail(f"dolt is not on PATH, and {REQUIRED} is set")
     pytest.skip("needs the program dolt on PATH")
@@ -33,3 +33,9 @@ def run(folder: Path, *args: str, patience: float = 10.0) -> str:
         if "read only" not in done.stderr or time.monotonic() > deadline:
             raise AssertionError(done.stderr)
         time.sleep(0.1)
+
+
+def copied(folder: Path, to: Path) -> Path:
+    """A copy of a repository that nobody has open."""
+    shutil.copytree(folder, to)
+    return to

@@ -14,6 +14,9 @@ from vmrag_link.errors import EngineFailed, EngineUnwritable
 SQL_MODE = "NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES"
 """What `literals` relies on: no ANSI_QUOTES, no NO_BACKSLASH_ESCAPES."""
 
+CALL = "CALL "
+"""How the only statements begin that change something and answer."""
+
 AUTOCOMMIT = "SET @@autocommit = 1"
 OPENING = (f"SET @@sql_mode = '{SQL_MODE}'", "SET NAMES utf8mb4", "SET @@time_zone = '+00:00'", AUTOCOMMIT)
 """What every session begins with."""
@@ -93,7 +96,7 @@ class SqlConnection(ABC):
 
     def call(self, procedure: str, *args: str, at: str | None = None) -> SqlRow:
         """Call one of Dolt's procedures; returns the row that it answers, `{}` for none."""
-        rows = self.change([f"CALL {procedure}({literals(args)})"], at=at)
+        rows = self.change([f"{CALL}{procedure}({literals(args)})"], at=at)
         return rows[0] if rows else {}
 
 

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
-from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH
 from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection
-from vmrag_link.engines.dolt.session import LOCK_NAME
-from vmrag_link.engines.dolt.shell import REPOSITORY, Shell, longest_answer
+from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import AlreadyInitialized, EngineFailed
 
@@ -49,7 +48,7 @@ def make_empty(folder: Path, access: DoltAccess) -> None:
     """
     identity = ["--name", "vmrag", "--email", "vmrag@localhost"]
     program.run(["init", *identity, "-b", ROOT_BRANCH], cwd=folder, binary=access.binary)
-    (folder / REPOSITORY / "config.json").write_text("{}")
+    (folder / DOLT_FOLDER / "config.json").write_text("{}")
 
 
 def fill_root(connection: SqlConnection, *, author: str, date: str) -> None:
@@ -75,7 +74,7 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
     """
     unfinished = folder / _UNFINISHED
     with _writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
-        if (folder / REPOSITORY).exists():
+        if (folder / DOLT_FOLDER).exists():
             raise AlreadyInitialized(
                 f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
             )
@@ -83,8 +82,8 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
         permissions.make_folder(unfinished)
         try:
             fill(unfinished)
-            permissions.settle(unfinished / REPOSITORY)
-            (unfinished / REPOSITORY).rename(folder / REPOSITORY)
+            permissions.settle(unfinished / DOLT_FOLDER)
+            (unfinished / DOLT_FOLDER).rename(folder / DOLT_FOLDER)
         finally:
             shutil.rmtree(unfinished)
         paths.fsync(folder)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, Write
 from vmrag_link.engines.dolt import (
     branches,
     creation,
@@ -23,7 +23,7 @@ from vmrag_link.engines.dolt import (
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.comparison import DoltComparison
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.dolt.shell import REPOSITORY, Shell, longest_answer
+from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.tables import ENTRIES
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
@@ -98,7 +98,7 @@ class DoltEngine:
     @staticmethod
     def there(folder: Path) -> bool:
         """Whether `open` would find something; a creation that was killed leaves nothing."""
-        return (folder / REPOSITORY).exists()
+        return (folder / DOLT_FOLDER).exists()
 
     @property
     def name(self) -> str:

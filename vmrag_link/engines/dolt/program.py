@@ -29,6 +29,8 @@ _VERSION = r"dolt version (\d+\.\d+\.\d+\S*)"
 _PATIENCE = 60.0
 """Seconds for a program to say its version: Dolt takes a sixth of one."""
 
+DOLTCLI = "doltcli==0.2.2"
+
 _ENV = "/usr/bin/env"
 _INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"
 _NAME_IT = "git config vmrag.dolt.binary /PATH/TO/dolt"
@@ -51,11 +53,7 @@ def find(binary: str = "") -> Program:
     try:
         state = Path(path).stat()
     except OSError as error:
-        raise DoltMissing(
-            f"{path} is named as dolt's program, and cannot be run: {error.strerror}.",
-            hint=f"Name the program: {_NAME_IT}",
-            path=path,
-        ) from error
+        raise _not_run(path, error) from error
     return _checked(path, (state.st_ino, state.st_size, state.st_mtime_ns))
 
 
@@ -64,7 +62,7 @@ def locate(binary: str = "") -> str:
     path = binary or shutil.which("dolt", path=env.program_folders())
     if not path:
         raise DoltMissing(
-            "There is no dolt on PATH, and this knowledge base is Dolt's.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
+            "There is no dolt on PATH, which runs a knowledge base of Dolt.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
         )
     return path
 
@@ -126,6 +124,10 @@ _ADDED = {env.DOLT_NO_REPORT: "1", **env.DOLT_GIT_REMOTES}
 def _not_started(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMissing:
     if not cwd.is_dir():
         return EngineFailed(f"{cwd} is not a directory any more.", hint="Change to a directory that exists.")
+    return _not_run(path, error)
+
+
+def _not_run(path: str, error: OSError) -> DoltMissing:
     return DoltMissing(f"{path} cannot be run: {error.strerror}.", hint=f"Name the program: {_NAME_IT}", path=path)
 
 
@@ -189,6 +191,16 @@ def _first_line(path: str) -> str:
 # -- doltcli
 
 
+def how_to_install_doltcli(python: tuple[int, int]) -> str:
+    """A command for this version of Python. Above 3.11 the typed-ast that doltcli requires, and
+    never imports, has no wheel.
+    """
+    return f"pip install {'' if python < _WITHOUT_WHEEL else '--no-deps '}{DOLTCLI}"
+
+
+_WITHOUT_WHEEL = (3, 12)
+
+
 @functools.cache
 def _doltcli() -> ModuleType | None:
     """doltcli, ready to start any program in a cleaned environment; None where it is absent."""
@@ -203,7 +215,8 @@ def _doltcli() -> ModuleType | None:
     own.addHandler(logging.NullHandler())
     own.propagate = False
     doltcli.utils.set_dolt_path(_ENV)
-    return doltcli  # type: ignore[no-any-return]  # it is not typed
+    untyped: ModuleType = doltcli
+    return untyped
 
 
 def _through_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:

@@ -41,7 +41,7 @@ def table(session: DoltSession, at: At, table: Table, ids: Iterable[str] | None 
     """The rows of a table with one key, sorted by it; none where there is no table."""
     if not session.version(at):
         return iter(())
-    selection = _Selection(_named(at), table.name, table.columns, table.columns[0])
+    selection = _Selection(_named(at), table, table.columns)
     asked = None if ids is None else sorted(set(ids))
     rows = _stable(session, at, lambda: _selected(session.connection, selection, asked))
     return (records.record(table, row) for row in rows)
@@ -93,18 +93,23 @@ def _named(at: At) -> str:
 
 
 class _Selection(NamedTuple):
-    """Rows of a table at a place, in the order of a key."""
+    """Rows of a table at a place, in the order of a key, which ends the primary key."""
 
     place: str
-    table: str
+    table: Table
     columns: Sequence[str]
-    key: str
     where: str = "TRUE"
+
+    @property
+    def key(self) -> str:
+        return self.table.columns[self.table.keys - 1]
 
     def query(self, after: str, size: int) -> str:
         names = ", ".join(map(identifier, self.columns))
+        # Named whole, the primary key is the order in which rows are found; else they are sorted.
+        order = ", ".join(self.table.columns[: self.table.keys])
         where = f"{self.where} AND {self.key} > {literal(after)}"
-        return f"SELECT {names} FROM {self.table} WHERE {where} ORDER BY {self.key} LIMIT {size}"
+        return f"SELECT {names} FROM {self.table.name} WHERE {where} ORDER BY {order} LIMIT {size}"
 
 
 def _documents(
@@ -118,7 +123,7 @@ def _documents(
     def rows() -> Iterator[Values]:
         for name in [collection] if collection is not None else _collection_names(connection, place):
             where = f"collection_name = {literal(name)}"
-            yield from _selected(connection, _Selection(place, DOCUMENTS.name, columns, "doc_id", where), asked)
+            yield from _selected(connection, _Selection(place, DOCUMENTS, columns, where), asked)
 
     return _stable(session, at, rows)
 

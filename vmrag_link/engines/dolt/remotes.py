@@ -15,11 +15,10 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import env
-from vmrag_link.engines.base import UNFINISHED_BRANCH
+from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import remote_errors
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.dolt.literals import literal, literals
-from vmrag_link.engines.dolt.shell import REPOSITORY
 from vmrag_link.engines.limits import too_large
 from vmrag_link.errors import EngineFailed, RemoteInvalid, RemoteMissing
 from vmrag_link.models import Record
@@ -96,7 +95,7 @@ def clear(folder: Path, connection: SqlConnection, remote: str) -> None:
     if _is_registered(connection, remote):
         connection.call("dolt_remote", "remove", _name(remote))
     connection.release()
-    shutil.rmtree(folder / REPOSITORY / _GIT_CACHE, ignore_errors=True)  # of all remotes; it is derived
+    shutil.rmtree(folder / DOLT_FOLDER / _GIT_CACHE, ignore_errors=True)  # of all remotes; it is derived
 
 
 def tracked(connection: SqlConnection, remote: str) -> dict[str, str]:

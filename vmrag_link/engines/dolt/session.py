@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH
+from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, LOCK_NAME
 from vmrag_link.engines.dolt import anchors, history, schema, unfinished
 from vmrag_link.engines.dolt.connection import SqlConnection
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import BranchMissing, KnowledgeMoved, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import At, KbBranch, Working
-
-LOCK_NAME = "write.lock"
 
 
 class DoltSession:

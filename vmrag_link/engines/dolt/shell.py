@@ -18,20 +18,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import UNFINISHED_BRANCH
+from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, said
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
 from vmrag_link.engines.dolt.shell_session import ShellSession
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import Busy, EngineFailed
 
-REPOSITORY = ".dolt"
-"""What makes a folder a Dolt repository."""
-
 IDLE_SECONDS = 0.25
 """A session of which nothing was asked for so long ends: others may wait to write."""
 
-_NOMS = f"{REPOSITORY}/noms"
+_NOMS = f"{DOLT_FOLDER}/noms"
 _LOCK = f"{_NOMS}/LOCK"
 _JOURNAL = f"{_NOMS}/{'v' * 32}"
 """It grows with everything that is written, and is new after a garbage collection."""
@@ -69,7 +66,11 @@ class Shell(SqlConnection):
 
     def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
         with self._in_use:
-            return self._writable().tell(statements, at=at)
+            session = self._writable()
+            if self._held and not statements[-1].startswith(CALL):
+                session.foretell(statements, at=at)  # the end of the transaction waits for it
+                return []
+            return session.tell(statements, at=at)
 
     def remotely(self, statements: Sequence[str], *, check: Callable[[], None]) -> None:
         with self._in_use:
@@ -119,7 +120,14 @@ class Shell(SqlConnection):
         with contextlib.suppress(FileNotFoundError):
             journal = (self._folder / _JOURNAL).stat()
             return (journal.st_ino, journal.st_size)
-        manifest = (self._folder / _MANIFEST).stat()
+        try:
+            manifest = (self._folder / _MANIFEST).stat()
+        except FileNotFoundError as error:
+            raise EngineFailed(
+                f"{self._folder} holds no database of Dolt: its manifest is missing.",
+                hint="Move the folder aside (what was not pushed is only in there), then: vmrag clone",
+                path=str(self._folder),
+            ) from error
         return (manifest.st_ino, manifest.st_size, manifest.st_mtime_ns)
 
     def release(self) -> None:

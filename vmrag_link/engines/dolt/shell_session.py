@@ -16,7 +16,7 @@ import msgspec
 from vmrag_link import proc
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.connection import LONGEST_STATEMENT, OPENING, SqlRow, failure, place
+from vmrag_link.engines.dolt.connection import CALL, LONGEST_STATEMENT, OPENING, SqlRow, failure, place
 from vmrag_link.errors import EngineFailed, LimitExceeded, StatementGivenUp
 
 _PIECE = 1 << 20
@@ -26,6 +26,9 @@ REMOTE_SECONDS = 900.0
 """As long as git may take over a remote."""
 
 _MARK = "vmrag_end"
+_REPEATED = 300
+"""Characters of a statement's end by which it is found in a complaint."""
+
 _MEGABYTE = 1_000_000
 
 
@@ -44,6 +47,7 @@ class ShellSession:
         self._longest = longest
         self._out = bytearray()
         self._number = 0
+        self._unanswered: list[str] = []
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
         self._at: str | None = None
         self._database = ""
@@ -65,14 +69,22 @@ class ShellSession:
     def tell(
         self, statements: Sequence[str], *, at: str | None, check: Callable[[], None] | None = None
     ) -> list[SqlRow]:
-        """The rows of the last statement, if it is a call; nothing can be told of any other.
+        """The rows of the last statement, if it is a call; nothing can be said of any other.
 
         `check` is called while nothing is answered, for as long as REMOTE_SECONDS; what it raises
         ends the process.
         """
-        calls = [each for each in statements[-1:] if each.startswith("CALL ")]
+        calls = [each for each in statements[-1:] if each.startswith(CALL)]
         found = self._run(statements[: len(statements) - len(calls)], calls, at=at, check=check)
         return found[0] if found else []
+
+    def foretell(self, statements: Sequence[str], *, at: str | None) -> None:
+        """Run statements without waiting for them; their failure is that of the next one."""
+        try:
+            self._say([*self._moving(at), *statements])
+        except BaseException:
+            self._abandon()
+            raise
 
     def end(self) -> None:
         """What was not committed is rolled back; a statement that runs is waited for."""
@@ -120,18 +132,19 @@ class ShellSession:
         return [f"USE {place(self._database, at)}"]
 
     def _say(self, statements: Sequence[str]) -> None:
+        self._unanswered += [each[-_REPEATED:] for each in statements]
         try:
             self._input.write("".join(f"{each};\n" for each in statements).encode())
             self._input.flush()
         except BrokenPipeError as error:
-            raise self._failure(statements) from error
-        self._said = statements
+            raise self._failure() from error
 
     def _lines_until(self, mark: bytes, check: Callable[[], None] | None) -> list[bytes]:
         lines: list[bytes] = []
         while True:
             line = self._line(check)
             if line == mark:
+                self._unanswered.clear()
                 return lines
             if line:
                 lines.append(line)
@@ -146,7 +159,7 @@ class ShellSession:
             self._await_output(begun, check)
             piece = os.read(self._output.fileno(), _PIECE)
             if not piece:
-                raise self._failure(self._said)
+                raise self._failure()
             self._out += piece
         line = bytes(self._out[:end])
         del self._out[: end + 1]
@@ -162,13 +175,13 @@ class ShellSession:
                 return
         raise StatementGivenUp(f"Dolt took longer than {most:.0f} seconds and was ended.")
 
-    def _failure(self, statements: Sequence[str]) -> EngineFailed:
+    def _failure(self) -> EngineFailed:
         proc.wait_or_kill(self._process, _ENDING_SECONDS)
         self._complaints.seek(0)
         told = self._complaints.read().decode(errors="replace")
-        for each in statements:  # the program repeats the statement, which may be megabytes of a document
-            before, found, after = told.rpartition(each)
-            told = after.removeprefix(": ") if found else before + after
+        for end in self._unanswered:  # the program repeats the statement, which may be full of documents
+            _, found, after = told.rpartition(end)
+            told = after.removeprefix(": ") if found else told
         return failure(told or f"it ended with exit code {self._process.returncode}")
 
     def _abandon(self) -> None:

@@ -6,12 +6,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH
 from vmrag_link.engines.dolt import creation, history, inspection, program, remote_errors, remotes, validation
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import Noted
 from vmrag_link.engines.dolt.session import DoltSession
-from vmrag_link.engines.dolt.shell import REPOSITORY
 from vmrag_link.engines.limits import Limits, too_large
 from vmrag_link.errors import EngineFailed, FileSystemError, KnowledgeRefused, RemoteDamaged, RemoteMoved
 from vmrag_link.models import Row
@@ -54,7 +53,7 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
         return None
     remotes.require_there(url)
     with tempfile.TemporaryDirectory(prefix="vmrag-dolt-") as folder:
-        noms = Path(folder, REPOSITORY, "noms")
+        noms = Path(folder, DOLT_FOLDER, "noms")
         (noms / _OLDER).mkdir(parents=True)
         for file in [*there.iterdir(), *(there / _OLDER).glob("*")]:
             if file.is_file() and file.name != "LOCK":
@@ -62,7 +61,7 @@ def peek(url: str, access: DoltAccess) -> dict[str, str] | None:
         manifest = noms / "manifest"
         manifest.unlink()
         manifest.write_bytes((there / "manifest").read_bytes())
-        Path(folder, REPOSITORY, "repo_state.json").write_text(_NO_STATE)
+        Path(folder, DOLT_FOLDER, "repo_state.json").write_text(_NO_STATE)
         try:
             with creation.opened(Path(folder), access) as connection:
                 return {each.name: each.head for each in history.branches(connection)}

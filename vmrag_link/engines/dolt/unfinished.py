@@ -16,8 +16,8 @@ def branch(connection: SqlConnection, revision: str) -> Iterator[str]:
 
     The caller holds the write lock until the result is anchored.
     """
-    drop(connection)
-    connection.call("dolt_branch", UNFINISHED_BRANCH, revision)
+    # With -f: it is there after a kill, and where a session has proved by it that it may write.
+    connection.call("dolt_branch", "-f", UNFINISHED_BRANCH, revision)
     try:
         yield UNFINISHED_BRANCH
     finally:

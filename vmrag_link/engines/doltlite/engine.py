@@ -21,7 +21,7 @@ from vmrag_link.engines.doltlite import (
 )
 from vmrag_link.engines.doltlite.comparison import RowComparison
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME, LOCK_NAME
+from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import EngineSession
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
@@ -41,7 +41,7 @@ from vmrag_link.models import (
     Row,
 )
 
-__all__ = ["COMPACTED_NAME", "FILE_NAME", "LOCK_NAME", "DoltliteEngine"]
+__all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
 
 
 class DoltliteEngine:
