@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
@@ -36,6 +36,8 @@ SCHEMA_VERSION = 2
 """The newest version of the schema that this program reads and writes."""
 
 E = TypeVar("E", Project, IssueLog, KnowledgeDoc)
+
+EngineName = Literal["doltlite", "dolt"]
 
 KEEP_BRANCH = "vmrag_keep"
 ROOT_BRANCH = "vmrag_root"
@@ -123,8 +125,7 @@ class Engine(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        """`doltlite` or `dolt`."""
+    def name(self) -> EngineName: ...
 
     @property
     def folder(self) -> Path:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records
-from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, Write
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
 from vmrag_link.engines.dolt import (
     branches,
     creation,
@@ -101,7 +101,7 @@ class DoltEngine:
         return (folder / DOLT_FOLDER).exists()
 
     @property
-    def name(self) -> str:
+    def name(self) -> EngineName:
         return "dolt"
 
     @property

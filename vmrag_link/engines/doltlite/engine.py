@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
 from vmrag_link.engines.doltlite import (
     branches,
     creation,
@@ -97,7 +97,7 @@ class DoltliteEngine:
         return (folder / FILE_NAME).exists()
 
     @property
-    def name(self) -> str:
+    def name(self) -> EngineName:
         return "doltlite"
 
     @property
