@@ -13,7 +13,8 @@
     │                      MergeConflict (MergeRefused, PinConflict)
     ├── Git (exit 3)       GitFailed · GitRepositoryMissing · GitReferenceMissing · GitBusy
     │                      HooksRefused · LinkMissing · HistoryMissing
-    ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable)
+    ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable,
+    │                      ServerUnreachable, LoginRefused, KnowledgeMissing)
     │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
     │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
     │                      CollectionMissing · CollectionExists · DocumentMissing · DocumentExists
@@ -366,6 +367,22 @@ class StatementGivenUp(LimitExceeded):
 
 class EngineUnwritable(EngineFailed):
     """The knowledge base can be read and not written: its disk is full, or read-only."""
+
+
+class ServerUnreachable(EngineFailed):
+    """The Dolt server with the knowledge base does not answer, or has ended the session."""
+
+
+class KnowledgeMissing(EngineFailed):
+    """The Dolt server has no knowledge base of that name."""
+
+    code = "NOT_INITIALIZED"
+
+
+class LoginRefused(EngineFailed):
+    """The Dolt server with the knowledge base does not let its user in."""
+
+    code = "AUTHENTICATION_FAILED"
 
 
 class SchemaTooNew(EngineError):

@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.repos import ENGINE
+
 REQUIRED = "VMRAG_REQUIRE_DOLT"
 """Set to 1, tests that need the program fail where it is absent."""
+
+
+embedded = pytest.mark.skipif(ENGINE != "doltlite", reason="is about the embedded engine's own file")
+"""For a test that means no other engine, whichever VMRAG_TEST_ENGINE names."""
 
 
 def require() -> str:

@@ -13,10 +13,16 @@ from vmrag_link.settings_keys import KEYS
 
 DATE = "2026-01-02T03:04:05+00:00"
 
-ENGINE = os.environ.get("VMRAG_TEST_ENGINE", "")
+ENGINE = os.environ.get("VMRAG_TEST_ENGINE", "doltlite")
 """The engine of the knowledge bases that tests start by `init`, instead of the usual one: the tests
 of the loop, of merges, of replays and of travelling run on each.
 """
+
+ENGINE_CLASS = {
+    "doltlite": "vmrag_link.engines.doltlite.engine import DoltliteEngine",
+    "dolt": "vmrag_link.engines.dolt.engine import DoltEngine",
+}[ENGINE]
+"""For `from … as m` in a child process whose engine a test patches."""
 
 UNTENDED = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
 """For git's configuration. Without the last two every commit, fetch and push starts a process that
@@ -35,7 +41,7 @@ def isolate(monkeypatch, home: Path) -> None:
         "[user]\n\tname = Ada Lovelace\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
         '[advice]\n\tdetachedHead = false\n[protocol "file"]\n\tallow = always\n' + UNTENDED
     )
-    if ENGINE:
+    if KEYS["engine"].default != ENGINE:
         monkeypatch.setenv(KEYS["engine"].variable, ENGINE)
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")  # no process in the background where a test is not about it
     monkeypatch.setenv("HOME", str(home))

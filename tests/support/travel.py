@@ -30,7 +30,7 @@ from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, EngineName, Write
-from vmrag_link.engines.limits import USUAL_LIMITS
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.git import plumbing
 from vmrag_link.models import Working
 from vmrag_link.paths import Places
@@ -67,6 +67,11 @@ class Clone:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+
+    def reopen(self, limits: Limits) -> None:
+        """Open the knowledge base with other limits."""
+        self.close()
+        self._engine = opening.open_engine(self.places.kb, limits=limits)
 
     # -- documents
 

@@ -11,6 +11,7 @@ class DoltAccess(Record, frozen=True):
     `binary`: the program's absolute path; empty: the `dolt` on PATH. `server`: `host:port`; empty:
     no server. `database`: its name there. `password`: of `user`; it is in no message. `tls`:
     whether the server must prove by a certificate who it is; what is sent is encrypted then.
+    `authorities`: a file with the certificates of those who may sign it; empty: the system's.
     """
 
     binary: str = ""
@@ -19,6 +20,7 @@ class DoltAccess(Record, frozen=True):
     user: str = "root"
     password: str = ""
     tls: bool = False
+    authorities: str = ""
 
     def __repr__(self) -> str:
         """Without the password: logs of bugs show values."""

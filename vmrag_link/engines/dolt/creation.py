@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
-from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH
+from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SERVER_FILE
 from vmrag_link.engines.dolt import program, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection
@@ -24,11 +24,7 @@ _AUTHOR = r"(?s)(?P<name>[^<]*[^< ]) *<(?P<email>[^<>]+)>"
 def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
     """Make a repository whose branch `vmrag_root` holds the empty tables in its first revision."""
     program.find(access.binary)
-    who = re.fullmatch(_AUTHOR, author)
-    if who is None:
-        raise EngineFailed(
-            f"{author[:80]!r} is no author.", hint="git config user.name NAME; git config user.email ADDRESS"
-        )
+    who = require_author(author)
 
     def fill(new: Path) -> None:
         identity = ["--name", who["name"], "--email", who["email"]]
@@ -38,6 +34,16 @@ def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
             fill_root(connection, author=author, date=date)
 
     make(folder, fill)
+
+
+def require_author(author: str) -> re.Match[str]:
+    """The `name` and the `email` of `Name <email>`."""
+    who = re.fullmatch(_AUTHOR, author)
+    if who is None:
+        raise EngineFailed(
+            f"{author[:80]!r} is no author.", hint="git config user.name NAME; git config user.email ADDRESS"
+        )
+    return who
 
 
 def make_empty(folder: Path, access: DoltAccess) -> None:
@@ -73,11 +79,8 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
     Raises `AlreadyInitialized`. A kill leaves no knowledge base, a failure no trace.
     """
     unfinished = folder / _UNFINISHED
-    with _writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
-        if (folder / DOLT_FOLDER).exists():
-            raise AlreadyInitialized(
-                f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
-            )
+    with writable(folder), locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=30.0):
+        require_none(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
         permissions.make_folder(unfinished)
         try:
@@ -89,8 +92,17 @@ def make(folder: Path, fill: Callable[[Path], None]) -> None:
         paths.fsync(folder)
 
 
+def require_none(folder: Path) -> None:
+    """Raise `AlreadyInitialized` where the folder holds a knowledge base, its own or a server's."""
+    if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
+        raise AlreadyInitialized(
+            f"There is a knowledge base in {folder} already.", hint="See what it holds: vmrag status"
+        )
+
+
 @contextlib.contextmanager
-def _writable(folder: Path) -> Iterator[None]:
+def writable(folder: Path) -> Iterator[None]:
+    """What the machine refuses in the block is raised as `EngineFailed`."""
     try:
         yield
     except OSError as error:

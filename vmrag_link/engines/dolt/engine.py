@@ -17,11 +17,15 @@ from vmrag_link.engines.dolt import (
     reading,
     remotes,
     schema,
+    server_check,
+    server_database,
     transfer,
     writing,
 )
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.comparison import DoltComparison
+from vmrag_link.engines.dolt.connection import SqlConnection
+from vmrag_link.engines.dolt.server import Server
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell import Shell, longest_answer
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
@@ -52,8 +56,9 @@ class DoltEngine:
 
     @classmethod
     def create(cls, folder: Path, *, author: str, date: str, access: DoltAccess = DoltAccess()) -> DoltEngine:  # noqa: B008  frozen
-        """As `DoltliteEngine.create`."""
-        creation.create(folder, author=author, date=date, access=access)
+        """As `DoltliteEngine.create`; on the server, where `access` names one."""
+        make = server_database.create if access.server else creation.create
+        make(folder, author=author, date=date, access=access)
         return cls.open(folder, access=access)
 
     @classmethod
@@ -87,18 +92,25 @@ class DoltEngine:
 
         `lock_timeout`: seconds to wait for another writer. `limits`: how much is taken of remotes.
         Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for what is no knowledge base,
-        and where the program is missing.
+        and where the program is missing. `ConfigInvalid` where it is on a server that `access`
+        does not name.
         """
         if not cls.there(folder):
             raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
-        connection = Shell(folder, access, longest=longest_answer(limits), timeout=lock_timeout)
+        longest = longest_answer(limits)
+        connection: SqlConnection
+        if server_database.noted(folder):
+            access = server_database.access_to(folder, access)
+            connection = Server(access, longest=longest)
+        else:
+            connection = Shell(folder, access, longest=longest, timeout=lock_timeout)
         session = DoltSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
         return cls(session, access)
 
     @staticmethod
     def there(folder: Path) -> bool:
         """Whether `open` would find something; a creation that was killed leaves nothing."""
-        return (folder / DOLT_FOLDER).exists()
+        return (folder / DOLT_FOLDER).exists() or server_database.noted(folder)
 
     @property
     def name(self) -> EngineName:
@@ -116,6 +128,8 @@ class DoltEngine:
         self._session.close()
 
     def damage(self) -> str:
+        if server_database.noted(self.folder):
+            return server_check.damage(self._session)
         with self._session.writing("check the knowledge base"):
             self._session.connection.release()  # the check wants the repository for itself
             try:
@@ -199,10 +213,21 @@ class DoltEngine:
         return transfer.peek(url, self._access)
 
     def fetch(self, remote: str, url: str) -> None:
-        transfer.fetch(self._session, remote, url, user=self._access.user)
+        self._require_reachable(url)
+        transfer.fetch(self._session, remote, url, user=self._remote_user)
 
     def push(self, remote: str, url: str, heads: Mapping[str, str], *, force: bool = False) -> None:
-        transfer.push(self._session, remote, url, heads, force=force, user=self._access.user)
+        self._require_reachable(url)
+        transfer.push(self._session, remote, url, heads, force=force, user=self._remote_user)
+
+    @property
+    def _remote_user(self) -> str:
+        """A server logs in at remotes by itself: it does not have our environment."""
+        return "" if server_database.noted(self.folder) else self._access.user
+
+    def _require_reachable(self, url: str) -> None:
+        if server_database.noted(self.folder):
+            server_database.require_reachable(self._access, url)
 
     def forget_remote(self, remote: str) -> None:
         transfer.forget(self._session, remote)

@@ -71,17 +71,17 @@ def note(folder: Path, remote: str, known: Noted | None) -> None:
 
 
 def register(folder: Path, connection: SqlConnection, remote: str, url: str) -> None:
-    """Let Dolt know the remote. There is no changing the URL of one."""
+    """Let Dolt know the remote. There is no changing the URL of one.
+
+    Another URL under the same short name is the same place: its copy here was moved.
+    """
     known = noted(folder).get(remote)
-    if known and known.url != url:
-        forget(folder, connection, remote)
-        known = None
-    if known and _is_registered(connection, remote):
+    if known and known.url == url and _is_registered(connection, remote):
         return
     clear(folder, connection, remote)
     options = ("--ref", DOLT_DATA) if url.startswith(_GIT) else ()
     connection.call("dolt_remote", "add", *options, _name(remote), _openable(url))
-    note(folder, remote, known or Noted(url, {}))
+    note(folder, remote, Noted(url, known.heads if known else {}))
 
 
 def forget(folder: Path, connection: SqlConnection, remote: str) -> None:
