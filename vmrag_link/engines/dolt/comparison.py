@@ -105,7 +105,7 @@ def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> Ma
 def _changed_documents(connection: SqlConnection, step: Comparable) -> dict[tuple[str, str], DocumentSides]:
     found: dict[tuple[str, str], DocumentSides] = {}
     where = f"diff_type <> 'modified' OR {_CHANGED}"
-    for old, new in _differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), where):
+    for old, new in differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), where):
         before, after = records.header(old) if old else None, records.document(new) if new else None
         found[(old or new)[0], (old or new)[1]] = before, after
     return found
@@ -120,7 +120,7 @@ def _rows(session: DoltSession, steps: Sequence[Comparable], table: Table) -> Ma
 
 def _changed_rows(connection: SqlConnection, step: Comparable, table: Table) -> dict[Any, RowSides]:
     found: dict[Any, RowSides] = {}
-    for old, new in _differing(connection, step, table, (table.columns, table.columns), "TRUE"):
+    for old, new in differing(connection, step, table, (table.columns, table.columns), "TRUE"):
         before = records.record(table, old) if old else None
         after = records.record(table, new) if new else None
         if row := after or before:
@@ -139,7 +139,7 @@ def _whole_documents(session: DoltSession, old: At, new: At) -> Mapping[Any, Doc
     return found | {each.key: (None, each) for each in reading.documents(session, new, None)}
 
 
-def _differing(
+def differing(
     connection: SqlConnection, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The columns before and the columns after; `()` where a side has no row."""

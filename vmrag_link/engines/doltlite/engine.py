@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from vmrag_link.engines import branch_names, records, stamps
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
+from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, EngineName, Write
 from vmrag_link.engines.doltlite import (
     creation,
     history,
@@ -98,7 +98,7 @@ class DoltliteEngine:
         return (folder / FILE_NAME).exists()
 
     @property
-    def name(self) -> str:
+    def name(self) -> EngineName:
         return "doltlite"
 
     @property
@@ -210,7 +210,7 @@ class DoltliteEngine:
 
     def vet(
         self,
-        file: Path,
+        url: str,
         revisions: Sequence[str],
         *,
         known: Iterable[str],
@@ -218,7 +218,7 @@ class DoltliteEngine:
         limits: Limits,
         sound: Callable[[Row], None],
     ) -> list[str]:
-        return transfer.vet(self._session, file, revisions, known=known, into=into, limits=limits, sound=sound)
+        return transfer.vet(self._session, url, revisions, known=known, into=into, limits=limits, sound=sound)
 
     # -- reading
 

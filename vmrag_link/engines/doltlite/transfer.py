@@ -52,7 +52,7 @@ def _fetch(session: DoltliteSession, connection: Connection, remote: str, url: s
 
 def vet(
     session: DoltliteSession,
-    file: Path,
+    url: str,
     revisions: Sequence[str],
     *,
     known: Iterable[str],
@@ -63,4 +63,6 @@ def vet(
     root = session.require_branch(ROOT_BRANCH).head
     before = history.parents(session.main, [root]).keys() - {root}
     here = history.parents(session.main, [root, *known]).keys() - before
+    file = remotes.file_of(url)
+    assert file is not None  # noqa: S101  `transport.quarantine` makes it
     return validation.take(file, revisions, root=root, known=here, into=into, limits=limits, sound=sound)
