@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import vmrag_link
 from tests.support.repos import Repo, isolate, make_repo
@@ -93,6 +96,18 @@ def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
     ]
 
 
+def test_the_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) -> None:
+    metadata = zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/METADATA").decode()
+    required = [Requirement(each) for each in re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)]
+    of_extras = {canonicalize_name(each) for each in OF_EXTRAS}
+    there = [
+        canonicalize_name(each.name) for each in required if each.marker is None or "extra" not in str(each.marker)
+    ]
+    assert there
+    assert not of_extras.intersection(there)
+    assert {"chromadb", "numpy"} <= {canonicalize_name(each.name) for each in required}
+
+
 def test_the_wheel_has_the_table_of_tools(wheel: Path) -> None:
     assert "vmrag_mcp/tools.json" in zipfile.ZipFile(wheel).namelist()
 
@@ -105,6 +120,7 @@ def test_the_sdist_has_what_the_checks_need(built: Path) -> None:
     assert not {name for name in names if name.startswith((".venv", "dist", ".hypothesis", ".mypy_cache"))}
 
 
+@pytest.mark.long
 def test_a_base_installation_leaves_the_index_out(base: Installed) -> None:
     program = f"import importlib.util as u; print([n for n in {OF_EXTRAS!r} if u.find_spec(n)])"
     done = subprocess.run([base.python, "-c", program], capture_output=True, text=True, check=True)
