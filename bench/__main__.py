@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import action, hooks, importing, knowledge, links, mcp, merge, query, switch, travel, verify
+from bench import action, engines, hooks, importing, knowledge, links, mcp, merge, query, switch, travel, verify
 from bench.timing import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -32,6 +32,7 @@ PARTS: dict[str, Part] = {
     "mcp": lambda folder, _, rounds, env: mcp.run(folder, rounds, env),
     "importing": lambda folder, _, rounds, env: importing.run(folder, rounds, env),
     "action": action.run,
+    "engines": engines.run,
 }
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support import dolt
+from tests.support.dolt_server import dolt_server  # noqa: F401  a fixture
 from tests.support.long import LONG
-from tests.support.repos import isolate
+from tests.support.repos import ENGINE, isolate
 from vmrag_link.env import SWITCH
 
-NOT_FROM_PYPI = {"busybox", "chromium", "dash", "fish", "git-lfs", "sshd", "zsh"}
+NOT_FROM_PYPI = {"busybox", "chromium", "dash", "dolt", "fish", "git-lfs", "sshd", "zsh"}
 """Programs that the line which CI runs cannot install: a test that needs one may be skipped there,
 too.
 """
@@ -45,6 +47,13 @@ def _nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterat
         patch.setenv("HOME", str(folder / "home-is-out-of-bounds"))
         patch.setenv("PIP_CACHE_DIR", PIP_CACHE)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _the_engine_that_is_asked_for() -> None:
+    """Tests that start knowledge bases start all of them on Dolt, if that is said."""
+    if ENGINE == "dolt":
+        dolt.require()
 
 
 @pytest.fixture(autouse=True)

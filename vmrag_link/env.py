@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 SWITCH = "VMRAG"
 """`VMRAG=0` switches the hooks off."""
@@ -92,6 +91,40 @@ def git_options(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {GIT_OPTIONS: environ[GIT_OPTIONS]} if environ.get(GIT_OPTIONS) else {}
 
 
+# `git rev-parse --local-env-vars`, plus what git sets for its hooks. Inherited, they send git to
+# another repository or index. GIT_CONFIG_COUNT is not among them, although git lists it: containers
+# and CI configure git with it for every repository (safe.directory).
+GIT_LOCAL = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+)
+
+# They change what git prints, or which files an argument means. `git --literal-pathspecs commit`,
+# as Magit calls it, hands one of them to hooks.
+_GIT_MEANINGS = (
+    "GIT_EXTERNAL_DIFF",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_NOGLOB_PATHSPECS",
+)
+
+GIT_SCRUBBED = frozenset((*GIT_LOCAL, *_GIT_MEANINGS))
+"""The variables that no git process inherits."""
+
 GIT_SETTINGS = "GIT_CONFIG_COUNT"
 """How many settings git takes from `GIT_CONFIG_KEY_<n>` and `GIT_CONFIG_VALUE_<n>`; later ones
 count more.
@@ -104,13 +137,13 @@ def git_settings(
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """The variables that add settings to those inherited: `below` count less, `above` more."""
+    if not below and not above:
+        return {}
     count = environ.get(GIT_SETTINGS, "")
     inherited = [
         (environ.get(f"GIT_CONFIG_KEY_{number}", ""), environ.get(f"GIT_CONFIG_VALUE_{number}", ""))
         for number in range(int(count) if count.isdecimal() else 0)
     ]
-    if not below and not above:
-        return {}
     pairs = [*below, *inherited, *above]
     found = {GIT_SETTINGS: str(len(pairs))}
     for number, (key, value) in enumerate(pairs):
@@ -166,6 +199,37 @@ def client_keys(environ: Mapping[str, str] = os.environ) -> tuple[Path, str | No
     return Path(folder), environ.get(CLIENT_KEY) or None
 
 
+DOLT_PASSWORD = "VMRAG_DOLT_PASSWORD"  # noqa: S105  a name
+"""The password of a Dolt server's user. No setting, so that it stands in no file."""
+
+DOLT_HOME = "DOLT_ROOT_PATH"
+"""Where Dolt looks for `.dolt` with this user's configuration, in place of the home directory."""
+
+DOLT_NO_REPORT = "DOLT_DISABLE_EVENT_FLUSH"
+"""Set to anything: Dolt sends its makers no report of what was run."""
+
+# They decide which bytes Dolt stores, and so the hashes of revisions, what a database is called, or
+# as whom it logs in; the last ones write beside what was asked for.
+DOLT_SCRUBBED = frozenset(
+    (
+        *(f"DOLT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL", "DATE")),
+        "DOLT_USE_ADAPTIVE_ENCODING",
+        "DOLT_DBNAME_REPLACE",
+        "DOLT_CLI_USER",
+        "DOLT_CLI_PASSWORD",
+        "DOLT_DISABLE_CHUNK_JOURNAL",
+        "DOLT_DISABLE_GC_PROCEDURE",
+        "DOLT_SQL_DEBUG_LOG",
+        "DOLT_SQL_DEBUG_LOG_VERBOSE",
+    )
+)
+"""The variables that no `dolt` process inherits."""
+
+
+def dolt_password(environ: Mapping[str, str] = os.environ) -> str:
+    return environ.get(DOLT_PASSWORD, "")
+
+
 DATA_HOME = "XDG_DATA_HOME"
 """Where programs keep what belongs to this user:
 https://specifications.freedesktop.org/basedir-spec.
@@ -189,43 +253,13 @@ def commit_index(environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get(COMMIT_INDEX) or None
 
 
-class FrameworkPush(NamedTuple):
-    """A push as a framework tells it. `remote` None: somebody runs the hook by hand. `tip`: a
-    commit or a branch; `old`: the commit that the other side's `name` is at, None for a first push.
-    `local`: the ref that is pushed.
-    """
-
-    remote: str | None
-    url: str
-    local: str
-    tip: str | None
-    name: str
-    old: str | None
+def framework(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What git told the framework that runs this hook, under its names without `PRE_COMMIT_`."""
+    return {name.removeprefix(FRAMEWORK): value for name, value in environ.items() if name.startswith(FRAMEWORK)}
 
 
-def framework_push(environ: Mapping[str, str] = os.environ) -> FrameworkPush:
-    told = {name: environ.get(f"{FRAMEWORK}{name}", "") for name in _PUSH}
-    tip = told["TO_REF"] or told["LOCAL_BRANCH"] or None
-    remote = told["REMOTE_NAME"] or None
-    return FrameworkPush(
-        remote, told["REMOTE_URL"], told["LOCAL_BRANCH"], tip, told["REMOTE_BRANCH"], told["FROM_REF"] or None
-    )
-
-
-_PUSH = ("REMOTE_NAME", "REMOTE_URL", "LOCAL_BRANCH", "REMOTE_BRANCH", "TO_REF", "FROM_REF")
-
-
-def framework_event(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The post-* hook that git runs, with git's arguments; empty where somebody runs it by hand."""
-    known = {name.removeprefix(FRAMEWORK): value for name, value in environ.items() if name.startswith(FRAMEWORK)}
-    match known:
-        case {"FROM_REF": old, "TO_REF": new, "CHECKOUT_TYPE": flag}:
-            return "post-checkout", old, new, flag
-        case {"IS_SQUASH_MERGE": squash}:
-            return "post-merge", squash
-        case {"REWRITE_COMMAND": command}:
-            return "post-rewrite", command
-    return ("post-merge", "0") if environ.get(PREK_STAGE) == "post-merge" else ()
+def prek_stage(environ: Mapping[str, str] = os.environ) -> str:
+    return environ.get(PREK_STAGE, "")
 
 
 def colourful(environ: Mapping[str, str] = os.environ) -> bool:
@@ -282,6 +316,11 @@ def client_project(environ: Mapping[str, str] = os.environ) -> str | None:
 def secret(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """The value of a variable that a person has named, and that is no setting."""
     return environ.get(name) or None
+
+
+def program_folders(environ: Mapping[str, str] = os.environ) -> str:
+    """PATH without relative folders: in a stranger's work tree they hold a stranger's programs."""
+    return os.pathsep.join(each for each in environ.get(EXECUTABLES, "").split(os.pathsep) if Path(each).is_absolute())
 
 
 def lasting_path(environ: Mapping[str, str] = os.environ) -> str:

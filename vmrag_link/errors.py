@@ -13,11 +13,12 @@
     │                      MergeConflict (MergeRefused, PinConflict)
     ├── Git (exit 3)       GitFailed · GitRepositoryMissing · GitReferenceMissing · GitBusy
     │                      HooksRefused · LinkMissing · HistoryMissing
-    ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable)
+    ├── Engine (exit 3)    EngineFailed (RowsInvalid, LimitExceeded, EngineUnwritable,
+    │                      ServerUnreachable, LoginRefused, KnowledgeMissing)
     │                      LimitExceeded (StatementGivenUp) · SchemaTooNew
     │                      RevisionMissing (RevisionAmbiguous) · BranchMissing · BranchExists
     │                      CollectionMissing · CollectionExists · DocumentMissing · DocumentExists
-    │                      ContentRefused
+    │                      ContentRefused · DoltMissing
     ├── Index (exit 3)     IndexFailed · IndexExtraMissing · LimitTooLow · FilterInvalid
     ├── Embedding (exit 3) EmbeddingFailed (ServiceNotTrusted) · EmbeddingMismatch
     ├── Remote (exit 3)    RemoteInvalid · RemoteMissing (RemoteEmpty) · RemoteUnreachable
@@ -368,6 +369,22 @@ class EngineUnwritable(EngineFailed):
     """The knowledge base can be read and not written: its disk is full, or read-only."""
 
 
+class ServerUnreachable(EngineFailed):
+    """The Dolt server with the knowledge base does not answer, or has ended the session."""
+
+
+class KnowledgeMissing(EngineFailed):
+    """The Dolt server has no knowledge base of that name."""
+
+    code = "NOT_INITIALIZED"
+
+
+class LoginRefused(EngineFailed):
+    """The Dolt server with the knowledge base does not let its user in."""
+
+    code = "AUTHENTICATION_FAILED"
+
+
 class SchemaTooNew(EngineError):
     code = "SCHEMA_TOO_NEW"
 
@@ -408,6 +425,15 @@ class ContentRefused(EngineError):
     """Text or metadata that no engine stores exactly."""
 
     code = "INVALID_METADATA"
+
+
+class DoltMissing(EngineError):
+    """There is no `dolt` to run: none on PATH, one that is too old, or another program of that
+    name.
+    """
+
+    code = "DOLT_EXECUTABLE_NOT_FOUND"
+    exit_code = USAGE
 
 
 class VectorIndexError(VmragError):

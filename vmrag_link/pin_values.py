@@ -20,7 +20,9 @@ MAX_REMOTE = 1024
 MAX_BRANCH = 255
 MAX_SHOWN = 80
 
-_REVISION = r"[0-9a-v]{32}|[0-9a-f]{40}"
+REVISION = r"[0-9a-v]{32}|[0-9a-f]{40}"
+"""The pattern of a full revision: of the dolt engine, or of doltlite."""
+
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z"
 _ILLEGAL_IN_BRANCH = r"[\s~^:?*\[\\]|\.\.|@\{|//|^/|/$|\.$|(?:^|/)\.|\.lock(?:/|$)|^@$"
 
@@ -131,7 +133,7 @@ def _branch_flaw(value: str) -> str | None:
 
 
 def _commit_flaw(value: str) -> str | None:
-    if re.fullmatch(_REVISION, value):
+    if re.fullmatch(REVISION, value):
         return None
     return (
         "must be a full revision (32 characters 0-9a-v, or 40 hexadecimal digits); "

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from vmrag_link import terminal_text
 
@@ -87,6 +88,27 @@ def run(
             _clear_up(process)
             raise
     return Finished(list(argv), process.returncode, said, complained or b"")
+
+
+def piped(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a program that answers on its standard output what it is told on its standard input;
+    what it complains of goes to a file.
+
+    It is in a process group of its own: Ctrl-C at the terminal ends us, not what it is in the
+    middle of. The end of its input, which the end of our process is, too, ends it. Raises
+    FileNotFoundError if it is absent.
+    """
+    pipe = subprocess.PIPE
+    return subprocess.Popen(list(argv), cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=stderr, process_group=0)
+
+
+def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for a program that ends by itself, and kill it when it does not within that time."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def attended(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> int:

@@ -7,7 +7,6 @@ template and docs/configuration.md follow from that.
 
 # No `annotations` of the future: these are read at every start; texts would be compiled each time.
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -16,6 +15,15 @@ from msgspec import Meta
 from vmrag_link.formats import version_flaw
 from vmrag_link.models import Record
 from vmrag_link.pin_values import remote_flaw
+from vmrag_link.settings_flaws import (
+    absolute_flaw,
+    database_flaw,
+    model_flaw,
+    prefix_flaw,
+    server_flaw,
+    url_flaw,
+    user_flaw,
+)
 
 Narrower = Callable[[Any, Any], Any]
 """The narrower of a value that nobody agreed to and the one that counts without it."""
@@ -42,43 +50,6 @@ def _both_lists(own: str, agreed: str) -> str:
     return ",".join(dict.fromkeys(name for name in names if name))
 
 
-_LONGEST_PREFIX = 20
-"""Clients take names of 64 characters, and put the server's name before them."""
-
-
-def _prefix_flaw(text: str) -> str | None:
-    if len(text) <= _LONGEST_PREFIX and all(sign.isascii() and (sign.isalnum() or sign in "_-") for sign in text):
-        return None
-    return f"may have {_LONGEST_PREFIX} letters, digits, _ and - at most, because clients take no other names"
-
-
-SERVICE_MODEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.:/@+](?![./])){0,199}"
-"""What a service may call a model: part of an address, too, which it must not leave."""
-
-
-def _model_flaw(text: str) -> str | None:
-    named = re.fullmatch(SERVICE_MODEL, text)
-    return None if named else "must be the name of a model: letters and digits, with . : / @ + _ - between them"
-
-
-def _url_flaw(text: str) -> str | None:
-    """Keys are in the environment: in an address every message would show them. And `vmrag trust`
-    shows it to a person, who would take letters that look like others for those.
-    """
-    from urllib.parse import urlsplit  # a checkout should not wait for it
-
-    try:
-        parts = urlsplit(text)
-        plain = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
-    except ValueError:
-        plain = False
-    if not text.isascii() or "\\" in text:
-        return "must be written in ASCII without backslashes: other letters of a host as xn--…, of a path as %…"
-    if plain and "@" not in parts.netloc and not parts.query and not parts.fragment and " " not in text:
-        return None
-    return "must be the http:// or https:// address of a service, without a user, ? and #"
-
-
 _LOCAL_MODELS = ("default", "hash", "minilm")
 
 
@@ -86,8 +57,8 @@ def _a_local_one(own: str, agreed: str) -> str:
     return own if own in _LOCAL_MODELS else agreed
 
 
-_SERVICE_MODEL = _agreed(flaw=_model_flaw)
-_SERVICE_URL = _agreed(flaw=_url_flaw)
+_SERVICE_MODEL = _agreed(flaw=model_flaw)
+_SERVICE_URL = _agreed(flaw=url_flaw)
 
 
 class EmbeddingSettings(Record, frozen=True):
@@ -284,7 +255,7 @@ class McpSettings(Record, frozen=True):
         ),
     ] = False
     tool_prefix: Annotated[
-        str, Meta(description="What the names of the MCP tools begin with.", extra=_agreed(flaw=_prefix_flaw))
+        str, Meta(description="What the names of the MCP tools begin with.", extra=_agreed(flaw=prefix_flaw))
     ] = ""
     require_confirm: Annotated[
         bool,
@@ -302,6 +273,41 @@ class McpSettings(Record, frozen=True):
             extra=_agreed(),
         ),
     ] = 80_000
+
+
+class DoltSettings(Record, frozen=True):
+    binary: Annotated[
+        str,
+        Meta(
+            description="The absolute path of Dolt's program; empty: the `dolt` on PATH.",
+            extra=_agreed(flaw=absolute_flaw),
+        ),
+    ] = ""
+    server: Annotated[
+        str,
+        Meta(
+            description="A running Dolt sql-server with the knowledge base, as `HOST:PORT`; empty: none, the program alone.",
+            extra=_agreed(flaw=server_flaw),
+        ),
+    ] = ""
+    database: Annotated[
+        str,
+        Meta(description="The knowledge base's database on `dolt.server`.", extra=_agreed(flaw=database_flaw)),
+    ] = ""
+    user: Annotated[
+        str,
+        Meta(
+            description="As whom to log in to `dolt.server`; the password is `VMRAG_DOLT_PASSWORD` of the environment.",
+            extra=_agreed(flaw=user_flaw),
+        ),
+    ] = "root"
+    tls: Annotated[
+        bool,
+        Meta(
+            description="Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is.",
+            extra=_agreed(_first_of(True, False)),
+        ),
+    ] = False
 
 
 class LimitSettings(Record, frozen=True):
@@ -334,7 +340,14 @@ class Config(Record, frozen=True):
             extra={"flaw": version_flaw},
         ),
     ] = ""
-    engine: Annotated[Literal["doltlite"], Meta(description="What stores the knowledge base.")] = "doltlite"
+    # A checkout changes the file, and not the knowledge base: whatever opens that looks at it.
+    engine: Annotated[
+        Literal["doltlite", "dolt"],
+        Meta(
+            description="What stores a knowledge base that `vmrag init` starts: the embedded engine, or Dolt. One that is there "
+            "stays as it is.",
+        ),
+    ] = "doltlite"
     # `vmrag.remote` in git config names the git remote that `git:` stands for, which is another
     # thing.
     remote: Annotated[
@@ -362,6 +375,7 @@ class Config(Record, frozen=True):
             extra=_agreed(_first_of(False, True)),
         ),
     ] = True
+    dolt: DoltSettings = DoltSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     chunking: ChunkingSettings = ChunkingSettings()
     retrieval: RetrievalSettings = RetrievalSettings()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
+
+from vmrag_link.alignment import common_ends, longest_chain
 
 Op = Literal["equal", "delete", "insert", "omitted"]
 
@@ -144,9 +145,7 @@ def _sections(old: Sequence[str], new: Sequence[str], runs: Iterable[Run]) -> It
 
 def _edges(old: Sequence[str], new: Sequence[str]) -> list[Run]:
     """What both begin with, and what both end with after that; both runs may be empty."""
-    shorter = min(len(old), len(new))
-    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
-    tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
+    head, tail = common_ends(old, new)
     return [(0, 0, head), (len(old) - tail, len(new) - tail, tail)]
 
 
@@ -200,23 +199,3 @@ def _places(elements: Sequence[str]) -> dict[str, list[int]]:
         if not element.isspace():
             found.setdefault(element, []).append(at)
     return found
-
-
-def longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest chain of pairs, sorted by their first number, whose second numbers rise (patience
-    sorting). Merges by line depend on which of several is returned.
-    """
-    ends: list[int] = []  # the lowest end of a chain of each length …
-    holders: list[int] = []  # … and the pair it belongs to
-    before: list[int] = []
-    for number, (_, value) in enumerate(pairs):
-        length = bisect_left(ends, value)
-        before.append(holders[length - 1] if length else -1)
-        ends[length : length + 1] = [value]
-        holders[length : length + 1] = [number]
-    chain = []
-    at = holders[-1] if holders else -1
-    while at >= 0:
-        chain.append(pairs[at])
-        at = before[at]
-    return chain[::-1]

@@ -26,6 +26,7 @@ from vmrag_action.payload import OfMergeGroup, OfPullRequest, OfPush, OfReposito
 from vmrag_link import env, settings_file
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import objects, plumbing, remotes, transfer
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops.checks.verify_commits import Fork
 from vmrag_link.paths import CONFIG_NAME, Places
@@ -34,7 +35,6 @@ _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
 _HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
 """The URL of a repository on a server; one of this machine has no host."""
 
-_BRANCHES = "refs/heads/"
 _MERGED = ("pull_request", "pull_request_review", "pull_request_review_comment")
 """The events whose commit is a merge that GitHub made to try it out."""
 
@@ -179,7 +179,7 @@ def _of_target(environ: Mapping[str, str], places: Places) -> _Ends:
 
 def _tip(places: Places, branch: str) -> str:
     """Where a branch of the base repository is now."""
-    ref = _BRANCHES + branch
+    ref = BRANCHES + branch
     found = transfer.advertised(places, deepen.origin(places), ref) if plumbing.is_ref(places, ref) else None
     if found is None:
         raise payload.unreadable("the base branch of the pull request is not there")
@@ -205,7 +205,7 @@ def _of_push(environ: Mapping[str, str], places: Places) -> _Ends:
     """
     event = payload.read(environ, OfPush)
     head, settings = _sha(environ), _own_settings(environ)
-    if not _ref(environ).startswith(_BRANCHES):
+    if not _ref(environ).startswith(BRANCHES):
         return _Ends(None, head, settings)
     if event.before.strip("0"):
         try:
@@ -215,14 +215,14 @@ def _of_push(environ: Mapping[str, str], places: Places) -> _Ends:
             if not (event.forced and deepen.is_gone(missing)):
                 raise
     default = event.repository.default_branch
-    return _Ends(None if _ref(environ) == _BRANCHES + default else _tip(places, default), head, settings)
+    return _Ends(None if _ref(environ) == BRANCHES + default else _tip(places, default), head, settings)
 
 
 def _own_settings(environ: Mapping[str, str]) -> str | None:
     """The commit itself, if its branch is protected: others than its author agreed to what it says
     then. The payload does not say so, the runner does.
     """
-    protected = environ.get("GITHUB_REF_PROTECTED") == "true" and _ref(environ).startswith(_BRANCHES)
+    protected = environ.get("GITHUB_REF_PROTECTED") == "true" and _ref(environ).startswith(BRANCHES)
     return _sha(environ) if protected else None
 
 
@@ -230,7 +230,7 @@ def _is_default(event: str, environ: Mapping[str, str]) -> bool:
     """A schedule runs on the default branch alone, and its payload does not always say which."""
     if event == "schedule":
         return True
-    return _ref(environ) == _BRANCHES + payload.read(environ, OfRepository).repository.default_branch
+    return _ref(environ) == BRANCHES + payload.read(environ, OfRepository).repository.default_branch
 
 
 # -- what the runner hands over

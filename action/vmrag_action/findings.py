@@ -31,9 +31,7 @@ def report(runner: Runner, title: str, found: Sequence[ActionFinding], verdict: 
     fatal = {"error": ("error",), "information": ("error", "information"), "never": ()}[fail_on]
     for each in sorted(found, key=lambda one: one.severity != "error"):  # the runner shows a limited number
         level: Level = "error" if each.severity in fatal else "warning" if each.severity == "error" else "notice"
-        runner.annotate(
-            level, f"{each.message}\n{each.hint}" if each.hint else each.message, title=each.code, at=each.place
-        )
+        runner.annotate(level, each.message, hint=each.hint, title=each.code, at=each.place)
     runner.say(verdict)
     runner.output("findings", len(found) + inputs.earlier_findings())
     rows = [(each.severity, each.code, each.where, each.message, each.hint) for each in found]

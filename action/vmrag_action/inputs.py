@@ -31,7 +31,7 @@ def _refusal(name: str, wanted: str, found: str) -> UsageInvalid:
 
 def _boolean(name: str, default: str) -> bool:
     """As YAML 1.2 writes them; anything else is refused, `yes` included."""
-    return _choice(name, ("true", "false"), default).lower() == "true"
+    return _choice(name, ("true", "false"), default) == "true"
 
 
 def modes() -> tuple[Mode, ...]:

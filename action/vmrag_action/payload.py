@@ -13,13 +13,14 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from vmrag_link.errors import UsageInvalid
+from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Record
 from vmrag_link.paths import read_regular
 
 MOST_BYTES = 32_000_000
 """Of a payload; GitHub sends 25 MB at most."""
 
-Hash = Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")]
+Hash = Annotated[str, msgspec.Meta(pattern=rf"\A{COMMIT_NAME}\Z")]
 Branch = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}\Z")]
 _Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]

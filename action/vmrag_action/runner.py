@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from vmrag_link import terminal_text
 from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.paths import PIN_NAME
+from vmrag_link.pin_values import REVISION
 from vmrag_link.progress import QUIET, Task
 
 # `core` imports this for OpenID tokens, which no step asks for; it would import requests, which
@@ -36,12 +37,11 @@ MATCHERS = Path(__file__).with_name("problems.json")
 
 Level = Literal["error", "warning", "notice"]
 
-_HASH = r"[0-9a-v]{32}|[0-9a-f]{40}"
 _BOOLEAN = r"true|false"
 _PATH = r"[^\x00-\x1f\x7f]{1,4096}"
 OUTPUTS: Mapping[str, str] = {
     "in-sync": _BOOLEAN,
-    "revision": _HASH,
+    "revision": REVISION,
     "fingerprint": r"[0-9a-f]{64}",
     "index-path": _PATH,
     "chroma-path": _PATH,
@@ -136,11 +136,13 @@ class Runner:
         finally:
             core.end_group()
 
-    def annotate(self, level: Level, message: str, *, title: str = "vmrag", at: SourceLine | None = None) -> None:
-        """Show a message at a place, or at the job alone. It is only logged where the step has as
-        many annotations as the runner shows.
+    def annotate(
+        self, level: Level, message: str, *, hint: str = "", title: str = "vmrag", at: SourceLine | None = None
+    ) -> None:
+        """Show a message, and its hint below, at a place, or at the job alone. It is only logged
+        where the step has as many annotations as the runner shows.
         """
-        text = terminal_text.without_commands(terminal_text.visible(message))
+        text = terminal_text.without_commands(terminal_text.visible(f"{message}\n{hint}" if hint else message))
         if self._annotations[level] >= MOST_ANNOTATIONS:
             self.say(f"{level}: {text}")
             return
@@ -149,8 +151,7 @@ class Runner:
         issue_command(level, {"title": terminal_text.one_line(title), **place}, text)
 
     def annotate_error(self, error: VmragError, level: Level = "error") -> None:
-        said = f"{error.message}\n{error.hint}" if error.hint else error.message
-        self.annotate(level, said, title=error.cause, at=PIN)
+        self.annotate(level, error.message, hint=error.hint, title=error.cause, at=PIN)
 
     # -- what others read --------------------------------------------------------------------------
 

@@ -34,20 +34,22 @@ def check() -> bool:
 
 def push() -> bool:
     """Whether a pin stops the push. The framework passes on the first ref of several."""
-    told = env.framework_push()
+    told = env.framework()
+    remote, local = told.get("REMOTE_NAME") or None, told.get("LOCAL_BRANCH", "")
     places = plumbing.locate(Path.cwd())
-    if told.remote and installer.runs_here(places, "pre-push"):
+    if remote and installer.runs_here(places, "pre-push"):  # no remote: a person runs the hook by hand
         return False
     from vmrag_hooks import checks
     from vmrag_link.ops.checks.push_check import Push, Ref
 
-    ref = Ref(told.local, plumbing.resolve(places, told.tip or "HEAD"), told.name, told.old)
-    return checks.before_push(Push((ref,), told.remote, told.url))
+    tip = plumbing.resolve(places, told.get("TO_REF") or local or "HEAD")
+    ref = Ref(local, tip, told.get("REMOTE_BRANCH", ""), told.get("FROM_REF") or None)
+    return checks.before_push(Push((ref,), remote, told.get("REMOTE_URL", "")))
 
 
 def sync() -> bool:
     """Let our shim do what it would have done as git's hook. Never stops git."""
-    event = env.framework_event()
+    event = _event()
     places = plumbing.locate(Path.cwd())
     if event and installer.runs_here(places, event[0]):
         return False
@@ -58,6 +60,18 @@ def sync() -> bool:
         sharing.prepare(places)
         permissions.make_file(places.pending)  # the next query looks by itself
     return False
+
+
+def _event() -> tuple[str, ...]:
+    """The post-* hook that git runs, with git's arguments; empty where a person runs it by hand."""
+    match env.framework():
+        case {"FROM_REF": old, "TO_REF": new, "CHECKOUT_TYPE": flag}:
+            return "post-checkout", old, new, flag
+        case {"IS_SQUASH_MERGE": squash}:
+            return "post-merge", squash
+        case {"REWRITE_COMMAND": command}:
+            return "post-rewrite", command
+    return ("post-merge", "0") if env.prek_stage() == "post-merge" else ()
 
 
 def _has_interpreter(places: Places) -> bool:

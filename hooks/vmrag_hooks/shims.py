@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from vmrag_hooks import shim_parts as parts
-from vmrag_link.git.plumbing import LOCAL_VARIABLES
+from vmrag_link import env
 
 VERSION = 4
 
@@ -58,7 +58,7 @@ def text(hook: str) -> bytes:
         "REFUSED": "" if hook in SYNCING else "[ $status = 0 ] || exit $status  # the chained hook refuses already\n",
         "REFUSES": str(REFUSES),
         "UNDONE": _UNDONE.get(hook, "the knowledge base was not moved"),
-        "VARIABLES": " ".join(LOCAL_VARIABLES),
+        "VARIABLES": " ".join(env.GIT_LOCAL),
     }
     return re.sub("@([A-Z]+)@", lambda found: values[found[1]], filled).encode()
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from vmrag_link import env
 from vmrag_link.errors import McpExtraMissing, UsageInvalid
-from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_mcp import options
 from vmrag_mcp.log import log
@@ -127,5 +126,5 @@ def _listen_address(asked: ServeRequest) -> tuple[ListenAddress | None, str | No
 
 def _forget_git() -> None:
     """Drop what git told a hook that started the client: it names another repository or index."""
-    env.forget(name for name in plumbing.LOCAL_VARIABLES if name != env.GIT_OPTIONS)
+    env.forget(name for name in env.GIT_LOCAL if name != env.GIT_OPTIONS)
     env.forget([env.HOOK, *(f"{env.MERGE_HEADS}{head}" for head in env.merge_heads())])

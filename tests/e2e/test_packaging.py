@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tarfile
 import venv
 import zipfile
 from dataclasses import dataclass
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,22 @@ from packaging.utils import canonicalize_name
 import vmrag_link
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import build_once
+from vmrag_link.engines.dolt import program
 
 ROOT = Path(__file__).parents[2]
 VERSION = vmrag_link.__version__
 PACKAGES = {"vmrag_action", "vmrag_hooks", "vmrag_link", "vmrag_mcp"}
-OF_EXTRAS = ("actions_toolkit", "chromadb", "mcp", "numpy", "onnxruntime", "tokenizers", "wordllama")
+OF_EXTRAS = (
+    "actions_toolkit",
+    "chromadb",
+    "doltcli",
+    "mcp",
+    "numpy",
+    "onnxruntime",
+    "pymysql",
+    "tokenizers",
+    "wordllama",
+)
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +74,11 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(build_once(tmp_path_factory, "base", install))
 
 
+def requirements(wheel: Path) -> list[Requirement]:
+    metadata = Parser().parsestr(zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/METADATA").decode())
+    return [Requirement(each) for each in metadata.get_all("Requires-Dist", [])]
+
+
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
     isolate(monkeypatch, tmp_path / "home")
@@ -97,14 +113,10 @@ def test_the_wheel_has_the_commands_and_the_pytest_plugin(wheel: Path) -> None:
 
 
 def test_the_wheel_requires_what_the_index_needs_for_extras_only(wheel: Path) -> None:
-    metadata = zipfile.ZipFile(wheel).read(f"vmrag_link-{VERSION}.dist-info/METADATA").decode()
-    required = [Requirement(each) for each in re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)]
-    of_extras = {canonicalize_name(each) for each in OF_EXTRAS}
-    there = [
-        canonicalize_name(each.name) for each in required if each.marker is None or "extra" not in str(each.marker)
-    ]
-    assert there
-    assert not of_extras.intersection(there)
+    required = requirements(wheel)
+    base = {canonicalize_name(each.name) for each in required if "extra" not in str(each.marker)}
+    assert "doltlite" in base
+    assert base.isdisjoint(canonicalize_name(each) for each in OF_EXTRAS)
     assert {"chromadb", "numpy"} <= {canonicalize_name(each.name) for each in required}
 
 
@@ -190,3 +202,42 @@ def test_git_goes_on_with_the_hooks_of_a_base_installation(base: Installed, repo
 
     assert base.vmrag("uninstall", cwd=repo.top).returncode == 0
     assert not hook.exists()
+
+
+# -- the extra `dolt`
+
+
+def required_on(wheel: Path, version: str) -> list[str]:
+    """What the extra `dolt` of the wheel requires of a Python, beside the base."""
+    environment = {"python_version": version, "python_full_version": f"{version}.0", "extra": "dolt"}
+    found = requirements(wheel)
+    return [f"{each.name}{each.specifier}" for each in found if each.marker and each.marker.evaluate(environment)]
+
+
+@pytest.mark.parametrize(("version", "expected"), [("3.11", 1), ("3.12", 0), ("3.13", 0)])
+def test_above_python_3_11_the_extra_requires_no_doltcli(wheel: Path, version: str, expected: int) -> None:
+    needed = required_on(wheel, version)
+    assert needed
+    assert sum(each.startswith("doltcli") for each in needed) == expected
+
+
+@pytest.mark.long
+def test_the_extra_dolt_is_installed_without_a_compiler(wheel: Path, base: Installed, tmp_path: Path) -> None:
+    """Into a copy of nothing: only what the extra adds, on the Python that runs this."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    pip = [sys.executable, "-m", "pip", "--python", base.python, "install", "-q", "--only-binary", ":all:"]
+    _done([*pip, "--target", str(tmp_path / "extra"), *required_on(wheel, version)])
+    names = {path.name for path in (tmp_path / "extra").iterdir()}
+    assert "pymysql" in names
+    assert ("doltcli" in names) == (sys.version_info < (3, 12))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_above_python_3_11_nothing_of_it_needs_a_compiler_and_doltcli_is_there_by_itself(
+    wheel: Path, tmp_path: Path, version: str
+) -> None:
+    """pip judges markers by the Python that runs it, so they are judged here."""
+    needed = required_on(wheel, version)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--only-binary", ":all:", "--no-deps"]
+    _done([*pip, "--target", str(tmp_path), "--python-version", version, *needed, program.DOLTCLI])

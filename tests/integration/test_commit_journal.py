@@ -18,6 +18,7 @@ from tests.support import terminal
 from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
 from tests.support.long import crossed
+from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project
 from vmrag_link.git import plumbing
 from vmrag_link.ops.follow import follow_pin
@@ -30,7 +31,7 @@ template, project = terminal.template, terminal.project
 
 STEPS = {
     "before the journal's entry": "import vmrag_link.journal as m; m.Journal.entry = die",
-    "once the entry is durable": ("from vmrag_link.engines.doltlite.engine import DoltliteEngine as m\nm.commit = die"),
+    "once the entry is durable": (f"from {ENGINE_CLASS} as m\nm.commit = die"),
     "once the knowledge base is committed": "import vmrag_link.ops.pins.pinning as m; m.write_pin = die",
     "before the pin's rename": (
         "from pathlib import Path\nreplace = Path.replace\n"
@@ -298,7 +299,7 @@ def test_a_checkout_in_the_middle_of_a_commit_is_noticed_and_coming_back_finishe
     switch = f"subprocess.run(['git', 'switch', '-q', {way}], env=os.environ | {{'VMRAG': '0'}}, check=True)"
     body = {
         "before the pin": (
-            "import subprocess\nfrom vmrag_link.engines.doltlite.engine import DoltliteEngine as m\ncommit = m.commit\n"
+            f"import subprocess\nfrom {ENGINE_CLASS} as m\ncommit = m.commit\n"
             f"def then(*a, **k):\n    made = commit(*a, **k)\n    {switch}\n    return made\nm.commit = then"
         ),
         "after the pin": (
@@ -398,7 +399,7 @@ def test_a_killed_switch_is_not_taken_for_done_when_head_goes_back(project, tmp_
 def test_a_kill_with_auto_pin_off_needs_no_journal(noted):
     noted.write(".vmrag.yaml", "embedding:\n  model: hash\nauto_pin: false\n")
     before = noted.pinned
-    body = "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m\ncommit = m.commit\ndef then(*a, **k):\n    commit(*a, **k)\n    die()\nm.commit = then"
+    body = f"from {ENGINE_CLASS} as m\ncommit = m.commit\ndef then(*a, **k):\n    commit(*a, **k)\n    die()\nm.commit = then"
     assert driven(noted, body, "commit", "-m", "note").code == -signal.SIGKILL
     assert noted.pinned == before
     report = noted.status()

@@ -23,6 +23,7 @@ from tests.support.bits import flip, unnoticed
 from tests.support.cli import VMRAG, WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
 from tests.support.long import one_of_each
+from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, new_project
 from vmrag_hooks import doctor as hooks_doctor
 from vmrag_hooks import shims
@@ -335,7 +336,7 @@ def uncommitted_noted_in_vain(project: Project) -> None:
 
 DIES = {
     "unpinned": "import vmrag_link.ops.pins.pinning as m; m.write_pin = die",
-    "replaying": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.take_back = die",
+    "replaying": f"from {ENGINE_CLASS} as m; m.take_back = die",
 }
 
 

@@ -34,7 +34,7 @@ REAL_GIT = shutil.which("git")
 
 @dataclass
 class Host:
-    """A private repository `hub.git`, and who asked for it."""
+    """A private repository, `hub.git` in this folder, and the server that asks for a password."""
 
     folder: Path
     server: GitServer

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
-from vmrag_link.git import history, plumbing, run
+from vmrag_link import env
+from vmrag_link.git import history, plumbing
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +110,7 @@ def test_no_git_process_inherits_what_leads_elsewhere_or_changes_what_arguments_
     program.write_text(f'#!/bin/sh\nenv >> "{log}"\necho "== $*" >> "{log}"\nexec {shutil.which("git")} "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    hostile = dict.fromkeys(run.SCRUBBED, "1") | {"GIT_EXTERNAL_DIFF": "false"}
+    hostile = dict.fromkeys(env.GIT_SCRUBBED, "1") | {"GIT_EXTERNAL_DIFF": "false"}
     for name, value in hostile.items():
         monkeypatch.setenv(name, value)
     setting = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "diff.external", "GIT_CONFIG_VALUE_0": "false"}

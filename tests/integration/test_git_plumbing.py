@@ -5,8 +5,9 @@ import time
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
+from vmrag_link import env
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing
-from vmrag_link.git import plumbing
+from vmrag_link.git import pin_conflict, plumbing
 from vmrag_link.paths import PIN_NAME
 
 
@@ -67,7 +68,7 @@ def test_variables_inherited_from_a_hook_do_not_lead_to_another_repository(repo,
 
 def test_the_scrubbed_variables_are_those_that_git_lists():
     listed = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
-    assert set(listed.stdout.split()) - {"GIT_CONFIG_COUNT"} <= set(plumbing.LOCAL_VARIABLES)
+    assert set(listed.stdout.split()) - {"GIT_CONFIG_COUNT"} <= set(env.GIT_LOCAL)
 
 
 def test_outside_of_a_repository_the_hint_is_git_init(tmp_path):
@@ -200,6 +201,22 @@ def test_a_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_p
     Repo(tmp_path / "linked").git("rebase", "main", check=False)
     assert plumbing.busy(places) is None
     assert plumbing.busy(plumbing.locate(tmp_path / "linked")) == "rebase"
+
+
+# -- the pin's conflict
+
+
+@pytest.mark.parametrize(("begin", "base"), [("-b", b"one\n"), ("--orphan", None)])
+def test_a_closed_conflict_is_that_of_the_commits_where_the_index_has_forgotten_it(repo, places, begin, base):
+    repo.git("checkout", "-q", begin, "side")
+    repo.commit("theirs", pin="theirs\n")
+    repo.git("checkout", "-q", "main")
+    repo.commit("ours", pin="ours\n")
+    repo.git("merge", "--allow-unrelated-histories", "side", check=False)
+    repo.git("read-tree", "HEAD")
+    assert not repo.git("ls-files", "--unmerged", "--resolve-undo")
+    versions = pin_conflict.Stages(base, b"ours\n", b"theirs\n")
+    assert pin_conflict.undecided(places) == pin_conflict.Undecided(versions, closed=True)
 
 
 # -- contents

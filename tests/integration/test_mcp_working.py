@@ -14,6 +14,7 @@ from tests.support import people
 from tests.support.branching import TEXTS, branched, changed, conflicting, drop, everything, kb_branches, put, whole
 from tests.support.cli import ROOT, start
 from tests.support.mcp import Tools, warned
+from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import IndexFailed
@@ -540,7 +541,7 @@ STEPS = {
     "once the documents are set aside": "import vmrag_link.ops.branches.switch as m; m.switch = die",
     "once the branch is gone to": "import vmrag_link.ops.branches.uncommitted as m; m.bring_back = die",
     "before the documents are stored": "import vmrag_link.ops.documents.writing as m; m._store_and_index = die",
-    "before their branch is dropped": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.delete_branch = die",
+    "before their branch is dropped": f"from {ENGINE_CLASS} as m; m.delete_branch = die",
 }
 
 

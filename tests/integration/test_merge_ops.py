@@ -13,8 +13,9 @@ import pytest
 from tests.support import terminal
 from tests.support.cli import WITHOUT_RIGHTS, driven, read_only, small_disk, start
 from tests.support.compare import assert_whole
+from tests.support.dolt import embedded
 from tests.support.long import crossed
-from tests.support.repos import isolate
+from tests.support.repos import ENGINE_CLASS, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import SCRIPT, Done, Project, new_project
 from vmrag_link.engines.doltlite.connection import Connection
@@ -290,6 +291,7 @@ def test_what_cannot_be_merged_says_why_and_changes_nothing(project):
     assert project.texts() == MAIN
 
 
+@embedded
 def test_unrelated_histories_do_not_merge(project, tmp_path):
     other = Project(new_project(tmp_path / "other").top)
     other.vmrag("init")
@@ -776,7 +778,7 @@ def test_a_full_disk_keeps_the_decisions_so_far(torn, tmp_path):
 # -- kills -----------------------------------------------------------------------------------------
 
 DIES = {
-    "before the revision is made": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.commit_onto = die",
+    "before the revision is made": f"from {ENGINE_CLASS} as m; m.commit_onto = die",
     "before the pin is written": "import vmrag_link.ops.pins.pinning as m; m.write_pin = die",
     "before the pin is staged": "from vmrag_link.git import plumbing as m; m.stage = die",
     "before workspace.json": "from vmrag_link.sync import binding as m; m.write = die",
@@ -818,7 +820,7 @@ def test_a_commit_that_closes_a_merge_killed_at_any_step_keeps_what_was_written(
 
 
 WRITING = {
-    "before the rows are written": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.write = die",
+    "before the rows are written": f"from {ENGINE_CLASS} as m; m.write = die",
     "before the state says so": (
         "import vmrag_link.ops.merge.merge_state as m\nsave = m.save\n"
         "m.save = lambda ws, state: die() if state.written else save(ws, state)"
@@ -838,7 +840,7 @@ def test_no_commit_killed_at_any_step_goes_on_with_continue_or_commit(project, t
 ABORTING = {
     "before merge.json goes": DIES["before merge.json goes"],
     "before the documents are kept": DIES["before the revision is made"],
-    "before they are taken back": "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.take_back = die",
+    "before they are taken back": f"from {ENGINE_CLASS} as m; m.take_back = die",
     "before the journal's entry goes": "import vmrag_link.journal as m; m.Journal.finish = die",
 }
 

@@ -19,6 +19,7 @@ from tests.support.cli import driven, error_of, start
 from tests.support.compare import assert_whole
 from tests.support.knowledge import doc
 from tests.support.long import crossed
+from tests.support.repos import ENGINE
 from tests.support.terminal import Project
 from vmrag_link.engines.base import ASIDE_PREFIX, Write
 from vmrag_link.models import KbBranch, Working
@@ -534,14 +535,15 @@ def test_processes_that_replay_at_the_same_moment_do_it_once(edited, tmp_path):
 DYING = """
 import re
 import vmrag_link.journal as journal, vmrag_link.sync.binding as binding
-from vmrag_link.engines.doltlite.connection import Connection
-changing = re.compile(r"BEGIN|COMMIT|DELETE|DROP|SELECT dolt_(branch|commit|merge|reset)")
+from vmrag_link.engines.{engine} as Spoken
+changing = re.compile(r"BEGIN|COMMIT|DELETE|DROP|(SELECT|CALL) dolt_(branch|commit|merge|reset)")
 passed = 0
 def counted(owner, name):
     inner = getattr(owner, name)
     def around(*a, **k):
         global passed
-        if name != 'execute' or changing.match(a[1]):
+        said = a[1] if name in {spoken} else ['COMMIT']
+        if any(map(changing.match, [said] if isinstance(said, str) else said)):
             passed += 1
             if passed == {number}: die()
         return inner(*a, **k)
@@ -549,13 +551,18 @@ def counted(owner, name):
 counted(journal, 'write_atomically')
 counted(journal.Journal, 'finish')
 counted(binding, 'write_atomically')
-counted(Connection, 'execute')
+for each in {spoken}: counted(Spoken, each)
 """
 """Before each statement that changes the knowledge base and each change of a file, the process dies
 at the one of that number.
 """
 
-ALONG, CONFLICT = 15, 12
+ENGINE_MODULE, SPOKEN = {
+    "doltlite": ("doltlite.connection import Connection", ["execute"]),
+    "dolt": ("dolt.shell_session import ShellSession", ["tell", "foretell"]),
+}[ENGINE]
+
+ALONG, CONFLICT = {"doltlite": 15, "dolt": 14}[ENGINE], 12
 """How many there are."""
 
 MOVED = 11
@@ -565,7 +572,10 @@ conflict.
 
 
 def dies(project: Project, number: int, *arguments: str) -> bool:
-    return driven(project, DYING.format(number=number), *arguments).code == -signal.SIGKILL
+    return (
+        driven(project, DYING.format(number=number, engine=ENGINE_MODULE, spoken=SPOKEN), *arguments).code
+        == -signal.SIGKILL
+    )
 
 
 @pytest.mark.parametrize("number", range(1, ALONG + 1))

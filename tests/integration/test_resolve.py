@@ -17,6 +17,7 @@ from tests.support import terminal
 from tests.support.cli import driven, start
 from tests.support.compare import assert_whole
 from tests.support.long import crossed
+from tests.support.repos import ENGINE_CLASS
 from tests.support.terminal import Project, opened
 from vmrag_link.engines.base import Write
 from vmrag_link.models import Chunking, Collection, Document, RevisionInfo, content_hash
@@ -625,7 +626,7 @@ def test_an_index_lock_leaves_the_pin_to_be_staged_and_the_next_try_stages_it(pa
 @pytest.mark.parametrize(
     "body",
     [
-        "from vmrag_link.engines.doltlite.engine import DoltliteEngine as m; m.commit_onto = die",
+        f"from {ENGINE_CLASS} as m; m.commit_onto = die",
         "import vmrag_link.ops.merge.resolve as m; m.write_atomically = die",
         "from vmrag_link.git import plumbing as m; m.stage = die",
         "import vmrag_link.ops.merge.merge_state as m; m.clear = die",

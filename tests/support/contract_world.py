@@ -21,7 +21,7 @@ from tests.support.repos import Repo, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.travel import bare, git_server
 from vmrag_link import locks
-from vmrag_link.engines.doltlite.engine import LOCK_NAME
+from vmrag_link.engines.base import LOCK_NAME
 
 Templates = Callable[[str], Path]
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.repos import ENGINE
 from vmrag_link.embedding import registry
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
+from vmrag_link.engines import opening
 from vmrag_link.engines.base import ROOT_BRANCH, Write
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.index import snapshots
 from vmrag_link.index.snapshots import Snapshots
 from vmrag_link.index.store import IndexStore
@@ -58,7 +59,8 @@ class Knowledge:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         kb = folder / "kb"
-        self.engine = DoltliteEngine.open(kb) if kb.exists() else DoltliteEngine.create(kb, author=AUTHOR, date=DATE)
+        engine = opening.open_engine(kb) if kb.exists() else opening.create(ENGINE, kb, author=AUTHOR, date=DATE)
+        self.engine = engine
         if self.engine.branch(BRANCH) is None:
             root = self.engine.branch(ROOT_BRANCH)
             assert root is not None

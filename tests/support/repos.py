@@ -11,8 +11,20 @@ from pathlib import Path
 
 from tests.support.long import LONG
 from vmrag_link.env import SWITCH
+from vmrag_link.settings_keys import KEYS
 
 DATE = "2026-01-02T03:04:05+00:00"
+
+ENGINE = os.environ.get("VMRAG_TEST_ENGINE", "doltlite")
+"""The engine of the knowledge bases that tests start by `init`, instead of the usual one: the tests
+of the loop, of merges, of replays and of travelling run on each.
+"""
+
+ENGINE_CLASS = {
+    "doltlite": "vmrag_link.engines.doltlite.engine import DoltliteEngine",
+    "dolt": "vmrag_link.engines.dolt.engine import DoltEngine",
+}[ENGINE]
+"""For `from … as m` in a child process whose engine a test patches."""
 
 UNTENDED = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
 """For git's configuration. Without the last two every commit, fetch and push starts a process that
@@ -24,7 +36,7 @@ def isolate(monkeypatch, home: Path) -> None:
     """Nothing of this machine's configuration or of the caller's repository reaches git from now
     on. The switch of our hooks stays as it is: a marker of the test sets it (`conftest`).
     """
-    for name in [name for name in os.environ if name.startswith(("GIT_", "GITHUB_", "VMRAG"))]:
+    for name in [name for name in os.environ if name.startswith(("GIT_", "GITHUB_", "VMRAG", "DOLT_"))]:
         if name != SWITCH:
             monkeypatch.delenv(name)
     home.mkdir(parents=True, exist_ok=True)
@@ -32,10 +44,13 @@ def isolate(monkeypatch, home: Path) -> None:
         "[user]\n\tname = Ada Lovelace\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
         '[advice]\n\tdetachedHead = false\n[protocol "file"]\n\tallow = always\n' + UNTENDED
     )
+    if KEYS["engine"].default != ENGINE:
+        monkeypatch.setenv(KEYS["engine"].variable, ENGINE)
     monkeypatch.setenv("VMRAG_INDEX_CHROMA", "off")  # no process in the background where a test is not about it
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "xdg"))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.setenv("DOLT_ROOT_PATH", str(home))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_AUTHOR_DATE", DATE)

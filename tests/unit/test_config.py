@@ -61,6 +61,7 @@ def test_the_defaults_are_these():
         "lock_timeout_s": 30,
         "auto_pin": True,
         "auto_fetch": True,
+        "dolt": {"binary": "", "server": "", "database": "", "user": "root", "tls": False},
         "limits": {"knowledge_mb": 4000, "document_mb": 256},
         "embedding": {
             "model": "default",
@@ -181,6 +182,8 @@ def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
 
 _TEXTS = {
     "remote": "file:///srv/kb",
+    "dolt.binary": "/evil/dolt",
+    "dolt.server": "evil.example:3306",
     **{
         f"embedding.{service}_url": "http://evil.example/v1"
         for service in ("openai", "cohere", "huggingface", "ollama")
@@ -325,7 +328,15 @@ BOMB = "a: &a [x, x]\n" + "".join(
         ("auto_pin: 1\n", 1, "found '1'"),
         ("retrieval:\n  mode: fuzzy\n", 2, "one of hybrid, vector, keyword; found 'fuzzy'"),
         ("retrieval:\n  mode: Hybrid\n", 2, "found 'Hybrid'"),
-        ("engine: dolt\n", 1, "engine must be doltlite; found 'dolt'"),
+        ("engine: mysql\n", 1, "engine must be one of doltlite, dolt; found 'mysql'"),
+        ("dolt.binary: ./dolt\n", 1, "dolt.binary must be the absolute path of a program, or empty"),
+        ("dolt.server: db.example\n", 1, "dolt.server must be the host and the port of a server"),
+        ("dolt.server: root:secret@db.example:3306\n", 1, "dolt.server must be the host and the port of a server"),
+        ("dolt.server: db.example:70000\n", 1, "dolt.server must be the host and the port of a server"),
+        ("dolt.server: '-x:1'\n", 1, "dolt.server must be the host and the port of a server"),
+        ("dolt.database: kb/main\n", 1, "dolt.database must be the name of a database"),
+        ("dolt.user: ''\n", 1, "dolt.user must be the name of a server's user"),
+        ("dolt:\n  password: x\n", 2, "there is no setting 'dolt.password'"),
         ("remote: nowhere\n", 1, "remote must be git:"),
         ("remote: ext::sh -c id\n", 1, "transport helper"),
         ("remote: https://user:secret@host/kb\n", 1, "password"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -10,6 +11,7 @@ from vmrag_hooks import installer, scope
 from vmrag_hooks import template as templates
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
+from vmrag_link.engines.opening import EngineName
 from vmrag_link.errors import AlreadyInitialized, HooksRefused, IndexExtraMissing, UsageInvalid
 from vmrag_link.ops.setup import init as operation
 from vmrag_link.ops.setup import trust
@@ -25,8 +27,15 @@ from vmrag_link.paths import Places
     metavar="DIR",
     help="Only make a git template directory: clones made with it have the hooks.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(get_args(EngineName)),
+    help="What stores the knowledge base: the embedded engine, or Dolt. Otherwise as the settings say.",
+)
 @click.option("--new", is_flag=True, help="Start a new one although other branches pin a knowledge base already.")
-def command(invocation: Invocation, *, no_hooks: bool, template: Path | None, new: bool) -> None:
+def command(
+    invocation: Invocation, *, no_hooks: bool, template: Path | None, engine: EngineName | None, new: bool
+) -> None:
     """Start a knowledge base for this repository: the base itself, .vmrag.yaml, the first pin, git
     hooks and merge driver.
 
@@ -38,7 +47,7 @@ def command(invocation: Invocation, *, no_hooks: bool, template: Path | None, ne
     with invocation.workspace(warn=False) as ws:
         if not ws.initialized:
             trust.agree_to_own(ws)  # before the first pin, which names their remote
-        report = operation.init(ws, new=new)
+        report = operation.init(ws, new=new, engine=engine)
         invocation.warn(ws)
         hooks, said = (False, []) if no_hooks else _hooks(ws.places)
         if not report.written and not hooks and not report.cloned:

@@ -15,8 +15,7 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.documents import given
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
-from vmrag_link.merging.decide import Decision, text_field
-from vmrag_link.merging.rows import CONTENT
+from vmrag_link.merging.decide import Decision, hunk_part, text_field
 from vmrag_link.merging.text import Take
 from vmrag_link.ops.merge import resolve as operation
 from vmrag_link.ops.merge.resolve import ResolveReport
@@ -80,9 +79,8 @@ def command(
     git's own merges, also after `git add`, and for vmrag merge. Decisions are kept; it can be left
     and gone on with later. Exit code 1 while something is undecided.
     """
-    parts = _parts(fields, "field", "title") | {
-        f"{CONTENT}#{n}": take for n, take in _parts(hunks, "hunk", "1").items()
-    }
+    numbered = _parts(hunks, "hunk", "1").items()
+    parts = _parts(fields, "field", "title") | {hunk_part(number): take for number, take in numbered}
     decision = Decision(side=side, parts=parts, text=_text(file) if file else None)
     asked: dict[Way, bool] = {
         "decide": decision != Decision(),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vmrag_link.cli import conflict_view, editing, output
 from vmrag_link.errors import ContentRefused
 from vmrag_link.merging.conflicts import DOCUMENT, key_field
-from vmrag_link.merging.decide import Decision
+from vmrag_link.merging.decide import Decision, hunk_part
 from vmrag_link.merging.rows import CONTENT, METADATA
 from vmrag_link.merging.text import Take
 from vmrag_link.ops.merge import resolve
@@ -58,7 +58,7 @@ def ask(ws: Workspace, report: ResolveReport, wanted: tuple[str, ...]) -> Resolv
                     f"{refused.message} ({answer} edits the text as you left it.) {refused.hint}", "error:", fg="red"
                 )
         elif answer in _SIDES:
-            part = f"{CONTENT}#{question.hunk}" if question.hunk else question.field
+            part = hunk_part(question.hunk) if question.hunk else question.field
             report = resolve.resolve(ws, [question.row.id], Decision(parts={part: _SIDES[answer]}))
     return report
 

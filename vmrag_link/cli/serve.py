@@ -66,8 +66,8 @@ def command(
     timeout: int,
     export: Path | None,
 ) -> None:
-    """Let others clone, fetch and push the knowledge bases in FOLDER at http://ADDRESS:PORT/NAME,
-    until Ctrl-C.
+    """Let others clone, fetch and push the embedded knowledge bases in FOLDER at
+    http://ADDRESS:PORT/NAME, until Ctrl-C. Dolt serves its own: dolt sql-server --remotesapi-port.
 
     FOLDER holds remote knowledge bases and nothing else; it is made if it is missing, and so is a
     knowledge base whose NAME is new when it is pushed. On this computer every program may read and

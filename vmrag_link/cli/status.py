@@ -49,6 +49,7 @@ def _lines(report: operation.StatusReport) -> list[str]:
         lines.append(f"  pin        {report.pin.dolt_commit[:7]}, linked {report.pin.linked_at}")
     if report.kb.revision:
         place = f"branch {report.kb.branch}" if not report.kb.detached else "read by revision"
+        place += ", in Dolt" if report.kb.engine == "dolt" else ""
         dirty = ", uncommitted changes" if report.kb.dirty else ""
         lines.append(
             f"  knowledge  {report.kb.revision[:7]} ({place}), {plural(report.kb.documents, 'document')}{dirty}"

@@ -16,7 +16,6 @@ from vmrag_link import env, proc
 from vmrag_link.demo.narration import Narrator
 from vmrag_link.demo.pages import ModulePage
 from vmrag_link.errors import DemoFailed, GitFailed
-from vmrag_link.git.run import SCRUBBED
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin, parse
@@ -110,6 +109,6 @@ def _environment() -> dict[str, str]:
 
     Those could sign commits, move hooks or switch them off.
     """
-    inherited = env.without(SCRUBBED)
+    inherited = env.without(env.GIT_SCRUBBED)
     kept = {name: value for name, value in inherited.items() if not name.startswith("VMRAG")}
     return kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}

@@ -46,6 +46,16 @@ keeps.
 """
 
 RESERVED_PREFIX = "vmrag"
+DOLTLITE_FILE = "kb.doltlite"
+DOLT_FOLDER = ".dolt"
+SERVER_FILE = "server.json"
+"""What makes a folder a knowledge base: the embedded engine's file, Dolt's own folder, or a note
+that it is a database of a running Dolt server.
+"""
+
+LOCK_NAME = "write.lock"
+"""The lock file in the knowledge base's folder that whoever writes holds."""
+
 UNCOMMITTED_NAME = "uncommitted"
 """A file in the knowledge base's folder. Without it no branch has uncommitted rows; shell scripts
 test for it.

@@ -6,7 +6,7 @@ from typing import Any
 
 import git
 
-from vmrag_link.git import run
+from vmrag_link import env
 from vmrag_link.paths import Places
 
 CommandError = git.GitCommandError
@@ -23,5 +23,5 @@ class Console(git.Git):
 
     def execute(self, command: Any, *args: Any, **options: Any) -> Any:
         """As GitPython's, which can add variables to the environment, but leave none out."""
-        without = (word for name in sorted(run.SCRUBBED) for word in ("-u", name))
+        without = (word for name in sorted(env.GIT_SCRUBBED) for word in ("-u", name))
         return super().execute([_ENV, *without, *command], *args, **options)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vmrag_link import env, proc
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.git.run import SCRUBBED, git
+from vmrag_link.git.run import git
 from vmrag_link.paths import Places
 
 _HINT = "git config --global core.editor nano   (or another editor, or GIT_EDITOR)"
@@ -22,6 +22,8 @@ def open_file(places: Places, path: Path) -> None:
     if found.returncode or not command:
         raise UsageInvalid(f"git knows no editor: {found.failure}", hint=_HINT)
     # As git does, a shell reads the command, which may have arguments. The path is not part of it.
-    code = proc.attended(["sh", "-c", f'{command} "$@"', command, str(path)], cwd=places.top, env=env.without(SCRUBBED))
+    code = proc.attended(
+        ["sh", "-c", f'{command} "$@"', command, str(path)], cwd=places.top, env=env.without(env.GIT_SCRUBBED)
+    )
     if code:
         raise UsageInvalid(f"The editor ended with exit code {code}; nothing was decided. ({command})", hint=_HINT)

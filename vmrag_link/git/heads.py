@@ -12,8 +12,10 @@ from vmrag_link.git.run import demand, git
 from vmrag_link.paths import Places
 
 BRANCHES = "refs/heads/"
+COMMIT_NAME = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
+"""The pattern of a full hash, SHA-1 or SHA-256, of a commit or any other of git's objects."""
 
-_HASH = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
+_NAME = COMMIT_NAME.encode()
 _REFTABLE = b"ref: refs/heads/.invalid"  # what HEAD says where refs are not files
 
 _HINTS = {
@@ -46,7 +48,7 @@ def head(places: Places) -> Head:
         content = (places.git_dir / "HEAD").read_bytes().rstrip()
     except OSError as error:
         raise GitFailed(f"Cannot read HEAD: {error}", hint="git fsck") from error
-    if re.fullmatch(_HASH, content):
+    if re.fullmatch(_NAME, content):
         return Head(None, content.decode())
     symbolic = content.removeprefix(b"ref:").strip()
     if content == _REFTABLE or not symbolic.startswith(BRANCHES.encode()):
@@ -54,7 +56,7 @@ def head(places: Places) -> Head:
     commit = _loose(places.common, symbolic)
     if commit is None:  # looked up after the loose file: git packs a ref first and removes the file then
         commit = _packed_ref(places.common, symbolic)
-    elif not re.fullmatch(_HASH, commit):  # a branch that points to another one
+    elif not re.fullmatch(_NAME, commit):  # a branch that points to another one
         return _ask_git(places)
     return Head(os.fsdecode(symbolic), commit.decode() if commit else None)
 
@@ -71,7 +73,7 @@ def _packed_ref(common: Path, ref: bytes) -> bytes | None:
         lines = (common / "packed-refs").read_bytes()
     except FileNotFoundError:
         return None
-    found = re.search(rb"^([0-9a-f]{40,64}) " + re.escape(ref) + rb"$", lines, re.MULTILINE) if ref in lines else None
+    found = re.search(rb"^(" + _NAME + rb") " + re.escape(ref) + rb"$", lines, re.MULTILINE) if ref in lines else None
     return found and found[1]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed
-from vmrag_link.git.run import SCRUBBED, demand
+from vmrag_link.git.run import demand
 from vmrag_link.paths import Places
 
 
@@ -36,7 +36,7 @@ def merge(places: Places, name: str, versions: Sequence[str], *, tool: str = "")
         demand(own, "checkout", "--merge", "--", name)
         chosen = [f"--tool={tool}"] if tool else []
         code = proc.attended(
-            ["git", "mergetool", "--no-prompt", *chosen, "--", name], cwd=top, env=env.without(SCRUBBED)
+            ["git", "mergetool", "--no-prompt", *chosen, "--", name], cwd=top, env=env.without(env.GIT_SCRUBBED)
         )
         if demand(own, "ls-files", "--unmerged", "-z", "--", name).stdout:
             if code:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from vmrag_link import env
-from vmrag_link.git.heads import busy
+from vmrag_link.git.heads import BRANCHES, busy
+from vmrag_link.git.pin_merge import merge_bases
 from vmrag_link.git.run import demand, git
 from vmrag_link.paths import PIN_NAME, Places
 
@@ -92,7 +93,7 @@ def branches_at(places: Places, commit: str) -> list[str]:
 
 
 _STASH = "refs/stash"
-_BRANCHES = ("refs/heads", "refs/remotes")
+_BRANCHES = (BRANCHES, "refs/remotes/")
 _HEADS: dict[Operation, str] = {
     "merge": "MERGE_HEAD",
     "rebase": "REBASE_HEAD",
@@ -116,9 +117,10 @@ def _of_commits(places: Places, what: Stopped) -> dict[int, str]:
 
     Not those of a rebase: at its stop for `edit` the commit has been picked already.
     """
+    commits: tuple[str | None, str, str]
     match what.operation:
         case "merge":
-            base = git(places, "merge-base", "HEAD", what.commit).text.strip()
+            base = next(iter(merge_bases(places, ["HEAD", what.commit])), None)
             commits = (base, "HEAD", what.commit)
         case "cherry-pick":
             commits = (f"{what.commit}^", "HEAD", what.commit)
@@ -126,7 +128,7 @@ def _of_commits(places: Places, what: Stopped) -> dict[int, str]:
             commits = (what.commit, "HEAD", f"{what.commit}^")
         case _:
             return {}
-    blobs = (_blob(places, f"{commit}:{PIN_NAME}") for commit in commits)
+    blobs = (_blob(places, f"{commit}:{PIN_NAME}") if commit else None for commit in commits)
     return {number: blob for number, blob in enumerate(blobs, 1) if blob}
 
 

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, quoted
-from vmrag_link.git.heads import Head, busy, busy_hint, head, index_locked
-from vmrag_link.git.run import LOCAL_VARIABLES, demand, failure, git, git_in
+from vmrag_link.git.heads import COMMIT_NAME, Head, busy, busy_hint, head, index_locked
+from vmrag_link.git.run import demand, failure, git, git_in
 from vmrag_link.git.settings import (
     config_section,
     forget_kb_branch,
@@ -22,7 +22,6 @@ from vmrag_link.git.settings import (
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
 __all__ = [
-    "LOCAL_VARIABLES",
     "Head",
     "blob",
     "busy",
@@ -45,7 +44,6 @@ __all__ = [
 
 INDEX_LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.02
-_HASH = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 
 
 def locate(start: Path) -> Places:
@@ -128,7 +126,7 @@ def _look_up(places: Places, *specs: str) -> tuple[str, str, int] | None:
     query = b"".join(os.fsencode(spec) + b"\n" for spec in specs)
     for line in demand(places, "cat-file", "--batch-check", stdin=query).text.splitlines():
         match line.split(" "):
-            case [name, kind, size] if re.fullmatch(_HASH, name) and size.isdecimal():
+            case [name, kind, size] if re.fullmatch(COMMIT_NAME, name) and size.isdecimal():
                 return name, kind, int(size)
     return None
 
@@ -181,7 +179,7 @@ def resolve(places: Places, ref: str) -> str:
         raise _reference_missing(ref)
     done = git(places, "rev-parse", "--verify", "--quiet", "--end-of-options", ref + "^{commit}")
     commit = done.text.strip()
-    if done.returncode != 0 or not re.fullmatch(_HASH, commit):
+    if done.returncode != 0 or not re.fullmatch(COMMIT_NAME, commit):
         raise _reference_missing(ref)
     return commit
 

@@ -11,40 +11,6 @@ from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed
 from vmrag_link.paths import Places
 
-# `git rev-parse --local-env-vars`, plus what git sets for its hooks. Inherited, they send git to
-# another repository or index. GIT_CONFIG_COUNT is not among them, although git lists it: containers
-# and CI configure git with it for every repository (safe.directory).
-LOCAL_VARIABLES = (
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_CONFIG",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_DIR",
-    "GIT_GRAFT_FILE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_INTERNAL_SUPER_PREFIX",
-    "GIT_NO_REPLACE_OBJECTS",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
-)
-
-# They change what git prints, or which files an argument means. `git --literal-pathspecs commit`,
-# as Magit calls it, hands one of them to hooks.
-_MEANINGS = (
-    "GIT_EXTERNAL_DIFF",
-    "GIT_GLOB_PATHSPECS",
-    "GIT_ICASE_PATHSPECS",
-    "GIT_LITERAL_PATHSPECS",
-    "GIT_NOGLOB_PATHSPECS",
-)
-
-SCRUBBED = frozenset((*LOCAL_VARIABLES, *_MEANINGS))
-"""The variables that no git process inherits."""
-
 
 def git_in(
     folder: Path,
@@ -59,7 +25,7 @@ def git_in(
     Raises `GitFailed` where there is no git or a signal ended it, and as `proc.run` after `timeout`
     seconds.
     """
-    environ = env.without(SCRUBBED) | dict(extra or {})
+    environ = env.without(env.GIT_SCRUBBED) | dict(extra or {})
     environ["LC_ALL"] = "C"  # a few messages are told apart
     if index_file is not None:
         environ["GIT_INDEX_FILE"] = str(index_file)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.heads import BRANCHES, COMMIT_NAME
 from vmrag_link.git.run import demand
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places, read_regular
 
-_COMMIT = rb"(?m)^[0-9a-f]{40}(?:[0-9a-f]{24})?\b"
+_COMMIT = rf"(?m)^{COMMIT_NAME}\b".encode()
 # What a merge, rebase, bisect or fetch will go on with, or back to.
 _NOTES = ("*_HEAD", "MERGE_AUTOSTASH", "rebase-*/orig-head", "rebase-*/onto", "rebase-*/autostash")
 _OWN_REFS = ("refs/bisect/*", "refs/worktree/*", "refs/rewritten/*")  # `--all` knows those of one work tree only

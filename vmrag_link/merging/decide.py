@@ -12,15 +12,13 @@ from vmrag_link.merging.rows import CONTENT
 from vmrag_link.merging.text import Hunk, Take
 from vmrag_link.models import Record, text_of
 
-_HUNK = re.compile(rf"{CONTENT}#(\d+)")
-
 
 class Decision(Record, frozen=True):
     """A side for all of a conflict, some `parts` of it, or a `text`.
 
-    Parts are fields, `metadata.KEY`, and `content#N` for the hunk with the number N, from 1. `text`
-    is the document's, or that of the hunk with the number `hunk`. `edited`: it comes from an editor
-    that was given the sides between markers.
+    Parts are fields, `metadata.KEY`, and what `hunk_part` names. `text` is the document's, or that
+    of the hunk with the number `hunk`. `edited`: it comes from an editor that was given the sides
+    between markers.
     """
 
     side: Take | None = None
@@ -28,6 +26,14 @@ class Decision(Record, frozen=True):
     text: str | None = None
     hunk: int | None = None
     edited: bool = False
+
+
+def hunk_part(number: int | str) -> str:
+    """How `Decision.parts` names the hunk with this number, from 1."""
+    return f"{CONTENT}#{number}"
+
+
+_HUNK = re.compile(hunk_part(r"(\d+)"))
 
 
 def choices_of(conflict: Conflict, decision: Decision, labels: Labels) -> dict[str, Choice]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
 
-from vmrag_link.worddiff import longest_chain
+from vmrag_link.alignment import common_ends, longest_chain
 
 Block = tuple[int, int, int]
 """Where equal lines begin in the first text and in the second, and how many there are."""
@@ -55,11 +55,9 @@ class LineMatcher:
         return [*joined, *([(i, j, n)] if n else []), (len(self._a), len(self._b), 0)]
 
     def _blocks(self) -> Iterator[Block]:
-        head = _common_prefix(self._a, self._b)
-        left, right = self._a[head:], self._b[head:]
-        tail = _common_prefix(left[::-1], right[::-1])
+        head, tail = common_ends(self._a, self._b)
         yield 0, 0, head
-        left, right = left[: len(left) - tail], right[: len(right) - tail]
+        left, right = (each[head : len(each) - tail] for each in (self._a, self._b))
         at_left = at_right = 0
         allowance = MOST_PAIRS
         for i, j in (*_anchors(left, right), (len(left), len(right))):
@@ -70,17 +68,6 @@ class LineMatcher:
                 yield head + i, head + j, 1
             at_left, at_right = i + 1, j + 1
         yield len(self._a) - tail, len(self._b) - tail, tail
-
-
-def _common_prefix(left: Sequence[str], right: Sequence[str]) -> int:
-    low, high = 0, min(len(left), len(right))
-    while low < high:  # comparing slices is faster than a loop
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _anchors(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:

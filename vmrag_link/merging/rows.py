@@ -100,10 +100,14 @@ def merge_rows(base: R | None, ours: R, theirs: R) -> MergedRow[R]:
         if field == CONTENT:
             text = merge_content(base, ours, theirs)
             hunks = text.hunks
-            taken |= {} if hunks else content_cell(text.resolved({}))
+            conflicting = bool(hunks)
+            taken |= {} if conflicting else content_cell(text.resolved({}))
         elif field == METADATA:
             taken[METADATA], keys = _merge_metadata(base, ours, theirs)
-        if (field not in (CONTENT, METADATA)) or (hunks if field == CONTENT else keys):
+            conflicting = bool(keys)
+        else:
+            conflicting = True
+        if conflicting:
             fields.append(field)
     for name in _LATER.get(kind, ()) if taken or fields else ():  # a time alone is no change
         taken[name] = max(getattr(ours, name), getattr(theirs, name))

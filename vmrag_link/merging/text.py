@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from vmrag_link.alignment import common_ends
 from vmrag_link.models import Record
 
 VERSION = "lines-1"
@@ -88,8 +89,7 @@ def _conflict(
     base: list[str], ours: list[str], theirs: list[str], line: int, seen: Counter[str]
 ) -> Iterator[str | Hunk]:
     """A hunk, without the lines at its ends that both sides have, as `zdiff3` shows it."""
-    head = _common(ours, theirs)
-    tail = _common(ours[head:][::-1], theirs[head:][::-1])
+    head, tail = common_ends(ours, theirs)
     yield "".join(ours[:head])
     left, right = ("".join(each[head : len(each) - tail]) for each in (ours, theirs))
     before = "".join(base)
@@ -97,15 +97,6 @@ def _conflict(
     seen[digest] += 1
     yield Hunk(line + head, before, left, right, digest if seen[digest] == 1 else f"{digest}-{seen[digest]}")
     yield "".join(ours[len(ours) - tail :])
-
-
-def _common(left: list[str], right: list[str]) -> int:
-    same = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        same += 1
-    return same
 
 
 def _joined(parts: list[str | Hunk]) -> Iterator[str | Hunk]:

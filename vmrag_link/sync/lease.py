@@ -60,7 +60,7 @@ def sweep(places: Places) -> None:
 
 
 def in_use(other: Path, symbolic: str) -> BranchInUse:
-    branch = symbolic.removeprefix("refs/heads/")
+    branch = symbolic.removeprefix(BRANCHES)
     where = work_tree(other)
     return BranchInUse(
         f"The documents of {branch!r} are written in another work tree, {where}; here they are only read.",

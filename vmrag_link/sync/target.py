@@ -9,6 +9,7 @@ from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
 from vmrag_link.errors import KnowledgeRefused, PinMalformed
 from vmrag_link.git import plumbing
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.paths import Places
 from vmrag_link.pin import Pin
@@ -28,7 +29,7 @@ class Trigger(Record, frozen=True):
 
     @property
     def branch(self) -> str | None:
-        return self.symbolic.removeprefix("refs/heads/") if self.symbolic else None
+        return self.symbolic.removeprefix(BRANCHES) if self.symbolic else None
 
     @property
     def pinned(self) -> str | None:

@@ -10,11 +10,10 @@ from vmrag_link import config, env, settings_file
 from vmrag_link.config import Loaded
 from vmrag_link.errors import ConfigInvalid, GitReferenceMissing, shortened
 from vmrag_link.git import plumbing
+from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.git.settings import config_section
 from vmrag_link.paths import CONFIG_NAME, Places
 from vmrag_link.trust import agreements
-
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def load(places: Places) -> Loaded:
@@ -65,7 +64,7 @@ def agreed(places: Places) -> list[dict[str, Any]]:
 
 
 def _committed(places: Places, commit: str) -> bytes | None:
-    if not _COMMIT.fullmatch(commit):  # a name would be a stranger's to move
+    if not re.fullmatch(COMMIT_NAME, commit):  # a name would be a stranger's to move
         raise ConfigInvalid(
             f"{env.SETTINGS_FROM} must be the full hash of a commit; found {shortened(commit)!r}.",
             hint=f"unset {env.SETTINGS_FROM}   (or: git rev-parse BRANCH)",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from vmrag_link import env
 from vmrag_link.config import Loaded
+from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.paths import Places
 from vmrag_link.settings import Config
@@ -49,6 +51,19 @@ class WorkspaceSettings:
         given = self.config.limits
         return Limits(
             file_bytes=given.knowledge_mb * MEGABYTE, documents=MOST_DOCUMENTS, text_bytes=given.document_mb * MEGABYTE
+        )
+
+    @property
+    def dolt_access(self) -> DoltAccess:
+        """How this machine gets at Dolt."""
+        given = self.config.dolt
+        return DoltAccess(
+            binary=given.binary,
+            server=given.server,
+            database=given.database,
+            user=given.user,
+            password=env.dolt_password(),
+            tls=given.tls,
         )
 
     def accepted_remote(self) -> str:

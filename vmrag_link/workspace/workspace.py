@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link.chroma.stores import Stores
+from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.index.snapshots import Snapshots
@@ -119,17 +119,20 @@ class Workspace:
 
     @property
     def initialized(self) -> bool:
-        return DoltliteEngine.there(self.places.kb)
+        return opening.there(self.places.kb)
 
     @property
     def engine(self) -> Engine:
-        """Raises `NotInitialized`."""
+        """Raises `NotInitialized`, and as `opening.open_engine`."""
         if self._engine is None:
             if not self.initialized:
                 raise reasons.uninitialized(self)
             settings = self.settings
-            self._engine = DoltliteEngine.open(
-                self.places.kb, lock_timeout=settings.lock_timeout, limits=settings.limits
+            self._engine = opening.open_engine(
+                self.places.kb,
+                lock_timeout=settings.lock_timeout,
+                limits=settings.limits,
+                access=settings.dolt_access,
             )
         return self._engine
 

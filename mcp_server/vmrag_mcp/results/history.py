@@ -43,8 +43,11 @@ class SyncState(Record, frozen=True):
 
 
 class StatusResult(ToolResult, frozen=True):
-    """`branch` is null while a revision is read that no branch was made for."""
+    """`branch` is null while a revision is read that no branch was made for. `engine`: what stores
+    the knowledge base, doltlite or dolt.
+    """
 
+    engine: str
     branch: str | None
     commit: str
     remote: RemoteStatus | None

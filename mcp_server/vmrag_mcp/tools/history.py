@@ -75,6 +75,7 @@ def status_result(call: Call, changes: Changes, remote: Upstream | None, *, conn
         call.warn("NOTE", merge.problem)
     apart = kb_status.against_remote(ws, here, remote)
     return StatusResult(
+        engine=ws.engine.name,
         branch=here.kb.branch,
         commit=here.revision,
         remote=RemoteStatus(remote.name, remote.url, connected) if remote else None,

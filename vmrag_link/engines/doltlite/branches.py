@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from vmrag_link.engines import branch_names
 from vmrag_link.engines.doltlite import history
 from vmrag_link.engines.doltlite.session import EngineSession
 from vmrag_link.errors import BranchExists, NameInvalid, Uncommitted
 
 
 def create(session: EngineSession, name: str, at: str) -> None:
-    if not history.legal_branch_name(name):
+    if not branch_names.legal(name):
         raise NameInvalid(f"The embedded engine cannot carry a branch named {name[:80]!r}.", name=name)
     with session.writing(f"create the branch {name}"):
         history.require(session.main, at)

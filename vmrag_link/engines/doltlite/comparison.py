@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vmrag_link.engines import changes
 from vmrag_link.engines.doltlite import differing, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.differing import WORKING, DiffStep
 from vmrag_link.engines.doltlite.session import EngineSession
-from vmrag_link.engines.doltlite.tables import COLLECTIONS, ENTRIES, Table
+from vmrag_link.engines.tables import COLLECTIONS, ENTRIES, Table
 from vmrag_link.models import (
     At,
     ChangeCounts,
@@ -17,7 +18,6 @@ from vmrag_link.models import (
     Difference,
     DocumentChange,
     EntryChange,
-    Record,
     Working,
 )
 
@@ -69,9 +69,9 @@ def difference(session: EngineSession, old: At, new: At) -> Difference:
             return differing.whole_table(before, after, table)
 
         return Difference(
-            _changes(CollectionChange, rows(COLLECTIONS)),
-            _changes(DocumentChange, differing.documents(steps, before)),
-            tuple(change for table in ENTRIES for change in _changes(EntryChange, rows(table))),
+            changes.records_of(CollectionChange, rows(COLLECTIONS)),
+            changes.records_of(DocumentChange, differing.documents(steps, before)),
+            tuple(change for table in ENTRIES for change in changes.records_of(EntryChange, rows(table))),
         )
 
 
@@ -86,8 +86,3 @@ def _steps(session: EngineSession, before: Connection, after: Connection, old: A
     # Any revision will do to meet at; the nearest is the old one's head.
     middle = session.require_branch(old.branch).head
     return [DiffStep(before, WORKING, middle), DiffStep(after, middle, WORKING)]
-
-
-def _changes(make: type[Any], sides: Mapping[Any, tuple[Record | None, Record | None]]) -> tuple[Any, ...]:
-    # Code points order as UTF-8 bytes do.
-    return tuple(make(differing.kind_of(*sides[key]), *sides[key]) for key in sorted(sides))

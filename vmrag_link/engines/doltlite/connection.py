@@ -33,6 +33,7 @@ from vmrag_link.engines.doltlite.library import (
     failure,
     library,
 )
+from vmrag_link.engines.records import ROWS_HINT, Value
 from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid, StatementGivenUp, VmragError
 
 _SLICE_MS = 100
@@ -43,17 +44,10 @@ LONGEST_STEP = 300.0
 
 _LOOK_SECONDS = 1.0
 
-ROWS_HINT = (
-    "Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION"
-)
-
 _WATCHED_EVERY = 100_000
 """Instructions of SQLite's machine, about a millisecond, after which the time is looked at."""
 
 _FLAGS = {"read": OPEN_READONLY, "write": OPEN_READWRITE, "create": OPEN_READWRITE | OPEN_CREATE}
-
-Value = str | int | None
-"""What a statement takes."""
 
 
 class Connection:

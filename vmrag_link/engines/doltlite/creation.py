@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vmrag_link import locks, paths, permissions
-from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.base import DOLTLITE_FILE, LOCK_NAME, ROOT_BRANCH
 from vmrag_link.engines.doltlite import inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import AlreadyInitialized, EngineFailed
 
-FILE_NAME = "kb.doltlite"
-LOCK_NAME = "write.lock"
+FILE_NAME = DOLTLITE_FILE
 _UNFINISHED = ".creating"
 
 

@@ -7,24 +7,21 @@ and tables that one side lacks, of which all rows are changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.engines.doltlite import reading, records
+from vmrag_link.engines import changes, records
+from vmrag_link.engines.doltlite import reading
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.tables import COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, Table
+from vmrag_link.engines.tables import COMPARED_COLUMNS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import ChangeCounts, ChangeKind, Document, DocumentHeader, IssueLog, KnowledgeDoc, Row
+from vmrag_link.models import ChangeCounts, Document, DocumentHeader
 
 WORKING = "WORKING"
 """The working set of the branch on which the connection stands; no other branch's can be named."""
 
-RowSides = tuple[Row | None, Row | None]
-
-_Before = TypeVar("_Before")
-_After = TypeVar("_After")
 _CHANGED = " OR ".join(f"to_{column} IS NOT from_{column}" for column in COMPARED_COLUMNS)
 
 
@@ -34,12 +31,6 @@ class DiffStep(NamedTuple):
     connection: Connection
     old: str
     new: str
-
-
-def kind_of(before: object | None, after: object | None) -> ChangeKind:
-    if before is None:
-        return "added"
-    return "removed" if after is None else "modified"
 
 
 def count_changes(connection: Connection, old: str, new: str) -> ChangeCounts:
@@ -61,21 +52,21 @@ def documents(
     # The second step may undo what the first one does, and what the first one found are headers.
     return {
         key: (before, after)
-        for key, (before, after) in _joined(*found).items()
-        if (before or after) and not (before and after and _equal(reading.document(start, *key), after))
+        for key, (before, after) in changes.joined(*found).items()
+        if (before or after) and not (before and after and changes.equal(reading.document(start, *key), after))
     }
 
 
-def table(steps: Sequence[DiffStep], table: Table, version: int) -> dict[Any, RowSides]:
+def table(steps: Sequence[DiffStep], table: Table, version: int) -> dict[Any, changes.RowSides]:
     """The changed rows of a table, before and after, where both sides have this version."""
     found = [_rows(step, table, version) for step in steps]
-    return _unequal(found[0] if len(found) == 1 else _joined(*found))
+    return changes.unequal(found[0] if len(found) == 1 else changes.joined(*found))
 
 
-def whole_table(before: Connection, after: Connection, table: Table) -> dict[Any, RowSides]:
+def whole_table(before: Connection, after: Connection, table: Table) -> dict[Any, changes.RowSides]:
     """As `table`, where the sides have different versions."""
     old, new = ({each.key: each for each in reading.table(side, table)} for side in (before, after))
-    return _unequal({key: (old.get(key), new.get(key)) for key in old.keys() | new.keys()})
+    return changes.unequal({key: (old.get(key), new.get(key)) for key in old.keys() | new.keys()})
 
 
 def _documents(step: DiffStep) -> dict[tuple[str, str], tuple[DocumentHeader | None, Document | None]]:
@@ -90,7 +81,7 @@ def _documents(step: DiffStep) -> dict[tuple[str, str], tuple[DocumentHeader | N
     }
 
 
-def _rows(step: DiffStep, table: Table, version: int) -> dict[Any, RowSides]:
+def _rows(step: DiffStep, table: Table, version: int) -> dict[Any, changes.RowSides]:
     columns = table.selected(version, "from_"), table.selected(version, "to_")
     found = {}
     for before, after in _differing(step, table.name, columns, ""):
@@ -127,30 +118,3 @@ def _fetched(connection: Connection, columns: Sequence[str], rest: str, args: tu
     except (EngineFailed, UnicodeDecodeError, msgspec.DecodeError):
         for other in connection.stream(f"SELECT {', '.join(columns)} {rest}", args):
             yield list(other)
-
-
-def _joined(
-    first: Mapping[Any, tuple[_Before | None, _After | None]],
-    second: Mapping[Any, tuple[_Before | None, _After | None]],
-) -> dict[Any, tuple[_Before | None, _After | None]]:
-    """For each key in either: what stood before the first, and what stands after the second."""
-    sides = dict(first)
-    for key, (before, after) in second.items():
-        sides[key] = (sides[key][0] if key in sides else before, after)
-    return sides
-
-
-def _unequal(sides: Mapping[Any, RowSides]) -> dict[Any, RowSides]:
-    """Those that differ in more than the time of the last change."""
-    return {key: pair for key, pair in sides.items() if _timeless(pair[0]) != _timeless(pair[1])}
-
-
-def _timeless(row: Row | None) -> Row | None:
-    if isinstance(row, IssueLog | KnowledgeDoc):
-        return msgspec.structs.replace(row, updated_at="")
-    return row
-
-
-def _equal(one: Document | None, other: Document) -> bool:
-    fields = ("collection", "doc_id", *COMPARED_COLUMNS)
-    return one is not None and all(getattr(one, field) == getattr(other, field) for field in fields)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from vmrag_link.engines import branch_names, records, stamps
 from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, E, Write
 from vmrag_link.engines.doltlite import (
     branches,
@@ -13,7 +14,6 @@ from vmrag_link.engines.doltlite import (
     history,
     links,
     reading,
-    records,
     remotes,
     schema,
     transfer,
@@ -21,12 +21,12 @@ from vmrag_link.engines.doltlite import (
 )
 from vmrag_link.engines.doltlite.comparison import RowComparison
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME, LOCK_NAME
+from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
 from vmrag_link.engines.doltlite.session import EngineSession
-from vmrag_link.engines.doltlite.tables import ENTRIES
 from vmrag_link.engines.doltlite.writing import COMPACTED_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.tables import ENTRIES
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
 from vmrag_link.models import (
     At,
@@ -41,7 +41,7 @@ from vmrag_link.models import (
     Row,
 )
 
-__all__ = ["COMPACTED_NAME", "FILE_NAME", "LOCK_NAME", "DoltliteEngine"]
+__all__ = ["COMPACTED_NAME", "FILE_NAME", "DoltliteEngine"]
 
 
 class DoltliteEngine:
@@ -123,8 +123,7 @@ class DoltliteEngine:
         return self._session.writing(purpose, timeout=timeout)
 
     def stamp(self) -> object:
-        found = self._session.file.stat()  # the file grows with everything that is written
-        return (found.st_ino, found.st_size, found.st_mtime_ns)
+        return stamps.doltlite(self.folder)
 
     # -- revisions
 
@@ -155,7 +154,7 @@ class DoltliteEngine:
         return history.branch(self._session.main, name)
 
     def legal_branch_name(self, name: str) -> bool:
-        return history.legal_branch_name(name)
+        return branch_names.legal(name)
 
     def create_branch(self, name: str, at: str) -> None:
         branches.create(self._session, name, at)

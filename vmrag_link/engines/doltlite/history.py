@@ -19,10 +19,6 @@ from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, RevisionInfo
 
 _REVISION = r"[0-9a-f]{40}"
-_HEX = r"(?i)[0-9a-f]{40}"
-_ILLEGAL = r"""(?x)[^!-~] | [~^:?*\[\\] | \.\. | // | @\{ | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$"""
-_TAKEN = frozenset({"head", "working", "staged"})
-_LONGEST_NAME = 200
 
 _ANCESTRY = """
     WITH RECURSIVE ancestry(revision) AS (
@@ -128,13 +124,3 @@ def branches(connection: Connection) -> list[KbBranch]:
 def branch(connection: Connection, name: str) -> KbBranch | None:
     rows = connection.execute(f"SELECT name, hash, dirty {_BRANCHES} AND name = ?", (name,))
     return KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
-
-
-def legal_branch_name(name: str) -> bool:
-    """What doltlite takes as a branch name, and a connection's path can carry."""
-    return (
-        0 < len(name) <= _LONGEST_NAME
-        and not re.search(_ILLEGAL, name)
-        and name.lower() not in _TAKEN
-        and not re.fullmatch(_HEX, name)
-    )

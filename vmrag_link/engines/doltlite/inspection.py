@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.doltlite import history, records, remotes, schema, validation
+from vmrag_link.engines import records
+from vmrag_link.engines.doltlite import history, remotes, schema, validation
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.tables import Table
 from vmrag_link.engines.limits import MEGABYTE, Limits, too_large
+from vmrag_link.engines.tables import Table
 from vmrag_link.errors import EngineError, KnowledgeRefused, LimitExceeded, SchemaTooNew, StatementGivenUp
 from vmrag_link.models import Collection, Project, Row, content_hash, metadata_from_row
 from vmrag_link.paths import require_space

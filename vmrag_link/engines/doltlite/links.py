@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.records import exact
-from vmrag_link.engines.doltlite.tables import objects
+from vmrag_link.engines.doltlite.ddl import objects
+from vmrag_link.engines.records import exact
 from vmrag_link.models import Link
 
 _TABLE = """CREATE TABLE IF NOT EXISTS git_links(

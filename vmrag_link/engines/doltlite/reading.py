@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.engines.doltlite import records, schema
+from vmrag_link.engines import records
+from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
-from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, Table
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import Collection, Document, DocumentHeader, Row
 

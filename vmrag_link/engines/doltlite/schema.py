@@ -6,9 +6,9 @@ import re
 
 from vmrag_link import terminal_text
 from vmrag_link.engines.base import SCHEMA_VERSION
-from vmrag_link.engines.doltlite.connection import ROWS_HINT, Connection
-from vmrag_link.engines.doltlite.records import exact
-from vmrag_link.engines.doltlite.tables import META, OBJECTS, STATEMENTS, UPGRADES, SchemaObject, words
+from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.doltlite.ddl import META, OBJECTS, STATEMENTS, UPGRADES, SchemaObject, words
+from vmrag_link.engines.records import ROWS_HINT, exact
 from vmrag_link.errors import KnowledgeRefused, RowsInvalid, SchemaTooNew
 
 _MOST_SHOWN = 100

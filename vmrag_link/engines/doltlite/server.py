@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmrag_link.engines.base import LOCK_NAME
 from vmrag_link.engines.doltlite import engine, front, keys
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import ServeOptions, library
@@ -151,7 +152,7 @@ def names(folder: Path) -> tuple[str, ...]:
 
     Dot files are the engine's own and not served.
     """
-    if (folder / engine.FILE_NAME).exists() and (folder / engine.LOCK_NAME).exists():
+    if (folder / engine.FILE_NAME).exists() and (folder / LOCK_NAME).exists():
         raise UsageInvalid(
             f"{folder} holds the knowledge base that a repository works on; a push would move branches under it.",
             hint="Serve a folder of its own, and push to it: vmrag serve knowledge-bases",

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH
+from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, LOCK_NAME
 from vmrag_link.engines.doltlite import anchors, history, links, schema, unfinished
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.creation import FILE_NAME, LOCK_NAME
+from vmrag_link.engines.doltlite.creation import FILE_NAME
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import BranchMissing, KnowledgeMoved, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import At, KbBranch, Working

@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.doltlite import history, records, remotes, schema
+from vmrag_link.engines import records
+from vmrag_link.engines.doltlite import history, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
-from vmrag_link.engines.doltlite.tables import COLLECTIONS, TABLES, Table
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.tables import COLLECTIONS, TABLES, Table
 from vmrag_link.errors import EngineError, EngineFailed, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import Row
 

@@ -6,12 +6,14 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from vmrag_link import permissions
+from vmrag_link.engines import records
 from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
-from vmrag_link.engines.doltlite import comparison, history, reading, records, schema, unfinished
+from vmrag_link.engines.doltlite import comparison, history, reading, schema, unfinished
 from vmrag_link.engines.doltlite import joining as joins
-from vmrag_link.engines.doltlite.connection import Connection, Value
+from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import EngineSession
-from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
+from vmrag_link.engines.records import Value
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
 from vmrag_link.errors import Busy, EngineFailed, NoChanges, Uncommitted
 from vmrag_link.models import Difference, Document, Entry, Working
 

@@ -23,10 +23,11 @@ from vmrag_link.ops.follow.recovery import recover
 from vmrag_link.ops.history import revparse
 from vmrag_link.ops.merge import merge_state
 from vmrag_link.ops.pins.pinning import PinBlock
+from vmrag_link.pin_values import REVISION
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
 
-_NO_BRANCH = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}|.*[~^].*|HEAD", re.DOTALL)
+_NO_BRANCH = re.compile(rf"{REVISION}|.*[~^].*|HEAD", re.DOTALL)
 """What is never the name of a branch."""
 
 

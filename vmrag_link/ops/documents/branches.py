@@ -10,10 +10,11 @@ from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Engine
 from vmrag_link.errors import BranchExists, BranchInUse, NameInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
+from vmrag_link.pin_values import REVISION
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace
 
-_LIKE_A_HASH = re.compile(r"[0-9a-v]{32}|[0-9a-f]{40}", re.IGNORECASE)
+_LIKE_A_HASH = re.compile(REVISION, re.IGNORECASE)
 """What this or another engine takes for a revision."""
 
 _LIKE_A_REF = ("refs/", "origin/")

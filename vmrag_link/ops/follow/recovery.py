@@ -17,6 +17,7 @@ from vmrag_link.errors import (
     shortened,
 )
 from vmrag_link.git import pin_conflict, plumbing, worktrees
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.ops.pins import pinning
 from vmrag_link.workspace import Workspace
@@ -152,7 +153,7 @@ def _finish(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     if on_branch and (trigger.pin == before or _pinned_revision(trigger.pin) == revision):
         _pin(ws, path, revision, entry.kb_branch)
         return
-    code = quoted(entry.symbolic.removeprefix("refs/heads/"))
+    code = quoted(entry.symbolic.removeprefix(BRANCHES))
     ws.progress.note(
         f"UNPINNED_REVISION: revision {revision[:7]} of {entry.kb_branch!r} was committed, but not pinned before HEAD or the pin "
         f"moved. To pin it: {'' if on_branch else f'git switch {code} && '}vmrag pin {revision}"

@@ -33,6 +33,7 @@ from vmrag_link.errors import (
     RevisionMissing,
 )
 from vmrag_link.git import remotes
+from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import At, KbBranch
 from vmrag_link.ops.commits import revisions
 from vmrag_link.ops.follow import lazy_fetch
@@ -49,7 +50,6 @@ CANDIDATES = 20
 """How many of the revisions with an ambiguous prefix are named."""
 
 _STEPS = re.compile(r"(?P<name>.+?)(?P<steps>(?:~\d{0,9}|\^)+)", re.DOTALL)
-_GIT_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PREFIX = re.compile(r"[0-9a-z]+")
 _SHOWN = 12
 """Characters of the hash by which a warning names a revision: it has to be found by them."""
@@ -177,7 +177,7 @@ def _git_refs(name: str) -> tuple[str, ...]:
 
     The prefix of a hash is one of the knowledge base's, never of git's.
     """
-    if _GIT_HASH.fullmatch(name) or name.startswith("refs/"):
+    if re.fullmatch(COMMIT_NAME, name) or name.startswith("refs/"):
         return (name,)
     return tuple(f"refs/{kind}/{name}" for kind in ("tags", "heads", "remotes"))
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from vmrag_link import locks
 from vmrag_link.git import history, repository
+from vmrag_link.git.heads import COMMIT_NAME
 from vmrag_link.models import Link
 from vmrag_link.ops.links import link as linking
 from vmrag_link.ops.pins.pinning import parsed
@@ -28,8 +29,7 @@ GRACE = 60.0
 """Seconds in which a shim may still append to a queue that it had opened before."""
 
 _TAKEN = re.compile(r"\.(\d+)\.(\d+)")
-_HASH = "([0-9a-f]{40}(?:[0-9a-f]{24})?)"
-_LINE = re.compile(f"(?:commit|rewrite {_HASH}) {_HASH}(?: (.*))?")
+_LINE = re.compile(f"(?:commit|rewrite ({COMMIT_NAME})) ({COMMIT_NAME})(?: (.*))?")
 
 
 class Taken(NamedTuple):

@@ -9,6 +9,7 @@ import msgspec
 from vmrag_link.engines.base import ASIDE_PREFIX, reserved
 from vmrag_link.errors import GitBusy, GitReferenceMissing, MergeConflict, NameInvalid, Uncommitted, quoted
 from vmrag_link.git import plumbing
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging import replay
 from vmrag_link.merging.conflicts import Choice, Decisions
 from vmrag_link.merging.revisions import Outcome, Signature, merged_revision
@@ -185,7 +186,7 @@ def abort(ws: Workspace) -> MergeReport:
             "This merge is git's own.", hint=plumbing.busy_hint(busy) if busy else "git checkout HEAD -- .dolt-version"
         )
     report = _report(state, "aborted", state.ours)
-    name = plumbing.kb_branch_of(ws.places, state.symbolic.removeprefix("refs/heads/"))
+    name = plumbing.kb_branch_of(ws.places, state.symbolic.removeprefix(BRANCHES))
     branch = ws.engine.branch(name) if name and state.written else None
     if branch is None or not branch.dirty:
         merge_state.clear(ws)

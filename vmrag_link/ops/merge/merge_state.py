@@ -17,6 +17,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, quoted
 from vmrag_link.formats import require_known
 from vmrag_link.git import pin_conflict, pin_merge, plumbing
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.merging.conflicts import Choice
 from vmrag_link.merging.markers import Labels
 from vmrag_link.merging.revisions import Signature
@@ -159,7 +160,7 @@ def ours(ws: Workspace, state: MergeState) -> At:
     if state.kind == "git":
         return state.ours
     if not is_here(ws, state):
-        back = f"git switch {quoted(state.symbolic.removeprefix('refs/heads/'))}"
+        back = f"git switch {quoted(state.symbolic.removeprefix(BRANCHES))}"
         raise KnowledgeMoved(
             f"HEAD or the pin have moved since the merge of {state.source} began on {state.ours[:7]}.",
             hint=f"Go back: {back}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}; "

@@ -1,14 +1,16 @@
-"""What the two sides of an open merge are called, and who changed a document on each."""
+"""The names of the two sides of an open merge, and the last change of a document on each side."""
 
 from __future__ import annotations
 
 import itertools
-from typing import get_args
+from collections.abc import Mapping
+from typing import NamedTuple, get_args
 
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Engine
 from vmrag_link.git import pin_conflict
-from vmrag_link.git.pin_conflict import Stages, Stopped
+from vmrag_link.git.heads import BRANCHES
+from vmrag_link.git.pin_conflict import Operation, Stages, Stopped
 from vmrag_link.merging.conflicts import Conflict
 from vmrag_link.merging.markers import Labels
 from vmrag_link.models import Entry, Record, RevisionInfo, Row
@@ -16,6 +18,24 @@ from vmrag_link.workspace import Workspace
 
 _MOST = 200
 """Revisions of a side that are searched for the last change of a document."""
+
+
+class _Names(NamedTuple):
+    """What is merged: `source` in a sentence, `label` at a marker of conflicts. `{}` stands for the
+    short hash of a commit.
+    """
+
+    source: str
+    label: str
+
+
+_STOPPED: Mapping[Operation, _Names] = {
+    "rebase": _Names("your commit {}, which is being rebased,", "yours, being rebased ({})"),
+    "cherry-pick": _Names("the picked commit {}", "{}, being picked"),
+    "revert": _Names("the revert of {}", "before {}, being reverted"),
+    "stash": _Names("your stash", "yours, stashed"),
+}
+"""By what git does; a merge is called by its branch instead."""
 
 
 class LastChanges(Record, frozen=True):
@@ -30,15 +50,8 @@ class LastChanges(Record, frozen=True):
 def source_in_git(ws: Workspace, stages: Stages) -> str:
     """What git merges, for a sentence: `The merge of … is open`."""
     stopped = pin_conflict.stopped(ws.places)
-    if stopped is None or stopped.operation in ("merge", "am"):
-        return f"git's {_merged(ws, stopped, stages)}"
-    short = stopped.commit[:7]
-    return {
-        "rebase": f"your commit {short}, which is being rebased,",
-        "cherry-pick": f"the picked commit {short}",
-        "revert": f"the revert of {short}",
-        "stash": "your stash",
-    }[stopped.operation]
+    names = _names(stopped)
+    return names.source if names else f"git's {_merged(ws, stopped, stages)}"
 
 
 def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
@@ -49,25 +62,25 @@ def labels_in_git(ws: Workspace, stages: Stages) -> Labels:
 
 def labels(symbolic: str, source: str) -> Labels:
     """Of a merge of ours: HEAD's branch, and what was merged."""
-    return Labels(ours=symbolic.removeprefix("refs/heads/") or "ours", theirs=source)
+    return Labels(ours=symbolic.removeprefix(BRANCHES) or "ours", theirs=source)
 
 
 def last_changes(engine: Engine, conflict: Conflict, *, base: str, ours: str, theirs: str) -> LastChanges:
-    """Who changed the row of a conflict since the base, on each side."""
+    """The last change of a conflict's row since the base, on each side."""
     return LastChanges(*(_last_change(engine, conflict, base, side) for side in (ours, theirs)))
 
 
 def _theirs(ws: Workspace, stopped: Stopped | None, stages: Stages, ours: str) -> str:
-    if stopped is None or stopped.operation in ("merge", "am"):
-        branch = _merged(ws, stopped, stages)
-        return branch if branch != ours else f"{branch}, being merged"
-    short = stopped.commit[:7]
-    return {
-        "rebase": f"yours, being rebased ({short})",
-        "cherry-pick": f"{short}, being picked",
-        "revert": f"before {short}, being reverted",
-        "stash": "yours, stashed",
-    }[stopped.operation]
+    if names := _names(stopped):
+        return names.label
+    branch = _merged(ws, stopped, stages)
+    return branch if branch != ours else f"{branch}, being merged"
+
+
+def _names(stopped: Stopped | None) -> _Names | None:
+    if stopped is None or stopped.operation not in _STOPPED:
+        return None
+    return _Names(*(each.format(stopped.commit[:7]) for each in _STOPPED[stopped.operation]))
 
 
 def _merged(ws: Workspace, stopped: Stopped | None, stages: Stages) -> str:

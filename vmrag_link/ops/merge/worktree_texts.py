@@ -6,10 +6,11 @@ A person who has resolved the file need not resolve the document again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from vmrag_link.documents import importing
-from vmrag_link.documents.import_base import OUTSIDE, ROOT, leads_out, located, of_record
+from vmrag_link.documents.import_base import OUTSIDE, ROOT, leads_out, located
 from vmrag_link.documents.importing import FILE_TYPES, Skipped, SourceFile
 from vmrag_link.errors import ContentRefused, UsageInvalid, quoted
 from vmrag_link.git.run import demand
@@ -28,7 +29,9 @@ def worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
     Raises `UsageInvalid` where there is none, or where git has not merged one of the files yet, and
     `ContentRefused` for a file with git's conflict in it, or one that is no document any more.
     """
-    files = {row.id: file for row in report.conflicts if (file := _file(ws, row.conflict))}
+    bases = {each.name: each.import_base for each in ws.engine.collections(ws.at())}
+    top = located(ws.places.top)
+    files = {row.id: file for row in report.conflicts if (file := _file(row.conflict, top, bases))}
     if not files:
         raise UsageInvalid(
             "No document in conflict came from a file of this work tree.",
@@ -39,15 +42,14 @@ def worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
     return {name: _text(file, conflicts[name]) for name, file in files.items()}
 
 
-def _file(ws: Workspace, conflict: Conflict) -> SourceFile | None:
+def _file(conflict: Conflict, top: Path, bases: Mapping[str, str]) -> SourceFile | None:
+    """The file in the work tree at `top`; `bases` are the import bases of collections, by name."""
     row = conflict.ours or conflict.theirs
     if text_field(conflict) is None or not isinstance(row, Document) or not row.source or leads_out(row.source):
         return None
-    recorded = next((each.import_base for each in ws.engine.collections(ws.at()) if each.name == row.collection), ROOT)
-    if recorded == OUTSIDE:
+    if bases.get(row.collection, ROOT) == OUTSIDE:
         return None
-    top = located(ws.places.top)
-    path = of_record(ROOT, top).origin / row.source
+    path = top / row.source
     kind = FILE_TYPES.get(path.suffix.lower())
     inside = located(path).is_relative_to(top) and not path.is_symlink() and path.is_file()
     return SourceFile(row.doc_id, row.source, path, kind) if kind and inside else None

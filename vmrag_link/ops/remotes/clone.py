@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from vmrag_link import locks
+from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, reserved
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import AlreadyInitialized, RemoteEmpty, RemoteError
 from vmrag_link.git import sharing
 from vmrag_link.models import Record
@@ -73,7 +73,8 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
     """
 
     def make(key: str, url: str) -> Engine:
-        return DoltliteEngine.clone(ws.places.kb, key, url, limits=ws.settings.limits)
+        settings = ws.settings
+        return opening.clone("doltlite", ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
 
     problems: list[RemoteError] = []
     for each in addresses:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from vmrag_link import clock, config, locks, settings_edit
 from vmrag_link import pin as pins
+from vmrag_link.engines import opening
 from vmrag_link.engines.base import Write, root_of
-from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.opening import EngineName
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.git import pin_merge, plumbing, sharing
 from vmrag_link.models import Record
@@ -62,21 +63,37 @@ class InitReport(Record, frozen=True):
     staged: bool
 
 
-def init(ws: Workspace, *, new: bool = False, start: Start | None = None) -> InitReport:
+def init(
+    ws: Workspace, *, new: bool = False, start: Start | None = None, engine: EngineName | None = None
+) -> InitReport:
     """Set up the knowledge base, settings file and pin; after a kill, run it again to finish.
 
     Where git's history pins a knowledge base, it is fetched: a new one would share no history with
     it, and could never be pushed there. `new` starts one all the same, unless the checked-out code
-    itself pins the old one. `start`: how to begin; ignored where one is fetched. Raises
-    `AlreadyInitialized` where it cannot be fetched.
+    itself pins the old one. `start`: how to begin; ignored where one is fetched. `engine`: what
+    stores a new one, instead of what the settings say. Raises `AlreadyInitialized` where it cannot
+    be fetched, or is there and of another engine than the named one; and as `opening.require`.
     """
     require_no_links(ws.places)
     pinned = plumbing.pin_bytes(ws.places)
-    ws.settings  # noqa: B018  a settings file that cannot be read stops here, before anything is made
+    made_by = engine or ws.config.engine  # a settings file that cannot be read stops here, before anything is made
+    _require_engine(ws, engine)
     cloned = None
     if not ws.initialized and (pinned is not None or (not new and _pinned_somewhere(ws))):
         cloned = _cloned(ws)
-    return begin(ws, start if cloned is None else None, cloned=cloned)
+        _require_engine(ws, engine)
+    return begin(ws, start if cloned is None else None, cloned=cloned, engine=made_by)
+
+
+def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
+    """Raise `AlreadyInitialized` where a knowledge base is there that is not of this engine."""
+    found = opening.engine_of(ws.places.kb)
+    if engine and found and found != engine:
+        raise AlreadyInitialized(
+            f"The knowledge base of this repository is stored by {found}, and stays so.",
+            hint="vmrag init",
+            engine=found,
+        )
 
 
 def require_no_links(places: Places) -> None:
@@ -88,18 +105,23 @@ def require_no_links(places: Places) -> None:
     require_folders(places.shared, places.own)
 
 
-def begin(ws: Workspace, start: Start | None, *, cloned: str | None = None) -> InitReport:
+def begin(
+    ws: Workspace, start: Start | None, *, cloned: str | None = None, engine: EngineName = "doltlite"
+) -> InitReport:
     """Make what a knowledge base needs in this work tree and lacks; see `init`.
 
-    Raises as `branches.require_new`.
+    Raises as `branches.require_new` and `opening.create`.
     """
     pinned = plumbing.pin_bytes(ws.places)
+    if not ws.initialized:
+        opening.require(engine, ws.settings.dolt_access)
     sharing.prepare(ws.places)
     with locks.exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         started = not ws.initialized
         if started:
             now = clock.now()
-            DoltliteEngine.create(ws.places.kb, author=plumbing.identity(ws.places), date=now).close()
+            who, access = plumbing.identity(ws.places), ws.settings.dolt_access
+            opening.create(engine, ws.places.kb, author=who, date=now, access=access).close()
         if start:
             _branch(ws, start)
         unknown = [each for each in (ws.places.config, ws.places.pin) if not _in_index(ws, each)]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from vmrag_link.engines import opening
 from vmrag_link.engines.doltlite import keys, server
 from vmrag_link.engines.doltlite.server import Protection
 from vmrag_link.errors import UsageInvalid, quoted
@@ -52,6 +53,7 @@ def serve(
     call the server besides `bind`. Raises `UsageInvalid`, `Busy` for a port in use.
     """
     _check(folder, bind, protection.host if protection else host, protected=protection is not None)
+    _refuse_dolt(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -88,6 +90,15 @@ class ExportedKey(Record, frozen=True):
 def export_key(folder: Path) -> ExportedKey:
     """Write the public key that lets this user into a server; the private key stays here."""
     return ExportedKey(str(keys.export(folder)))
+
+
+def _refuse_dolt(folder: Path) -> None:
+    for each in (folder, *(folder.iterdir() if folder.is_dir() else ())):
+        if opening.engine_of(each) == "dolt":
+            raise UsageInvalid(
+                f"{each} is a database of Dolt, and only embedded knowledge bases are served here.",
+                hint="dolt sql-server --remotesapi-port 50051",
+            )
 
 
 def _check(folder: Path, bind: str, host: str | None, *, protected: bool) -> None:

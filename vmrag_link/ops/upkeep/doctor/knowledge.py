@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import UNCOMMITTED_NAME
-from vmrag_link.engines.doltlite.engine import LOCK_NAME
-from vmrag_link.engines.doltlite.library import FETCH_AGAIN
+from vmrag_link.engines.base import LOCK_NAME, UNCOMMITTED_NAME
 from vmrag_link.errors import quoted
 from vmrag_link.git import plumbing, worktrees
+from vmrag_link.git.heads import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.follow import recovery
 from vmrag_link.ops.follow.sync import sync
@@ -33,8 +32,13 @@ def check(ws: Workspace) -> Iterator[Finding]:
         return
     damage = ws.engine.damage()
     if damage:
-        yield Finding("KB_DAMAGED", "error", damage, FETCH_AGAIN, str(ws.engine.folder))
+        yield Finding("KB_DAMAGED", "error", damage, _fetch_again(ws.engine.folder), str(ws.engine.folder))
     yield from _note(ws)
+
+
+def _fetch_again(folder: Path) -> str:
+    aside = f"mv {quoted(folder)} {quoted(folder.with_name('kb.damaged'))}"
+    return f"{aside} (what was not pushed is only in there), then: vmrag clone"
 
 
 def _note(ws: Workspace) -> Iterator[Finding]:
@@ -85,7 +89,7 @@ def _commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
     known = theirs in worktrees.git_dirs(ws.places)
     if (known and locks.is_held(ws.places._replace(git_dir=theirs).workspace_lock)) or not path.exists():
         return
-    tree, branch = lease.work_tree(theirs), entry.symbolic.removeprefix("refs/heads/")
+    tree, branch = lease.work_tree(theirs), entry.symbolic.removeprefix(BRANCHES)
     message = f"A commit on {branch!r} in {tree} was interrupted before its revision was pinned."
     if recovery.is_here(ws, entry):
         yield Finding("COMMIT_UNFINISHED", "warning", message, "vmrag sync", str(path))

@@ -7,11 +7,13 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from vmrag_link import __version__, proc
 from vmrag_link.chroma import bindings
-from vmrag_link.errors import IndexExtraMissing
+from vmrag_link.engines import opening
+from vmrag_link.errors import ConfigInvalid, DoltMissing, IndexExtraMissing
 from vmrag_link.git.run import git
 from vmrag_link.ops.upkeep.doctor.findings import Finding, Topic
 from vmrag_link.workspace import Workspace
@@ -23,6 +25,7 @@ GIT_NEEDED = (2, 34)
 def check(ws: Workspace) -> Iterator[Finding]:
     yield from _git(ws)
     yield from _vmrag()
+    yield from _dolt(ws)
     try:
         bindings.require_supported()
     except IndexExtraMissing as error:
@@ -37,6 +40,22 @@ def _git(ws: Workspace) -> Iterator[Finding]:
         needed = ".".join(map(str, GIT_NEEDED))
         message = f"git is of version {found[0]}; what vmrag asks of it needs {needed}."
         yield Finding("GIT_TOO_OLD", "error", message, f"Install git {needed} or newer: https://git-scm.com", "git")
+
+
+def _dolt(ws: Workspace) -> Iterator[Finding]:
+    """Where the knowledge base is Dolt's: whether this machine can run it."""
+    if opening.engine_of(ws.places.kb) != "dolt":
+        return
+    from vmrag_link.engines.dolt import program
+
+    try:
+        opening.require("dolt", ws.settings.dolt_access)
+    except (ConfigInvalid, DoltMissing) as error:
+        yield Finding(error.code, "error", error.message, error.hint, str(ws.places.kb))
+    if find_spec("doltcli") is None:
+        message = "doltcli is not installed: Dolt's program is run without it."
+        install = program.how_to_install_doltcli(sys.version_info[:2])
+        yield Finding("DOLTCLI_MISSING", "note", message, f"{shlex.quote(sys.executable)} -m {install}")
 
 
 def _vmrag() -> Iterator[Finding]:

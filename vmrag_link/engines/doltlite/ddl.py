@@ -1,4 +1,4 @@
-"""The versioned tables, as each version of the schema has them.
+"""The statements that make the tables, as each version of the schema has them.
 
 A version, once released, never changes: revisions of it stay in every history. What is to differ is
 a new version, with the statements that turn the one before into it.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from vmrag_link.engines.base import SCHEMA_VERSION
-from vmrag_link.models import Collection, Document, IssueLog, KnowledgeDoc, Project, Record
 
 # Texts compare as bytes (SQLite's default collation) and have no length limit; VARCHAR and LONGTEXT
 # say what Dolt needs. WITHOUT ROWID: rows are stored by their key alone, so that equal contents
@@ -57,56 +55,6 @@ STATEMENTS: Mapping[int, tuple[str, ...]] = {
 
 UPGRADES: Mapping[int, tuple[str, ...]] = {2: (f"ALTER TABLE collections ADD COLUMN {_IMPORT_BASE}", *_OTHERS)}
 """What makes the tables of a version from those of the version before."""
-
-
-class Table(NamedTuple):
-    """A table of the newest version; `columns` in the order of the record's fields, keys first."""
-
-    name: str
-    record: type[Record]
-    columns: tuple[str, ...]
-    keys: int = 1
-    since: int = 1
-    """The version of the schema that has it first."""
-    later: tuple[tuple[str, int], ...] = ()
-    """Columns that a later version has first, each with that version."""
-
-    def stored(self, version: int) -> tuple[str, ...]:
-        """The columns that the table has in this version."""
-        later = dict(self.later)
-        return tuple(each for each in self.columns if later.get(each, 1) <= version)
-
-    def selected(self, version: int, prefix: str = "") -> list[str]:
-        """All columns as SQL; what a version lacks is empty.
-
-        So is what a row lacks that was written before its table had the column.
-        """
-        return [self._selected(each, version, prefix) for each in self.columns]
-
-    def _selected(self, column: str, version: int, prefix: str) -> str:
-        since = dict(self.later).get(column)
-        if since is None:
-            return f"{prefix}{column}"
-        return f"ifnull({prefix}{column}, '')" if since <= version else "''"
-
-
-COLLECTIONS = Table(
-    "collections",
-    Collection,
-    ("collection_name", *Collection.__struct_fields__[1:]),
-    later=(("import_base", 2),),
-)
-DOCUMENTS = Table("documents", Document, ("collection_name", *Document.__struct_fields__[1:]), keys=2)
-ENTRIES = (
-    Table("projects", Project, Project.__struct_fields__, since=2),
-    Table("issue_logs", IssueLog, IssueLog.__struct_fields__, since=2),
-    Table("knowledge_docs", KnowledgeDoc, KnowledgeDoc.__struct_fields__, since=2),
-)
-TABLES = (COLLECTIONS, DOCUMENTS, *ENTRIES)
-
-HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadata")
-COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "source_key", "file_type")
-"""What makes two documents with the same key differ: everything but times."""
 
 SchemaObject = tuple[str, str, str, str]
 """A row of `sqlite_master`: type, name, table, and its statement with single spaces."""

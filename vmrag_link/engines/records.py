@@ -8,8 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from vmrag_link.engines.doltlite.connection import ROWS_HINT, Value
-from vmrag_link.engines.doltlite.tables import COLLECTIONS, DOCUMENTS, Table
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, Table
 from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid
 from vmrag_link.models import (
     Chunking,
@@ -22,6 +21,13 @@ from vmrag_link.models import (
     Row,
     canonical_json,
 )
+
+ROWS_HINT = (
+    "Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION"
+)
+
+Value = str | int | None
+"""What a column holds, and a statement takes."""
 
 _DISTANCES = get_args(Distance)
 _NAME_LENGTH = 255

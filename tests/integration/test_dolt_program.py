@@ -1,0 +1,248 @@
+"""Dolt's program: found, checked and run, through doltcli and without it."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.support.dolt import require
+from tests.support.engines import AUTHOR, DATE, root
+from vmrag_link import env, proc
+from vmrag_link.engines import opening
+from vmrag_link.engines.dolt import program
+from vmrag_link.errors import DoltMissing, EngineFailed, EngineUnwritable
+
+
+def command(folder, text, name="dolt"):
+    """A program that is a line of sh, on a PATH of its own."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def dolt(tmp_path, monkeypatch):
+    """The path of a program that stands first on PATH and prints what the test says."""
+
+    def make(text):
+        path = command(tmp_path / "bin", text)
+        monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
+        return path
+
+    return make
+
+
+SAYS_ITS_VERSION = '[ "$1" = version ] && { echo "dolt version 2.3.1"; exit; }\n'
+
+
+@pytest.fixture(params=["doltcli", "proc"])
+def adapter(request, monkeypatch):
+    """Both ways of `run`."""
+    if request.param == "doltcli":
+        pytest.importorskip("doltcli", reason="doltcli is not installed")
+        monkeypatch.setattr(proc, "run", checking_only(proc.run))
+    else:
+        monkeypatch.setattr(program, "_doltcli", lambda: None)
+    return request.param
+
+
+def checking_only(run):
+    def checked(argv, **options):
+        assert argv[1] == "version", "doltcli runs the rest"
+        return run(argv, **options)
+
+    return checked
+
+
+# -- which program
+
+
+def test_a_machine_without_dolt_is_told_how_it_is_installed(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DoltMissing, match="no dolt on PATH") as raised:
+        program.find()
+    assert "docs.dolthub.com" in raised.value.hint
+    assert "vmrag.dolt.binary" in raised.value.hint
+
+
+def test_the_program_that_is_named_goes_before_the_one_on_path(dolt, tmp_path):
+    dolt("echo 'dolt version 2.3.1'")
+    named = command(tmp_path / "elsewhere", "echo 'dolt version 2.10.0-rc1'")
+    assert program.find() == program.Program(str(tmp_path / "bin" / "dolt"), "2.3.1")
+    assert program.find(str(named)) == program.Program(str(named), "2.10.0-rc1")
+
+
+@pytest.mark.parametrize("name", ["missing", "folder", "not-executable"])
+def test_a_named_program_that_cannot_be_run_is_refused(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "not-executable").write_text("#!/bin/sh\n")
+    with pytest.raises(DoltMissing, match=f"{name}.* cannot be run"):
+        program.find(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo 'dolt 0.9 (a planner)'",
+        "echo 'usage: dolt TASK' >&2; exit 1",
+        "exit 0",
+        "printf 'dolt version \\033[31m9'",
+    ],
+    ids=["another", "usage", "silent", "hostile"],
+)
+def test_another_program_of_that_name_is_refused(dolt, text):
+    path = dolt(text)
+    with pytest.raises(DoltMissing, match=f"^{path} is not Dolt, the database") as raised:
+        program.find()
+    assert raised.value.message.isprintable()
+
+
+def test_a_dolt_that_is_too_old_is_refused(dolt):
+    dolt("echo 'dolt version 2.2.11'; echo 'Warning: you are on an old version of Dolt.'")
+    with pytest.raises(DoltMissing, match=r"is Dolt 2\.2\.11; this needs 2\.3\.0 or newer"):
+        program.find()
+
+
+def test_only_the_first_line_is_the_version(dolt):
+    dolt("printf 'dolt version 2.3.1\\nWarning: unable to query latest released Dolt version'")
+    assert program.find().version == "2.3.1"
+
+
+def test_a_program_that_was_replaced_is_asked_again(dolt):
+    dolt("echo 'dolt version 2.3.1'")
+    assert program.find().version == "2.3.1"
+    dolt("echo 'dolt version 2.12.0'")
+    assert program.find().version == "2.12.0"
+
+
+def test_a_dolt_in_the_work_tree_is_not_found_by_a_relative_path(monkeypatch, tmp_path):
+    command(tmp_path, "echo 'dolt version 2.3.1'")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ".:")
+    with pytest.raises(DoltMissing, match="no dolt on PATH"):
+        program.find()
+
+
+def test_asking_for_the_version_neither_contacts_anybody_nor_touches_the_users_configuration(dolt, tmp_path):
+    path = dolt(
+        f'env > "{tmp_path}/seen"; cat "$DOLT_ROOT_PATH/.dolt/config_global.json" >> "{tmp_path}/seen"; echo dolt version 2.3.1'
+    )
+    assert program.find(str(path)).version == "2.3.1"
+    seen = (tmp_path / "seen").read_text()
+    assert '"versioncheck.disabled":"true"' in seen
+    assert '"metrics.disabled":"true"' in seen
+    assert "DOLT_DISABLE_EVENT_FLUSH=1" in seen
+    assert f"DOLT_ROOT_PATH={os.environ['DOLT_ROOT_PATH']}\n" not in seen
+
+
+def test_the_real_program_says_its_version_at_once_and_leaves_no_file(tmp_path, monkeypatch):
+    path = require()
+    monkeypatch.setenv("DOLT_ROOT_PATH", str(tmp_path / "root"))
+    program._checked.cache_clear()
+    assert program.find(path).path == path
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- running it
+
+
+def test_its_output_is_returned_as_it_is(dolt, adapter, tmp_path):
+    dolt(SAYS_ITS_VERSION + "pwd; printf '%s|' \"$@\"")
+    (tmp_path / ".dolt").mkdir()
+    assert program.run(["sql", "-q", "ä $(x) '"], cwd=tmp_path) == f"{tmp_path}\nsql|-q|ä $(x) '|"
+
+
+def test_its_complaint_is_made_safe(dolt, adapter, tmp_path, capfd, caplog):
+    dolt(SAYS_ITS_VERSION + "echo in stdout; printf 'no such \\033]0;remote\\n::error::x' >&2; exit 3")
+    (tmp_path / ".dolt").mkdir()
+    with pytest.raises(EngineFailed) as raised:
+        program.run(["push", "a b"], cwd=tmp_path)
+    assert raised.value.message == "dolt push failed: no such \\x1b]0;remote\n    ::error::x"
+    assert raised.value.hint == "Run it by itself: dolt push 'a b'"
+    assert capfd.readouterr() == ("", ""), "doltcli logs what Dolt says"
+
+
+@pytest.mark.parametrize("said", ["write /x: no space left on device", "open manifest: permission denied"])
+def test_a_full_disk_and_a_read_only_one_are_told_apart(dolt, adapter, tmp_path, said):
+    dolt(SAYS_ITS_VERSION + f"echo '{said}' >&2; exit 1")
+    (tmp_path / ".dolt").mkdir()
+    with pytest.raises(EngineUnwritable, match=said):
+        program.run(["gc"], cwd=tmp_path)
+
+
+def test_output_that_is_no_utf_8_is_an_error(dolt, adapter, tmp_path):
+    dolt(SAYS_ITS_VERSION + r"printf '\377'")
+    (tmp_path / ".dolt").mkdir()
+    with pytest.raises(EngineFailed, match="not UTF-8"):
+        program.run(["log"], cwd=tmp_path)
+
+
+def test_it_inherits_nothing_that_leads_git_elsewhere_or_changes_revisions(dolt, adapter, tmp_path, monkeypatch):
+    dolt(SAYS_ITS_VERSION + "env")
+    (tmp_path / ".dolt").mkdir()
+    for name in env.GIT_SCRUBBED | env.DOLT_SCRUBBED:
+        monkeypatch.setenv(name, "inherited")
+    lines = program.run(["gc"], cwd=tmp_path).splitlines()
+    assert "DOLT_DISABLE_EVENT_FLUSH=1" in lines
+    assert f"DOLT_ROOT_PATH={os.environ['DOLT_ROOT_PATH']}" in lines, "credentials are this user's"
+    assert [line for line in lines if line.endswith("=inherited")] == []
+
+
+def test_input_environment_and_time_go_past_doltcli(dolt, tmp_path, monkeypatch):
+    dolt(SAYS_ITS_VERSION + 'cat; echo "$EXTRA $DOLT_DISABLE_EVENT_FLUSH"; if [ "$1" = slow ]; then sleep 30; fi')
+    (tmp_path / ".dolt").mkdir()
+    monkeypatch.setattr(program, "_through_doltcli", None)
+    assert program.run(["sql"], cwd=tmp_path, stdin=b"in\n") == "in\n 1\n"
+    assert program.run(["sql"], cwd=tmp_path, env={"EXTRA": "x"}) == "x 1\n"
+    with pytest.raises(EngineFailed, match=r"dolt slow did not end within 0\.2 seconds"):
+        program.run(["slow"], cwd=tmp_path, timeout=0.2)
+
+
+def test_a_folder_that_is_gone_is_named(dolt, tmp_path):
+    dolt(SAYS_ITS_VERSION)
+    with pytest.raises(EngineFailed, match="is not a directory any more"):
+        program.run(["gc"], cwd=tmp_path / "gone")
+
+
+def test_the_real_program_runs_through_both(adapter, tmp_path):
+    path = require()
+    identity = ["--name", "Ada", "--email", "ada@example.org"]
+    environ = program.environment()
+    subprocess.run([path, "init", *identity], cwd=tmp_path, env=environ, check=True, capture_output=True)
+    assert program.run(["sql", "-r", "csv", "-q", "SELECT 1 AS one"], cwd=tmp_path) == "one\n1\n"
+    with pytest.raises(EngineFailed, match="table not found: missing"):
+        program.run(["sql", "-q", "SELECT * FROM missing"], cwd=tmp_path)
+
+
+def test_nothing_of_what_is_run_is_noted_for_dolts_makers(tmp_path, monkeypatch):
+    require()
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("DOLT_ROOT_PATH", str(home))
+    engine = opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE)
+    for each in home.rglob("*.devts"):  # of its beginning, when the database has no configuration yet
+        each.unlink()
+    assert root(engine)
+    engine.close()
+    assert list(home.rglob("*.devts")) == []
+
+
+# -- a program that answers
+
+
+def test_a_piped_program_ends_with_its_input_and_is_in_a_group_of_its_own(tmp_path):
+    with (tmp_path / "said").open("wb") as said:
+        with proc.piped(
+            ["sh", "-c", "echo ready; echo oops >&2; cat"], cwd=tmp_path, env=os.environ, stderr=said
+        ) as it:
+            assert it.stdin
+            assert it.stdout
+            assert it.stdout.readline() == b"ready\n"
+            assert os.getpgid(it.pid) == it.pid != os.getpgid(0)
+            it.stdin.write(b"again\n")
+            it.stdin.close()
+            assert it.stdout.read() == b"again\n"
+        assert it.returncode == 0
+    assert (tmp_path / "said").read_bytes() == b"oops\n"

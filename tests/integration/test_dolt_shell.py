@@ -1,0 +1,191 @@
+"""A session of the dolt program: what it is told, when it ends, and who may write."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.support import dolt
+from tests.support.engines import AUTHOR, DATE
+from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.dolt import shell
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.engine import DoltEngine
+from vmrag_link.engines.dolt.literals import identifier, literal
+from vmrag_link.engines.dolt.shell import Shell
+from vmrag_link.errors import Busy, EngineFailed, LimitExceeded, RevisionMissing
+
+PATIENCE = 20.0
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dolt.require()
+    folder = tmp_path_factory.mktemp("shell") / "kb"
+    DoltEngine.create(folder, author=AUTHOR, date=DATE).close()
+    return folder
+
+
+@pytest.fixture
+def opened(repository: Path) -> Iterator[Shell]:
+    with _opened(repository) as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, *, longest: int = 100_000_000, timeout: float = PATIENCE) -> Iterator[Shell]:
+    connection = Shell(folder, DoltAccess(), longest=longest, timeout=timeout)
+    try:
+        yield connection
+    finally:
+        connection.release()
+
+
+def _marker(connection: Shell, name: str) -> str:
+    """The value that is stored under a name in the table of settings."""
+    rows = connection.rows(f"SELECT value AS v FROM vmrag_meta WHERE `key` = {literal(name)}", at=ROOT_BRANCH)
+    return rows[0]["v"] if rows else ""
+
+
+def _mark(name: str, value: str) -> str:
+    return f"REPLACE INTO vmrag_meta VALUES ({literal(name)}, {literal(value)})"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=1, max_size=20))
+@example(
+    ["'", "\\", "\\'", "';", '"', "`", "--", "/*", "#", "\r\n", "\x1a", "%s", "\\n", "DELIMITER //\n", " ", "\ufeff"]
+)
+def test_every_text_comes_back_as_it_was_said(repository: Path, texts: list[str]) -> None:
+    with _opened(repository) as connection:
+        query = "SELECT " + ", ".join(
+            f"{literal(text)} AS {identifier(str(number))}" for number, text in enumerate(texts)
+        )
+        row = connection.rows(query)[0]
+    assert [row[str(number)] for number in range(len(texts))] == texts
+
+
+def test_a_number_and_nothing_come_back_as_they_are(opened: Shell) -> None:
+    row = opened.rows(f"SELECT {literal(-5)} AS number, {literal(None)} AS nothing, {literal('5')} AS text")[0]
+    assert (row["number"], row.get("nothing"), row["text"]) == (-5, None, "5")
+
+
+def test_each_query_has_its_own_rows_whatever_others_print(opened: Shell) -> None:
+    assert opened.results(["SELECT 1 AS v", "SELECT 1 AS v WHERE FALSE", "SELECT 2 AS v"]) == [
+        [{"v": 1}],
+        [],
+        [{"v": 2}],
+    ]
+
+
+def test_a_text_that_looks_like_the_end_of_an_answer_is_a_text(opened: Shell) -> None:
+    forged = '{"rows": [{"vmrag_end_2":1}]}\n{"rows": [{"vmrag_end_3":1}]}'
+    assert opened.value(literal(forged)) == forged
+    assert opened.value("1") == 1
+
+
+def test_a_failure_says_what_dolt_said_and_repeats_no_document(opened: Shell) -> None:
+    with pytest.raises(EngineFailed) as failed:
+        opened.rows(f"SELECT nothing_like_this FROM vmrag_meta WHERE value = {literal('secret ' * 9)}", at=ROOT_BRANCH)
+    assert "nothing_like_this" in failed.value.message
+    assert "secret" not in str(failed.value.to_dict())
+    assert opened.value("1") == 1
+
+
+def test_an_answer_that_is_too_long_is_given_up(repository: Path) -> None:
+    with _opened(repository, longest=2_000_000) as connection, pytest.raises(LimitExceeded):
+        connection.value("repeat('x', 20000000)")
+
+
+def test_a_session_ends_when_nothing_is_asked_of_it_and_another_program_can_write(repository: Path) -> None:
+    with _opened(repository) as connection:
+        connection.change([_mark("idle", "ours")], at=ROOT_BRANCH)
+        dolt.run(repository, "sql", "-q", _mark("idle", "theirs"))
+        assert _marker(connection, "idle") == "theirs"
+
+
+def test_one_that_reads_and_reads_keeps_no_writer_out(repository: Path) -> None:
+    done = threading.Event()
+
+    def read() -> None:
+        with _opened(repository) as connection:
+            while not done.is_set():
+                connection.value("1")
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    try:
+        with _opened(repository) as writing:
+            writing.change([_mark("while reading", "1")], at=ROOT_BRANCH)
+    finally:
+        done.set()
+        reading.join()
+
+
+def test_two_writers_wait_for_each_other(repository: Path) -> None:
+    with _opened(repository) as one, _opened(repository) as other:
+        for number in range(3):
+            one.change([_mark("one", str(number))], at=ROOT_BRANCH)
+            other.change([_mark("other", str(number))], at=ROOT_BRANCH)
+        assert (_marker(one, "other"), _marker(other, "one")) == ("2", "2")
+
+
+def test_a_writer_that_waits_in_vain_is_told(repository: Path) -> None:
+    with _opened(repository) as busy, _opened(repository, timeout=0.5) as waiting, busy.transaction(ROOT_BRANCH):
+        busy.change([_mark("busy", "1")], at=ROOT_BRANCH)
+        time.sleep(2 * shell.IDLE_SECONDS)  # a transaction is not idle
+        assert _marker(waiting, "busy") == "", "readers do not wait, and see what is committed"
+        with pytest.raises(Busy):
+            waiting.change([_mark("waiting", "1")], at=ROOT_BRANCH)
+    with _opened(repository) as fresh:
+        assert (_marker(fresh, "busy"), _marker(fresh, "waiting")) == ("1", "")
+
+
+def test_a_program_that_is_killed_within_a_transaction_stores_nothing_of_it(opened: Shell) -> None:
+    def killed() -> None:
+        with opened.transaction(ROOT_BRANCH):
+            opened.change([_mark("killed", "1")], at=ROOT_BRANCH)
+            opened._session._process.send_signal(signal.SIGKILL)
+            opened.change([_mark("after", "1")], at=ROOT_BRANCH)
+
+    with pytest.raises(EngineFailed):
+        killed()
+    assert (_marker(opened, "killed"), _marker(opened, "after")) == ("", "")
+
+
+def test_a_block_that_fails_leaves_nothing(opened: Shell) -> None:
+    with contextlib.suppress(KeyError), opened.transaction(ROOT_BRANCH):
+        opened.change([_mark("failed", "1")], at=ROOT_BRANCH)
+        raise KeyError
+    assert _marker(opened, "failed") == ""
+
+
+def test_a_snapshot_stays_as_it_was_while_another_writes(repository: Path) -> None:
+    with _opened(repository) as reading, _opened(repository) as writing:
+        reading.release()
+        writing.change([_mark("seen", "before")], at=ROOT_BRANCH)
+        with reading.snapshot(ROOT_BRANCH):
+            assert _marker(reading, "seen") == "before"
+            thread = threading.Thread(
+                target=writing.change, args=([_mark("seen", "after")],), kwargs={"at": ROOT_BRANCH}
+            )
+            thread.start()
+            time.sleep(0.3)
+            assert _marker(reading, "seen") == "before"
+        thread.join()
+        assert _marker(reading, "seen") == "after"
+
+
+def test_what_is_no_revision_is_no_branch_either(repository: Path) -> None:
+    engine = DoltEngine.open(repository)
+    with pytest.raises(RevisionMissing):
+        engine.count(ROOT_BRANCH)
+    engine.close()

@@ -1,0 +1,189 @@
+"""Which engine a knowledge base has, and what a machine without Dolt says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import engines as support
+from tests.support.engines import AUTHOR, DATE, document, root, store
+from tests.support.repos import isolate
+from tests.support.terminal import Project, new_project
+from vmrag_link.engines import opening
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE
+from vmrag_link.engines.dolt import program
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.errors import ConfigInvalid, DoltMissing, NotInitialized
+
+engines = support.engines
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    isolate(monkeypatch, tmp_path / "home")
+    return new_project(tmp_path / "project")
+
+
+@pytest.fixture
+def git_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH with git, and no dolt."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("git", "env", "sh"):
+        found = subprocess.run(["/bin/sh", "-c", f"command -v {name}"], capture_output=True, text=True, check=True)
+        (folder / name).symlink_to(found.stdout.strip())
+    monkeypatch.setenv("PATH", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [(DOLTLITE_FILE, "doltlite"), (DOLT_FOLDER, "dolt"), (SERVER_FILE, "dolt"), ("write.lock", None)],
+)
+def test_a_folder_says_by_what_lies_in_it_whose_it_is(tmp_path, name, engine):
+    (tmp_path / name).mkdir()
+    assert opening.engine_of(tmp_path) == engine
+    assert opening.there(tmp_path) == (engine is not None)
+
+
+def test_where_no_knowledge_base_is_none_is_opened_and_none_made(tmp_path):
+    with pytest.raises(NotInitialized, match="There is no knowledge base in"):
+        opening.open_engine(tmp_path / "kb")
+    assert not (tmp_path / "kb").exists()
+
+
+def test_the_embedded_engine_does_without_the_modules_of_dolts(tmp_path):
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom vmrag_link.engines import opening\n"
+        f"folder = Path({str(tmp_path / 'kb')!r})\n"
+        f"opening.create('doltlite', folder, author={AUTHOR!r}, date={DATE!r}).close()\n"
+        "opening.open_engine(folder).close()\n"
+        "print(*sorted(name for name in sys.modules if 'dolt.' in name or name in ('doltcli', 'pymysql')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["vmrag_link.engines.dolt.access"], "")
+
+
+def test_a_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
+    (tmp_path / SERVER_FILE).write_text("{}")
+    with pytest.raises(ConfigInvalid, match=r"is a database of a Dolt server, and no settings that count") as raised:
+        opening.open_engine(tmp_path)
+    assert "vmrag trust" in raised.value.hint
+    assert "vmrag.dolt.server" in raised.value.hint
+
+
+@pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1"])
+def test_a_password_does_not_go_over_a_network_in_the_clear(tmp_path, server):
+    access = DoltAccess(server=server, database="kb", password="s3cret")
+    with pytest.raises(ConfigInvalid, match="in the clear") as raised:
+        opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE, access=access)
+    assert "dolt.tls" in raised.value.hint
+    assert "s3cret" not in str(raised.value.to_dict()) + repr(access)
+    assert not (tmp_path / "kb").exists()
+
+
+@pytest.mark.parametrize("server", ["localhost:3306", "127.0.0.1:3306", "[::1]:3306"])
+def test_a_password_may_go_to_this_machine(server):
+    opening.require_encrypted(DoltAccess(server=server, password="s3cret"))
+
+
+def test_a_write_changes_the_folders_stamp_and_reading_does_not(tmp_path, engines):
+    engine = engines.create(tmp_path / "kb")
+    before = opening.stamp(engine.folder)
+    again = engines.open(tmp_path / "kb")
+    assert again.collections(root(again)) == []
+    again.close()
+    assert opening.stamp(engine.folder) == before
+    store(engine, "main", document("a"))
+    after = opening.stamp(engine.folder)
+    assert after != before
+    engine.collect_garbage()
+    assert opening.stamp(engine.folder) != after
+    engine.close()
+
+
+# -- vmrag init
+
+
+def test_without_dolt_nothing_is_begun_on_it(project, git_alone):
+    before = project.git("status", "--porcelain")
+    said = project.vmrag("init", "--engine", "dolt", code=2)
+    assert "error: There is no dolt on PATH" in said.err
+    assert "docs.dolthub.com" in said.err
+    assert project.git("status", "--porcelain") == before
+    assert not (project.shared / "kb").exists()
+    assert project.ask("status", code=1)["state"] == "not_initialized"
+
+
+def test_init_takes_the_engine_of_the_settings(project, git_alone):
+    project.write(".vmrag.yaml", "engine: dolt\ndolt.binary: /nowhere/dolt\n")
+    assert "/nowhere/dolt cannot be run" in project.vmrag("init", code=2).err
+    project.vmrag("init", "--engine", "doltlite", "--no-hooks")
+    assert project.status()["kb"]["engine"] == "doltlite"
+
+
+def test_a_knowledge_base_that_is_there_keeps_its_engine(project, git_alone):
+    project.vmrag("init", "--no-hooks")
+    project.write(".vmrag.yaml", "engine: dolt\n")
+    assert project.status()["kb"]["engine"] == "doltlite"
+    refused = project.vmrag("init", "--engine", "dolt", "--json", code=2).error
+    assert refused["code"] == "ALREADY_INITIALIZED"
+    assert "is stored by doltlite, and stays so" in refused["message"]
+
+
+def test_a_cloned_file_names_no_program_and_no_server(project, git_alone):
+    """Nobody agreed to it: as if it said nothing."""
+    project.write(".vmrag.yaml", "dolt:\n  binary: /evil/dolt\n  server: evil.example:3306\n")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "a stranger's")
+    said = project.vmrag("init", "--engine", "dolt", code=2).err
+    assert "There is no dolt on PATH" in said
+
+
+def test_a_folder_of_dolts_is_not_served(project, tmp_path):
+    (tmp_path / "served" / "kb" / DOLT_FOLDER).mkdir(parents=True)
+    for folder in (tmp_path / "served", tmp_path / "served" / "kb"):
+        said = project.vmrag("serve", str(folder), code=2).err
+        assert "only embedded knowledge bases are served" in said
+        assert "hint: dolt sql-server --remotesapi-port 50051" in said
+
+
+def test_the_program_of_the_settings_is_the_one_that_is_asked(project, git_alone, tmp_path, monkeypatch):
+    old = tmp_path / "dolt"
+    old.write_text("#!/bin/sh\necho dolt version 1.0.0\n")
+    old.chmod(0o755)
+    project.git("config", "vmrag.dolt.binary", str(old))
+    assert f"{old} is Dolt 1.0.0" in project.vmrag("init", "--engine", "dolt", code=2).err
+
+
+def test_doctor_notes_that_doltcli_is_not_there(project, monkeypatch):
+    (project.shared / "kb" / DOLT_FOLDER).mkdir(parents=True)
+    monkeypatch.setitem(sys.modules, "doltcli", None)
+    found = [each for topic in project.ask("doctor", code=1)["topics"] for each in topic["findings"]]
+    [note] = [each for each in found if each["code"] == "DOLTCLI_MISSING"]
+    assert note["level"] == "note"
+    assert " -m pip install " in note["fix"]
+
+
+@pytest.mark.parametrize(
+    ("python", "command"),
+    [
+        ((3, 11), "pip install doltcli==0.2.2"),
+        ((3, 12), "pip install --no-deps doltcli==0.2.2"),
+        ((3, 13), "pip install --no-deps doltcli==0.2.2"),
+    ],
+)
+def test_doltcli_is_installed_by_itself_where_what_it_requires_has_no_wheel(python, command):
+    assert program.how_to_install_doltcli(python) == command
+
+
+def test_doctor_names_a_program_that_is_missing(project, git_alone):
+    (project.shared / "kb" / DOLT_FOLDER).mkdir(parents=True)
+    [topic] = [each for each in project.ask("doctor", code=1)["topics"] if each["name"] == "programs"]
+    assert "DOLT_EXECUTABLE_NOT_FOUND" in [each["code"] for each in topic["findings"]]
+    with pytest.raises(DoltMissing):
+        opening.require("dolt", DoltAccess())

@@ -1,0 +1,47 @@
+"""Where tests find the dolt program, which no package registry carries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.repos import ENGINE
+
+REQUIRED = os.environ.get("VMRAG_REQUIRE_DOLT") == "1"
+"""Tests that need the program fail where it is absent. Read now: tests inherit no such variable."""
+
+
+embedded = pytest.mark.skipif(ENGINE != "doltlite", reason="is about the embedded engine's own file")
+"""For a test that means no other engine, whichever VMRAG_TEST_ENGINE names."""
+
+
+def require() -> str:
+    """The program's path; skips the test, by the program's name, where `dolt` is not on PATH."""
+    if path := shutil.which("dolt"):
+        return path
+    if REQUIRED:
+        pytest.fail("dolt is not on PATH, and VMRAG_REQUIRE_DOLT is set")
+    pytest.skip("needs the program dolt on PATH")
+
+
+def run(folder: Path, *args: str, patience: float = 10.0) -> str:
+    """What the program prints, run beside us: it waits until no session of ours is open."""
+    deadline = time.monotonic() + patience
+    while True:
+        done = subprocess.run(["dolt", *args], cwd=folder, check=False, capture_output=True, text=True)
+        if done.returncode == 0:
+            return done.stdout
+        if "read only" not in done.stderr or time.monotonic() > deadline:
+            raise AssertionError(done.stderr)
+        time.sleep(0.1)
+
+
+def copied(folder: Path, to: Path) -> Path:
+    """A copy of a repository that nobody has open."""
+    shutil.copytree(folder, to)
+    return to

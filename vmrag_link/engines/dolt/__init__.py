@@ -1,0 +1,1 @@
+"""The engine on Dolt itself: its program, or a running sql-server."""

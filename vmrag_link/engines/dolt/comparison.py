@@ -1,0 +1,185 @@
+"""The differences between two revisions or working sets of a knowledge base.
+
+Dolt compares a table where both sides have it: that costs by the number of changes. Otherwise both
+sides are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vmrag_link.engines import changes, records
+from vmrag_link.engines.changes import RowSides
+from vmrag_link.engines.dolt import reading
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
+from vmrag_link.engines.dolt.literals import identifier, literals
+from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.tables import COLLECTIONS, COMPARED_COLUMNS, DOCUMENTS, ENTRIES, HEADER_COLUMNS, Table
+from vmrag_link.models import (
+    At,
+    ChangeCounts,
+    CollectionChange,
+    Difference,
+    Document,
+    DocumentChange,
+    DocumentHeader,
+    EntryChange,
+    Working,
+)
+
+WORKING = "WORKING"
+"""The working set of the branch at which a statement runs; no other branch's can be named."""
+
+_CHANGED = " OR ".join(f"NOT (to_{column} <=> from_{column})" for column in COMPARED_COLUMNS)
+_PAGE = 2000
+"""Changes in one answer."""
+
+DocumentSides = tuple[DocumentHeader | None, Document | None]
+
+
+class Comparable(NamedTuple):
+    """Two states that a statement at a place can compare; each is a revision or WORKING."""
+
+    at: str | None
+    old: str
+    new: str
+
+
+class DoltComparison:
+    """Keeps the latest difference between revisions: a sync asks for it several times."""
+
+    def __init__(self, session: DoltSession) -> None:
+        self._session = session
+        self._latest: tuple[tuple[str, str], Difference] | None = None
+
+    def diff(self, old: At, new: At) -> Difference:
+        old, new = self._committed(old), self._committed(new)
+        if isinstance(old, Working) or isinstance(new, Working):
+            return difference(self._session, old, new)
+        if self._latest is None or self._latest[0] != (old, new):
+            self._latest = (old, new), difference(self._session, old, new)
+        return self._latest[1]
+
+    def count(self, old: At, new: At) -> ChangeCounts:
+        old, new = self._committed(old), self._committed(new)
+        versions = [self._session.version(each) for each in (old, new)]
+        if isinstance(old, Working) or isinstance(new, Working) or not all(versions):
+            return self.diff(old, new).counts()
+        query = (
+            f"SELECT diff_type, count(*) AS v FROM dolt_diff({literals([old, new, DOCUMENTS.name])})"
+            f" WHERE diff_type <> 'modified' OR {_CHANGED} GROUP BY diff_type"
+        )
+        return ChangeCounts(**{str(row["diff_type"]): int(row["v"]) for row in self._session.connection.rows(query)})
+
+    def _committed(self, at: At) -> At:
+        """A clean branch's head, in place of its working set."""
+        if isinstance(at, str):
+            return at
+        found = self._session.require_branch(at.branch)
+        return at if found.dirty else found.head
+
+
+def difference(session: DoltSession, old: At, new: At) -> Difference:
+    """What turns `old` into `new`."""
+    both = session.version(old) == session.version(new) != 0
+    steps = _steps(session, old, new) if both else []
+
+    def rows(table: Table) -> Mapping[Any, RowSides]:
+        return _rows(session, steps, table) if both else _whole(session, old, new, table)
+
+    return Difference(
+        changes.records_of(CollectionChange, rows(COLLECTIONS)),
+        changes.records_of(
+            DocumentChange, _documents(session, steps, old) if both else _whole_documents(session, old, new)
+        ),
+        tuple(change for table in ENTRIES for change in changes.records_of(EntryChange, rows(table))),
+    )
+
+
+def _steps(session: DoltSession, old: At, new: At) -> list[Comparable]:
+    if isinstance(new, str):
+        return [Comparable(None, old, new) if isinstance(old, str) else Comparable(old.branch, WORKING, new)]
+    if isinstance(old, str):
+        return [Comparable(new.branch, old, WORKING)]
+    if old == new:
+        return []
+    # Any revision will do to meet at; the nearest is the old one's head.
+    middle = session.require_branch(old.branch).head
+    return [Comparable(old.branch, WORKING, middle), Comparable(new.branch, middle, WORKING)]
+
+
+def _documents(session: DoltSession, steps: Sequence[Comparable], old: At) -> Mapping[tuple[str, str], DocumentSides]:
+    """The changed documents, before and after."""
+    found = [_changed_documents(session.connection, step) for step in steps]
+    if len(found) < 2:  # noqa: PLR2004  one step, or none
+        return found[0] if found else {}
+    # The second step may undo what the first one does, and what the first one found are headers.
+    return {
+        key: (before, after)
+        for key, (before, after) in changes.joined(*found).items()
+        if (before or after) and not (before and after and changes.equal(reading.document(session, old, *key), after))
+    }
+
+
+def _changed_documents(connection: SqlConnection, step: Comparable) -> dict[tuple[str, str], DocumentSides]:
+    found: dict[tuple[str, str], DocumentSides] = {}
+    where = f"diff_type <> 'modified' OR {_CHANGED}"
+    for old, new in _differing(connection, step, DOCUMENTS, (HEADER_COLUMNS, DOCUMENTS.columns), where):
+        before, after = records.header(old) if old else None, records.document(new) if new else None
+        found[(old or new)[0], (old or new)[1]] = before, after
+    return found
+
+
+def _rows(session: DoltSession, steps: Sequence[Comparable], table: Table) -> Mapping[Any, RowSides]:
+    found = [_changed_rows(session.connection, step, table) for step in steps]
+    if not found:
+        return {}
+    return changes.unequal(found[0] if len(found) == 1 else changes.joined(*found))
+
+
+def _changed_rows(connection: SqlConnection, step: Comparable, table: Table) -> dict[Any, RowSides]:
+    found: dict[Any, RowSides] = {}
+    for old, new in _differing(connection, step, table, (table.columns, table.columns), "TRUE"):
+        before = records.record(table, old) if old else None
+        after = records.record(table, new) if new else None
+        if row := after or before:
+            found[row.key] = (before, after)
+    return found
+
+
+def _whole(session: DoltSession, old: At, new: At, table: Table) -> Mapping[Any, RowSides]:
+    before, after = ({each.key: each for each in reading.table(session, at, table)} for at in (old, new))
+    return changes.unequal({key: (before.get(key), after.get(key)) for key in before.keys() | after.keys()})
+
+
+def _whole_documents(session: DoltSession, old: At, new: At) -> Mapping[Any, DocumentSides]:
+    """Where one side has no tables, all documents of the other one."""
+    found: dict[Any, DocumentSides] = {each.key: (each, None) for each in reading.headers(session, old, None)}
+    return found | {each.key: (None, each) for each in reading.documents(session, new, None)}
+
+
+def _differing(
+    connection: SqlConnection, step: Comparable, table: Table, columns: tuple[Sequence[str], Sequence[str]], where: str
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """The columns before and the columns after; `()` where a side has no row."""
+    before, after = [f"from_{each}" for each in columns[0]], [f"to_{each}" for each in columns[1]]
+    selected = ", ".join(map(identifier, ["diff_type", *before, *after]))
+    query = f"SELECT {selected} FROM dolt_diff({literals([step.old, step.new, table.name])}) WHERE {where}"
+    for row in _pages(connection, step.at, query):
+        kind = row["diff_type"]
+        yield (
+            () if kind == "added" else reading.values(row, before),
+            () if kind == "removed" else reading.values(row, after),
+        )
+
+
+def _pages(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
+    """The rows of a difference, which Dolt gives in the order of the key."""
+    start = 0
+    while True:
+        rows = connection.rows(f"{query} LIMIT {_PAGE} OFFSET {start}", at=at)
+        yield from rows
+        if len(rows) < _PAGE:
+            return
+        start += _PAGE

@@ -1,0 +1,118 @@
+"""What the engine asks of Dolt, whether the program answers or a server."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from vmrag_link import terminal_text
+from vmrag_link.engines.dolt.literals import identifier, literals
+from vmrag_link.errors import EngineFailed, EngineUnwritable
+
+SQL_MODE = "NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES"
+"""What `literals` relies on: no ANSI_QUOTES, no NO_BACKSLASH_ESCAPES."""
+
+CALL = "CALL "
+"""How the only statements begin that change something and answer."""
+
+AUTOCOMMIT = "SET @@autocommit = 1"
+OPENING = (
+    f"SET @@sql_mode = '{SQL_MODE}'",
+    "SET NAMES utf8mb4",
+    "SET @@time_zone = '+00:00'",
+    "SET @@dolt_transaction_commit = 0",  # a person may have made each transaction a revision
+    AUTOCOMMIT,
+)
+"""What every session begins with."""
+
+LONGEST_STATEMENT = 300.0
+"""Seconds."""
+
+_MOST_SAID = 500
+_FULL = ("no space left on device", "disk quota exceeded", "read-only file system")
+_MAKE_ROOM = "Make room on its disk, or see who may write there, and try again."
+
+SqlRow = Mapping[str, Any]
+"""A row by column name; a column that is NULL may be missing."""
+
+
+class SqlConnection(ABC):
+    """Statements in, rows out. One thread at a time.
+
+    `at` names the place where statements run: a branch with its working set, or a revision, which
+    is read-only; None is the default branch. A place is only named, never checked out. A statement
+    that fails raises `EngineFailed`, and what its transaction had changed is rolled back.
+    """
+
+    @abstractmethod
+    def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
+        """The rows of each of these queries, which change nothing."""
+
+    @abstractmethod
+    def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
+        """Run statements that may change something; returns the rows of the last one.
+
+        Raises `Busy` where others go on writing for too long. Outside of a transaction each
+        statement is one.
+        """
+
+    @abstractmethod
+    def writing(self, purpose: str, timeout: float) -> AbstractContextManager[None]:
+        """Keep other machines from writing. Raises `Busy` after `timeout` seconds."""
+
+    @abstractmethod
+    def transaction(self, at: str) -> AbstractContextManager[None]:
+        """All or nothing of what is changed within; `dolt_commit` commits it, too."""
+
+    @abstractmethod
+    def snapshot(self, at: str) -> AbstractContextManager[None]:
+        """What is read within is the state at its beginning."""
+
+    @abstractmethod
+    def stamp(self) -> object:
+        """See `Engine.stamp`."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """End the session; the next statement opens another one."""
+
+    def rows(self, query: str, *, at: str | None = None) -> list[SqlRow]:
+        """The rows of one query."""
+        return self.results([query], at=at)[0]
+
+    def value(self, expression: str, *, at: str | None = None) -> Any:
+        """The value of an expression."""
+        return self.rows(f"SELECT {expression} AS v", at=at)[0].get("v")
+
+    def call(self, procedure: str, *args: str, at: str | None = None) -> SqlRow:
+        """Call one of Dolt's procedures; returns the row that it answers, `{}` for none."""
+        rows = self.change([f"{CALL}{procedure}({literals(args)})"], at=at)
+        return rows[0] if rows else {}
+
+
+def place(database: str, at: str | None) -> str:
+    """How a statement names a branch or a revision of a database."""
+    return identifier(database if at is None else f"{database}/{at}")
+
+
+def truth(value: object) -> bool:
+    """What Dolt says for true: a boolean, a number, or their text.
+
+    All values are texts where the program answers for a server that has its repository open.
+    """
+    return value in (True, "1", "true")
+
+
+def failure(told: str) -> EngineFailed:
+    """The error for what Dolt said, which may hold a stranger's words."""
+    shown = terminal_text.one_line(" ".join(told.split()))[:_MOST_SAID]
+    if any(each in told for each in _FULL):
+        return EngineUnwritable(f"The knowledge base cannot be written: {shown}.", hint=_MAKE_ROOM, said=shown)
+    return EngineFailed(f"Dolt failed: {shown}.", said=shown)
+
+
+def said(error: EngineFailed) -> str:
+    """What Dolt said; empty where it did not fail."""
+    return str(error.details.get("said", ""))

@@ -1,0 +1,265 @@
+"""The engine `dolt`: a knowledge base in a Dolt repository, or on a `dolt sql-server`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from vmrag_link.engines import branch_names, records
+from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, E, Write
+from vmrag_link.engines.dolt import (
+    branches,
+    creation,
+    history,
+    links,
+    program,
+    reading,
+    schema,
+    server_check,
+    server_database,
+    writing,
+)
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.comparison import DoltComparison
+from vmrag_link.engines.dolt.connection import SqlConnection
+from vmrag_link.engines.dolt.server import Server
+from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.dolt.shell import Shell
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.tables import ENTRIES
+from vmrag_link.errors import EngineFailed, KnowledgeRefused, NotInitialized
+from vmrag_link.models import (
+    At,
+    ChangeCounts,
+    Collection,
+    Difference,
+    Document,
+    DocumentHeader,
+    KbBranch,
+    Link,
+    RevisionInfo,
+)
+
+_ANSWER = 4
+"""How many texts of the largest size one answer may hold."""
+
+
+class DoltEngine:
+    """`engines.base.Engine` has the contract; the modules beside this one do the work."""
+
+    def __init__(self, session: DoltSession, access: DoltAccess) -> None:
+        """Use `create`, `clone` or `open`."""
+        self._session = session
+        self._access = access
+        self._comparison = DoltComparison(session)
+
+    @classmethod
+    def create(cls, folder: Path, *, author: str, date: str, access: DoltAccess = DoltAccess()) -> DoltEngine:  # noqa: B008  frozen
+        """As `DoltliteEngine.create`; on the server, where `access` names one."""
+        make = server_database.create if access.server else creation.create
+        make(folder, author=author, date=date, access=access)
+        return cls.open(folder, access=access)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        lock_timeout: float = 30.0,
+        limits: Limits = USUAL_LIMITS,
+        access: DoltAccess = DoltAccess(),  # noqa: B008  frozen
+    ) -> DoltEngine:
+        """Open an existing knowledge base; nothing is ever created.
+
+        `lock_timeout`: seconds to wait for another writer. `limits`: how much is taken of remotes.
+        Raises `NotInitialized`, `SchemaTooNew`, and `EngineFailed` for what is no knowledge base,
+        and where the program is missing. `ConfigInvalid` where it is on a server that `access`
+        does not name.
+        """
+        if not cls.there(folder):
+            raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
+        longest = _ANSWER * limits.text_bytes
+        connection: SqlConnection
+        if server_database.noted(folder):
+            access = server_database.access_to(folder, access)
+            connection = Server(access, longest=longest)
+        else:
+            connection = Shell(folder, access, longest=longest, timeout=lock_timeout)
+        session = DoltSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
+        return cls(session, access)
+
+    @staticmethod
+    def there(folder: Path) -> bool:
+        """Whether `open` would find something; a creation that was killed leaves nothing."""
+        return (folder / DOLT_FOLDER).exists() or server_database.noted(folder)
+
+    @property
+    def name(self) -> str:
+        return "dolt"
+
+    @property
+    def folder(self) -> Path:
+        return self._session.folder
+
+    @property
+    def limits(self) -> Limits:
+        return self._session.limits
+
+    def close(self) -> None:
+        self._session.close()
+
+    def damage(self) -> str:
+        if server_database.noted(self.folder):
+            return server_check.damage(self._session)
+        with self._session.writing("check the knowledge base"):
+            self._session.connection.release()  # the check wants the repository for itself
+            try:
+                program.run(["fsck", "--quiet"], cwd=self.folder, binary=self._access.binary)
+            except EngineFailed as error:
+                return error.message
+        return ""
+
+    def writing(self, purpose: str, *, timeout: float | None = None) -> AbstractContextManager[None]:
+        return self._session.writing(purpose, timeout=timeout)
+
+    def stamp(self) -> object:
+        return self._session.connection.stamp()
+
+    # -- revisions
+
+    def has_revision(self, revision: str) -> bool:
+        return bool(history.existing(self._session.connection, [revision]))
+
+    def info(self, revision: str) -> RevisionInfo:
+        return next(self.log(revision, limit=1))
+
+    def log(self, revision: str, *, limit: int | None = None) -> Iterator[RevisionInfo]:
+        return history.log(self._session.connection, revision, limit)
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        return history.is_ancestor(self._session.connection, ancestor, descendant)
+
+    def parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        return history.parents(self._session.connection, revisions)
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        return history.merge_base(self._session.connection, one, other)
+
+    # -- branches
+
+    def branches(self) -> list[KbBranch]:
+        return history.branches(self._session.connection)
+
+    def branch(self, name: str) -> KbBranch | None:
+        return history.branch(self._session.connection, name)
+
+    def legal_branch_name(self, name: str) -> bool:
+        return branch_names.legal(name)
+
+    def create_branch(self, name: str, at: str) -> None:
+        branches.create(self._session, name, at)
+
+    def move_branch(self, name: str, to: str, *, expected: str) -> None:
+        branches.move(self._session, name, to, expected=expected)
+
+    def delete_branch(self, name: str, *, expected: str) -> None:
+        branches.delete(self._session, name, expected=expected)
+
+    # -- anchors
+
+    def anchor(self, revision: str, *, reason: str) -> None:
+        records.exact(reason, "The reason")
+        with self.writing("keep a revision"):
+            history.require(self._session.connection, revision)
+            self._session.keep(revision, reason)
+
+    def kept(self, head: str | None, revision: str, *, reason: str) -> str:
+        return self._session.kept(head, revision, reason=reason)
+
+    def unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
+        connection = self._session.connection
+        found = history.unreachable(connection, revisions, heads=heads)
+        here = history.existing(connection, found)
+        return [each for each in found if each in here]
+
+    def collect_garbage(self) -> None:
+        self._session.collect_garbage()
+
+    # -- reading
+
+    def refusal(self, revision: str) -> KnowledgeRefused | None:
+        return self._session.refusal(revision)
+
+    def collections(self, at: At) -> list[Collection]:
+        return list(reading.collections(self._session, at))
+
+    def entries(self, at: At, kind: type[E], *, ids: Iterable[str] | None = None) -> Iterator[E]:
+        table = next(each for each in ENTRIES if each.record is kind)
+        yield from reading.table(self._session, at, table, ids)  # type: ignore[misc]  # its records are of that kind
+
+    def documents(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Document]:
+        yield from reading.documents(self._session, at, collection, ids)
+
+    def headers(
+        self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[DocumentHeader]:
+        yield from reading.headers(self._session, at, collection, ids)
+
+    def sources(self, at: At, collection: str, *, unless: str | None = None) -> list[tuple[str, str]]:
+        return reading.sources(self._session, at, collection, unless)
+
+    def document(self, at: At, collection: str, doc_id: str) -> Document | None:
+        return reading.document(self._session, at, collection, doc_id)
+
+    def count(self, at: At, *, collection: str | None = None) -> int:
+        return reading.count(self._session, at, collection)
+
+    def diff(self, old: At, new: At) -> Difference:
+        return self._comparison.diff(old, new)
+
+    def count_changes(self, old: At, new: At) -> ChangeCounts:
+        return self._comparison.count(old, new)
+
+    # -- links
+
+    def links(self, *, git_commit: str | None = None, dolt_commit: str | None = None) -> list[Link]:
+        if self.branch(LINKS_BRANCH) is None:
+            return []
+        self._session.check(LINKS_BRANCH)
+        given = {"git_commit": git_commit, "dolt_commit": dolt_commit}
+        return links.rows(self._session.connection, {name: value for name, value in given.items() if value is not None})
+
+    def write_links(
+        self, put: Sequence[Link], *, remove: Sequence[str] = (), message: str, author: str, date: str
+    ) -> None:
+        session, connection = self._session, self._session.connection
+        with self.writing("link"):
+            if self.branch(LINKS_BRANCH) is None:
+                connection.call("dolt_branch", LINKS_BRANCH, session.require_branch(ROOT_BRANCH).head)
+            session.check(LINKS_BRANCH)
+            with connection.transaction(LINKS_BRANCH):
+                links.prepare(connection)
+                links.store(connection, put, remove)
+                if schema.is_dirty(connection, LINKS_BRANCH):
+                    schema.commit(connection, LINKS_BRANCH, message, author, date)
+
+    # -- writing
+
+    def write(self, branch: str, rows: Write, *, expected: str) -> None:
+        writing.write(self._session, branch, rows, expected=expected)
+
+    def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
+        return writing.commit(self._session, branch, message=message, author=author, date=date, expected=expected)
+
+    def commit_onto(
+        self, revision: str, rows: Sequence[Write], *, joining: str | None = None, message: str, author: str, date: str
+    ) -> str:
+        return writing.commit_onto(
+            self._session, revision, rows, joining=joining, message=message, author=author, date=date
+        )
+
+    def take_back(self, branch: str, *, kept: str, expected: str) -> None:
+        writing.take_back(self._session, branch, kept=kept, expected=expected)

@@ -1,0 +1,112 @@
+"""Revisions and branches as Dolt stores them. Nothing here changes anything.
+
+`vmrag_unfinished` counts as no branch: a revision that only it reaches is as good as gone.
+`dolt_commit_ancestors` answers for exactly the given commit, reachable or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from vmrag_link.engines.base import UNFINISHED_BRANCH
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow, truth
+from vmrag_link.engines.dolt.literals import literal, literals
+from vmrag_link.errors import RevisionMissing
+from vmrag_link.models import KbBranch, RevisionInfo
+
+_REVISION = r"[0-9a-v]{32}"
+_AT_ONCE = 500
+
+_LOGGED = (
+    "SELECT commit_hash AS revision, parents, message, author, author_email AS email,"
+    " date_format(author_date, '%Y-%m-%dT%H:%i:%sZ') AS date FROM dolt_log({start}, '--parents')"
+)
+_BRANCHES = f"SELECT name, hash, dirty FROM dolt_branches WHERE name <> '{UNFINISHED_BRANCH}'"
+
+
+def is_hash(text: str) -> bool:
+    """Whether it is the full hash of a revision, here or not: no branch is called so."""
+    return bool(re.fullmatch(_REVISION, text))
+
+
+def existing(connection: SqlConnection, revisions: Iterable[str]) -> set[str]:
+    """Those of any texts that are revisions here."""
+    asked = [each for each in dict.fromkeys(revisions) if is_hash(each)]
+    queries = [
+        f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({literals(part)})"
+        for part in (asked[at : at + _AT_ONCE] for at in range(0, len(asked), _AT_ONCE))
+    ]
+    return {str(row["v"]) for rows in (connection.results(queries) if queries else []) for row in rows}
+
+
+def require(connection: SqlConnection, *revisions: str) -> None:
+    """Raises `RevisionMissing` for the first that is not here."""
+    here = existing(connection, revisions)
+    for revision in revisions:
+        if revision not in here:
+            raise RevisionMissing(
+                f"The knowledge base has no revision {revision[:60]!r}.",
+                hint="vmrag log (shows the revisions that are here)",
+                revision=revision,
+            )
+
+
+def log(connection: SqlConnection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:
+    require(connection, revision)
+    query = _LOGGED.format(start=literal(revision)) + ("" if limit is None else f" LIMIT {limit:d}")
+    for row in connection.rows(query):
+        author = f"{row['author']} <{row['email']}>"
+        yield RevisionInfo(row["revision"], _parents(row["parents"]), row["message"], author, row["date"])
+
+
+def _parents(text: str | None) -> tuple[str, ...]:
+    return tuple(re.findall(_REVISION, text or ""))
+
+
+def is_ancestor(connection: SqlConnection, ancestor: str, descendant: str) -> bool:
+    require(connection, ancestor, descendant)
+    return truth(connection.value(f"has_ancestor({literals([descendant, ancestor])})"))
+
+
+def parents(connection: SqlConnection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The parents of these revisions and of all their ancestors. Takes any texts."""
+    here = sorted(existing(connection, revisions))
+    if not here:
+        return {}
+    rows = connection.rows(f"SELECT commit_hash AS revision, parents FROM dolt_log({literals(here)}, '--parents')")
+    return {str(row["revision"]): _parents(row["parents"]) for row in rows}
+
+
+def unreachable(
+    connection: SqlConnection, revisions: Iterable[str], *, heads: Iterable[str] | None = None, without: str = ""
+) -> list[str]:
+    """Those that none of the heads reaches, in the given order; not all need to be here.
+
+    `heads`: by default those of all branches other than `without`.
+    """
+    asked = list(dict.fromkeys(revisions))
+    if heads is None:
+        heads = [each.head for each in branches(connection) if each.name != without]
+    reached = parents(connection, heads).keys() if asked else ()
+    return [each for each in asked if each not in reached]
+
+
+def merge_base(connection: SqlConnection, one: str, other: str) -> str | None:
+    require(connection, one, other)
+    base: str | None = connection.value(f"dolt_merge_base({literals([one, other])})")
+    return base
+
+
+def branches(connection: SqlConnection) -> list[KbBranch]:
+    rows = connection.rows(f"{_BRANCHES} ORDER BY name")
+    return sorted((_branch(row) for row in rows), key=lambda each: each.name)
+
+
+def branch(connection: SqlConnection, name: str) -> KbBranch | None:
+    rows = connection.rows(f"{_BRANCHES} AND name = {literal(name)}")
+    return _branch(rows[0]) if rows else None
+
+
+def _branch(row: SqlRow) -> KbBranch:
+    return KbBranch(str(row["name"]), str(row["hash"]), truth(row["dirty"]))

@@ -1,0 +1,232 @@
+"""The `dolt` program: found, checked, and run to its end.
+
+`run` is the one adapter to doltcli. doltcli gives a program neither standard input nor a timeout,
+and cannot keep variables from it; and above Python 3.11 it is rarely installed. What it cannot do
+goes through `proc`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from vmrag_link import env, proc, terminal_text
+from vmrag_link.errors import DoltMissing, EngineFailed, EngineUnwritable, quoted, shortened
+from vmrag_link.models import Record
+
+OLDEST = (2, 3, 0)
+"""The oldest version that works. The tests were run with 2.3.1.
+"""
+
+_CONFIGURATION = '{"metrics.disabled":"true","versioncheck.disabled":"true"}'
+_VERSION = r"dolt version (\d+\.\d+\.\d+\S*)"
+_PATIENCE = 60.0
+"""Seconds for a program to say its version: Dolt takes a sixth of one."""
+
+DOLTCLI = "doltcli==0.2.2"
+
+_ENV = "/usr/bin/env"
+_INSTALL = "brew install dolt, or https://docs.dolthub.com/introduction/installation"
+_NAME_IT = "git config vmrag.dolt.binary /PATH/TO/dolt"
+
+
+class Program(Record, frozen=True):
+    """A Dolt that was checked: its absolute path and its version, such as `2.3.1`."""
+
+    path: str
+    version: str
+
+
+def find(binary: str = "") -> Program:
+    """The program at this absolute path, or on PATH where it is empty.
+
+    It is asked for its version once in a process; nothing is contacted, and nothing of this user's
+    is changed. Raises `DoltMissing` where it is absent, too old, or another program.
+    """
+    path = locate(binary)
+    try:
+        state = Path(path).stat()
+    except OSError as error:
+        raise _not_run(path, error) from error
+    return _checked(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+def locate(binary: str = "") -> str:
+    """As `find`, unchecked: what goes on to talk to the program is told its version there."""
+    path = binary or shutil.which("dolt", path=env.program_folders())
+    if not path:
+        raise DoltMissing(
+            "There is no dolt on PATH, which runs a knowledge base of Dolt.", hint=f"{_INSTALL}; or name it: {_NAME_IT}"
+        )
+    return path
+
+
+def environment() -> dict[str, str]:
+    """What every `dolt` process gets: ours, but for what sends git elsewhere or changes
+    revisions.
+    """
+    return env.without(_SCRUBBED) | _ADDED
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    binary: str = "",
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    timeout: float | None = None,
+) -> str:
+    """Run `dolt` with these arguments in a folder; returns what it printed.
+
+    `env` is added to `environment()`. After `timeout` seconds it is ended with all that it started.
+    Raises `DoltMissing`, and `EngineFailed` with what it said.
+    """
+    path = find(binary).path
+    bare = env is None and stdin is None and timeout is None
+    if bare and (cwd / ".dolt").is_dir() and (doltcli := _doltcli()):
+        return _through_doltcli(doltcli, path, arguments, cwd)
+    try:
+        done = proc.run([path, *arguments], cwd=cwd, env=environment() | dict(env or {}), stdin=stdin, timeout=timeout)
+    except TimeoutError as error:
+        what = f"dolt {arguments[0]} did not end within {timeout:g} seconds."
+        raise EngineFailed(what, hint="Run the command again.", arguments=list(arguments)) from error
+    except OSError as error:
+        raise _not_started(path, cwd, error) from error
+    if done.returncode != 0:
+        said = done.failure if done.killed_by else done.stderr.decode(errors="replace")
+        raise failure(said, arguments, exit_code=done.returncode)
+    return _text(done.stdout, arguments)
+
+
+def failure(said: str, arguments: Sequence[str], *, exit_code: int = 1) -> EngineFailed:
+    """The error for what Dolt said: its words may be a stranger's."""
+    words = terminal_text.continued(said.strip()) or f"it ended with exit code {exit_code}"
+    lower = words.lower()
+    kind = EngineUnwritable if any(each in lower for each in _UNWRITABLE) else EngineFailed
+    hint = _SPACE if kind is EngineUnwritable else f"Run it by itself: dolt {' '.join(map(quoted, arguments))}"
+    return kind(f"dolt {arguments[0]} failed: {words}", hint=hint, arguments=list(arguments), said=words)
+
+
+_UNWRITABLE = ("no space left on device", "read-only file system", "permission denied", "disk quota exceeded")
+_SPACE = "Make room on that disk, or see who may write there, then run the command again."
+
+_SCRUBBED = env.GIT_SCRUBBED | env.DOLT_SCRUBBED
+_ADDED = {env.DOLT_NO_REPORT: "1"}
+
+
+def _not_started(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMissing:
+    if not cwd.is_dir():
+        return EngineFailed(f"{cwd} is not a directory any more.", hint="Change to a directory that exists.")
+    return _not_run(path, error)
+
+
+def _not_run(path: str, error: OSError) -> DoltMissing:
+    return DoltMissing(f"{path} cannot be run: {error.strerror}.", hint=f"Name the program: {_NAME_IT}", path=path)
+
+
+def _text(said: bytes, arguments: Sequence[str]) -> str:
+    try:
+        return said.decode()
+    except UnicodeDecodeError as error:
+        raise failure("its output is not UTF-8", arguments) from error
+
+
+# -- the check
+
+
+@functools.lru_cache(maxsize=8)
+def _checked(path: str, _: tuple[int, int, int]) -> Program:
+    first = _first_line(path)
+    found = re.fullmatch(_VERSION, first)
+    if not found:
+        raise DoltMissing(
+            f"{path} is not Dolt, the database: asked for its version it says {shortened(terminal_text.one_line(first))!r}.",
+            hint=f"Install Dolt ({_INSTALL}), and name it: {_NAME_IT}",
+            path=path,
+        )
+    require_recent(path, found[1])
+    return Program(path, found[1])
+
+
+def require_recent(path: str, version: str) -> None:
+    """Raises `DoltMissing` for a version before OLDEST."""
+    if tuple(map(int, re.findall(r"\d+", version)[:3])) < OLDEST:
+        raise DoltMissing(
+            f"{path} is Dolt {version}; this needs {'.'.join(map(str, OLDEST))} or newer.",
+            hint=f"Install a newer one: {_INSTALL}",
+            path=path,
+            version=version,
+        )
+
+
+def _first_line(path: str) -> str:
+    """The first line that `PROGRAM version` prints.
+
+    In a home directory of its own: this user's may allow Dolt to ask GitHub for the latest release,
+    and without configuration it does. Further lines would be its answer.
+    """
+    with tempfile.TemporaryDirectory(prefix="vmrag-dolt-") as folder:
+        home = Path(folder, ".dolt")
+        home.mkdir()
+        (home / "config_global.json").write_text(_CONFIGURATION)
+        try:
+            done = proc.run(
+                [path, "version"], cwd=Path(folder), env=environment() | {env.DOLT_HOME: folder}, timeout=_PATIENCE
+            )
+        except TimeoutError:
+            return f"nothing within {_PATIENCE:g} seconds"
+        except OSError as error:
+            raise _not_started(path, Path(folder), error) from error
+    said = done.stdout or done.stderr
+    return said.decode(errors="replace").partition("\n")[0].strip()
+
+
+# -- doltcli
+
+
+def how_to_install_doltcli(python: tuple[int, int]) -> str:
+    """A command for this version of Python. Above 3.11 the typed-ast that doltcli requires, and
+    never imports, has no wheel.
+    """
+    return f"pip install {'' if python < _WITHOUT_WHEEL else '--no-deps '}{DOLTCLI}"
+
+
+_WITHOUT_WHEEL = (3, 12)
+
+
+@functools.cache
+def _doltcli() -> ModuleType | None:
+    """doltcli, ready to start any program in a cleaned environment; None where it is absent."""
+    if importlib.util.find_spec("doltcli") is None:
+        return None
+    import logging
+
+    import doltcli
+    import doltcli.utils
+
+    own = logging.getLogger("doltcli")  # it logs what Dolt said, unescaped
+    own.addHandler(logging.NullHandler())
+    own.propagate = False
+    doltcli.utils.set_dolt_path(_ENV)
+    untyped: ModuleType = doltcli
+    return untyped
+
+
+def _through_doltcli(doltcli: ModuleType, path: str, arguments: Sequence[str], cwd: Path) -> str:
+    """As `run`: doltcli starts `env`, which leaves out variables and starts Dolt."""
+    left_out = [word for name in sorted(_SCRUBBED) for word in ("-u", name)]
+    added = [f"{name}={value}" for name, value in _ADDED.items()]
+    try:
+        said: str = doltcli.Dolt(str(cwd)).execute([*left_out, *added, path, *arguments], print_output=False)
+    except doltcli.DoltException as error:
+        raise failure(error.stderr or "", arguments, exit_code=error.exitcode) from error
+    except UnicodeDecodeError as error:
+        raise failure("its output is not UTF-8", arguments) from error
+    return said

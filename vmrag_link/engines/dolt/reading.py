@@ -1,0 +1,201 @@
+"""Documents and collections at revisions or in working sets.
+
+Rows come in pages: each is one answer of Dolt's, of about PAGE_BYTES, so memory does not grow with
+their number, and nothing stays open between two pages. A revision never changes. The pages of a
+working set are read in one transaction and set aside.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from vmrag_link.engines import records
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
+from vmrag_link.engines.dolt.literals import identifier, literal, literals
+from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, HEADER_COLUMNS, TABLES, Table
+from vmrag_link.models import At, Collection, Document, DocumentHeader, Row, Working
+
+PAGE_BYTES = 200_000
+_FIRST_PAGE = 16
+"""Rows; as many as may be large."""
+
+_LARGEST_PAGE = 2000
+_AT_ONCE = 500
+"""Ids in one query."""
+
+_IN_MEMORY = 4_000_000
+
+_NUMBERS = tuple(
+    column
+    for table in TABLES
+    for column, kind in zip(table.columns, records.kinds(table.record), strict=True)
+    if kind is int
+)
+"""Columns that hold numbers; in a difference a prefix stands before them."""
+
+Values = tuple[Any, ...]
+
+
+def collections(session: DoltSession, at: At) -> Iterator[Collection]:
+    return table(session, at, COLLECTIONS)  # type: ignore[return-value]  # that is what its rows are
+
+
+def table(session: DoltSession, at: At, table: Table, ids: Iterable[str] | None = None) -> Iterator[Row]:
+    """The rows of a table with one key, sorted by it; none where there is no table."""
+    if not session.version(at):
+        return iter(())
+    selection = _Selection(_named(at), table, table.columns)
+    asked = None if ids is None else sorted(set(ids))
+    rows = _stable(session, at, lambda: _selected(session.connection, selection, asked))
+    return (records.record(table, row) for row in rows)
+
+
+def documents(
+    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
+) -> Iterator[Document]:
+    return map(records.document, _documents(session, at, DOCUMENTS.columns, collection, ids))
+
+
+def headers(
+    session: DoltSession, at: At, collection: str | None, ids: Iterable[str] | None = None
+) -> Iterator[DocumentHeader]:
+    return map(records.header, _documents(session, at, HEADER_COLUMNS, collection, ids))
+
+
+def document(session: DoltSession, at: At, collection: str, doc_id: str) -> Document | None:
+    return next(documents(session, at, collection, [doc_id]), None)
+
+
+def sources(session: DoltSession, at: At, collection: str, unless: str | None) -> list[tuple[str, str]]:
+    if not session.version(at):
+        return []
+    where = f"collection_name = {literal(collection)} AND source <> ''"
+    if unless is not None:
+        where += f" AND source <> concat({literal(unless)}, doc_id)"
+    query = f"SELECT doc_id, source FROM documents WHERE {where} ORDER BY doc_id"
+    rows = session.connection.rows(query, at=_named(at))
+    return [tuple(records.texts(values(row, ("doc_id", "source")))) for row in rows]  # type: ignore[misc]  # two texts
+
+
+def count(session: DoltSession, at: At, collection: str | None) -> int:
+    """The number of documents."""
+    if not session.version(at):
+        return 0
+    where = "" if collection is None else f" WHERE collection_name = {literal(collection)}"
+    rows = session.connection.rows(f"SELECT count(*) AS v FROM documents{where}", at=_named(at))
+    return int(rows[0]["v"])
+
+
+def values(row: SqlRow, columns: Sequence[str]) -> Values:
+    """The columns of a row in this order; None where one is NULL."""
+    return tuple(_number(row.get(each)) if each.endswith(_NUMBERS) else row.get(each) for each in columns)
+
+
+def _number(value: object) -> object:
+    """A number that is one or, as `connection.truth` says, its text; any other value as it is."""
+    return int(value) if isinstance(value, str) and value.removeprefix("-").isdecimal() else value
+
+
+def _named(at: At) -> str:
+    return at.branch if isinstance(at, Working) else at
+
+
+class _Selection(NamedTuple):
+    """Rows of a table at a place, in the order of a key, which ends the primary key."""
+
+    place: str
+    table: Table
+    columns: Sequence[str]
+    where: str = "TRUE"
+
+    @property
+    def key(self) -> str:
+        return self.table.columns[self.table.keys - 1]
+
+    def query(self, after: str, size: int) -> str:
+        names = ", ".join(map(identifier, self.columns))
+        # Named whole, the primary key is the order in which rows are found; else they are sorted.
+        order = ", ".join(self.table.columns[: self.table.keys])
+        where = f"{self.where} AND {self.key} > {literal(after)}"
+        return f"SELECT {names} FROM {self.table.name} WHERE {where} ORDER BY {order} LIMIT {size}"
+
+
+def _documents(
+    session: DoltSession, at: At, columns: Sequence[str], collection: str | None, ids: Iterable[str] | None
+) -> Iterator[Values]:
+    if not session.version(at):
+        return iter(())
+    asked = None if ids is None else sorted(set(ids))
+    connection, place = session.connection, _named(at)
+
+    def rows() -> Iterator[Values]:
+        for name in [collection] if collection is not None else _collection_names(connection, place):
+            where = f"collection_name = {literal(name)}"
+            yield from _selected(connection, _Selection(place, DOCUMENTS, columns, where), asked)
+
+    return _stable(session, at, rows)
+
+
+def _collection_names(connection: SqlConnection, place: str) -> Iterator[str]:
+    """The collections that documents are in, each found by the key."""
+    name = ""
+    while True:
+        query = f"SELECT collection_name AS v FROM documents WHERE collection_name > {literal(name)}"
+        rows = connection.rows(f"{query} ORDER BY collection_name LIMIT 1", at=place)
+        if not rows:
+            return
+        name = str(rows[0]["v"])
+        yield name
+
+
+def _selected(connection: SqlConnection, selection: _Selection, ids: Sequence[str] | None) -> Iterator[Values]:
+    """`ids`: only rows with these keys, which are sorted."""
+    if ids is None:
+        yield from _pages(connection, selection)
+        return
+    for start in range(0, len(ids), _AT_ONCE):
+        some = f"{selection.where} AND {selection.key} IN ({literals(ids[start : start + _AT_ONCE])})"
+        yield from _pages(connection, selection._replace(where=some))
+
+
+def _pages(connection: SqlConnection, selection: _Selection) -> Iterator[Values]:
+    index = selection.columns.index(selection.key)
+    size, after = _FIRST_PAGE, ""
+    while True:
+        found = connection.rows(selection.query(after, size), at=selection.place)
+        rows = [values(row, selection.columns) for row in found]
+        yield from rows
+        if len(rows) < size:
+            return
+        after = str(rows[-1][index])
+        size = _next_size(rows)
+
+
+def _next_size(rows: Sequence[Values]) -> int:
+    """How many more rows like these make a page."""
+    length = sum(len(each) for row in rows for each in row if isinstance(each, str))
+    return max(1, min(_LARGEST_PAGE, len(rows) * PAGE_BYTES // (length + 1)))
+
+
+def _stable(session: DoltSession, at: At, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
+    """The rows as they are now, whatever is written while they are read."""
+    return rows() if isinstance(at, str) else _set_aside(session, at.branch, rows)
+
+
+def _set_aside(session: DoltSession, branch: str, rows: Callable[[], Iterator[Values]]) -> Iterator[Values]:
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as aside:
+        number = 0
+        encode = msgspec.msgpack.Encoder().encode
+        with session.connection.snapshot(branch):
+            for row in rows():
+                packed = encode(row)
+                aside.write(len(packed).to_bytes(4) + packed)
+                number += 1
+        aside.seek(0)
+        for _ in range(number):
+            yield tuple(msgspec.msgpack.decode(aside.read(int.from_bytes(aside.read(4)))))

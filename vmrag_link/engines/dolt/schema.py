@@ -1,0 +1,150 @@
+"""The versioned tables in Dolt, and whether a place holds them and nothing else.
+
+The statements are written as `SHOW CREATE TABLE` writes them, so both can be compared. Knowledge
+bases of this engine begin with version 2 of the schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from vmrag_link import terminal_text
+from vmrag_link.engines import records, tables
+from vmrag_link.engines.base import SCHEMA_VERSION
+from vmrag_link.engines.dolt.connection import SqlConnection
+from vmrag_link.engines.dolt.literals import identifier, literal
+from vmrag_link.engines.records import ROWS_HINT, exact
+from vmrag_link.engines.tables import Table
+from vmrag_link.errors import KnowledgeRefused, RowsInvalid, SchemaTooNew
+
+META = "vmrag_meta"
+_VERSION = "[1-9][0-9]{0,8}"
+_MOST_SHOWN = 100
+
+_EXECUTED = ("dolt_schemas", "dolt_procedures", "dolt_ignore", "dolt_nonlocal_tables")
+"""Dolt's own tables that change what other statements do: triggers and views, procedures, tables
+that are not committed, tables that stand for another branch's.
+"""
+
+
+_NAMES = frozenset(
+    "collection_name doc_id project_id log_id kind embedding_function embedding_model distance content_hash file_type"
+    " log_type created_at updated_at last_modified".split()
+)
+"""Columns that are VARCHAR(255). Any other is LONGTEXT, or a number."""
+
+_END = ") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin"
+
+
+def _statement(table: Table) -> str:
+    kinds = zip(table.columns, records.kinds(table.record), strict=True)
+    types = {each: "int" if kind is int else "varchar(255)" if each in _NAMES else "longtext" for each, kind in kinds}
+    keys = table.columns[: table.keys]
+    lines = [f"`{each}` {kind}{' NOT NULL' if each in keys else ''}" for each, kind in types.items()]
+    lines.append(f"PRIMARY KEY ({','.join(map(identifier, keys))})")
+    return f"CREATE TABLE `{table.name}` ({', '.join(lines)}{_END}"
+
+
+TABLES: Mapping[str, str] = {
+    META: f"CREATE TABLE `{META}` (`key` varchar(255) NOT NULL, `value` longtext, PRIMARY KEY (`key`){_END}",
+    **{table.name: _statement(table) for table in tables.TABLES},
+}
+"""What makes the tables of the newest version, by name. A version, once released, never changes."""
+
+LINKS: Mapping[str, str] = {
+    "git_links": (
+        "CREATE TABLE `git_links` (`git_commit` varchar(255) NOT NULL, `dolt_commit` varchar(255),"
+        " `dolt_branch` varchar(255), `git_branch` longtext, `git_repo_url` longtext, `linked_at` varchar(255),"
+        " `source` varchar(255), `superseded_by` varchar(255), `metadata` longtext, PRIMARY KEY (`git_commit`),"
+        f" KEY `git_links_by_revision` (`dolt_commit`){_END}"
+    )
+}
+"""The table of links, which stands on a branch of its own beside the others."""
+
+
+def create(connection: SqlConnection, at: str) -> None:
+    version = literal(str(SCHEMA_VERSION))
+    connection.change([*TABLES.values(), f"INSERT INTO {META} VALUES ('schema_version', {version})"], at=at)
+
+
+def require_ours(connection: SqlConnection, at: str, where: str, *, also: Mapping[str, str] | None = None) -> int:
+    """The schema's version at a place; 0 where there is no table at all.
+
+    That is so in anchors and before the first revision. Raises `KnowledgeRefused`, which says
+    `where` it is, for a place with anything but our tables and those that may be there `also`;
+    `SchemaTooNew` where a newer program wrote it. Nothing else may be asked of a place before.
+    """
+    odd, version = inspect(connection, at, also=also)
+    if odd:
+        raise KnowledgeRefused(
+            f"{where} is neither read nor written on: {odd}.",
+            hint="Ask who pushed it what that is. Revisions that are sound are listed, and pinned, by: vmrag log, vmrag pin REVISION",
+        )
+    return version
+
+
+def inspect(connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None) -> tuple[str, int]:
+    """What a place holds beside our tables, or instead of them (empty for nothing), and the
+    version of the schema.
+    """
+    listed, *system = connection.results(
+        ["SHOW FULL TABLES", *(f"SELECT 1 AS v FROM {each} LIMIT 1" for each in _EXECUTED)], at=at
+    )
+    for name, rows in zip(_EXECUTED, system, strict=True):
+        if rows:
+            return f"there is something in {name}", 0
+    kinds = {_named(row): str(row["Table_type"]) for row in listed}
+    if not kinds:
+        return "", 0
+    if kinds.get(META) == "BASE TABLE":
+        version = _said(connection, at)
+        if version > SCHEMA_VERSION:
+            raise SchemaTooNew(
+                f"The knowledge base has schema version {version}; this program knows versions up to {SCHEMA_VERSION}.",
+                hint="Install a newer vmrag-link: python -m pip install --upgrade vmrag-link",
+                found=version,
+                known=SCHEMA_VERSION,
+            )
+    there = sorted(name for name, kind in kinds.items() if kind == "BASE TABLE")
+    made = connection.results([f"SHOW CREATE TABLE {identifier(name)}" for name in there], at=at) if there else []
+    found = {name: _blanked(str(rows[0]["Create Table"])) for name, rows in zip(there, made, strict=True)}
+    ours = {name: _blanked(sql) for name, sql in TABLES.items()}
+    allowed = ours | {name: _blanked(sql) for name, sql in (also or {}).items()}
+    odd = sorted(
+        {name for name in kinds if name not in allowed or found.get(name) != allowed[name]}
+        | (ours.keys() - kinds.keys())
+    )
+    if odd:
+        return f"the table {terminal_text.one_line(repr(odd[0][:_MOST_SHOWN]))} is not as the schema has it", 0
+    return "", version
+
+
+def _named(row: Mapping[str, object]) -> str:
+    """The table in a row of SHOW FULL TABLES, whose column is called after the place."""
+    return next(str(value) for column, value in row.items() if column != "Table_type")
+
+
+def _said(connection: SqlConnection, at: str) -> int:
+    rows = connection.rows(f"SELECT value AS v FROM {META} WHERE `key` = 'schema_version'", at=at)
+    said = re.fullmatch(_VERSION, str(rows[0].get("v"))) if rows else None
+    if said is None:
+        raise RowsInvalid("The knowledge base does not say which schema it has.", hint=ROWS_HINT)
+    return int(said[0])
+
+
+def _blanked(sql: str) -> str:
+    """Without line ends and indentation, as `SHOW CREATE TABLE` writes them."""
+    return " ".join(sql.split()).replace("( ", "(").replace(" )", ")")
+
+
+def is_dirty(connection: SqlConnection, at: str) -> bool:
+    """Whether a branch has uncommitted rows."""
+    return bool(connection.rows("SELECT 1 AS v FROM dolt_status LIMIT 1", at=at))
+
+
+def commit(connection: SqlConnection, at: str, message: str, author: str, date: str, *options: str) -> str:
+    """Commit everything on a branch; returns the revision, empty for what `options` skip."""
+    texts = (exact(message, "The message"), exact(author, "The author"), exact(date, "The date"))
+    args = ("-A", *options, "-m", texts[0], "--author", texts[1], "--date", texts[2])
+    return str(connection.call("dolt_commit", *args, at=at).get("hash", ""))

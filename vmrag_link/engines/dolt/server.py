@@ -1,0 +1,177 @@
+"""A connection to a database on a running `dolt sql-server`, which other machines use, too.
+
+Reading asks again where a session was lost that nothing depended on. What changes something is
+never repeated: whether a lost server has stored it, nobody knows. With the session go the lock, and
+what a transaction had changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from vmrag_link import terminal_text
+from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.dolt import server_errors
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow
+from vmrag_link.engines.dolt.literals import literal
+from vmrag_link.engines.dolt.server_session import ServerSession
+from vmrag_link.errors import Busy, ServerUnreachable
+
+_PAUSE, _LONGEST_PAUSE = 0.02, 0.2
+"""Seconds between two tries for the lock. The server itself tries 10,000 times a second."""
+
+T = TypeVar("T")
+
+
+class Server(SqlConnection):
+    """`longest`: bytes of one answer; a longer one raises `LimitExceeded`."""
+
+    def __init__(self, access: DoltAccess, *, longest: int) -> None:
+        self._access, self._longest = access, longest
+        self._session: ServerSession | None = None
+        self._bound = 0
+        """How many blocks depend on the session: it holds their lock, or their transaction."""
+
+        self._in_use = threading.RLock()
+
+    def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
+        def ask(session: ServerSession) -> list[list[SqlRow]]:
+            session.go(at)
+            return [session.run(each) for each in queries]
+
+        with self._in_use:
+            return self._harmless(ask)
+
+    def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
+        with self._in_use:
+            if not self._bound:
+                self._harmless(lambda session: session.run("SELECT 1"))  # it may have been lost long ago
+            session = self._current()
+            session.go(at)
+            rows: list[SqlRow] = []
+            for each in statements:
+                rows = session.run(each)
+            return rows
+
+    def anywhere(self, statement: str) -> list[SqlRow]:
+        """Run a statement that needs no database, or names it. It must be harmless twice."""
+        with self._in_use:
+            return self._harmless(lambda session: session.run_anywhere(statement))
+
+    @contextlib.contextmanager
+    def writing(self, purpose: str, timeout: float) -> Iterator[None]:
+        """Hold MySQL's lock `vmrag/DATABASE`, which goes with the session."""
+        with self._in_use:
+            session = self._locked(purpose, timeout)
+            with self._bind():
+                try:
+                    yield
+                finally:
+                    with contextlib.suppress(ServerUnreachable):  # with the session, the lock is gone
+                        if not session.ended:
+                            session.run(f"SELECT RELEASE_LOCK({self._lock})")
+
+    @contextlib.contextmanager
+    def transaction(self, at: str) -> Iterator[None]:
+        with self._in_use, self._transaction(at):
+            yield
+            self._current().run("COMMIT")
+
+    @contextlib.contextmanager
+    def snapshot(self, at: str) -> Iterator[None]:
+        with self._in_use, self._transaction(at):
+            yield
+
+    @contextlib.contextmanager
+    def _transaction(self, at: str) -> Iterator[None]:
+        """Its end rolls back what is not committed."""
+        session = self._harmless(lambda session: self._begun(session, at))
+        with self._bind():
+            try:
+                yield
+            finally:
+                if not session.ended:
+                    session.run("ROLLBACK")
+                    session.run(AUTOCOMMIT)
+
+    def _begun(self, session: ServerSession, at: str) -> ServerSession:
+        session.go(at)
+        session.run("SET @@autocommit = 0")
+        session.run("START TRANSACTION")
+        return session
+
+    def stamp(self) -> object:
+        """The heads of all branches, and what the working set of each dirty one holds."""
+        with self.snapshot(ROOT_BRANCH):
+            branches = self.rows("SELECT name, hash, dirty FROM dolt_branches ORDER BY name")
+            working = [
+                self.value("dolt_hashof_db('WORKING')", at=str(each["name"])) for each in branches if each["dirty"]
+            ]
+        return tuple((each["name"], each["hash"]) for each in branches), tuple(working)
+
+    def release(self) -> None:
+        """A session that holds a lock or a transaction stays."""
+        with self._in_use:
+            if self._session is not None and not self._bound:
+                session, self._session = self._session, None
+                session.end()
+
+    # -- the session
+
+    def _current(self) -> ServerSession:
+        if self._session is not None and not self._session.ended:
+            return self._session
+        if self._bound:
+            raise server_errors.lost(self._access)
+        self._session = ServerSession(self._access, longest=self._longest)
+        return self._session
+
+    def _harmless(self, asked: Callable[[ServerSession], T]) -> T:
+        """Ask, and once more in a new session where the old one turns out to be lost."""
+        known = self._session
+        try:
+            return asked(self._current())
+        except ServerUnreachable:
+            if self._bound or known is None or known is not self._session:
+                raise
+            return asked(self._current())
+
+    @contextlib.contextmanager
+    def _bind(self) -> Iterator[None]:
+        self._bound += 1
+        try:
+            yield
+        finally:
+            self._bound -= 1
+
+    # -- the lock
+
+    @property
+    def _lock(self) -> str:
+        return literal(f"vmrag/{self._access.database.lower()}")  # Dolt takes `KB` and `kb` for the same
+
+    def _locked(self, purpose: str, timeout: float) -> ServerSession:
+        deadline, pause = time.monotonic() + timeout, _PAUSE
+        while not self._harmless(lambda session: session.run(f"SELECT GET_LOCK({self._lock}, 0) AS v")[0]["v"]):
+            if time.monotonic() >= deadline:
+                raise self._busy(purpose, timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return self._current()
+
+    def _busy(self, purpose: str, timeout: float) -> Busy:
+        session = self._current()
+        number = session.run(f"SELECT IS_USED_LOCK({self._lock}) AS v")[0].get("v")
+        rows = [each for each in session.run("SHOW PROCESSLIST") if each.get("Id") == number]
+        who = terminal_text.one_line(f"{rows[0]['User']} on {rows[0]['Host']}") if rows else "another program"
+        return Busy(
+            f"Cannot {purpose}: {who} has held the knowledge base {self._access.database} on"
+            f" {self._access.server} for {timeout:g} s.",
+            hint=f"Wait for it to finish and run the command again. A session that hangs is ended on the server by: KILL {number}",
+            holder=who,
+        )

@@ -1,0 +1,243 @@
+"""A knowledge base that is a database of a Dolt server, and the note of it in a folder here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from vmrag_link import locks, paths
+from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
+from vmrag_link.engines.dolt import creation, schema
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.connection import said
+from vmrag_link.engines.dolt.literals import identifier, literal
+from vmrag_link.engines.dolt.server import Server
+from vmrag_link.engines.limits import USUAL_LIMITS
+from vmrag_link.errors import (
+    AlreadyInitialized,
+    ConfigInvalid,
+    EngineFailed,
+    FormatTooNew,
+    KnowledgeMissing,
+    quoted,
+    shortened,
+)
+from vmrag_link.models import Record
+
+_FORMAT = 1
+_LONGEST_NOTE = 10_000
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
+_PATIENCE = 30.0
+
+
+class _Note(Record, frozen=True):
+    """What `server.json` holds. Where the server is, the settings say: it may move."""
+
+    format: int
+    database: str
+
+
+def noted(folder: Path) -> bool:
+    """Whether the knowledge base in a folder is a database of a server."""
+    return (folder / SERVER_FILE).exists()
+
+
+def access_to(folder: Path, access: DoltAccess) -> DoltAccess:
+    """The way to the database that a folder's note names.
+
+    Raises `ConfigInvalid` where the settings name no server, or another database.
+    """
+    database = _read(folder / SERVER_FILE).database
+    if not access.server:
+        raise ConfigInvalid(
+            f"The knowledge base in {folder} is a database of a Dolt server, and no settings that count name it.",
+            hint="vmrag trust, if .vmrag.yaml names dolt.server; otherwise: git config vmrag.dolt.server HOST:PORT",
+            setting="dolt.server",
+        )
+    if access.database and access.database.lower() != database.lower():
+        raise ConfigInvalid(
+            f"The knowledge base in {folder} is the database {database!r}, and dolt.database names {access.database!r}.",
+            hint=f"git config vmrag.dolt.database {quoted(database)}",
+            setting="dolt.database",
+        )
+    return msgspec.structs.replace(access, database=database)
+
+
+def create(folder: Path, *, author: str, date: str, access: DoltAccess) -> None:
+    """Make the tables in a database of the server, which is made where there is none, and note it.
+
+    A database that was made for it, in which nothing is yet, is taken; so is what a killed creation
+    has left. Raises `AlreadyInitialized` for a database that is used.
+    """
+    creation.require_author(author)
+
+    def fill(server: Server) -> None:
+        with server.writing("create the knowledge base", _PATIENCE):
+            _begin(server, access)
+            if _revisions(server) == 1:
+                _fill(server, author, date)
+            elif _used(server, access.database):
+                raise AlreadyInitialized(
+                    f"The server {access.server} has a knowledge base in the database {access.database!r} already.",
+                    hint="Use it: vmrag clone; or name another database: git config vmrag.dolt.database NAME",
+                    database=access.database,
+                )
+            schema.require_ours(server, ROOT_BRANCH, f"The database {access.database!r}")
+        server.release()  # it has been on a branch that is renamed now
+        with server.writing("create the knowledge base", _PATIENCE):
+            _make_default(server, access.database)
+
+    _note(folder, access, fill)
+
+
+def join(folder: Path, access: DoltAccess) -> None:
+    """Note a knowledge base that is on the server already.
+
+    Raises `AlreadyInitialized` where the folder holds one; `KnowledgeMissing` where the server has
+    none.
+    """
+
+    def check(server: Server) -> None:
+        if _revisions(server) == 1:
+            raise KnowledgeMissing(
+                f"The creation of the knowledge base {access.database!r} on {access.server} was not finished.",
+                hint="vmrag init",
+            )
+        schema.require_ours(server, ROOT_BRANCH, f"The database {access.database!r}")
+
+    _note(folder, access, check)
+
+
+def there(access: DoltAccess) -> bool:
+    """Whether the server has a knowledge base in this database."""
+    server = _server(access)
+    try:
+        return _revisions(server) > 1
+    except KnowledgeMissing:
+        return False
+    finally:
+        server.release()
+
+
+# -- the note
+
+
+def _note(folder: Path, access: DoltAccess, prepare: Callable[[Server], None]) -> None:
+    """Note the database in the folder, last of all, when it is prepared."""
+    _require_name(access.database)
+    with (
+        creation.writable(folder),
+        locks.exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=_PATIENCE),
+    ):
+        creation.require_none(folder)
+        server = _server(access)
+        try:
+            prepare(server)
+        finally:
+            server.release()
+        note = msgspec.json.format(msgspec.json.encode(_Note(_FORMAT, access.database)))
+        paths.write_atomically(folder / SERVER_FILE, note + b"\n", durable=True)
+
+
+def _read(path: Path) -> _Note:
+    try:
+        note = msgspec.json.decode(paths.read_regular(path, _LONGEST_NOTE), type=_Note)
+    except (OSError, ValueError) as error:
+        raise EngineFailed(
+            f"{path} does not say which database the knowledge base is.",
+            hint=f"Remove it, and name the database again: rm {quoted(path)}; vmrag clone",
+        ) from error
+    if note.format != _FORMAT:
+        raise FormatTooNew(
+            f"A newer program wrote {path}.", hint="python -m pip install --upgrade vmrag-link", path=str(path)
+        )
+    _require_name(note.database)
+    return note
+
+
+def _require_name(database: str) -> None:
+    if not re.fullmatch(_NAME, database):
+        what = f"{shortened(database)!r} is not the name of a database" if database else "No database is named"
+        raise ConfigInvalid(f"{what}.", hint="git config vmrag.dolt.database NAME", setting="dolt.database")
+
+
+def _server(access: DoltAccess) -> Server:
+    return Server(access, longest=USUAL_LIMITS.text_bytes)
+
+
+# -- the database
+
+
+def _begin(server: Server, access: DoltAccess) -> None:
+    """See that the database is there, with a branch `vmrag_root`."""
+    database = access.database
+    names = {str(name).lower() for row in server.anywhere("SHOW DATABASES") for name in row.values()}
+    if database.lower() not in names:
+        server.anywhere(f"CREATE DATABASE {identifier(database)}")
+        _set_default(server, database, "")  # one of that name may have been dropped
+    try:
+        server.rows("SELECT 1")
+    except KnowledgeMissing as error:
+        branches = server.anywhere(f"SELECT name, dirty FROM {identifier(database)}.dolt_branches")
+        first = str(branches[0]["name"])
+        if len(branches) > 1 or branches[0]["dirty"] or not _empty(server, first):
+            raise AlreadyInitialized(
+                f"The server {access.server} has a database {database!r} already, which holds something else.",
+                hint="Name another one: git config vmrag.dolt.database NAME",
+                database=database,
+            ) from error
+        server.call("dolt_branch", ROOT_BRANCH, first, at=first)
+
+
+def _empty(server: Server, branch: str) -> bool:
+    return _revisions(server, branch) == 1 and not server.rows("SHOW TABLES", at=branch)
+
+
+def _revisions(server: Server, branch: str = ROOT_BRANCH) -> int:
+    return int(server.rows("SELECT count(*) AS v FROM dolt_log", at=branch)[0]["v"])
+
+
+def _fill(server: Server, author: str, date: str) -> None:
+    """Make the tables on `vmrag_root`, which a killed creation may have begun."""
+    server.call("dolt_reset", "--hard", at=ROOT_BRANCH)
+    server.call("dolt_clean", at=ROOT_BRANCH)
+    creation.fill_root(server, author=author, date=date)
+
+
+def _used(server: Server, database: str) -> bool:
+    """Whether there is a branch but for those of a creation."""
+    ours = {ROOT_BRANCH, UNFINISHED_BRANCH, _default(server, database)}
+    return any(each["name"] not in ours for each in server.rows("SELECT name FROM dolt_branches"))
+
+
+def _make_default(server: Server, database: str) -> None:
+    """Have `vmrag_root` take the place of the branch that a new database comes with.
+
+    A client that names no branch gets it. The name `main` belongs to the code branch main.
+    """
+    default = _default(server, database)
+    if default == ROOT_BRANCH:
+        return
+    if default:
+        server.call("dolt_branch", "-f", default, ROOT_BRANCH)
+        server.call("dolt_branch", "-m", "-f", default, ROOT_BRANCH)
+    _set_default(server, database, ROOT_BRANCH)
+
+
+def _default(server: Server, database: str) -> str:
+    """The branch that clients get who name none; empty where it is not there any more."""
+    try:
+        server.anywhere(f"USE {identifier(database)}")
+    except EngineFailed as error:
+        if "cannot resolve default branch" not in said(error):
+            raise
+        return ""
+    return str(server.anywhere("SELECT active_branch() AS v")[0]["v"])
+
+
+def _set_default(server: Server, database: str, branch: str) -> None:
+    """Until the server's next start; then it is the branch that was renamed."""
+    server.anywhere(f"SET GLOBAL {identifier(f'{database}_default_branch')} = {literal(branch)}")

@@ -1,0 +1,244 @@
+"""One session with a Dolt sql-server, through PyMySQL.
+
+The server was agreed to. It may be down all the same, another program, or one that was broken into:
+it is given no file, no password in the clear, and only so much memory and time.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from vmrag_link.engines.base import ROOT_BRANCH
+from vmrag_link.engines.dolt import program, server_errors, server_socket
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.connection import LONGEST_STATEMENT, OPENING, SqlRow, place, said
+from vmrag_link.engines.dolt.server_socket import Allowance
+from vmrag_link.errors import (
+    ConfigInvalid,
+    EngineFailed,
+    LimitExceeded,
+    ServerUnreachable,
+    StatementGivenUp,
+    VmragError,
+    shortened,
+)
+
+LOGIN_SECONDS = 10.0
+"""To reach the server, and to log in."""
+
+_MOST_AT_LOGIN = 1_000_000
+_MEGABYTE = 1_000_000
+_PORTS = 65536
+_ADDRESS = r"(?:(?P<name>[A-Za-z0-9_.-]+)|\[(?P<number>[0-9a-fA-F:.]+)\]):(?P<port>[0-9]{1,5})"
+_LOOPBACK = r"localhost|127(?:\.\d{1,3}){3}|::1"
+_VERSION = r"\d+\.\d+\.\d+[\w.+-]*"
+_NOT_FOUND = "database not found"
+
+_GARBLED = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError, struct.error)
+"""What PyMySQL raises where the other side does not keep to MySQL's protocol, or wants a file."""
+
+
+class ServerSession:
+    """`ended`: nothing more can be asked of it. `longest`: bytes of one answer.
+
+    The database need not be there.
+    """
+
+    def __init__(self, access: DoltAccess, *, longest: int) -> None:
+        self._access, self._longest = access, longest
+        self._at: str | None = None
+        self._logged_in = False
+        self._allowance = Allowance()
+        self._mysql = _pymysql()
+        self._connection = self._prepared()
+        try:
+            self._log_in()
+            for each in OPENING:
+                self.run(each)
+            self._require_dolt()
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def ended(self) -> bool:
+        return not self._connection.open
+
+    def go(self, at: str | None) -> None:
+        """Have the next statements run at a place."""
+        # The default branch of a server's database is another program's to choose.
+        wanted = place(self._access.database, at or ROOT_BRANCH)
+        if wanted == self._at:
+            return
+        self._at = None
+        try:
+            self.run(f"USE {wanted}")
+        except EngineFailed as error:
+            if at in (None, ROOT_BRANCH) and _NOT_FOUND in said(error):
+                raise server_errors.no_knowledge(self._access) from error
+            raise
+        self._at = wanted
+
+    def run_anywhere(self, statement: str) -> list[SqlRow]:
+        """Run a statement that may leave the place."""
+        self._at = None
+        return self.run(statement)
+
+    def run(self, statement: str) -> list[SqlRow]:
+        """The rows of a statement.
+
+        Raises `EngineError`, and `Busy` for what others changed at the same time.
+        """
+        self._allowance.renew(self._longest, LONGEST_STATEMENT)
+        with self._connection.cursor() as cursor:
+            self._translated(lambda: cursor.execute(statement))
+            return [self._row(each) for each in cursor.fetchall()]
+
+    def end(self) -> None:
+        """What was not committed is rolled back, and its locks are freed."""
+        if self._connection.open:
+            self._allowance.renew(0, LOGIN_SECONDS)
+            self._connection.close()
+
+    # -- the beginning
+
+    def _prepared(self) -> Any:
+        """PyMySQL's connection, not connected."""
+        access = self._access
+        host, port = address(access.server)
+        require_encrypted(access)
+        kinds = self._mysql.constants.FIELD_TYPE
+        whole = (kinds.TINY, kinds.SHORT, kinds.INT24, kinds.LONG, kinds.LONGLONG)
+        return self._mysql.connections.Connection(
+            host=host,
+            port=port,
+            user=access.user,
+            password=access.password,
+            charset="utf8mb4",
+            autocommit=None,  # `OPENING` says it
+            cursorclass=self._mysql.cursors.DictCursor,
+            conv=dict.fromkeys(whole, int),  # everything else is text, as the program writes it
+            defer_connect=True,
+            **(self._encrypted() if access.tls else self._plain()),
+        )
+
+    def _encrypted(self) -> dict[str, Any]:
+        try:
+            return {"ssl": server_socket.encryption(self._access.authorities, self._allowance)}
+        except OSError as error:
+            raise ConfigInvalid(
+                f"{self._access.authorities} holds no certificates: {error.strerror or error}.",
+                hint="Name a PEM file with the certificate of who signed the server's:"
+                " git config vmrag.dolt.authorities /PATH/TO/ca.pem",
+                setting="dolt.authorities",
+            ) from error
+
+    def _plain(self) -> dict[str, Any]:
+        def refused(*_: object) -> NoReturn:
+            raise server_errors.in_the_clear(self._access)
+
+        return {"ssl_disabled": True, "auth_plugin_map": dict.fromkeys(("mysql_clear_password", "dialog"), refused)}
+
+    def _log_in(self) -> None:
+        self._allowance.renew(_MOST_AT_LOGIN, LOGIN_SECONDS)
+        host, port = self._connection.host, self._connection.port
+        try:
+            plain = server_socket.connect(host, port, self._allowance)
+        except OSError as error:
+            raise server_errors.unreachable(self._access, error.strerror or str(error)) from error
+        self._translated(lambda: self._connection.connect(plain))
+        self._logged_in = True
+
+    def _require_dolt(self) -> None:
+        try:
+            version = str(self.run("SELECT dolt_version() AS version")[0]["version"])
+        except (EngineFailed, IndexError) as error:
+            if self.ended:
+                raise
+            raise server_errors.other_program(self._access) from error
+        if not re.fullmatch(_VERSION, version):
+            raise server_errors.other_program(self._access)
+        program.require_recent(f"The server {self._access.server}", version)
+
+    # -- what is said
+
+    def _row(self, said: dict[str, object]) -> SqlRow:
+        for value in said.values():
+            if not isinstance(value, str | int | None):
+                kind = type(value).__name__
+                raise EngineFailed(f"The server {self._access.server} answers with {kind} in place of a text.")
+        return _Row(said)
+
+    def _translated(self, asked: Callable[[], object]) -> None:
+        try:
+            asked()
+        except self._mysql.err.Error as error:
+            code, words = (error.args[0], str(error.args[-1])) if error.args else (0, "")
+            raise self._failure(server_errors.told(self._access, code, words)) from error
+        except OSError as error:
+            raise self._failure(server_errors.unreachable(self._access, error.strerror or str(error))) from error
+        except _GARBLED as error:
+            raise self._failure(server_errors.other_program(self._access)) from error
+        except BaseException:
+            self.end()  # it is in the middle of something
+            raise
+
+    def _failure(self, error: VmragError) -> VmragError:
+        """The error, or the one of ours that led to it."""
+        if isinstance(error, ServerUnreachable):
+            self.end()
+        if self._allowance.exceeded:
+            most = self._longest // _MEGABYTE
+            return LimitExceeded(f"The server {self._access.server} answers with more than {most:,} MB.")
+        if self._allowance.late:
+            seconds = f"{self._allowance.granted:.0f} seconds"
+            if not self._logged_in:
+                return server_errors.unreachable(self._access, f"it has not answered within {seconds}")
+            return StatementGivenUp(f"The server {self._access.server} took longer than {seconds}.")
+        return error
+
+
+class _Row(dict[str, Any]):
+    def __missing__(self, column: str) -> NoReturn:
+        raise EngineFailed(f"The server answers without the column {column!r}.")
+
+
+def address(server: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT` or `[HOST]:PORT`. Raises `ConfigInvalid`."""
+    found = re.fullmatch(_ADDRESS, server)
+    if not found or not 0 < int(found["port"]) < _PORTS:
+        raise ConfigInvalid(
+            f"{shortened(server)!r} is not the host and the port of a server.",
+            hint="git config vmrag.dolt.server HOST:PORT",
+            setting="dolt.server",
+        )
+    return found["name"] or found["number"], int(found["port"])
+
+
+def require_encrypted(access: DoltAccess) -> None:
+    """Raise `ConfigInvalid` for a server on another machine to which documents and password would
+    go in the clear.
+    """
+    host, _ = address(access.server)
+    if not access.tls and not re.fullmatch(_LOOPBACK, host):
+        raise ConfigInvalid(
+            f"What is said to the Dolt server {access.server} would go over the network in the clear.",
+            hint="Encrypt it: git config vmrag.dolt.tls true",
+            setting="dolt.tls",
+        )
+
+
+def _pymysql() -> Any:
+    try:
+        import pymysql
+        import pymysql.constants.FIELD_TYPE
+        import pymysql.cursors
+    except ImportError as error:
+        raise EngineFailed(
+            "A Dolt server is spoken to through PyMySQL, which is not installed here.",
+            hint="python -m pip install 'vmrag-link[dolt]'",
+        ) from error
+    return pymysql

@@ -1,0 +1,187 @@
+"""A session of the dolt program: `dolt sql` with statements at its standard input.
+
+A start takes 60 ms, a statement then 1 to 6 ms. The program answers each statement before it reads
+the next one. It ends when its standard input does, so it never outlives us, and what it had not
+committed is rolled back.
+
+The first process that opens a database holds its file `LOCK` until it ends; another one that opens
+it meanwhile can only read, and goes on reading what it found then. So a session ends when nothing
+is asked of it, one that may be stale is opened anew, and a writer proves first that it may write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vmrag_link.engines import stamps
+from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, said
+from vmrag_link.engines.dolt.shell_session import ShellSession
+from vmrag_link.errors import Busy, EngineFailed
+
+IDLE_SECONDS = 0.25
+"""A session of which nothing was asked for so long ends: others may wait to write."""
+
+_NOMS = f"{DOLT_FOLDER}/noms"
+_LOCK = f"{_NOMS}/LOCK"
+READING_SECONDS = 2.0
+"""A session that only reads ends after so long, too, and another one begins."""
+
+_PAUSE = 0.02
+_READ_ONLY = "database is read only"
+
+
+class Shell(SqlConnection):
+    """A connection to the repository in a folder.
+
+    `longest`: bytes of one result; a longer one raises `LimitExceeded`.
+    """
+
+    def __init__(self, folder: Path, access: DoltAccess, *, longest: int, timeout: float) -> None:
+        self._folder, self._access, self._longest, self._timeout = folder, access, longest, timeout
+        self._session: ShellSession | None = None
+        self._seen: object = None
+        self._writes = False
+        self._held = 0
+        self._in_use = threading.RLock()
+
+    def results(self, queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
+        with self._in_use:
+            return self._current().ask(queries, at=at)
+
+    def change(self, statements: Sequence[str], *, at: str | None = None) -> list[SqlRow]:
+        with self._in_use:
+            session = self._writable()
+            if self._held and not statements[-1].startswith(CALL):
+                session.foretell(statements, at=at)  # the end of the transaction waits for it
+                return []
+            return session.tell(statements, at=at)
+
+    @contextlib.contextmanager
+    def writing(self, purpose: str, timeout: float) -> Iterator[None]:  # noqa: ARG002
+        """The repository is on this machine, so the engine's lock is enough."""
+        yield
+
+    @contextlib.contextmanager
+    def transaction(self, at: str) -> Iterator[None]:
+        with self._in_use:
+            session = self._writable()
+            with self._transaction(session, at):
+                yield
+                session.tell(["COMMIT", AUTOCOMMIT], at=at)
+
+    @contextlib.contextmanager
+    def snapshot(self, at: str) -> Iterator[None]:
+        with self._in_use:
+            session = self._current()
+            with self._transaction(session, at):
+                yield
+                session.tell(["ROLLBACK", AUTOCOMMIT], at=at)
+
+    @contextlib.contextmanager
+    def _transaction(self, session: ShellSession, at: str) -> Iterator[None]:
+        """Its end rolls back whatever is open when the block fails."""
+        session.tell(["SET @@autocommit = 0", "START TRANSACTION"], at=at)
+        self._held += 1
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+        finally:
+            self._held -= 1
+
+    def stamp(self) -> object:
+        try:
+            return stamps.dolt(self._folder)
+        except FileNotFoundError as error:
+            raise EngineFailed(
+                f"{self._folder} holds no database of Dolt: its manifest is missing.",
+                hint="Move the folder aside (what was not pushed is only in there), then: vmrag clone",
+                path=str(self._folder),
+            ) from error
+
+    def release(self) -> None:
+        with self._in_use:
+            if self._session is not None:
+                session, self._session = self._session, None
+                session.end()
+
+    def _current(self) -> ShellSession:
+        """The session; another one if there is none, or if it may have missed what others wrote."""
+        session = self._session
+        if session is not None and (session.ended or not (self._held or self._writes or self._is_fresh(session))):
+            if self._held:
+                raise EngineFailed("Dolt ended within a transaction; nothing of it was stored.")
+            self.release()
+            session = None
+        if session is None:
+            self._seen, self._writes = self.stamp(), False
+            session = self._session = ShellSession(self._folder, self._access, longest=self._longest)
+            self._end_when_idle(session, IDLE_SECONDS)
+        session.used = time.monotonic()
+        return session
+
+    def _is_fresh(self, session: ShellSession) -> bool:
+        """Whether it has seen all that was written, and has not kept a writer out for long."""
+        return self._seen == self.stamp() and time.monotonic() - session.begun < READING_SECONDS
+
+    def _end_when_idle(self, session: ShellSession, seconds: float) -> None:
+        def look() -> None:
+            left = IDLE_SECONDS - (time.monotonic() - session.used)
+            if self._in_use.acquire(blocking=False):
+                try:
+                    if self._session is not session:
+                        return
+                    if left <= 0:
+                        self.release()
+                        return
+                finally:
+                    self._in_use.release()
+            self._end_when_idle(session, max(left, _PAUSE))
+
+        timer = threading.Timer(seconds, look)
+        timer.daemon = True
+        timer.start()
+
+    def _writable(self) -> ShellSession:
+        """The session, when it is the one that may write."""
+        deadline = time.monotonic() + self._timeout
+        while not self._proves_writable():
+            self._await_lock(deadline)
+        return self._current()
+
+    def _proves_writable(self) -> bool:
+        """False: another process holds the lock; the session is ended."""
+        session = self._current()
+        if not self._writes:
+            try:
+                # Any change would do; this branch counts as none.
+                session.tell([f"CALL dolt_branch('-f', '{UNFINISHED_BRANCH}', 'HEAD')"], at=None)
+            except EngineFailed as error:
+                self.release()
+                if _READ_ONLY not in said(error):
+                    raise
+                return False
+            self._writes = True
+        return True
+
+    def _await_lock(self, deadline: float) -> None:
+        """Wait until no process has the repository open for writing."""
+        with (self._folder / _LOCK).open("rb") as lock:
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                if time.monotonic() > deadline:
+                    raise Busy(
+                        f"Another program has had the knowledge base in {self._folder} open for {self._timeout:g} seconds.",
+                        hint="See which: pgrep -a dolt",
+                    )
+                time.sleep(_PAUSE)

@@ -1,0 +1,166 @@
+"""One process of `dolt sql`, and what is said to it and by it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from vmrag_link import proc
+from vmrag_link.engines.dolt import program
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.connection import CALL, LONGEST_STATEMENT, OPENING, SqlRow, failure, place
+from vmrag_link.errors import EngineFailed, LimitExceeded, StatementGivenUp
+
+_PIECE = 1 << 20
+_ENDING_SECONDS = 10.0
+_MARK = "vmrag_end"
+_REPEATED = 300
+"""Characters of a statement's end by which it is found in a complaint."""
+
+_MEGABYTE = 1_000_000
+
+
+class _Result(msgspec.Struct):
+    """A line of standard output: what one query gave. Without rows it is `{}`."""
+
+    rows: list[SqlRow] = []
+
+
+class ShellSession:
+    """Any failure ends it. `begun`: when it was started; `used`: when it was asked last."""
+
+    def __init__(self, folder: Path, access: DoltAccess, *, longest: int) -> None:
+        self.used = self.begun = time.monotonic()
+        self.ended = False
+        self._longest = longest
+        self._out = bytearray()
+        self._number = 0
+        self._unanswered: list[str] = []
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
+        self._at: str | None = None
+        self._database = ""
+        path = program.locate(access.binary)
+        argv = [path, "sql", "-r", "json", "--disable-auto-gc"]
+        try:
+            self._process = proc.piped(argv, cwd=folder, env=program.environment(), stderr=self._complaints)
+            begun = self._run(OPENING, ["SELECT database() AS name, dolt_version() AS version"])[0][0]
+        except (OSError, EngineFailed):
+            program.find(access.binary)  # raises what is wrong with the program
+            raise
+        program.require_recent(path, str(begun["version"]))
+        self._database = str(begun["name"])
+
+    def ask(self, queries: Sequence[str], *, at: str | None) -> list[list[SqlRow]]:
+        """The rows of each query."""
+        return self._run([], queries, at=at)
+
+    def tell(self, statements: Sequence[str], *, at: str | None) -> list[SqlRow]:
+        """The rows of the last statement, if it is a call; nothing can be said of any other."""
+        calls = [each for each in statements[-1:] if each.startswith(CALL)]
+        found = self._run(statements[: len(statements) - len(calls)], calls, at=at)
+        return found[0] if found else []
+
+    def foretell(self, statements: Sequence[str], *, at: str | None) -> None:
+        """Run statements without waiting for them; their failure is that of the next one."""
+        try:
+            self._say([*self._moving(at), *statements])
+        except BaseException:
+            self._abandon()
+            raise
+
+    def end(self) -> None:
+        """What was not committed is rolled back; a statement that runs is waited for."""
+        self.ended = True
+        with contextlib.suppress(OSError):
+            self._input.close()
+        proc.wait_or_kill(self._process, _ENDING_SECONDS)
+        self._output.close()
+        self._complaints.close()
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._process.stdin is not None  # noqa: S101  `proc.piped` makes both
+        return self._process.stdin
+
+    @property
+    def _output(self) -> IO[bytes]:
+        assert self._process.stdout is not None  # noqa: S101  `proc.piped` makes both
+        return self._process.stdout
+
+    def _run(self, statements: Sequence[str], queries: Sequence[str], *, at: str | None = None) -> list[list[SqlRow]]:
+        """Each query prints one line; so do some statements, but the queries come last."""
+        self._number += 1
+        end = f"{_MARK}_{self._number}"
+        whole = [*self._moving(at), *statements, *queries, f"SELECT '' AS {end}"]
+        try:
+            self._say(whole)
+            lines = self._lines_until(f'{{"rows": [{{"{end}":""}}]}}'.encode())
+        except BaseException:
+            self._abandon()
+            raise
+        return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
+
+    def _moving(self, at: str | None) -> list[str]:
+        if at == self._at:
+            return []
+        self._at = at
+        return [f"USE {place(self._database, at)}"]
+
+    def _say(self, statements: Sequence[str]) -> None:
+        self._unanswered += [each[-_REPEATED:] for each in statements]
+        try:
+            self._input.write("".join(f"{each};\n" for each in statements).encode())
+            self._input.flush()
+        except BrokenPipeError as error:
+            raise self._failure() from error
+
+    def _lines_until(self, mark: bytes) -> list[bytes]:
+        lines: list[bytes] = []
+        while True:
+            line = self._line()
+            if line == mark:
+                self._unanswered.clear()
+                return lines
+            if line:
+                lines.append(line)
+
+    def _line(self) -> bytes:
+        """The next line of standard output. Raises `EngineFailed` where there is none."""
+        start, deadline = 0, time.monotonic() + LONGEST_STATEMENT
+        while (end := self._out.find(b"\n", start)) < 0:
+            start = len(self._out)
+            if start > self._longest:
+                raise LimitExceeded(f"The knowledge base answers with more than {self._longest // _MEGABYTE:,} MB.")
+            ready, _, _ = select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise StatementGivenUp(f"Dolt took longer than {LONGEST_STATEMENT:.0f} seconds and was ended.")
+            piece = os.read(self._output.fileno(), _PIECE)
+            if not piece:
+                raise self._failure()
+            self._out += piece
+        line = bytes(self._out[:end])
+        del self._out[: end + 1]
+        return line
+
+    def _failure(self) -> EngineFailed:
+        proc.wait_or_kill(self._process, _ENDING_SECONDS)
+        self._complaints.seek(0)
+        told = self._complaints.read().decode(errors="replace")
+        for end in self._unanswered:  # the program repeats the statement, which may be full of documents
+            _, found, after = told.rpartition(end)
+            told = after.removeprefix(": ") if found else told
+        return failure(told or f"it ended with exit code {self._process.returncode}")
+
+    def _abandon(self) -> None:
+        """Kill it: it is in the middle of something."""
+        self.ended = True
+        self._process.kill()
+        self.end()

@@ -1,0 +1,188 @@
+"""Writing rows and committing them. The contracts are those of `engines.base.Engine`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from vmrag_link import permissions
+from vmrag_link.engines import records
+from vmrag_link.engines.base import UNCOMMITTED_NAME, Write
+from vmrag_link.engines.dolt import comparison, history, reading, schema, unfinished
+from vmrag_link.engines.dolt.connection import SqlConnection
+from vmrag_link.engines.dolt.literals import identifier, literal, literals
+from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.records import Value
+from vmrag_link.engines.tables import COLLECTIONS, DOCUMENTS, ENTRIES, Table
+from vmrag_link.errors import EngineFailed, NoChanges, Uncommitted
+from vmrag_link.models import Difference, Document, Entry, Working
+
+_BATCH_CHARACTERS = 1_000_000
+_BATCH_ROWS = 500
+
+
+def write(session: DoltSession, branch: str, rows: Write, *, expected: str) -> None:
+    with session.transaction_on(branch, f"write to the branch {branch}", expected) as at:
+        permissions.make_file(session.folder / UNCOMMITTED_NAME)
+        _store(session.connection, at, rows)
+
+
+def commit(session: DoltSession, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
+    with session.transaction_on(branch, f"commit on the branch {branch}", expected) as at:
+        if not schema.is_dirty(session.connection, at):
+            raise NoChanges(f"The branch {branch!r} has nothing to commit.", branch=branch)
+        revision = schema.commit(session.connection, at, message, author, date)
+    _note_uncommitted(session)
+    return revision
+
+
+def commit_onto(
+    session: DoltSession,
+    revision: str,
+    rows: Sequence[Write],
+    *,
+    joining: str | None,
+    message: str,
+    author: str,
+    date: str,
+) -> str:
+    connection = session.connection
+    with session.writing("merge"):
+        history.require(connection, revision)
+        if joining and history.is_ancestor(connection, joining, revision):
+            joining = None
+        undo = _undo_of_merge(session, revision, joining) if joining else Write()
+        session.place(revision)
+        made = revision
+        with unfinished.branch(connection, revision) as at, connection.transaction(at):
+            if joining:
+                _begin_merge(connection, at, joining)
+            for each in (undo, *rows):
+                _store(connection, at, each)
+            if joining or schema.is_dirty(connection, at):
+                made = schema.commit(connection, at, message, author, date, *(["--allow-empty"] if joining else []))
+        session.keep(made, "a merge")
+    return made
+
+
+def _undo_of_merge(session: DoltSession, revision: str, joining: str) -> Write:
+    """The rows that turn the engine's own merge of the two into `revision` again.
+
+    The engine merges from its own merge base and cannot be told what to make of it. So whatever
+    `joining` changed since then is undone.
+    """
+    base = history.merge_base(session.connection, revision, joining)
+    if base is None:
+        raise EngineFailed(
+            f"The revisions {revision[:12]} and {joining[:12]} have no history in common.",
+            hint="They come from two knowledge bases; take the documents over by: vmrag show, vmrag import",
+            revisions=[revision, joining],
+        )
+    brought = comparison.difference(session, base, joining)
+    names = [change.key for change in brought.collections]
+    held = {each.name: each for each in reading.collections(session, revision)}
+    before = {change.key: reading.document(session, revision, *change.key) for change in brought.documents}
+    entries = [entry for table in ENTRIES for entry in _held(session, revision, table, brought)]
+    there = {each.key for each in entries}
+    return Write(
+        put_collections=[held[name] for name in names if name in held],
+        remove_collections=[name for name in names if name not in held],
+        put_documents=[document for document in before.values() if document],
+        remove_documents=[key for key, document in before.items() if not document],
+        put_entries=entries,
+        remove_entries=[change.key for change in brought.entries if change.key not in there],
+    )
+
+
+def _held(session: DoltSession, revision: str, table: Table, brought: Difference) -> Iterable[Entry]:
+    """What a revision holds of the entries of a difference."""
+    ids = [change.key[1] for change in brought.entries if change.key[0] == table.name]
+    return reading.table(session, revision, table, ids) if ids else ()  # type: ignore[return-value]  # a table of entries
+
+
+def _begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
+    """Begin a merge in the open transaction: the next commit has `joining` as its second parent.
+
+    Rows in conflict stay as they are on this side. Costs by what either changed.
+    """
+    connection.call("dolt_merge", "--no-ff", "--no-commit", joining, at=at)
+    for row in connection.rows("SELECT `table` AS v FROM dolt_conflicts", at=at):
+        connection.call("dolt_conflicts_resolve", "--ours", str(row["v"]), at=at)
+
+
+def _store(connection: SqlConnection, at: str, rows: Write) -> None:
+    """Change the rows of a branch; call it in a transaction on it."""
+    for name in rows.remove_collections:
+        where = f"WHERE collection_name = {literal(name)}"
+        connection.change([f"DELETE FROM documents {where}", f"DELETE FROM collections {where}"], at=at)
+    _remove_documents(connection, at, rows.remove_documents)
+    _put(connection, at, COLLECTIONS, map(records.collection_row, rows.put_collections))
+    documents: Iterable[Document] = rows.put_documents
+    if isinstance(documents, list | tuple):  # in the order of the tree
+        documents = sorted(documents, key=lambda document: document.key)
+    _put(connection, at, DOCUMENTS, map(records.document_row, documents))
+    for table in ENTRIES:
+        removed = [name for where, name in rows.remove_entries if where == table.name]
+        for start in range(0, len(removed), _BATCH_ROWS):
+            keys = literals(removed[start : start + _BATCH_ROWS])
+            connection.change([f"DELETE FROM {table.name} WHERE {table.columns[0]} IN ({keys})"], at=at)
+        _put(connection, at, table, (records.entry_row(each) for each in rows.put_entries if each.key[0] == table.name))
+
+
+def _remove_documents(connection: SqlConnection, at: str, keys: Sequence[tuple[str, str]]) -> None:
+    by_collection: dict[str, list[str]] = {}
+    for collection, doc_id in keys:
+        by_collection.setdefault(collection, []).append(doc_id)
+    for collection, ids in by_collection.items():
+        for start in range(0, len(ids), _BATCH_ROWS):
+            some = literals(ids[start : start + _BATCH_ROWS])
+            where = f"collection_name = {literal(collection)} AND doc_id IN ({some})"
+            connection.change([f"DELETE FROM documents WHERE {where}"], at=at)
+
+
+def _put(connection: SqlConnection, at: str, table: Table, rows: Iterable[tuple[Value, ...]]) -> None:
+    """Insert or replace rows, in statements of about _BATCH_CHARACTERS."""
+    names = [identifier(each) for each in table.columns]
+    replaced = ", ".join(f"{each} = VALUES({each})" for each in names[table.keys :])
+    batch: list[str] = []
+    size = 0
+
+    def send() -> None:
+        nonlocal size
+        if batch:
+            sql = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {', '.join(batch)} ON DUPLICATE KEY UPDATE {replaced}"
+            connection.change([sql], at=at)
+        batch.clear()
+        size = 0
+
+    for row in rows:
+        batch.append(f"({literals(row)})")
+        size += len(batch[-1])
+        if size > _BATCH_CHARACTERS or len(batch) >= _BATCH_ROWS:
+            send()
+    send()
+
+
+def take_back(session: DoltSession, branch: str, *, kept: str, expected: str) -> None:
+    with session.writing(f"clean the branch {branch}"):
+        if not session.require_head(branch, expected).dirty:
+            return
+        if not comparison.difference(session, kept, Working(branch)).empty:
+            raise Uncommitted(
+                f"The revision {kept[:12]} does not hold all uncommitted documents of {branch!r}.",
+                hint="Commit them: vmrag commit",
+                branch=branch,
+            )
+        session.connection.call("dolt_reset", "--hard", at=branch)
+        _note_uncommitted(session)
+
+
+def _note_uncommitted(session: DoltSession) -> None:
+    """Remove the note when no branch has uncommitted rows any more.
+
+    A kill before that only costs a check.
+    """
+    with session.writing("note what is committed"):
+        if not any(each.dirty for each in history.branches(session.connection)):
+            with contextlib.suppress(FileNotFoundError):
+                (session.folder / UNCOMMITTED_NAME).unlink()

@@ -1,0 +1,141 @@
+"""Which engine a knowledge base's folder holds, and the way to it.
+
+An engine's modules are imported when a knowledge base of it is opened: a command on the embedded
+engine does not load the other one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from vmrag_link.engines import stamps
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine
+from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.stamps import Stamp
+from vmrag_link.errors import ConfigInvalid, NotInitialized, quoted
+
+EngineName = Literal["doltlite", "dolt"]
+
+NO_ACCESS = DoltAccess()
+
+
+def engine_of(folder: Path) -> EngineName | None:
+    """The engine of the knowledge base in a folder; None where there is none.
+
+    A creation that was killed leaves none.
+    """
+    if (folder / DOLTLITE_FILE).exists():
+        return "doltlite"
+    return "dolt" if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists() else None
+
+
+def there(folder: Path) -> bool:
+    """Whether `open_engine` would find something."""
+    return engine_of(folder) is not None
+
+
+def stamp(folder: Path) -> Stamp:
+    """Equal to an earlier one only if nothing was written here in between, by anybody.
+
+    Nothing is opened for it, so what others write to a server does not show.
+    """
+    name = engine_of(folder)
+    try:
+        return () if name is None else stamps.doltlite(folder) if name == "doltlite" else stamps.dolt(folder)
+    except FileNotFoundError:
+        return ()
+
+
+def open_engine(
+    folder: Path, *, lock_timeout: float = 30.0, limits: Limits = USUAL_LIMITS, access: DoltAccess = NO_ACCESS
+) -> Engine:
+    """Open an existing knowledge base; nothing is ever created.
+
+    `lock_timeout`: seconds to wait for another writer. Raises `NotInitialized`, `SchemaTooNew`,
+    `EngineFailed` for what is no knowledge base, `DoltMissing`, and `ConfigInvalid` where it is on
+    a server and no settings that count name one.
+    """
+    name = engine_of(folder)
+    if name is None:
+        raise NotInitialized(f"There is no knowledge base in {folder}.", hint="Create one: vmrag init")
+    if name == "doltlite":
+        from vmrag_link.engines.doltlite.engine import DoltliteEngine
+
+        return DoltliteEngine.open(folder, lock_timeout=lock_timeout, limits=limits)
+    if (folder / SERVER_FILE).exists():
+        require_server(access, f"The knowledge base in {folder} is a database of a Dolt server")
+    require_encrypted(access)
+    from vmrag_link.engines.dolt.engine import DoltEngine
+
+    return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
+
+
+def create(name: EngineName, folder: Path, *, author: str, date: str, access: DoltAccess = NO_ACCESS) -> Engine:
+    """Make a knowledge base whose first revision holds the empty tables.
+
+    `author` is `Name <email>`, `date` ISO UTC. Raises `AlreadyInitialized`, and as `require`.
+    """
+    require(name, access)
+    if name == "doltlite":
+        from vmrag_link.engines.doltlite.engine import DoltliteEngine
+
+        return DoltliteEngine.create(folder, author=author, date=date)
+    from vmrag_link.engines.dolt.engine import DoltEngine
+
+    return DoltEngine.create(folder, author=author, date=date, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
+
+
+def clone(
+    name: EngineName, folder: Path, remote: str, url: str, *, limits: Limits, access: DoltAccess = NO_ACCESS
+) -> Engine:
+    """Make a knowledge base of what `url` holds, for which `remote` is the short name.
+
+    Raises as `create` and `Engine.fetch`.
+    """
+    require(name, access)
+    if name == "doltlite":
+        from vmrag_link.engines.doltlite.engine import DoltliteEngine
+
+        return DoltliteEngine.clone(folder, remote, url, limits=limits)
+    from vmrag_link.engines.dolt.engine import DoltEngine
+
+    return DoltEngine.clone(folder, remote, url, limits=limits, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
+
+
+def require(name: EngineName, access: DoltAccess) -> None:
+    """Raise `DoltMissing` or `ConfigInvalid` where this machine cannot run an engine.
+
+    To be asked before anything is changed.
+    """
+    if name == "dolt":
+        require_encrypted(access)
+        if not access.server:
+            from vmrag_link.engines.dolt import program
+
+            program.find(access.binary)
+
+
+def require_server(access: DoltAccess, what: str) -> None:
+    """Raise `ConfigInvalid` where no server is named by settings that count."""
+    if not access.server:
+        raise ConfigInvalid(
+            f"{what}, and no settings that count here name it.",
+            hint="vmrag trust, if .vmrag.yaml names dolt.server; otherwise: git config vmrag.dolt.server HOST:PORT",
+            setting="dolt.server",
+        )
+
+
+def require_encrypted(access: DoltAccess) -> None:
+    """Raise `ConfigInvalid` for a password that would travel in the clear."""
+    host = access.server.rpartition(":")[0]
+    if access.password and host and not access.tls and host not in _LOOPBACK:
+        raise ConfigInvalid(
+            f"The password for the Dolt server {access.server} would go over the network in the clear.",
+            hint=f"Encrypt it: git config vmrag.dolt.tls true (server: {quoted(access.server)})",
+            setting="dolt.tls",
+        )
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")

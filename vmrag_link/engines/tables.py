@@ -1,0 +1,57 @@
+"""The versioned tables: which columns hold which fields of which records, in every engine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vmrag_link.models import Collection, Document, IssueLog, KnowledgeDoc, Project, Record
+
+
+class Table(NamedTuple):
+    """A table of the newest version; `columns` in the order of the record's fields, keys first."""
+
+    name: str
+    record: type[Record]
+    columns: tuple[str, ...]
+    keys: int = 1
+    since: int = 1
+    """The version of the schema that has it first."""
+    later: tuple[tuple[str, int], ...] = ()
+    """Columns that a later version has first, each with that version."""
+
+    def stored(self, version: int) -> tuple[str, ...]:
+        """The columns that the table has in this version."""
+        later = dict(self.later)
+        return tuple(each for each in self.columns if later.get(each, 1) <= version)
+
+    def selected(self, version: int, prefix: str = "") -> list[str]:
+        """All columns as SQL; what a version lacks is empty.
+
+        So is what a row lacks that was written before its table had the column.
+        """
+        return [self._selected(each, version, prefix) for each in self.columns]
+
+    def _selected(self, column: str, version: int, prefix: str) -> str:
+        since = dict(self.later).get(column)
+        if since is None:
+            return f"{prefix}{column}"
+        return f"ifnull({prefix}{column}, '')" if since <= version else "''"
+
+
+COLLECTIONS = Table(
+    "collections",
+    Collection,
+    ("collection_name", *Collection.__struct_fields__[1:]),
+    later=(("import_base", 2),),
+)
+DOCUMENTS = Table("documents", Document, ("collection_name", *Document.__struct_fields__[1:]), keys=2)
+ENTRIES = (
+    Table("projects", Project, Project.__struct_fields__, since=2),
+    Table("issue_logs", IssueLog, IssueLog.__struct_fields__, since=2),
+    Table("knowledge_docs", KnowledgeDoc, KnowledgeDoc.__struct_fields__, since=2),
+)
+TABLES = (COLLECTIONS, DOCUMENTS, *ENTRIES)
+
+HEADER_COLUMNS = ("collection_name", "doc_id", "title", "content_hash", "metadata")
+COMPARED_COLUMNS = ("title", "content", "content_hash", "metadata", "source", "source_key", "file_type")
+"""What makes two documents with the same key differ: everything but times."""
