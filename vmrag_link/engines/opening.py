@@ -7,16 +7,13 @@ engine does not load the other one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from vmrag_link.engines import stamps
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine, EngineName
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.stamps import Stamp
 from vmrag_link.errors import NotInitialized
-
-EngineName = Literal["doltlite", "dolt"]
 
 NO_ACCESS = DoltAccess()
 

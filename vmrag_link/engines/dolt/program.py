@@ -124,7 +124,7 @@ _UNWRITABLE = ("no space left on device", "read-only file system", "permission d
 _SPACE = "Make room on that disk, or see who may write there, then run the command again."
 
 _SCRUBBED = env.GIT_SCRUBBED | env.DOLT_SCRUBBED
-_ADDED = {env.DOLT_NO_REPORT: "1"}
+_ADDED = {env.DOLT_NO_REPORT: "1", **env.DOLT_GIT_REMOTES}
 
 
 def _not_started(path: str, cwd: Path, error: OSError) -> EngineFailed | DoltMissing:

@@ -97,16 +97,19 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
 
     Where none has: raises why one of them could not be asked, else the first one's error.
     """
+    engine = destinations.engine_of(ws)
 
     def make(key: str, url: str) -> Engine:
         settings = ws.settings
-        return opening.clone("doltlite", ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
+        return opening.clone(engine, ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
 
     problems: list[RemoteError] = []
     for each in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.settings.limits)
+                made = connection.clone(
+                    ws.places, each, make, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
+                )
                 task.advance(1)
         except RemoteError as problem:
             problems.append(problem)
