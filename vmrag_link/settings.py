@@ -304,10 +304,19 @@ class DoltSettings(Record, frozen=True):
     tls: Annotated[
         bool,
         Meta(
-            description="Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is.",
+            description="Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is. "
+            "Without it, only a server on this machine is spoken to.",
             extra=_agreed(_first_of(True, False)),
         ),
     ] = False
+    authorities: Annotated[
+        str,
+        Meta(
+            description="The absolute path of a file with the certificates (PEM) of those who may sign that of "
+            "`dolt.server`; empty: those that this system trusts.",
+            extra=_agreed(flaw=absolute_flaw),
+        ),
+    ] = ""
 
 
 class LimitSettings(Record, frozen=True):

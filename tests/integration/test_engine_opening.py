@@ -14,7 +14,7 @@ from tests.support.terminal import Project, new_project
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE
 from vmrag_link.engines.dolt import program
-from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.access import DoltAccess, require_encrypted
 from vmrag_link.errors import ConfigInvalid, DoltMissing, NotInitialized
 
 ROOT = Path(__file__).parents[2]
@@ -73,9 +73,10 @@ def test_a_database_on_a_server_that_nobody_agreed_to_is_not_opened(tmp_path):
     assert "vmrag.dolt.server" in raised.value.hint
 
 
-@pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1"])
-def test_a_password_does_not_go_over_a_network_in_the_clear(tmp_path, server):
-    access = DoltAccess(server=server, database="kb", password="s3cret")
+@pytest.mark.parametrize("password", ["", "s3cret"])
+@pytest.mark.parametrize("server", ["db.example:3306", "10.0.0.1:3306", "localhost.evil:1", "127.0.0.1.evil:1"])
+def test_neither_documents_nor_a_password_go_over_a_network_in_the_clear(tmp_path, server, password):
+    access = DoltAccess(server=server, database="kb", password=password)
     with pytest.raises(ConfigInvalid, match="in the clear") as raised:
         opening.create("dolt", tmp_path / "kb", author=AUTHOR, date=DATE, access=access)
     assert "dolt.tls" in raised.value.hint
@@ -85,7 +86,7 @@ def test_a_password_does_not_go_over_a_network_in_the_clear(tmp_path, server):
 
 @pytest.mark.parametrize("server", ["localhost:3306", "127.0.0.1:3306", "[::1]:3306"])
 def test_a_password_may_go_to_this_machine(server):
-    opening.require_encrypted(DoltAccess(server=server, password="s3cret"))
+    require_encrypted(DoltAccess(server=server, password="s3cret"))
 
 
 # -- vmrag init

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine
-from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.access import DoltAccess, require_encrypted
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
-from vmrag_link.errors import ConfigInvalid, NotInitialized, quoted
+from vmrag_link.errors import NotInitialized
 
 EngineName = Literal["doltlite", "dolt"]
 
@@ -50,9 +50,6 @@ def open_engine(
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 
         return DoltliteEngine.open(folder, lock_timeout=lock_timeout, limits=limits)
-    if (folder / SERVER_FILE).exists():
-        require_server(access, f"The knowledge base in {folder} is a database of a Dolt server")
-    require_encrypted(access)
     from vmrag_link.engines.dolt.engine import DoltEngine
 
     return DoltEngine.open(folder, lock_timeout=lock_timeout, limits=limits, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
@@ -95,33 +92,26 @@ def require(name: EngineName, access: DoltAccess) -> None:
 
     To be asked before anything is changed.
     """
-    if name == "dolt":
+    if name == "dolt" and access.server:
+        from vmrag_link.engines.dolt import server_session
+
         require_encrypted(access)
-        if not access.server:
-            from vmrag_link.engines.dolt import program
+        server_session.library()
+    elif name == "dolt":
+        from vmrag_link.engines.dolt import program
 
-            program.find(access.binary)
+        program.find(access.binary)
 
 
-def require_server(access: DoltAccess, what: str) -> None:
-    """Raise `ConfigInvalid` where no server is named by settings that count."""
+def join(folder: Path, access: DoltAccess) -> bool:
+    """Use the knowledge base that is on the server already; False where no settings name a server.
+
+    Raises `AlreadyInitialized`, and `EngineFailed` where the server has none, or none to show.
+    """
     if not access.server:
-        raise ConfigInvalid(
-            f"{what}, and no settings that count here name it.",
-            hint="vmrag trust, if .vmrag.yaml names dolt.server; otherwise: git config vmrag.dolt.server HOST:PORT",
-            setting="dolt.server",
-        )
+        return False
+    require("dolt", access)
+    from vmrag_link.engines.dolt import server_database
 
-
-def require_encrypted(access: DoltAccess) -> None:
-    """Raise `ConfigInvalid` for a password that would travel in the clear."""
-    host = access.server.rpartition(":")[0]
-    if access.password and host and not access.tls and host not in _LOOPBACK:
-        raise ConfigInvalid(
-            f"The password for the Dolt server {access.server} would go over the network in the clear.",
-            hint=f"Encrypt it: git config vmrag.dolt.tls true (server: {quoted(access.server)})",
-            setting="dolt.tls",
-        )
-
-
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+    server_database.join(folder, access)
+    return True

@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link import locks, paths
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import creation, schema
-from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.dolt.access import DoltAccess, require_encrypted, require_server
 from vmrag_link.engines.dolt.connection import said
 from vmrag_link.engines.dolt.literals import identifier, literal
 from vmrag_link.engines.dolt.server import Server
@@ -50,13 +50,9 @@ def access_to(folder: Path, access: DoltAccess) -> DoltAccess:
 
     Raises `ConfigInvalid` where the settings name no server, or another database.
     """
+    require_server(access, f"The knowledge base in {folder} is a database of a Dolt server")
+    require_encrypted(access)
     database = _read(folder / SERVER_FILE).database
-    if not access.server:
-        raise ConfigInvalid(
-            f"The knowledge base in {folder} is a database of a Dolt server, and no settings that count name it.",
-            hint="vmrag trust, if .vmrag.yaml names dolt.server; otherwise: git config vmrag.dolt.server HOST:PORT",
-            setting="dolt.server",
-        )
     if access.database and access.database.lower() != database.lower():
         raise ConfigInvalid(
             f"The knowledge base in {folder} is the database {database!r}, and dolt.database names {access.database!r}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
 from vmrag_link import locks
 from vmrag_link.engines import opening
@@ -18,7 +19,7 @@ from vmrag_link.workspace import Workspace
 
 
 class CloneReport(Record, frozen=True):
-    """`remote` as people know it; its KB `branches`.
+    """`remote` as people know it, or the server as `HOST:PORT/DATABASE`; its KB `branches`.
 
     `revision`: what the checked-out code pins, if anything; `here`: it came along.
     """
@@ -31,24 +32,36 @@ class CloneReport(Record, frozen=True):
 
 
 def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) -> CloneReport:
-    """Fetch a knowledge base into a repository that has none.
+    """Fetch a knowledge base into a repository that has none; or use the one on the server that
+    the settings name, unless a remote is named.
 
     `automatic`: nobody asked, so only remotes that are trusted. Raises `AlreadyInitialized`,
     `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
     `AuthenticationFailed`; a kill or a failure leaves no knowledge base.
     """
+    if remote is None and (access := ws.settings.dolt_access).server:
+        if not _join(ws) and not automatic:
+            raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag status")
+        return _report(ws, f"{access.server}/{access.database}", (each.name for each in ws.engine.branches()))
     pinned = destinations.pinned_remote(ws)
     addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
     source = clone_from(ws, addresses)
     if source is None:
         if automatic:  # another command was faster
-            return _report(ws, addresses[0])
+            return _fetched(ws, addresses[0])
         raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
     target, others = ws.target(), [each for each in addresses if each != source]
     if target.state == "missing" and others:  # the next remote may have what the first one lacks
         with contextlib.suppress(RemoteError):  # the report says what is here
             first_with(ws, others, target.revision)
-    return _report(ws, source)
+    return _fetched(ws, source)
+
+
+def _join(ws: Workspace) -> bool:
+    """False: there is a knowledge base here already."""
+    sharing.prepare(ws.places)
+    with locks.exclusive(ws.places.locks / "clone.lock", purpose="join the knowledge base", timeout=ws.lock_timeout):
+        return not ws.initialized and opening.join(ws.places.kb, ws.settings.dolt_access)
 
 
 def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
@@ -92,9 +105,13 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
     raise next((each for each in problems if not isinstance(each, RemoteEmpty)), problems[0])
 
 
-def _report(ws: Workspace, source: Address) -> CloneReport:
+def _fetched(ws: Workspace, source: Address) -> CloneReport:
+    return _report(ws, source.text, ws.engine.remote_heads(source.key))
+
+
+def _report(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
     pin = ws.target().pin
-    names = sorted(name for name in ws.engine.remote_heads(source.key) if not reserved(name))
+    names = sorted(name for name in branches if not reserved(name))
     revision = pin.dolt_commit if pin else None
     here = revision is not None and ws.engine.has_revision(revision)
-    return CloneReport(source.text, str(ws.places.kb), tuple(names), revision, here)
+    return CloneReport(source, str(ws.places.kb), tuple(names), revision, here)
