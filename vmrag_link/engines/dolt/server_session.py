@@ -172,8 +172,7 @@ class ServerSession:
         try:
             asked()
         except self._mysql.err.Error as error:
-            code, words = (error.args[0], str(error.args[-1])) if error.args else (0, "")
-            raise self._failure(server_errors.told(self._access, code, words)) from error
+            raise self._failure(self._told(*error.args)) from error
         except OSError as error:
             raise self._failure(server_errors.unreachable(self._access, error.strerror or str(error))) from error
         except _GARBLED as error:
@@ -181,6 +180,12 @@ class ServerSession:
         except BaseException:
             self.end()  # it is in the middle of something
             raise
+
+    def _told(self, code: object = None, words: object = "", *_: object) -> VmragError:
+        """What an error of PyMySQL's says: one without a code is about the protocol."""
+        if not isinstance(code, int):
+            return server_errors.other_program(self._access)
+        return server_errors.told(self._access, code, str(words) or "it has ended", gone=self.ended)
 
     def _failure(self, error: VmragError) -> VmragError:
         """The error, or the one of ours that led to it."""
