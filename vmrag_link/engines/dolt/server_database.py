@@ -228,7 +228,7 @@ def _default(server: Server, database: str) -> str:
     try:
         server.anywhere(f"USE {identifier(database)}")
     except EngineFailed as error:
-        if "cannot resolve default branch" not in said(error):
+        if not any(each in said(error) for each in ("cannot resolve default branch", f"not found: {database}/")):
             raise
         return ""
     return str(server.anywhere("SELECT active_branch() AS v")[0]["v"])
