@@ -275,4 +275,6 @@ def test_the_rights_to_one_database_are_enough_to_work_in_it(dolt_server, engine
     assert member.unreachable([first]) == []
     with pytest.raises(EngineUnwritable):
         member.collect_garbage()
+    dolt_server.sql(f"GRANT EXECUTE ON PROCEDURE `{database}`.dolt_gc TO member@localhost")
+    member.collect_garbage()
     member.close()

@@ -306,6 +306,7 @@ def test_two_clones_of_the_code_work_on_one_server(dolt_server, tmp_path, monkey
     bob.vmrag("commit", "-m", "restore")
     [own] = [each["name"] for each in bob.ask("branch")["branches"] if each["current"]]
     assert own != "main", "that one is Ada's"
+    assert bob.ask("gc")["pruned"] == []
 
     ada.put("draft", "Not yet committed.")
     assert sorted(ada.texts()) == ["backup", "draft"]
