@@ -304,16 +304,15 @@ class DoltSettings(Record, frozen=True):
     tls: Annotated[
         bool,
         Meta(
-            description="Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is. "
-            "Without it, only a server on this machine is spoken to.",
+            description="Whether `dolt.server` is spoken to encrypted, and must prove by a certificate who it is; "
+            "otherwise only one on this machine is spoken to.",
             extra=_agreed(_first_of(True, False)),
         ),
     ] = False
     authorities: Annotated[
         str,
         Meta(
-            description="The absolute path of a file with the certificates (PEM) of those who may sign that of "
-            "`dolt.server`; empty: those that this system trusts.",
+            description="A PEM file with the certificates of those who may sign that of `dolt.server`; empty: the system's.",
             extra=_agreed(flaw=absolute_flaw),
         ),
     ] = ""

@@ -183,8 +183,8 @@ def test_no_setting_that_needs_agreement_widens_anything_without_it(name):
 _TEXTS = {
     "remote": "file:///srv/kb",
     "dolt.binary": "/evil/dolt",
-    "dolt.server": "evil.example:3306",
     "dolt.authorities": "/evil/ca.pem",
+    "dolt.server": "evil.example:3306",
     **{
         f"embedding.{service}_url": "http://evil.example/v1"
         for service in ("openai", "cohere", "huggingface", "ollama")

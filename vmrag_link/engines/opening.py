@@ -7,16 +7,13 @@ engine does not load the other one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from vmrag_link.engines import stamps
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine
+from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, Engine, EngineName
 from vmrag_link.engines.dolt.access import DoltAccess, require_encrypted
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.stamps import Stamp
 from vmrag_link.errors import NotInitialized
-
-EngineName = Literal["doltlite", "dolt"]
 
 NO_ACCESS = DoltAccess()
 
@@ -84,6 +81,18 @@ def create(name: EngineName, folder: Path, *, author: str, date: str, access: Do
     return DoltEngine.create(folder, author=author, date=date, access=access)  # type: ignore[return-value, no-any-return, attr-defined, unused-ignore]
 
 
+def join(folder: Path, access: DoltAccess) -> Engine:
+    """Use the knowledge base that the Dolt server of `access` has already.
+
+    Raises `AlreadyInitialized`, `KnowledgeMissing`, and as `require`.
+    """
+    require("dolt", access)
+    from vmrag_link.engines.dolt import server_database
+
+    server_database.join(folder, access)
+    return open_engine(folder, access=access)
+
+
 def clone(
     name: EngineName, folder: Path, remote: str, url: str, *, limits: Limits, access: DoltAccess = NO_ACCESS
 ) -> Engine:
@@ -106,26 +115,14 @@ def require(name: EngineName, access: DoltAccess) -> None:
 
     To be asked before anything is changed.
     """
-    if name == "dolt" and access.server:
+    if name != "dolt":
+        return
+    if access.server:
         from vmrag_link.engines.dolt import server_session
 
         require_encrypted(access)
         server_session.library()
-    elif name == "dolt":
+    else:
         from vmrag_link.engines.dolt import program
 
         program.find(access.binary)
-
-
-def join(folder: Path, access: DoltAccess) -> bool:
-    """Use the knowledge base that is on the server already; False where no settings name a server.
-
-    Raises `AlreadyInitialized`, and `EngineFailed` where the server has none, or none to show.
-    """
-    if not access.server:
-        return False
-    require("dolt", access)
-    from vmrag_link.engines.dolt import server_database
-
-    server_database.join(folder, access)
-    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from vmrag_link import locks
 from vmrag_link.engines import opening
@@ -19,9 +19,10 @@ from vmrag_link.workspace import Workspace
 
 
 class CloneReport(Record, frozen=True):
-    """`remote` as people know it, or the server as `HOST:PORT/DATABASE`; its KB `branches`.
+    """`remote` as people know it, or the Dolt server that has the knowledge base.
 
-    `revision`: what the checked-out code pins, if anything; `here`: it came along.
+    `branches`: its KB branches. `revision`: what the checked-out code pins, if anything; `here`: it
+    came along.
     """
 
     remote: str
@@ -32,36 +33,42 @@ class CloneReport(Record, frozen=True):
 
 
 def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) -> CloneReport:
-    """Fetch a knowledge base into a repository that has none; or use the one on the server that
-    the settings name, unless a remote is named.
+    """Fetch a knowledge base into a repository that has none.
+
+    Where the settings name a Dolt server and no `remote` is named, the server's is used.
 
     `automatic`: nobody asked, so only remotes that are trusted. Raises `AlreadyInitialized`,
     `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted`,
-    `AuthenticationFailed`; a kill or a failure leaves no knowledge base.
+    `AuthenticationFailed`, and as `opening.join`; a kill or a failure leaves no knowledge base.
     """
-    if remote is None and (access := ws.settings.dolt_access).server:
-        if not _join(ws) and not automatic:
-            raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag status")
-        return _report(ws, f"{access.server}/{access.database}", (each.name for each in ws.engine.branches()))
+    if remote is None and ws.settings.dolt_access.server:
+        return _join(ws, automatic=automatic)
     pinned = destinations.pinned_remote(ws)
     addresses = destinations.named(ws, pinned) if automatic and pinned else destinations.asked(ws, remote)
     source = clone_from(ws, addresses)
     if source is None:
         if automatic:  # another command was faster
-            return _fetched(ws, addresses[0])
-        raise AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
+            return _report(ws, addresses[0])
+        raise _here_already()
     target, others = ws.target(), [each for each in addresses if each != source]
     if target.state == "missing" and others:  # the next remote may have what the first one lacks
         with contextlib.suppress(RemoteError):  # the report says what is here
             first_with(ws, others, target.revision)
-    return _fetched(ws, source)
+    return _report(ws, source)
 
 
-def _join(ws: Workspace) -> bool:
-    """False: there is a knowledge base here already."""
-    sharing.prepare(ws.places)
-    with locks.exclusive(ws.places.locks / "clone.lock", purpose="join the knowledge base", timeout=ws.lock_timeout):
-        return not ws.initialized and opening.join(ws.places.kb, ws.settings.dolt_access)
+def _here_already() -> AlreadyInitialized:
+    return AlreadyInitialized("There is a knowledge base here already.", hint="vmrag fetch (or vmrag pull)")
+
+
+def _join(ws: Workspace, *, automatic: bool) -> CloneReport:
+    access = ws.settings.dolt_access
+    with _alone(ws):
+        if not ws.initialized:
+            opening.join(ws.places.kb, access).close()
+        elif not automatic:
+            raise _here_already()
+    return _state(ws, access.server, (each.name for each in ws.engine.branches()))
 
 
 def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
@@ -69,9 +76,7 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
 
     None: there is a knowledge base here already. Raises as `clone`.
     """
-    sharing.prepare(ws.places)
-    # All work trees of the repository get the same one.
-    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
+    with _alone(ws):
         if ws.initialized:
             return None
         names = " or ".join(each.text for each in addresses)
@@ -79,21 +84,32 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
         return _first(ws, addresses)
 
 
+@contextlib.contextmanager
+def _alone(ws: Workspace) -> Iterator[None]:
+    """All work trees of the repository get the same knowledge base."""
+    sharing.prepare(ws.places)
+    with locks.exclusive(ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout):
+        yield
+
+
 def _first(ws: Workspace, addresses: list[Address]) -> Address:
     """The first remote that has a knowledge base, which is here now.
 
     Where none has: raises why one of them could not be asked, else the first one's error.
     """
+    engine = destinations.engine_of(ws)
 
     def make(key: str, url: str) -> Engine:
         settings = ws.settings
-        return opening.clone("doltlite", ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
+        return opening.clone(engine, ws.places.kb, key, url, limits=settings.limits, access=settings.dolt_access)
 
     problems: list[RemoteError] = []
     for each in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                made = connection.clone(ws.places, each, make, timeout=ws.lock_timeout, limits=ws.settings.limits)
+                made = connection.clone(
+                    ws.places, each, make, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
+                )
                 task.advance(1)
         except RemoteError as problem:
             problems.append(problem)
@@ -105,11 +121,11 @@ def _first(ws: Workspace, addresses: list[Address]) -> Address:
     raise next((each for each in problems if not isinstance(each, RemoteEmpty)), problems[0])
 
 
-def _fetched(ws: Workspace, source: Address) -> CloneReport:
-    return _report(ws, source.text, ws.engine.remote_heads(source.key))
+def _report(ws: Workspace, source: Address) -> CloneReport:
+    return _state(ws, source.text, ws.engine.remote_heads(source.key))
 
 
-def _report(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
+def _state(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
     pin = ws.target().pin
     names = sorted(name for name in branches if not reserved(name))
     revision = pin.dolt_commit if pin else None
