@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import ipaddress
 import json
@@ -21,6 +22,9 @@ from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.server_session import ServerSession
 from vmrag_link.errors import AlreadyInitialized, ConfigInvalid, EngineFailed, KnowledgeMissing, ServerUnreachable
 from vmrag_link.models import Working
+from vmrag_link.ops.checks import push_check
+from vmrag_link.progress import QUIET
+from vmrag_link.workspace import Workspace
 
 
 def create(folder, access):
@@ -313,6 +317,12 @@ def test_two_clones_of_the_code_work_on_one_server(dolt_server, tmp_path, monkey
     assert sorted(bob.texts()) == ["backup", "restore"]
     bob.vmrag("commit", "-m", "nothing", code=1)
     assert bob.vmrag("init", "--engine", "doltlite", code=2).err
+
+    bob.git("commit", "-q", "-a", "-m", "restore")
+    tip, before = bob.git("rev-parse", "HEAD", "origin/main").split()
+    pushed = push_check.Push((push_check.Ref("refs/heads/main", tip, "refs/heads/main", before),), "origin")
+    with contextlib.closing(Workspace.open(bob.top, QUIET)) as ws:
+        assert push_check.check(ws, pushed) == push_check.PushCheckReport(()), "the server has it"
 
 
 def test_a_server_that_is_down_is_said_in_one_line(tmp_path, monkeypatch):

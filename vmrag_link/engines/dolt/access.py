@@ -46,12 +46,16 @@ def address(server: str) -> tuple[str, int]:
     return found["name"] or found["number"], int(found["port"])
 
 
+def is_here(access: DoltAccess) -> bool:
+    """Whether the server is on this machine, or a tunnel to it begins here."""
+    return bool(re.fullmatch(_LOOPBACK, address(access.server)[0]))
+
+
 def require_encrypted(access: DoltAccess) -> None:
     """Raise `ConfigInvalid` for a server on another machine to which documents and password would
     go in the clear.
     """
-    host, _ = address(access.server)
-    if not access.tls and not re.fullmatch(_LOOPBACK, host):
+    if not access.tls and not is_here(access):
         raise ConfigInvalid(
             f"What is said to the Dolt server {access.server} would go over the network in the clear.",
             hint="Encrypt it: git config vmrag.dolt.tls true",

@@ -11,7 +11,7 @@ import msgspec
 from vmrag_link import locks, paths
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import creation, schema
-from vmrag_link.engines.dolt.access import DoltAccess, require_encrypted, require_server
+from vmrag_link.engines.dolt.access import DoltAccess, is_here, require_encrypted, require_server
 from vmrag_link.engines.dolt.connection import said
 from vmrag_link.engines.dolt.literals import identifier, literal
 from vmrag_link.engines.dolt.server import Server
@@ -32,7 +32,6 @@ _FORMAT = 1
 _LONGEST_NOTE = 10_000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
 _PATIENCE = 30.0
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class _Note(Record, frozen=True):
@@ -68,8 +67,7 @@ def require_reachable(access: DoltAccess, url: str) -> None:
     """Raise `RemoteInvalid` for a folder of this machine, where the server is on another one: it
     fetches and pushes by itself.
     """
-    host = access.server.rpartition(":")[0]
-    if url.startswith(("file://", "git+file://")) and host not in _LOOPBACK:
+    if url.startswith(("file://", "git+file://")) and not is_here(access):
         raise RemoteInvalid(
             f"The Dolt server {access.server} fetches and pushes by itself, and reaches no folder of this machine.",
             hint="Name a remote that the server reaches, as https://HOST/DATABASE or organisation/repository: vmrag remote",
